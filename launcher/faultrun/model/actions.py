@@ -1,0 +1,104 @@
+"""What the supervisor can be told to do. Each is performed in exactly one place, and answered by events."""
+
+from dataclasses import dataclass
+
+from faultrun.model.events import Timer
+from faultrun.model.facts import NodeFact
+from faultrun.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTimer:
+    """Fire ``timer`` at ``at_s`` run-seconds; a timer of the same name is replaced."""
+
+    timer: Timer
+    at_s: float
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestGasp:
+    """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups."""
+
+    ranks: frozenset[int]
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """SIGKILL to the whole process group of each rank."""
+
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySave:
+    """Read back what ``rank`` saved; answers GaspVerified."""
+
+    incarnation: int
+    rank: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Kill helpers and escaped descendants of the incarnation, read the death notes; answers Drained."""
+
+    incarnation: int
+    dead: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Look through the checkpoints; answers RecoveryPointChosen or NothingWhole.
+
+    ``continuing`` is False only for the first incarnation of a new run, where
+    ``--resume`` decides whether what is found may be used. ``fault_at_s`` is
+    when a rank died: what careless writers saved after that is doubtful.
+    ``quarantine`` lists paths that restarts could not get past. Files of the
+    ranks in ``lost`` are passed over where another rank can stand in.
+    """
+
+    incarnation: int
+    continuing: bool
+    fault_at_s: float | None = None
+    quarantine: tuple[str, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Give the agreement this node's newest statement; it replaces the one before."""
+
+    fact: NodeFact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseAlarm:
+    """Tell all nodes that the incarnation is over, before anybody has a plan."""
+
+    incarnation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Rewrite configurations for the plan and reserve a port; answers Prepared or PrepareFailed."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    """Start these ranks; answers WorkerStarted or SpawnFailed for each, and IncarnationStarted if all run.
+
+    After the first that cannot be started no other is tried.
+    """
+
+    plan: Plan
+    ranks: tuple[int, ...]
+    master_addr: str
+    master_port: int
+
+
+Action = StartTimer | RequestGasp | Kill | VerifySave | Sweep | Survey | Tell | RaiseAlarm | Prepare | Spawn

@@ -1,0 +1,131 @@
+"""Checkpoints as values: what a file claims, what was proved about it, and where to resume.
+
+Nothing here opens a file. ``checkpoints/`` reads them, ``core/recover.py`` chooses.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from faultrun.model.topology import NodeId
+
+
+class Kind(Enum):
+    """Why a checkpoint was written. On equal step, ``PERIODIC`` is preferred to ``GASP``."""
+
+    PERIODIC = "periodic"
+    GASP = "gasp"
+    BEST = "best"
+
+
+class Depth(Enum):
+    """How far a file was verified."""
+
+    NAME = "name"
+    STRUCTURE = "structure"
+    CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One checkpoint file or directory, as its name and header describe it.
+
+    ``global_step`` counts optimizer updates since the very first start;
+    ``step_in_epoch`` starts anew in every epoch. ``None`` means unknown.
+    ``rank`` is None when the file does not belong to one rank. ``series``
+    names files written by the same code for the same purpose; ``session``
+    counts the runs that wrote into the same place under clashing names.
+    ``replica_group`` lists the ranks the file serves, where it says so.
+    ``consistent``: the writer of a gasp made sure that no update was half done.
+    """
+
+    path: str
+    format: str
+    kind: Kind
+    size_bytes: int
+    mtime_ns: int
+    inode: int
+    rank: int | None = None
+    epoch: int | None = None
+    step_in_epoch: int | None = None
+    global_step: int | None = None
+    world_size: int | None = None
+    run_id: str | None = None
+    incarnation: int | None = None
+    series: str = ""
+    session: int = 0
+    replica_group: tuple[int, ...] = ()
+    consistent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What verification found. ``why`` is a sentence for people, also when ``whole``.
+
+    ``provisional``: the answer may change as other files appear, so it is
+    not worth remembering.
+    """
+
+    whole: bool
+    why: str
+    depth: Depth
+    digest: str = ""
+    provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A candidate that will not be used, and the reason a person can read."""
+
+    path: str
+    global_step: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The files lie where every node can read them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnNode:
+    """The files lie on the disk of one node."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The state is in the memory of a living worker, not in a file."""
+
+    rank: int
+
+
+Source = Shared | OnNode | Live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFile:
+    """The file that ``rank`` is to load."""
+
+    rank: int
+    path: str
+    from_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPoint:
+    """A proved place to resume from: one step, whole for every rank.
+
+    ``files`` names a file for each rank; in pure data parallel all ranks
+    share one. ``path`` is the file or directory that ``{checkpoint}`` means.
+    """
+
+    path: str
+    kind: Kind
+    global_step: int | None
+    epoch: int | None
+    step_in_epoch: int | None
+    files: tuple[RankFile, ...]
+    source: Source
+    restore_ranks: str = ""
+    restore_ranks_map: str = ""

@@ -1,0 +1,401 @@
+"""What the supervisor can be told.
+
+An event is a fact with a time on it; what to do about it is decided in
+``core``. ``at_s`` counts run-seconds: monotonic inside one supervisor and
+continued from the journal by the next, so budgets outlive a boot.
+``incarnation`` is the life of the worker group that the fact belongs to.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from faultrun.model.checkpoint import RecoveryPoint, Refusal
+from faultrun.model.notice import Notice
+from faultrun.model.plan import Plan
+from faultrun.model.topology import BootId, NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """The worker returned ``code`` of its own accord."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signaled:
+    """The kernel ended the worker with ``signum``; it had no last word."""
+
+    signum: int
+
+
+Status = Exited | Signaled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """A supervisor took up the run, for the first time or after another supervisor was lost.
+
+    ``notices`` are what the platform's files said by then.
+    """
+
+    at_s: float
+    incarnation: int
+    node: NodeId
+    boot: BootId
+    pid: int
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryPointChosen:
+    """The checkpoints were looked through; ``point`` is None when training starts from nothing.
+
+    ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered.
+    """
+
+    at_s: float
+    incarnation: int
+    point: RecoveryPoint | None
+    refused: tuple[Refusal, ...]
+    left_alone: int = 0
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingWhole:
+    """Checkpoints exist and none is whole: going on would silently start from zero."""
+
+    at_s: float
+    incarnation: int
+    refused: tuple[Refusal, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAdopted:
+    """The agreement says how the next incarnation shall look."""
+
+    at_s: float
+    incarnation: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRewritten:
+    """One configuration file now names the recovery point."""
+
+    at_s: float
+    incarnation: int
+    file: str
+    key: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """This node applied the plan and holds a port; no worker runs yet."""
+
+    at_s: float
+    incarnation: int
+    master_port: int
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareFailed:
+    """This node could not apply the plan. ``exit_code`` is what the run ends with."""
+
+    at_s: float
+    incarnation: int
+    exit_code: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoGiven:
+    """Every node is prepared: workers may start and meet at this address."""
+
+    at_s: float
+    incarnation: int
+    master_addr: str
+    master_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStarted:
+    """The process of ``rank`` was executed."""
+
+    at_s: float
+    incarnation: int
+    node: NodeId
+    rank: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnFailed:
+    """The process of ``rank`` could not be executed. ``errno`` is 0 when the kernel gave none."""
+
+    at_s: float
+    incarnation: int
+    rank: int
+    errno: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncarnationStarted:
+    """All workers of this node are running."""
+
+    at_s: float
+    incarnation: int
+    ranks: tuple[int, ...]
+    master_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerExit:
+    """One worker was reaped, in the order in which the kernel ended them.
+
+    ``status`` keeps the kernel's own split: a rank that *returns* 137 is a
+    program's choice, a rank *killed* by SIGKILL is usually the OOM killer's.
+    """
+
+    at_s: float
+    incarnation: int
+    node: NodeId
+    rank: int
+    pid: int
+    status: Status
+
+    @property
+    def clean(self) -> bool:
+        """Whether the worker said that it was done."""
+        return self.status == Exited(code=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelperExit:
+    """A process that serves the workers ended, such as MindSpore's scheduler."""
+
+    at_s: float
+    incarnation: int
+    name: str
+    pid: int
+    status: Status
+
+
+class WorkPhase(Enum):
+    """What a rank says it is doing (SDK)."""
+
+    UNKNOWN = "unknown"
+    COMPUTING = "computing"
+    COLLECTIVE = "collective"
+    UPDATING = "updating"
+    SAVING = "saving"
+    EVALUATING = "evaluating"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStep:
+    """The newest word of one rank: ``step`` is global, counted in optimizer updates."""
+
+    rank: int
+    step: int
+    epoch: int | None = None
+    phase: WorkPhase = WorkPhase.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """Progress of the ranks that reported since the last heartbeat; many reports become one."""
+
+    at_s: float
+    incarnation: int
+    steps: tuple[RankStep, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstStep:
+    """Every rank of this node has reported a step of this incarnation: training again."""
+
+    at_s: float
+    incarnation: int
+    step: int
+
+
+class StopSource(Enum):
+    """Who told us to stop; the exit code of a stopped run follows from it."""
+
+    SIGTERM = "SIGTERM"
+    SIGINT = "SIGINT"
+    SIGHUP = "SIGHUP"
+    SIGUSR1 = "SIGUSR1"
+    SIGUSR2 = "SIGUSR2"
+    CONTROL = "faultrun stop"
+    PRESTOP = "the preStop hook"
+    PLATFORM = "the platform"
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether it came as a signal to our process; a second one means impatience."""
+        return self not in (StopSource.CONTROL, StopSource.PRESTOP, StopSource.PLATFORM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """Somebody wants the run to end, saved."""
+
+    at_s: float
+    incarnation: int
+    source: StopSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultNotice:
+    """One of the platform's files says something new. It is about the run, whatever incarnation it has."""
+
+    at_s: float
+    incarnation: int
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaspRequested:
+    """Survivors were asked to save; ``took_s`` is from the decision to the last signal."""
+
+    at_s: float
+    incarnation: int
+    ranks: tuple[int, ...]
+    deadline_s: float
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaspAcknowledged:
+    """A rank heard the request; ``step`` is the newest consistent step that it can save."""
+
+    at_s: float
+    incarnation: int
+    rank: int
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaspSaved:
+    """A rank wrote its state. ``replica_group`` is empty when all ranks hold the same."""
+
+    at_s: float
+    incarnation: int
+    rank: int
+    path: str
+    step: int
+    size_bytes: int
+    took_s: float
+    digest: str = ""
+    replica_group: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaspVerified:
+    """The supervisor read a save back; ``why`` says what it found."""
+
+    at_s: float
+    incarnation: int
+    rank: int
+    path: str
+    whole: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaspFailed:
+    """A rank could not save."""
+
+    at_s: float
+    incarnation: int
+    rank: int
+    why: str
+
+
+class Timer(Enum):
+    """What is waited for."""
+
+    GRACE = "grace"  # survivors writing their dying-gasp checkpoint
+    REAP = "reap"  # killed workers that the kernel has not given back yet
+    BACKOFF = "backoff"  # the pause before a restart
+    HOLD = "hold"  # the platform, which does not want workers now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """A wait is over."""
+
+    at_s: float
+    incarnation: int
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathNote:
+    """What a dead rank left behind. ``logged_step`` is the last step its log mentions, if any."""
+
+    rank: int
+    last_line: str = ""
+    logged_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained:
+    """No worker of the incarnation is left on this node.
+
+    ``stragglers`` are pids that survived SIGKILL for the whole reap window.
+    ``swept`` counts escaped descendants that were found by tag and killed.
+    """
+
+    at_s: float
+    incarnation: int
+    stragglers: tuple[int, ...]
+    swept: int
+    notes: tuple[DeathNote, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The run is over; every node exits with ``exit_code``."""
+
+    at_s: float
+    incarnation: int
+    exit_code: int
+    why: str
+
+
+Event = (
+    RunStarted
+    | RecoveryPointChosen
+    | NothingWhole
+    | PlanAdopted
+    | ConfigRewritten
+    | Prepared
+    | PrepareFailed
+    | GoGiven
+    | WorkerStarted
+    | SpawnFailed
+    | IncarnationStarted
+    | WorkerExit
+    | HelperExit
+    | Heartbeat
+    | FirstStep
+    | StopRequested
+    | FaultNotice
+    | GaspRequested
+    | GaspAcknowledged
+    | GaspSaved
+    | GaspVerified
+    | GaspFailed
+    | TimerFired
+    | Drained
+    | RunFinished
+)

@@ -1,0 +1,91 @@
+"""One fault and every exit that it caused."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.events import Status
+
+
+class Cause(Enum):
+    """What the evidence says brought the first rank down."""
+
+    SIGNAL = "signal"
+    EXIT = "exit"
+    SCHEDULER = "scheduler"
+    SPAWN = "spawn"
+    PLATFORM = "platform"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """A judgement: who failed first, who merely followed, and how far training had come.
+
+    ``number`` counts incidents of the run from 1. ``rank`` is None when no
+    worker is to blame (MindSpore's scheduler died, the platform asks for a restart). ``step`` is the newest
+    global step that any rank reported or, where ranks do not report
+    (``step_from_log``), that a log mentions; None when nobody says.
+    """
+
+    number: int
+    incarnation: int
+    at_s: float
+    cause: Cause
+    rank: int | None
+    status: Status | None
+    followers: tuple[int, ...]
+    together: tuple[int, ...] = ()
+    step: int | None = None
+    epoch: int | None = None
+    step_from_log: bool = False
+    explanation: str = ""
+    last_line: str = ""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the platform stopped workers that lived: not their fault, and nothing torn by a death."""
+        return self.cause is Cause.PLATFORM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """One dying-gasp save that a rank reported."""
+
+    rank: int
+    step: int
+    path: str
+    took_s: float
+    group: tuple[int, ...] = ()
+    verified: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsaved:
+    """A rank that was asked to save and said why it could not."""
+
+    rank: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The first-failure card: everything a person asks about one incident.
+
+    ``restart`` is None when the run gave up, with ``why`` saying so. Times are
+    seconds from the first death: ``restarted_after_s`` to the new workers
+    running, ``trained_after_s`` to the slowest rank's first step.
+    """
+
+    incident: Incident
+    world_size: int
+    saves: tuple[Save, ...]
+    point: RecoveryPoint | None
+    refused: int
+    restart: tuple[int, int] | None
+    window_s: float
+    why: str = ""
+    backoff_s: float = 0.0
+    restarted_after_s: float | None = None
+    trained_after_s: float | None = None
+    log_name: str = ""
+    unsaved: tuple[Unsaved, ...] = ()

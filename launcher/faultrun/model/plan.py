@@ -1,0 +1,58 @@
+"""How the next incarnation shall look. Given by the agreement, never counted by a node itself."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.topology import Topology
+
+
+class Reason(Enum):
+    """Why an incarnation begins (``FAULTRUN_RESTART_REASON``)."""
+
+    FIRST = "first"
+    FAULT = "fault"
+    CONTINUED = "continued"  # the supervisor was lost or the run was stopped, and started again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """One restart that was charged to the budget; ``step`` is how far training had come."""
+
+    at_s: float
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How often a restart from the checkpoint at ``path`` failed without training past it."""
+
+    path: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What the run has spent. Belongs to the run, not to a node: it travels in the plan.
+
+    ``restarts`` are those charged since the last refund. ``high_step`` is the
+    largest global step seen when the last plan was made.
+    """
+
+    restarts: tuple[Restart, ...] = ()
+    high_step: int = -1
+    incidents: int = 0
+    total_restarts: int = 0
+    attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One incarnation to be. Workers start no earlier than ``start_at_s``."""
+
+    incarnation: int
+    topology: Topology
+    reason: Reason
+    point: RecoveryPoint | None
+    start_at_s: float
+    ledger: Ledger

@@ -1,0 +1,52 @@
+"""A recipe as values: how one known training code is resumed, before it meets a script.
+
+Texts may hold references to what the user gave (``{arg:config_path}``); nothing here looks them up.
+"""
+
+from dataclasses import dataclass
+
+from faultrun.model.spec import Framework, Replicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrase:
+    """A text of the recipe and its 1-based line, for messages."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeRewrite:
+    """A configuration value to set; ``optional`` ones are left alone where they are not there already.
+
+    ``format`` is empty when the file's name tells it.
+    """
+
+    file: Phrase
+    key: Phrase
+    value: Phrase
+    format: str = ""
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A recipe that was read and checked.
+
+    ``source`` is its file as a person would name it. Each of ``checkpoint_dirs``
+    is the parts of a path, joined as ``os.path.join`` does.
+    ``resume_args_if_given`` only replace arguments that the script was given.
+    """
+
+    name: str
+    source: str
+    summary: str
+    framework: Framework | None = None
+    config: Phrase | None = None
+    checkpoint_dirs: tuple[tuple[Phrase, ...], ...] = ()
+    rewrites: tuple[RecipeRewrite, ...] = ()
+    resume_args: tuple[Phrase, ...] = ()
+    resume_args_if_given: tuple[Phrase, ...] = ()
+    replicas: Replicas = Replicas.AUTO
+    environment: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,111 @@
+"""The state of one run on one node: everything ``decide`` may look at."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from faultrun.model.actions import Action
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.events import HelperExit, RankStep, StopSource, WorkerExit
+from faultrun.model.incident import Incident, Save
+from faultrun.model.notice import Platform
+from faultrun.model.plan import Plan
+from faultrun.model.spec import RestartPolicy, Windows
+from faultrun.model.topology import BootId, NodeId, Topology
+
+
+class Phase(Enum):
+    """Where the run stands on this node."""
+
+    NEW = "new"
+    SURVEYING = "surveying"  # looking for the recovery point
+    AWAITING_PLAN = "awaiting_plan"
+    BACKING_OFF = "backing_off"
+    HOLDING = "holding"  # the platform keeps workers from being started
+    PREPARING = "preparing"  # rewriting configurations, reserving ports
+    AWAITING_GO = "awaiting_go"
+    RUNNING = "running"
+    DRAINING = "draining"  # survivors are inside the grace window
+    KILLING = "killing"  # the window is over; the kernel owes us the rest
+    SWEEPING = "sweeping"  # helpers and escaped descendants
+    FINISHED = "finished"
+
+    @property
+    def without_workers(self) -> bool:
+        """Whether a run that is under way has none now, and none that is ending."""
+        return self in _WITHOUT_WORKERS
+
+
+_WITHOUT_WORKERS = frozenset(
+    {
+        Phase.SURVEYING,
+        Phase.AWAITING_PLAN,
+        Phase.BACKING_OFF,
+        Phase.HOLDING,
+        Phase.PREPARING,
+        Phase.AWAITING_GO,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a rank that heard the gasp request can save; None: nothing, and ``why`` it could not."""
+
+    rank: int
+    step: int | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Values only. ``alive`` are this node's ranks that have not been reaped."""
+
+    node: NodeId
+    topology: Topology
+    policy: RestartPolicy
+    windows: Windows
+    exit_code_on_stop: int | None = None
+
+    boot: BootId = BootId("")
+    phase: Phase = Phase.NEW
+    incarnation: int = -1
+    plan: Plan | None = None
+    alive: frozenset[int] = frozenset()
+    finished: frozenset[int] = frozenset()
+    exits: tuple[WorkerExit, ...] = ()
+    helper_exit: HelperExit | None = None
+    told: frozenset[int] = frozenset()
+    told_at_s: float = 0.0
+    deadline_s: float = 0.0
+    saves: tuple[Save, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    steps: tuple[RankStep, ...] = ()
+    high_step: int = -1
+    stop: StopSource | None = None
+    stop_signals: int = 0
+    incident: Incident | None = None
+    point: RecoveryPoint | None = None
+    failure: tuple[int, str] | None = None
+    exit_code: int | None = None
+    platform: Platform = Platform()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will be done any more."""
+        return self.phase is Phase.FINISHED
+
+    @property
+    def incidents(self) -> int:
+        """Incidents so far, the open one included."""
+        if self.incident is not None:
+            return self.incident.number
+        return self.plan.ledger.incidents if self.plan is not None else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One decision: the next state, what to do now, and why in words."""
+
+    state: RunState
+    actions: tuple[Action, ...] = ()
+    why: str

@@ -1,0 +1,247 @@
+"""What the user asked for, validated: the command line, environment and config file become this once."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from faultrun.model.topology import NodeId, RunId, Topology
+
+
+class Framework(Enum):
+    """Which environment contract and helper processes the workers need."""
+
+    MINDSPORE = "mindspore"
+    TORCH = "torch"
+    TENSORFLOW = "tensorflow"
+    PLAIN = "plain"
+
+
+class Resume(Enum):
+    """What the first incarnation does with checkpoints it finds (CONTRACT: ``--resume``)."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """The worker's program: ``argv`` runs as it stands; ``script_args`` is where ``--resume_arg`` edits.
+
+    The full argument vector of a worker is ``prefix + script_args``.
+    """
+
+    prefix: tuple[str, ...]
+    script_args: tuple[str, ...]
+    shown: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """At most ``max_restarts`` for faults in any ``window_s``; waits grow from ``backoff_min_s``."""
+
+    max_restarts: int = 3
+    window_s: float = 3600.0
+    backoff_min_s: float = 1.0
+    backoff_max_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """Every bounded wait of a drain, in seconds.
+
+    ``grace_s``: SIGTERM to SIGKILL after a peer died. ``stop_grace_s``: the
+    same when we are told to stop, cut at ``stop_by_s`` run-seconds where the
+    platform ends the job then (SLURM). ``reap_s``: after SIGKILL, until a worker
+    that the kernel does not give back is called unkillable.
+    """
+
+    grace_s: float = 30.0
+    stop_grace_s: float = 30.0
+    stop_grace_source: str = "default"
+    stop_by_s: float | None = None
+    reap_s: float = 10.0
+
+    def stop_window_s(self, now_s: float) -> float:
+        """How long workers may save when the run is stopped now."""
+        if self.stop_by_s is None:
+            return self.stop_grace_s
+        return min(self.stop_grace_s, max(1.0, self.stop_by_s - now_s))
+
+
+class Hold(Enum):
+    """How a worker is tied to processors."""
+
+    NONE = "none"
+    CORES = "cores"
+    NUMA = "numa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """Processors for each local rank; ``cpus`` is empty when the kernel may choose.
+
+    ``memory_nodes`` are NUMA nodes (``numactl --membind``), empty for any.
+    ``worker_env`` are the variables through which msrun tells MindSpore's own
+    thread binding of it, name and value, for each local rank.
+    """
+
+    hold: Hold = Hold.NONE
+    cpus: tuple[tuple[int, ...], ...] = ()
+    memory_nodes: tuple[tuple[int, ...], ...] = ()
+    scheduler_cpus: tuple[int, ...] = ()
+    scheduler_memory_nodes: tuple[int, ...] = ()
+    worker_env: tuple[tuple[tuple[str, str], ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendezvous:
+    """Where the workers meet. ``port`` is used by the first incarnation, by all when ``fixed_port``."""
+
+    master_addr: str = "127.0.0.1"
+    port: int | None = None
+    fixed_port: bool = False
+    cluster_time_out_s: int = 600
+    rank_table_file: str = ""
+    rank_table_wait_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """MindSpore's dry run (``--sim_level``): workers without a scheduler; ``rank`` picks a single one.
+
+    ``world_size`` is the size that is simulated (RANK_SIZE, MS_WORKER_NUM); fewer workers may really run.
+    """
+
+    level: int
+    rank: int | None = None
+    world_size: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """``--rewrite FILE:KEY[=TEMPLATE]``: the configuration value that shall name the recovery point.
+
+    ``format`` is a name of ``configs.registry``, or empty when the file's name tells it.
+    """
+
+    file: str
+    key: str
+    template: str = "{checkpoint}"
+    format: str = ""
+
+
+class Replicas(Enum):
+    """How it is known which ranks hold the same state.
+
+    AUTO: from the workers' ``group_info.pb`` if they write one, else all hold
+    the same. GROUP_INFO: only from there; until it is written no rank has a replica.
+    """
+
+    AUTO = "auto"
+    GROUP_INFO = "group_info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """Where checkpoints are looked for and how a recovery point reaches the training code."""
+
+    checkpoint_dirs: tuple[str, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    resume_args: tuple[str, ...] = ()
+    resume: Resume = Resume.AUTO
+    replicas: Replicas = Replicas.AUTO
+
+
+class Stream(Enum):
+    """Which of a worker's streams ``--redirects`` or ``--tee`` mean (torchrun's 0 1 2 3)."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    ALL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """Where output goes. ``tail`` lists ranks copied to the console; None copies nobody.
+
+    ``worker_log_name`` is msrun's: ``<name>_<rank>.log``, {ip} and {hostname} already replaced.
+    ``tee`` and ``redirects`` are torchrun's, a stream for each local rank; empty when not asked for.
+    Every stream is always in the log file: ask ``console`` what else is copied.
+    """
+
+    log_dir: str = "faultrun_log"
+    worker_log_name: str = "worker"
+    tail: frozenset[int] | None = None
+    tee: tuple[Stream, ...] = ()
+    redirects: tuple[Stream, ...] = ()
+    termination_log: str = "/dev/termination-log"
+
+    def console(self, rank: int, local_rank: int) -> Stream:
+        """What of this worker is copied to the console.
+
+        torchrun leaves on the console what ``--redirects`` does not take away,
+        so naming redirects asks for the rest; tee and tail add to it.
+        """
+        shown = Stream.ALL.value if self.tail is not None and rank in self.tail else Stream.NONE.value
+        if local_rank < len(self.tee):
+            shown |= self.tee[local_rank].value
+        if local_rank < len(self.redirects):
+            shown |= Stream.ALL.value & ~self.redirects[local_rank].value
+        return Stream(shown)
+
+
+class SignalAnswer(Enum):
+    """What a signal to faultrun means (``--signals``)."""
+
+    STOP = "stop"
+    SAVE = "save"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervision:
+    """How failures are answered and how the run ends. Signals that ``signals`` does not name mean STOP."""
+
+    policy: RestartPolicy = RestartPolicy()
+    windows: Windows = Windows()
+    exit_code_on_stop: int | None = None
+    join: bool = True
+    signals: tuple[tuple[int, SignalAnswer], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultFiles:
+    """Where the platform tells of faulty devices (Ascend); absolute paths, empty for what is not watched.
+
+    ``restart_in_place``: a rank that the platform gave up may be restarted here
+    if the platform says so too (``ENABLE_RESTART_FAULT_PROCESS=on``).
+    """
+
+    fault_config: str = ""
+    reset_config: str = ""
+    restart_in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """One user request, complete and checked. Values that do not fit together never get this far.
+
+    ``environment`` is what workers get on top of the inherited variables, name and value.
+    ``devices`` are the device numbers of the local ranks by the rank table; empty: local rank i has device i.
+    """
+
+    run_id: RunId
+    node: NodeId
+    topology: Topology
+    command: Command
+    framework: Framework
+    rendezvous: Rendezvous
+    supervision: Supervision
+    recovery: Recovery
+    logs: Logs
+    binding: Binding = Binding()
+    simulation: Simulation | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    devices: tuple[int, ...] = ()
+    fault_files: FaultFiles = FaultFiles()

@@ -1,0 +1,48 @@
+"""Who takes part in a run: nodes, their slots, and the ranks that follow from them."""
+
+from dataclasses import dataclass
+from typing import NewType
+
+RunId = NewType("RunId", str)
+"""One user request. Comes from outside when a platform has an id for the job."""
+
+NodeId = NewType("NodeId", str)
+"""A machine or pod, stable over restarts of its supervisor (pod name, node rank, host name)."""
+
+BootId = NewType("BootId", str)
+"""One life of a supervisor process; random."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSlots:
+    """One node and how many workers it runs."""
+
+    node: NodeId
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Nodes in node-rank order; global ranks are the prefix sums of their slots, which may differ."""
+
+    nodes: tuple[NodeSlots, ...]
+
+    @property
+    def world_size(self) -> int:
+        """Number of workers of the whole run."""
+        return sum(entry.slots for entry in self.nodes)
+
+    @property
+    def all_ranks(self) -> frozenset[int]:
+        """Every global rank."""
+        return frozenset(range(self.world_size))
+
+    def node_rank(self, node: NodeId) -> int:
+        """Index of ``node``; ValueError if it takes no part."""
+        return [entry.node for entry in self.nodes].index(node)
+
+    def ranks_of(self, node: NodeId) -> range:
+        """Global ranks that run on ``node``, in local-rank order."""
+        index = self.node_rank(node)
+        first = sum(entry.slots for entry in self.nodes[:index])
+        return range(first, first + self.nodes[index].slots)

@@ -1,0 +1,107 @@
+"""What goes over ``FAULTRUN_SOCKET``, and the layout of the progress page; shared by SDK and supervisor.
+
+The socket is a Unix stream; each message is one JSON object on one line, at
+most ``MAX_LINE_BYTES`` long, with its kind under ``"kind"``. Unknown kinds
+and unknown keys are ignored by both sides, so either may be the newer one.
+
+worker -> supervisor
+    hello   {rank, pid, incarnation, sdk}         first message of a connection
+    step    {step, epoch?, phase?}                the first step at once, then at most about one a second
+    ack     {step?}                               the gasp request was heard; newest consistent step, if any
+    saved   {path, step, size_bytes, took_s, digest, stopping}
+    failed  {why}
+supervisor -> worker
+    gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL
+    save    {deadline_s, step?}                   save and go on training (``faultrun checkpoint-now``)
+controller (``faultrun stop|status|prestop``) -> supervisor
+    stop    {source}      status {}               answered by one JSON line each
+
+The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank,
+mapped by its worker and by the supervisor: a step costs the worker one store,
+and the supervisor reads exactly how far a rank had come even after SIGKILL.
+"""
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+MAX_LINE_BYTES = 65536
+
+SOCKET_VARIABLE = "FAULTRUN_SOCKET"
+PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
+"""``<path>:<slot>`` of this worker's place in the progress page."""
+
+SLOT_BYTES = 64
+_SLOT = struct.Struct("<qqqdq")
+_STOP = struct.Struct("<q")
+_STOP_OFFSET = 48  # in slot 0, behind its fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One slot: newest finished global step, its epoch, what the rank does now and since when.
+
+    ``phase`` is the position of a ``WorkPhase`` in its definition order;
+    ``at_monotonic_s`` is CLOCK_MONOTONIC, the same clock for all processes of
+    a machine. ``epoch`` is -1 when the script does not say.
+    """
+
+    step: int
+    epoch: int
+    phase: int
+    at_monotonic_s: float
+    count: int
+
+
+def pack_progress(progress: Progress) -> bytes:
+    """The slot's first bytes; ``count`` is written last in memory order and is 0 in an unused slot."""
+    return _SLOT.pack(progress.step, progress.epoch, progress.phase, progress.at_monotonic_s, progress.count)
+
+
+def store_progress(
+    page: memoryview, offset: int, step: int, epoch: int, phase: int, at_monotonic_s: float, count: int
+) -> None:
+    """Write one slot in place, about a microsecond: the worker's hot path. Fields as in ``Progress``."""
+    _SLOT.pack_into(page, offset, step, epoch, phase, at_monotonic_s, count)
+
+
+def propose_stop(page: memoryview, step: int) -> None:
+    """Say that all ranks of this page stop after global ``step``, unless one has said so before.
+
+    Kept beside slot 0. Ranks that meet in a collective every step need no
+    lock: whoever comes second sees the first one's proposal a step early.
+    """
+    if agreed_stop(page) == 0:
+        _STOP.pack_into(page, _STOP_OFFSET, step)
+
+
+def agreed_stop(page: memoryview) -> int:
+    """The global step after which the ranks of this page stop; 0 while nobody was asked to."""
+    step: int = _STOP.unpack_from(page, _STOP_OFFSET)[0]
+    return step
+
+
+def unpack_progress(slot: bytes) -> Progress | None:
+    """The content of one slot; None when its worker never wrote."""
+    step, epoch, phase, at_s, count = _SLOT.unpack_from(slot)
+    if count <= 0:
+        return None
+    return Progress(step=step, epoch=epoch, phase=phase, at_monotonic_s=at_s, count=count)
+
+
+def message(kind: str, **fields: Any) -> bytes:
+    """One line ready to be sent. ValueError if it would be longer than a line may be."""
+    line = json.dumps({"kind": kind, **fields}, separators=(",", ":")).encode() + b"\n"
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"a {kind} message of {len(line)} bytes")
+    return line
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """The message on one line; None for anything that is not one."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) and isinstance(data.get("kind"), str) else None
