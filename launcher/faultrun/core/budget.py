@@ -1,0 +1,68 @@
+"""How many restarts are too many, and how long to wait before the next."""
+
+from dataclasses import dataclass, replace
+
+from faultrun.model.plan import Ledger, Restart
+from faultrun.model.spec import RestartPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """Restart number ``number`` of the window may happen after ``backoff_s``; ``ledger`` has it charged."""
+
+    number: int
+    backoff_s: float
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """No restart is left in the window."""
+
+    why: str
+
+
+def charge(ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int) -> Allowed | Spent:
+    """Charge one restart for a fault, or say that the budget is spent.
+
+    At most ``max_restarts`` in any ``window_s``, as Erlang supervisors count:
+    a lifetime count would end a month-long run for four unrelated node
+    failures, a window ends only the run that is failing *now*. Progress past
+    ``ledger.high_step`` refunds what was spent, so the first restart after
+    progress is charged to an empty ledger and waits for nothing.
+    """
+    progressed = high_step > ledger.high_step
+    recent = () if progressed else within_window(ledger.restarts, policy, now_s)
+    if len(recent) >= policy.max_restarts:
+        return Spent(why=_spent(len(recent), policy, high_step))
+    charged = replace(
+        ledger,
+        restarts=(*recent, Restart(at_s=now_s, step=high_step)),
+        high_step=max(high_step, ledger.high_step),
+        total_restarts=ledger.total_restarts + 1,
+    )
+    return Allowed(number=len(recent) + 1, backoff_s=backoff_s(len(recent), policy, now_s), ledger=charged)
+
+
+def within_window(restarts: tuple[Restart, ...], policy: RestartPolicy, now_s: float) -> tuple[Restart, ...]:
+    """Those restarts that still count at ``now_s``."""
+    return tuple(restart for restart in restarts if now_s - restart.at_s < policy.window_s)
+
+
+def backoff_s(failed_before: int, policy: RestartPolicy, now_s: float) -> float:
+    """Wait before a restart, in seconds: nothing at first, then doubling up to the cap, with jitter.
+
+    The jitter (50 to 100 %) comes from the fraction of the clock: as good as
+    chance for spreading nodes, and the decision stays a function of its event.
+    """
+    if failed_before == 0:
+        return 0.0
+    ceiling = min(policy.backoff_max_s, policy.backoff_min_s * float(2 ** min(failed_before - 1, 30)))
+    return ceiling * (0.5 + 0.5 * (now_s * 1e4 % 1.0))
+
+
+def _spent(recent: int, policy: RestartPolicy, high_step: int) -> str:
+    past = f" without progress past step {high_step}" if high_step >= 0 else ""
+    if policy.max_restarts == 0:
+        return "restarts are turned off (--max_restarts=0)"
+    return f"{recent} of {policy.max_restarts} restarts within {policy.window_s:g} s are used up{past}"

@@ -1,0 +1,137 @@
+"""The first-failure card as text: one screen that answers what happened, what was lost and what is next."""
+
+from faultrun.core.diagnose import describe
+from faultrun.model.incident import Card, Cause, Incident
+
+_LISTED = 8
+_TRY_WHY = "faultrun ckpt list --why"
+
+
+def render(card: Card) -> str:
+    """The card of CONTRACT §6, without a line end."""
+    rows = [
+        ("cause", _cause(card.incident)),
+        ("last log", f'{card.log_name}: "{card.incident.last_line}"' if card.incident.last_line else ""),
+        ("saved", _saved(card)),
+        ("resume", _resume(card)),
+        ("restart", _restart(card)),
+    ]
+    return "\n".join([headline(card), *(f"  {name:<9} {text}" for name, text in rows if text)])
+
+
+def headline(card: Card) -> str:
+    """Who, out of how many, how and at which step; and who merely followed."""
+    incident = card.incident
+    followers = ""
+    if incident.together:
+        followers += f"; {_ranks(incident.together)} died with it"
+    if incident.followers:
+        followers += f"; {_ranks(incident.followers)} followed"
+    what = f"{_who(card)} {_how(incident)}{_at_step(incident)}"
+    return f"incident {incident.number}  {what}   first failure{followers}"
+
+
+def lost_steps(card: Card) -> int | None:
+    """Steps that must be trained again; None when nobody knows how far training had come."""
+    if card.incident.step is None:
+        return None
+    if card.point is None:
+        return card.incident.step
+    if card.point.global_step is None or card.point.global_step > card.incident.step:
+        return None
+    return card.incident.step - card.point.global_step
+
+
+def _who(card: Card) -> str:
+    if card.incident.rank is not None:
+        return f"rank {card.incident.rank} of {card.world_size}"
+    return "all workers" if card.incident.ordered else "scheduler"
+
+
+def _how(incident: Incident) -> str:
+    if incident.status is not None:
+        return describe(incident.status)
+    return "stopped for the platform" if incident.ordered else "could not be started"
+
+
+def _at_step(incident: Incident) -> str:
+    if incident.step is None:
+        return ""
+    epoch = f" (epoch {incident.epoch})" if incident.epoch is not None else ""
+    return f" at step {incident.step}{epoch}" + (" by its log" if incident.step_from_log else "")
+
+
+def _cause(incident: Incident) -> str:
+    if incident.cause is Cause.SIGNAL and "SIGKILL" in incident.explanation:
+        return "killed from outside: the kernel's OOM killer, an operator or another program"
+    return incident.explanation
+
+
+def _saved(card: Card) -> str:
+    if not card.saves:
+        return f"nothing: {_unsaved(card)}" if card.unsaved else ""
+    newest = max(save.step for save in card.saves)
+    at_newest = [save for save in card.saves if save.step == newest]
+    ranks = _ranks(tuple(sorted(save.rank for save in at_newest)))
+    text = f"{ranks} saved step {newest} in {max(save.took_s for save in at_newest):.1f} s (dying gasp)"
+    return f"{text}; not {_unsaved(card)}" if card.unsaved else text
+
+
+def _unsaved(card: Card) -> str:
+    """The first line of each reason once, with the ranks that gave it."""
+    by_reason: dict[str, list[int]] = {}
+    for one in card.unsaved:
+        by_reason.setdefault(one.why.partition("\n")[0], []).append(one.rank)
+    return "; ".join(f"{_ranks(tuple(sorted(ranks)))}: {why}" for why, ranks in by_reason.items())
+
+
+def _resume(card: Card) -> str:
+    refused = f"   ({card.refused} newer refused: {_TRY_WHY})" if card.refused else ""
+    lost = lost_steps(card)
+    by_log = " by the logs" if card.incident.step_from_log else ""
+    lost_text = "" if lost is None else f", lost {lost} step{'s' if lost != 1 else ''}{by_log}"
+    if card.point is None:
+        return f"from the beginning: no checkpoint{lost_text}{refused}" if card.restart else ""
+    step = "?" if card.point.global_step is None else str(card.point.global_step)
+    return f"{card.point.path}   step {step}{lost_text}{refused}"
+
+
+def _restart(card: Card) -> str:
+    if card.restart is None:
+        return f"none: {card.why}"
+    number, allowed = card.restart
+    text = f"{number} of {allowed} in {duration(card.window_s)}"
+    if card.incident.ordered:
+        text = "not counted"
+    if card.trained_after_s is not None:
+        return f"{text}; training again after {_took(card.trained_after_s)}"
+    if card.restarted_after_s is not None:
+        return f"{text}; workers running again after {_took(card.restarted_after_s)}"
+    return f"{text}; in {card.backoff_s:.1f} s" if card.backoff_s > 0 else f"{text}; now"
+
+
+def duration(seconds: float) -> str:
+    """``1h``, ``90s``, ``250ms``: the shortest exact spelling that the options accept."""
+    for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    """``rank 3``, ``ranks 0 1 2``, and with hundreds of them ``ranks 0-17 19-511``."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) <= _LISTED:
+        return "ranks " + " ".join(str(rank) for rank in ranks)
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], rank]
+        else:
+            runs.append([rank])
+    return "ranks " + " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -1,0 +1,82 @@
+"""When the grace window may end before its time.
+
+Every replica group needs one verified save of the newest step that any of
+its members is known to hold. Members differ by at most one step (a rank can
+be killed between the others' updates); a save of the older step does not end
+the window while the newer one can still come.
+"""
+
+from dataclasses import replace
+
+from faultrun.model.events import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
+from faultrun.model.incident import Save, Unsaved
+from faultrun.model.run import Promise, RunState
+
+
+def acknowledged(state: RunState, event: GaspAcknowledged) -> RunState:
+    """Remember what the rank can save."""
+    return _promised(state, Promise(rank=event.rank, step=event.step))
+
+
+def failed(state: RunState, event: GaspFailed) -> RunState:
+    """Expect nothing from the rank any more."""
+    return _promised(state, Promise(rank=event.rank, step=None, why=event.why))
+
+
+def unsaved(state: RunState) -> tuple[Unsaved, ...]:
+    """The ranks that said why they could not save, and did not save after all."""
+    saved = {save.rank for save in state.saves}
+    return tuple(
+        Unsaved(rank=one.rank, why=one.why) for one in state.promises if one.why and one.rank not in saved
+    )
+
+
+def saved(state: RunState, event: GaspSaved) -> RunState:
+    """Remember a save that is not verified yet; a save is progress."""
+    save = Save(
+        rank=event.rank, step=event.step, path=event.path, took_s=event.took_s, group=event.replica_group
+    )
+    return replace(state, saves=(*state.saves, save), high_step=max(state.high_step, event.step))
+
+
+def verified(state: RunState, event: GaspVerified) -> RunState:
+    """Mark the save as whole, or forget it."""
+    kept = []
+    for save in state.saves:
+        if (save.rank, save.path) != (event.rank, event.path):
+            kept.append(save)
+        elif event.whole:
+            kept.append(replace(save, verified=True))
+    return replace(state, saves=tuple(kept))
+
+
+def may_end(state: RunState) -> bool:
+    """Whether nothing more can be gained by waiting for the living."""
+    good = [save for save in state.saves if save.verified]
+    if not good:
+        return False
+    everyone = frozenset(range(state.topology.world_size))
+    groups = {frozenset(save.group) or everyone for save in state.saves}
+    if frozenset().union(*groups) != everyone:
+        return False
+    return all(
+        any(save.step >= _newest_in(group, state) and save.rank in group for save in good) for group in groups
+    )
+
+
+def _promised(state: RunState, promise: Promise) -> RunState:
+    others = tuple(one for one in state.promises if one.rank != promise.rank)
+    return replace(state, promises=(*others, promise))
+
+
+def _newest_in(group: frozenset[int], state: RunState) -> int:
+    """The newest step that a member has saved, or a living one can save, as far as anybody said.
+
+    A rank may finish another step after it answered: what it reported counts too.
+    """
+    unable = {one.rank for one in state.promises if one.step is None}
+    able = (group & state.alive) - unable
+    promised = (one.step for one in state.promises if one.rank in able and one.step is not None)
+    reported = (one.step for one in state.steps if one.rank in able)
+    saved = (one.step for one in state.saves if one.rank in group)
+    return max((*promised, *reported, *saved), default=-1)

@@ -1,0 +1,216 @@
+"""What the platform's notices ask for, by the protocol of MindCluster's elastic agent (TaskD).
+
+While workers run: a rank at ``unrecovered`` means save, stop, wait until every
+rank is recovered, start again; ``RetryTime`` grown means the same without
+a faulty rank; ``fault`` or ``failed`` means that this node is of no more use, and
+``GracefulExit`` that everybody shall leave: save and end, so that the job is
+placed anew. While none runs the same words keep them from being started.
+
+Deviations, because faultrun is outside of all ranks: workers are asked to
+save before they are stopped, and ``RestartFaultProcess`` is obeyed on the first
+node too, by restarting all ranks.
+
+Nothing here changes a phase: ``core/decide.py`` does.
+"""
+
+from dataclasses import dataclass, replace
+
+from faultrun.errors import assert_never
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.notice import (
+    FaultRanks,
+    Notice,
+    Platform,
+    RankStatus,
+    ReportedRank,
+    ResetNotice,
+    RestartKind,
+    TableVersion,
+    Unreadable,
+)
+from faultrun.model.run import Phase, RunState
+
+HOLD_S = 900.0
+"""How long workers are kept back at most; TaskD's limit for a start."""
+
+RETRY_PAUSE_S = 60.0
+"""From a request to restart everything to the new workers: the platform looks at the devices meanwhile."""
+
+_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Nothing is done about it now; it may keep workers from being started."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Save, stop, and start again once ``hold`` has nothing against it. ``ranks`` are to blame, if any."""
+
+    ranks: tuple[ReportedRank, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """Save and end the run: the platform places the job anew."""
+
+    ranks: tuple[ReportedRank, ...]
+    why: str
+
+
+Verdict = Note | Restart | Leave
+
+
+def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Verdict]:
+    """Return what is remembered from now on, and what must be done about ``notice``. Total."""
+    said = state.platform
+    match notice:
+        case Unreadable(file=file, why=why):
+            return said, Note(why=f"{file}: {why}; it changes nothing")
+        case TableVersion(version=version):
+            return replace(said, version=version), Note(why=f"the rank table is at version {version}")
+        case FaultRanks() if notice == said.faulty:
+            return said, Note(why="the faulty ranks are known")
+        case FaultRanks(ranks=ranks):
+            lost = ranks & state.topology.all_ranks
+            said = replace(said, faulty=notice, lost=said.lost | lost)
+            return said, Note(why=_named(lost) if lost else "no rank of this run is named faulty")
+        case ResetNotice():
+            return _judge_reset(state, notice, now_s)
+        case _:
+            assert_never(notice)
+
+
+def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
+    """What the platform had said before this supervisor began. It is what later notices are compared with.
+
+    Old words stop nobody: a ``GracefulExit`` that is still there has been obeyed
+    by those who came before.
+    """
+    said = state.platform
+    for notice in notices:
+        if isinstance(notice, ResetNotice):
+            said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))
+        else:
+            said, _ = judge(replace(state, platform=said), notice, 0.0)
+    return said
+
+
+def hold(state: RunState) -> str:
+    """Why no worker may be started now, as far as the platform is concerned; '' when they may."""
+    said, notice = state.platform, state.platform.reset
+    if notice is None:
+        return ""
+    waiting = _of(state, notice, RankStatus.UNRECOVERED)
+    bad = () if notice.restart_in_place else _of(state, notice, RankStatus.FAULT)
+    bad += _of(state, notice, RankStatus.FAILED)
+    if waiting:
+        return f"{_ranks(waiting)} not recovered yet"
+    if bad:
+        return f"{_ranks(bad)} marked as faulty"
+    if notice.flushing:
+        return "faults are still being collected (FaultFlushing)"
+    if said.repairing and notice.kind is RestartKind.POD_RESCHEDULE and _same_table(said):
+        return f"the rank table is still at version {said.used_version}"
+    return ""
+
+
+def started(said: Platform) -> Platform:
+    """Workers begin a new life: earlier faults are behind them."""
+    return replace(said, lost=frozenset(), repairing=False, used_version=said.version, not_before_s=0.0)
+
+
+def incident_of(state: RunState, verdict: Restart | Leave, now_s: float) -> Incident:
+    """The incident that the platform's word opens; no worker has died of it yet."""
+    newest = max(state.steps, key=lambda step: step.step, default=None)
+    return Incident(
+        number=state.incidents + 1,
+        incarnation=state.incarnation,
+        at_s=now_s,
+        cause=Cause.PLATFORM,
+        rank=verdict.ranks[0].rank if verdict.ranks else None,
+        status=None,
+        followers=(),
+        step=newest.step if newest else None,
+        epoch=newest.epoch if newest else None,
+        explanation=verdict.why,
+    )
+
+
+def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Platform, Verdict]:
+    before = state.platform.reset or ResetNotice()
+    unrecovered = _of(state, notice, RankStatus.UNRECOVERED)
+    bad = _of(state, notice, RankStatus.FAULT, RankStatus.FAILED)
+    said = replace(
+        state.platform,
+        reset=notice,
+        lost=state.platform.lost | _in_trouble(state, notice),
+        repairing=state.platform.repairing or bool(unrecovered),
+    )
+    if notice.graceful_exit and not before.graceful_exit:
+        return said, Leave(ranks=(), why="the platform asks everybody to leave (GracefulExit)")
+    known = before.having(RankStatus.FAULT, RankStatus.FAILED)
+    if before.restart_in_place and not notice.restart_in_place:
+        known = frozenset()
+    news = [one for one in bad if one.rank not in known]
+    here = notice.restart_in_place and all(one.status is RankStatus.FAULT for one in bad)
+    if news and not here:
+        return said, Leave(ranks=tuple(news), why=f"{_described(tuple(news))}; leaving for another place")
+    if state.phase is not Phase.RUNNING:
+        return said, Note(why=_heard(state, notice))
+    if unrecovered:
+        return said, Restart(ranks=unrecovered, why=_described(unrecovered))
+    if bad and (news or notice.update_time > before.update_time):
+        return said, Restart(ranks=bad, why=f"{_described(bad)}; its process may be restarted here")
+    if notice.retry_time > before.retry_time:
+        said = replace(said, not_before_s=now_s + RETRY_PAUSE_S)
+        why = f"the platform asks to restart all workers (RetryTime {notice.retry_time})"
+        return said, Restart(ranks=(), why=why)
+    return said, Note(why=_heard(state, notice))
+
+
+def _heard(state: RunState, notice: ResetNotice) -> str:
+    against = hold(replace(state, platform=replace(state.platform, reset=notice)))
+    return against or "the platform has nothing against training"
+
+
+def _in_trouble(state: RunState, notice: ResetNotice) -> frozenset[int]:
+    troubled = notice.having(RankStatus.UNRECOVERED, RankStatus.FAULT, RankStatus.FAILED)
+    return troubled & state.topology.all_ranks
+
+
+def _of(state: RunState, notice: ResetNotice, *statuses: RankStatus) -> tuple[ReportedRank, ...]:
+    """Entries of our world only: an old file may speak of a larger one."""
+    world = state.topology.all_ranks
+    return tuple(one for one in notice.ranks if one.status in statuses and one.rank in world)
+
+
+def _same_table(said: Platform) -> bool:
+    """Whether the rank table is the one that workers last started with, where its version can be known."""
+    return said.used_version is not None and (said.version or 0) <= said.used_version
+
+
+def _described(reported: tuple[ReportedRank, ...]) -> str:
+    """``rank 3 reported unrecovered by the platform (policy reset, error 20ff02)``."""
+    first = reported[0]
+    details = [f"policy {first.policy}"] * bool(first.policy) + [f"error {first.error}"] * bool(first.error)
+    shown = f" ({', '.join(details)})" if details else ""
+    return f"{_ranks(reported)} {first.status.value}, says the platform{shown}"
+
+
+def _named(lost: frozenset[int]) -> str:
+    numbers = " ".join(str(rank) for rank in sorted(lost))
+    return f"ranks {numbers} are named faulty: replicas' checkpoints are preferred to theirs"
+
+
+def _ranks(reported: tuple[ReportedRank, ...]) -> str:
+    """``rank 3 is``, ``ranks 1 2 are``; hundreds are counted."""
+    numbers = " ".join(str(one.rank) for one in reported[:_LISTED])
+    if len(reported) == 1:
+        return f"rank {numbers} is"
+    more = f" and {len(reported) - _LISTED} more" if len(reported) > _LISTED else ""
+    return f"ranks {numbers}{more} are"

@@ -1,0 +1,303 @@
+"""Choose where to resume: the newest step that is whole for every replica group.
+
+Opens no file. Verification is asked for, newest first and no more than
+needed: the caller repeats ``choose``, verifies the paths of ``NeedVerdicts``
+and adds the verdicts, until the answer is another.
+
+Order of the candidates: those with a known global step, newest first; then
+those that only know their epoch; then by modification time, the only place
+where a clock counts. On equal step periodic beats gasp and gasp beats best.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from faultrun.core.restore import restore_ranks, restore_ranks_map
+from faultrun.model.checkpoint import Entry, Kind, RankFile, RecoveryPoint, Refusal, Shared, Verdict
+from faultrun.model.restore import Restore, Supplier
+
+Group = frozenset[int]
+"""Ranks that hold the same state: the file of one serves all."""
+
+_PREFERENCE = {Kind.PERIODIC: 0, Kind.GASP: 1, Kind.BEST: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a recovery point must serve.
+
+    ``groups`` None means pure data parallel unless gasp manifests name their
+    replica groups. ``run_id`` None accepts every run. ``quarantine`` holds
+    paths and global steps that restarts could not get past. Files of
+    ``lost_ranks`` lay on a disk that is gone. Gasps modified at or after
+    ``distrust_gasps_from_ns`` are refused unless their writer vouches for a
+    consistent state: a rank had died, and a failed collective can leave
+    half-updated parameters.
+    """
+
+    world_size: int
+    groups: tuple[Group, ...] | None = None
+    run_id: str | None = None
+    quarantine: frozenset[str | int] = frozenset()
+    lost_ranks: frozenset[int] = frozenset()
+    distrust_gasps_from_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Resume at ``point``; ``refused`` are the newer candidates and why not they.
+
+    ``restore`` says the same in the terms of replica groups.
+    """
+
+    point: RecoveryPoint
+    restore: Restore
+    refused: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedVerdicts:
+    """The answer depends on whether these files are whole: verify them and ask again."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingWhole:
+    """Candidates exist and none can be resumed from: starting from zero would hide it (exit code 65)."""
+
+    refused: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingFound:
+    """There is no candidate of this run; ``refused`` lists what belongs to others or was never finished."""
+
+    refused: tuple[Refusal, ...] = ()
+
+
+Choice = Chosen | NeedVerdicts | NothingWhole | NothingFound
+
+
+def choose(
+    candidates: Sequence[Entry],
+    verdicts: Mapping[str, Verdict],
+    need: Need,
+    *,
+    broken: Sequence[Refusal] = (),
+) -> Choice:
+    """Return the recovery point for ``need``, or what must be verified to find it.
+
+    ``verdicts`` is by path. ``broken`` was refused before it became a
+    candidate (a link out, a directory that cannot be listed): it makes
+    "nothing whole" out of "nothing found". Files of another run count as
+    nothing of ours.
+    """
+    foreign = [_refusal(entry, _foreign(entry, need)) for entry in candidates if _foreign(entry, need)]
+    ours = [entry for entry in candidates if not _foreign(entry, need)]
+    refused: list[Refusal] = [*broken]
+    for moment in moments(ours):
+        fit: list[Entry] = []
+        for entry in moment.entries:
+            why = _unfit(entry, moment, need)
+            if why:
+                refused.append(_refusal(entry, why))
+            else:
+                fit.append(entry)
+        answer = _serve(fit, verdicts, need)
+        if isinstance(answer, NeedVerdicts):
+            return answer
+        refused += _torn(fit, verdicts)
+        if isinstance(answer, str):
+            refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, verdicts)]
+            continue
+        restore = _as_restore(answer, need)
+        return Chosen(point=_point(answer, restore), restore=restore, refused=(*refused, *foreign))
+    if not ours and not broken:
+        return NothingFound(refused=tuple(foreign))
+    return NothingWhole(refused=(*refused, *foreign))
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """All candidates that claim one point of training; ``last_rank`` is the highest of each series."""
+
+    order: tuple[int, int, int]
+    entries: tuple[Entry, ...]
+    last_rank: Mapping[str, int]
+
+
+def moments(entries: Iterable[Entry]) -> list[Moment]:
+    """Candidates by the point of training that they claim, newest first; preferred files first."""
+    together: dict[tuple[tuple[int, int, int], str], list[Entry]] = {}
+    for entry in entries:
+        order, alone = _order(entry), ""
+        if order[0] == 0:
+            alone = entry.path
+        together.setdefault((order, alone), []).append(entry)
+    found = [
+        Moment(order, tuple(sorted(same, key=_preference)), _last_ranks(same))
+        for (order, _), same in together.items()
+    ]
+    return sorted(found, key=lambda one: (one.order, one.entries[0].path), reverse=True)
+
+
+def _last_ranks(entries: Iterable[Entry]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for entry in entries:
+        if entry.rank is not None:
+            last[entry.series] = max(entry.rank, last.get(entry.series, 0))
+    return last
+
+
+def _order(entry: Entry) -> tuple[int, int, int]:
+    if entry.global_step is not None:
+        return (2, entry.global_step, 0)
+    if entry.epoch is not None:
+        return (1, entry.epoch, entry.step_in_epoch or 0)
+    return (0, entry.mtime_ns, 0)
+
+
+def _preference(entry: Entry) -> tuple[int, int, int, int, int, str]:
+    """Which of several files of one step is tried first; names and times only break ties."""
+    rank = -1 if entry.rank is None else entry.rank
+    return (
+        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, rank, -entry.mtime_ns, entry.path,
+    )  # fmt: skip
+
+
+def _foreign(entry: Entry, need: Need) -> str:
+    if need.run_id is None or entry.run_id is None or entry.run_id == need.run_id:
+        return ""
+    return f"written by run {entry.run_id}, this is run {need.run_id}"
+
+
+def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
+    """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
+    if entry.path in need.quarantine or entry.global_step in need.quarantine:
+        return "quarantined: two restarts made no progress past it"
+    if entry.world_size is not None and entry.world_size != need.world_size:
+        return f"written by {entry.world_size} ranks, this run has {need.world_size}"
+    widest = moment.last_rank.get(entry.series, 0)
+    if widest >= need.world_size:
+        return f"rank {widest} saved this step too: it is of a larger world than {need.world_size} ranks"
+    if entry.rank in need.lost_ranks:
+        return f"the disk of rank {entry.rank} is lost"
+    since = need.distrust_gasps_from_ns
+    doubtful = entry.kind is Kind.GASP and not entry.consistent
+    if since is not None and doubtful and entry.mtime_ns >= since:
+        return "saved after a rank had died, by a writer that does not check: may be half updated"
+    return ""
+
+
+def _serve(
+    fit: Sequence[Entry], verdicts: Mapping[str, Verdict], need: Need
+) -> "_Service | NeedVerdicts | str":
+    """A whole file for each group out of one moment; else what to verify, or why it cannot be."""
+    groups = _groups_at(fit, need)
+    reason = ""
+    for entries in _coherent_sets(fit, groups):
+        picks = [_pick(entries, group, groups, verdicts) for group in groups]
+        lacking = [sorted(group) for group, entry in zip(groups, picks, strict=True) if entry is None]
+        if lacking:
+            reason = reason or f"this step has no whole file for {_ranks(lacking[0])}"
+            continue
+        chosen = [entry for entry in picks if entry is not None]
+        unknown = tuple(dict.fromkeys(entry.path for entry in chosen if entry.path not in verdicts))
+        return NeedVerdicts(paths=unknown) if unknown else tuple(zip(groups, chosen, strict=True))
+    return reason or "nothing at this step can be used"
+
+
+_Service = tuple[tuple[Group, Entry], ...]
+
+
+def _groups_at(fit: Sequence[Entry], need: Need) -> tuple[Group, ...]:
+    """The groups to serve; a rank that nobody names is in a group of its own."""
+    named = {frozenset(entry.replica_group) for entry in fit if entry.replica_group}
+    if need.groups is None and not named:
+        return (frozenset(range(need.world_size)),)
+    known = set(need.groups) if need.groups is not None else named
+    alone = frozenset(range(need.world_size)).difference(*known)
+    return tuple(sorted(known | {frozenset({rank}) for rank in alone}, key=min))
+
+
+def _coherent_sets(fit: Sequence[Entry], groups: Sequence[Group]) -> Iterator[Sequence[Entry]]:
+    """Candidates that may be mixed with each other, the preferred ones first.
+
+    Two sessions that passed the same step did not compute the same state:
+    files of different groups must be of one session, except where every
+    rank has only one file to offer.
+    """
+    if len(groups) == 1:
+        yield fit
+        return
+    sessions = dict.fromkeys((entry.incarnation, entry.session) for entry in fit)
+    for session in sessions:
+        yield [entry for entry in fit if (entry.incarnation, entry.session) == session]
+    ranks = [entry.rank for entry in fit]
+    if len(sessions) > 1 and len(set(ranks)) == len(ranks):
+        yield fit
+
+
+def _pick(
+    entries: Sequence[Entry], group: Group, groups: Sequence[Group], verdicts: Mapping[str, Verdict]
+) -> Entry | None:
+    """The first file for ``group`` that is whole or not yet looked at."""
+    for entry in entries:
+        serves = entry.rank is None or entry.rank in group or len(groups) == 1
+        if serves and (entry.path not in verdicts or verdicts[entry.path].whole):
+            return entry
+    return None
+
+
+def _is_whole(entry: Entry, verdicts: Mapping[str, Verdict]) -> bool:
+    return entry.path not in verdicts or verdicts[entry.path].whole
+
+
+def _torn(fit: Iterable[Entry], verdicts: Mapping[str, Verdict]) -> Iterator[Refusal]:
+    for entry in fit:
+        if not _is_whole(entry, verdicts):
+            yield _refusal(entry, verdicts[entry.path].why)
+
+
+def _refusal(entry: Entry, why: str) -> Refusal:
+    return Refusal(path=entry.path, global_step=entry.global_step, why=why)
+
+
+def _point(service: _Service, restore: Restore) -> RecoveryPoint:
+    first = service[0][1]
+    files = sorted(
+        (
+            RankFile(rank=rank, path=entry.path, from_rank=entry.rank)
+            for group, entry in service
+            for rank in group
+        ),
+        key=lambda file: file.rank,
+    )
+    return RecoveryPoint(
+        path=first.path,
+        kind=max((entry.kind for _, entry in service), key=_PREFERENCE.__getitem__),
+        global_step=first.global_step,
+        epoch=first.epoch,
+        step_in_epoch=first.step_in_epoch,
+        files=tuple(files),
+        source=Shared(),
+        restore_ranks=restore_ranks(restore),
+        restore_ranks_map=restore_ranks_map(restore),
+    )
+
+
+def _as_restore(service: _Service, need: Need) -> Restore:
+    """The same answer in the words of ``core/restore.py``, for its text forms."""
+    suppliers = []
+    for group, entry in service:
+        holder = entry.rank if entry.rank in group else min(group)
+        suppliers.append(Supplier(group=tuple(sorted(group)), holders=(holder or 0,), path=entry.path))
+    return Restore(
+        global_step=service[0][1].global_step or 0, lost=need.lost_ranks, suppliers=tuple(suppliers)
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:8]) + (", ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"

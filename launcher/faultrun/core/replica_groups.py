@@ -1,0 +1,73 @@
+"""What each rank says about its replicas -> one agreed partition, or the reason there is none.
+
+Does not read files; ``checkpoints/group_info.py`` does.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from faultrun.model.restore import Declined, ReplicaGroups
+
+
+def agree_on_groups(
+    lists: Mapping[int, Iterable[int]], world_size: int, distrusted: frozenset[int] = frozenset()
+) -> ReplicaGroups | Declined:
+    """Return the replica groups that the per-rank lists describe.
+
+    ``lists[r]`` are the ranks whose checkpoint equals that of r, itself
+    included. A rank without a list takes the group its peers give it, and so
+    does a rank in ``distrusted`` (the dead: its file may be older than its
+    peers') unless no peer names it. Declined when a list is of another world
+    size, when two lists contradict each other, or when a rank is in no list.
+    """
+    claims = {rank: frozenset(members) for rank, members in lists.items()}
+    for rank in sorted(claims):
+        if why := _impossible(rank, claims[rank], world_size):
+            return Declined(why=why)
+
+    group_of: dict[int, frozenset[int]] = {}
+    for rank in sorted(set(claims) - distrusted) + sorted(set(claims) & distrusted):
+        if rank in distrusted and rank in group_of:
+            continue
+        for member in sorted(claims[rank]):
+            known = group_of.setdefault(member, claims[rank])
+            if known != claims[rank]:
+                return Declined(why=_contradiction(rank, claims[rank], member, known))
+
+    uncovered = sorted(set(range(world_size)) - set(group_of))
+    if uncovered:
+        return Declined(why=f"rank {uncovered[0]} is in no group_info list, neither its own nor a peer's")
+
+    distinct = {tuple(sorted(members)) for members in group_of.values()}
+    return ReplicaGroups(world_size=world_size, groups=tuple(sorted(distinct)))
+
+
+def pure_data_parallel(world_size: int) -> ReplicaGroups:
+    """Return one group of all ranks: any verified copy serves everybody."""
+    return ReplicaGroups(world_size=world_size, groups=(tuple(range(world_size)),))
+
+
+def every_rank_its_own(world_size: int) -> ReplicaGroups:
+    """Return groups of one: nobody has a replica (fully sharded state)."""
+    return ReplicaGroups(world_size=world_size, groups=tuple((rank,) for rank in range(world_size)))
+
+
+def _impossible(rank: int, members: frozenset[int], world_size: int) -> str:
+    if not 0 <= rank < world_size:
+        return f"there is a group_info list of rank {rank}, but the world has {world_size} ranks"
+    outside = [member for member in sorted(members) if not 0 <= member < world_size]
+    if outside:
+        return f"the list of rank {rank} names rank {outside[0]}, but the world has {world_size} ranks"
+    if rank not in members:
+        return f"the list of rank {rank} does not name rank {rank} itself"
+    return ""
+
+
+def _contradiction(rank: int, claimed: frozenset[int], member: int, known: frozenset[int]) -> str:
+    return (
+        f"the group_info lists contradict each other: rank {rank} says {_text(claimed)}, "
+        f"but rank {member} is also in {_text(known)}"
+    )
+
+
+def _text(members: frozenset[int]) -> str:
+    return "{" + ",".join(str(member) for member in sorted(members)) + "}"

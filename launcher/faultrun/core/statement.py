@@ -1,0 +1,51 @@
+"""What a state asks for and tells others: the actions that carry most of it."""
+
+from faultrun.core.quarantine import attempts_after, quarantined
+from faultrun.model.actions import Survey, Sweep, Tell
+from faultrun.model.facts import NodeFact, Standing
+from faultrun.model.run import RunState
+
+
+def tell(state: RunState, now_s: float, standing: Standing) -> Tell:
+    """This node's newest statement."""
+    return Tell(
+        fact=NodeFact(
+            node=state.node,
+            boot=state.boot,
+            at_s=now_s,
+            incarnation=state.incarnation,
+            standing=standing,
+            incident=state.incident,
+            stop=state.stop,
+            point=state.point,
+            high_step=state.high_step,
+            failure=state.failure,
+        )
+    )
+
+
+def survey(state: RunState) -> Survey:
+    """Look for the recovery point, under what the incident and earlier attempts taught."""
+    lost = tuple(sorted(state.platform.lost))
+    if state.plan is None:
+        return Survey(incarnation=state.incarnation, continuing=False, lost=lost)
+    if state.incident is None or state.incident.ordered:
+        return Survey(
+            incarnation=state.incarnation,
+            continuing=True,
+            quarantine=quarantined(state.plan.ledger.attempts),
+            lost=lost,
+        )
+    return Survey(
+        incarnation=state.incarnation,
+        continuing=True,
+        fault_at_s=state.incident.at_s,
+        quarantine=quarantined(attempts_after(state.plan, state.incident.step)),
+        lost=lost,
+    )
+
+
+def sweep(state: RunState) -> Sweep:
+    """End what the workers left behind, and read what all of them said last."""
+    ranks = (*(exit_.rank for exit_ in state.exits), *sorted(state.alive))
+    return Sweep(incarnation=state.incarnation, dead=ranks)

@@ -1,0 +1,20 @@
+"""What holds for every test."""
+
+import os
+import sys
+
+import pytest
+from hypothesis import settings
+
+# A red build must mean that the change is wrong: CI draws the same examples each time, a desk draws new ones.
+settings.register_profile("ci", derandomize=True, print_blob=True, database=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
+
+_RECURSION_LIMIT = sys.getrecursionlimit()
+
+
+@pytest.fixture(autouse=True)
+def the_stack_is_as_deep_as_at_the_start() -> None:
+    """Frameworks raise the limit for the whole process; "nested too deeply" would depend on the order."""
+    sys.setrecursionlimit(_RECURSION_LIMIT)

@@ -1,0 +1,278 @@
+"""A worker fails: the stories of drain, recovery and restart."""
+
+from faultrun.model.actions import (
+    Kill,
+    Prepare,
+    RaiseAlarm,
+    RequestGasp,
+    Spawn,
+    StartTimer,
+    Survey,
+    Sweep,
+    Tell,
+    VerifySave,
+)
+from faultrun.model.events import DeathNote, Exited, Signaled, Timer
+from faultrun.model.facts import Standing
+from faultrun.model.plan import Reason
+from faultrun.model.run import Phase
+from support.story import NODE, SIGKILL, SIGTERM, Story, checkpoint, rule
+
+
+def test_a_run_looks_for_checkpoints_agrees_prepares_and_then_starts_every_rank() -> None:
+    story = Story(3).starts()
+    assert story.performed(Survey) == [Survey(incarnation=-1, continuing=False)]
+    story.chose(None)
+    assert [action.plan.incarnation for action in story.performed(Prepare)] == [0]
+    assert story.phase is Phase.PREPARING
+
+    story.prepared(port=4711)
+
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.master_port) == ((0, 1, 2), 4711)
+    assert spawn.plan.reason is Reason.FIRST
+    assert story.state.alive == {0, 1, 2}
+
+
+def test_survivors_are_asked_first_and_then_get_the_grace_window() -> None:
+    story = Story(3).begins()
+
+    story.killed(1, after_s=100)
+
+    assert story.actions == [
+        RequestGasp(ranks=frozenset({0, 2}), deadline_s=130),
+        RaiseAlarm(incarnation=0, why="killed by SIGKILL"),
+        StartTimer(timer=Timer.GRACE, at_s=130, incarnation=0),
+    ]
+    assert story.whys[-1] == "rank 1: killed by SIGKILL; 2 get 30 s to save"
+
+
+def test_whoever_outlives_the_window_is_killed_and_nobody_else() -> None:
+    story = Story(3).begins().killed(1, after_s=100).killed(0, SIGTERM, after_s=1)
+    story.actions.clear()
+
+    story.rang(Timer.GRACE, after_s=29)
+
+    assert story.actions == [
+        Kill(ranks=frozenset({2})),
+        StartTimer(timer=Timer.REAP, at_s=140, incarnation=0),
+    ]
+    assert story.phase is Phase.KILLING
+
+
+def test_the_sweep_waits_for_the_last_death_and_the_survey_for_the_sweep() -> None:
+    story = Story(3).begins().killed(1).killed(0, SIGTERM)
+    assert story.performed(Sweep) == []
+
+    story.killed(2, SIGTERM)
+    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2))]
+    assert story.performed(Survey) == []
+
+    story.drained()
+    (survey,) = story.performed(Survey)
+    assert (survey.continuing, survey.fault_at_s) == (True, 0.0)
+
+
+def test_after_a_fault_all_ranks_start_again_from_the_recovery_point() -> None:
+    story = Story(3).begins().killed(1).killed(0, SIGTERM).killed(2, SIGTERM)
+
+    story.recovers(checkpoint(1200))
+
+    (spawn,) = story.performed(Spawn)
+    assert spawn.ranks == (0, 1, 2)
+    assert spawn.plan.incarnation == 1
+    assert spawn.plan.reason is Reason.FAULT
+    assert spawn.plan.point == checkpoint(1200)
+    assert story.state.incident is None
+
+
+def test_a_single_worker_has_no_survivors_to_wait_for() -> None:
+    story = Story(1).begins()
+    story.returned(0, 1)
+    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(0,))]
+    assert story.phase is Phase.SWEEPING
+
+
+def test_a_run_is_done_when_every_rank_returned_zero() -> None:
+    story = Story(2).begins().returned(1)
+    assert (story.phase, story.whys[-1]) == (Phase.RUNNING, "rank 1 finished; 1 still run")
+
+    story.returned(0).drained()
+
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 0)
+
+
+def test_a_rank_that_fails_after_others_finished_restarts_all_of_them() -> None:
+    story = Story(2).begins().returned(0).returned(1, 3).recovers()
+    (spawn,) = story.performed(Spawn)
+    assert spawn.ranks == (0, 1)
+
+
+def test_a_survivor_that_leaves_with_zero_inside_the_window_does_not_finish_the_run() -> None:
+    story = Story(2).begins().killed(0).returned(1).drained()
+    assert story.phase is Phase.SURVEYING
+
+
+def test_the_newest_step_and_the_incident_number_are_those_of_the_first_death() -> None:
+    story = Story(2).begins().reported(r0=1214, r1=1215).killed(1)
+    incident = story.state.incident
+    assert incident is not None
+    assert (incident.number, incident.rank, incident.step, incident.epoch) == (1, 1, 1215, 2)
+
+    story.killed(0, SIGTERM).recovers().killed(0)
+    assert story.state.incidents == 2
+
+
+def test_steps_that_only_a_log_mentions_are_taken_from_the_death_notes() -> None:
+    story = Story(2).begins().killed(1).killed(0, SIGTERM)
+    story.drained(DeathNote(rank=1, last_line="boom", logged_step=40), DeathNote(rank=0, logged_step=41))
+    incident = story.state.incident
+    assert incident is not None
+    assert (incident.step, incident.step_from_log, incident.last_line) == (41, True, "boom")
+
+
+def test_mindspores_scheduler_may_leave_but_not_fall() -> None:
+    story = Story(2).begins()
+    story.scheduler_ended(Exited(code=0))
+    assert (story.actions, story.whys[-1]) == ([], "scheduler left; its end never decides the run")
+
+    story.scheduler_ended(Signaled(signum=SIGKILL))
+
+    assert story.phase is Phase.DRAINING
+    assert story.state.incident is not None
+    assert story.state.incident.rank is None
+
+
+def test_the_scheduler_is_not_missed_once_a_rank_has_finished() -> None:
+    story = Story(2).begins().returned(0).scheduler_ended(Signaled(signum=SIGKILL))
+    assert story.phase is Phase.RUNNING
+    story.returned(1).drained()
+    assert story.state.exit_code == 0
+
+
+def test_ranks_that_cannot_be_started_end_the_run_as_a_shell_would_say_it() -> None:
+    story = Story(3).begins()
+    story.never_started(1, errno=2, why="could not start train: No such file or directory")
+    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 2}), deadline_s=30)]
+    story.never_started(2, errno=13, why="another reason")
+    assert story.performed(Sweep) == []
+
+    story.killed(0, SIGTERM)
+    assert len(story.performed(Sweep)) == 1
+    story.drained()
+
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 127)
+    assert story.state.failure == (127, "could not start train: No such file or directory")
+
+
+def test_nobody_is_waited_for_when_no_rank_could_be_started() -> None:
+    story = Story(2).begins().never_started(0, errno=8).never_started(1, errno=8)
+    assert story.phase is Phase.SWEEPING
+    story.drained()
+    assert story.state.exit_code == 126
+
+
+def test_a_worker_that_sigkill_does_not_end_is_an_outcome_and_not_a_hang() -> None:
+    story = Story(3).begins().killed(1).killed(0, SIGTERM).rang(Timer.GRACE, after_s=30)
+
+    story.rang(Timer.REAP, after_s=10)
+    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2))]
+    story.drained(stragglers=(102,))
+
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)
+    assert story.state.failure is not None
+    assert story.state.failure[1] == "rank 2 did not end 10 s after SIGKILL (stuck in the kernel?)"
+
+
+def test_nothing_is_started_beside_a_descendant_that_cannot_be_killed() -> None:
+    story = Story(2).begins().killed(1).killed(0, SIGTERM).drained(stragglers=(4711,))
+    assert story.performed(Survey) == []
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)
+    assert "pid 4711" in story.whys[-1] or "pid 4711" in str(story.state.failure)
+
+
+def test_a_finished_run_is_finished_even_if_a_descendant_hangs() -> None:
+    story = Story(1).begins().returned(0).drained(stragglers=(4711,))
+    assert story.state.exit_code == 0
+
+
+def test_when_no_checkpoint_is_whole_the_run_ends_with_65_instead_of_starting_from_zero() -> None:
+    story = Story(2).begins().killed(1).killed(0, SIGTERM).drained().found_nothing_whole()
+    assert story.performed(Prepare) == []
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 65)
+
+
+def test_a_plan_that_cannot_be_prepared_ends_the_run_with_its_own_code() -> None:
+    story = Story(2).starts().chose().could_not_prepare(78, "config.yaml is gone")
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 78)
+    assert story.performed(Spawn) == []
+
+
+def test_a_restart_that_must_wait_waits_for_its_timer_and_no_longer() -> None:
+    story = Story(1, rule(backoff_min_s=8)).begins()
+    story.killed(0).recovers()
+    story.performed(StartTimer)
+
+    story.killed(0, after_s=1).drained().chose()
+
+    assert story.phase is Phase.BACKING_OFF
+    (wait,) = story.performed(StartTimer)
+    assert wait.timer is Timer.BACKOFF
+    assert 4 <= wait.at_s - story.now_s <= 8
+    story.now_s = wait.at_s
+    assert story.rang(Timer.BACKOFF).phase is Phase.PREPARING
+
+
+def test_the_window_ends_when_every_replica_group_has_a_verified_save_of_its_newest_step() -> None:
+    story = Story(3).begins().reported(r0=7, r1=7, r2=7).killed(1)
+    story.heard(0, 7).heard(2, 7).saved(0, 7)
+    assert [save.rank for save in story.performed(VerifySave)] == [0]
+
+    story.read_back(0)
+
+    assert story.performed(Kill) == [Kill(ranks=frozenset({0, 2}))]
+
+
+def test_a_save_that_is_torn_or_old_does_not_end_the_window() -> None:
+    torn = Story(2).begins().killed(1).saved(0, 7).read_back(0, whole=False)
+    assert (torn.phase, torn.state.saves) == (Phase.DRAINING, ())
+
+    old = Story(3).begins().killed(1).heard(0, 6).heard(2, 7).saved(0, 6).read_back(0)
+    assert old.phase is Phase.DRAINING
+    assert old.could_not_save(2).phase is Phase.KILLING
+
+
+def test_a_save_that_is_reported_with_the_last_breath_still_counts() -> None:
+    story = Story(2).begins().killed(1).returned(0, 143)
+    assert story.phase is Phase.SWEEPING
+    story.saved(0, 7).read_back(0)
+    assert [(save.rank, save.step, save.verified) for save in story.state.saves] == [(0, 7, True)]
+    assert story.state.high_step == 7
+
+
+def test_one_replica_groups_save_does_not_end_the_window_of_another() -> None:
+    story = Story(4).begins().killed(1)
+    story.saved(0, 7, group=(0, 1)).read_back(0)
+    assert story.performed(Kill) == []
+    story.saved(2, 7, group=(2, 3)).read_back(2)
+    assert story.performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]
+
+
+def test_how_far_training_had_come_never_goes_back() -> None:
+    story = Story(2).begins(checkpoint(5))
+    assert story.state.high_step == 5
+    story.reported(r0=9, r1=8).reported(r0=3)
+    assert story.state.high_step == 9
+    story.killed(1).killed(0, SIGTERM).recovers(checkpoint(7))
+    assert story.state.plan is not None
+    assert (story.state.high_step, story.state.plan.ledger.high_step) == (9, 9)
+
+
+def test_every_statement_says_where_the_node_stands() -> None:
+    story = Story(2).starts().chose(checkpoint(5))
+    (told,) = story.performed(Tell)
+    assert (told.fact.node, told.fact.standing, told.fact.incarnation) == (NODE, Standing.JOINED, -1)
+    assert told.fact.point == checkpoint(5)
+    story.prepared(port=4711)
+    (told,) = story.performed(Tell)
+    assert (told.fact.standing, told.fact.master_port) == (Standing.READY, 4711)

@@ -1,0 +1,226 @@
+"""The run ends, or its supervisor does: stops, stale facts, and going on where somebody else was."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from faultrun.model.actions import Kill, Prepare, RequestGasp, Spawn, StartTimer, Survey, Tell
+from faultrun.model.events import Exited, StopSource, Timer
+from faultrun.model.facts import Standing
+from faultrun.model.notice import ResetNotice
+from faultrun.model.plan import Reason
+from faultrun.model.run import Phase
+from faultrun.model.topology import NodeId
+from support.story import SIGKILL, SIGTERM, Story, checkpoint, rule
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        (StopSource.SIGTERM, 143),
+        (StopSource.SIGINT, 130),
+        (StopSource.SIGHUP, 129),
+        (StopSource.CONTROL, 143),
+    ],
+)
+def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: StopSource, code: int) -> None:
+    story = Story(2).begins()
+
+    story.told_to_stop(source, after_s=5)
+
+    assert story.actions == [
+        RequestGasp(ranks=frozenset({0, 1}), deadline_s=25),
+        StartTimer(timer=Timer.GRACE, at_s=25, incarnation=0),
+    ]
+    story.returned(0, 143).returned(1, 143).drained()
+    assert story.performed(Survey) == []
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, code)
+
+
+def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
+    story = Story(2).begins().told_to_stop().returned(0).returned(1).drained()
+    assert story.state.exit_code == 143
+
+
+def test_a_second_request_cuts_the_window_short() -> None:
+    story = Story(2).begins().told_to_stop()
+    story.actions.clear()
+    story.told_to_stop(StopSource.SIGINT, after_s=1)
+    assert story.performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
+    story.killed(0).killed(1).drained()
+    assert story.state.exit_code == 143, "the first request says how the run ends"
+
+
+def test_a_stop_inside_a_window_lets_it_run_but_not_longer_than_a_stop_may_take() -> None:
+    early = Story(2).begins().killed(1, after_s=100)
+    early.actions.clear()
+    early.told_to_stop(after_s=1)
+    assert early.actions == [StartTimer(timer=Timer.GRACE, at_s=121, incarnation=0)]
+
+    late = Story(2).begins().killed(1, after_s=100)
+    late.actions.clear()
+    late.told_to_stop(after_s=25)
+    assert late.actions == [StartTimer(timer=Timer.GRACE, at_s=130, incarnation=0)]
+    late.killed(0, SIGTERM).drained()
+    assert (late.phase, late.state.exit_code) == (Phase.FINISHED, 143)
+
+
+def test_a_stop_is_heard_in_every_phase_and_ends_the_run_from_each() -> None:
+    for phase, story in in_every_phase():
+        story.actions.clear()
+        story.told_to_stop()
+        assert story.state.stop is StopSource.SIGTERM, phase
+        lead_to_the_end(story)
+        assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143), phase
+        assert story.performed(Spawn) == [], phase
+
+
+def test_an_answer_that_was_under_way_when_the_stop_came_starts_nothing() -> None:
+    preparing = Story(2).starts().chose()
+    preparing.actions.clear()
+    preparing.told_to_stop().prepared()
+    assert preparing.phase is Phase.FINISHED
+    assert preparing.performed(Spawn) == []
+
+
+def test_a_finished_run_acts_on_nothing_and_its_exit_code_stays() -> None:
+    story = Story(1).begins().returned(0).drained()
+    before = story.state
+    story.actions.clear()
+    story.killed(0).told_to_stop().finished(1).chose().prepared().rang(Timer.GRACE).drained()
+    assert (story.state, story.actions) == (before, [])
+    story.starts()
+    assert (story.state, story.actions) == (before, [])
+
+
+def test_a_stopped_run_is_taken_up_again_as_the_next_incarnation() -> None:
+    story = Story(2).begins().told_to_stop().returned(0, 143).returned(1, 143).drained()
+    story.starts()
+    assert story.phase is Phase.SURVEYING
+    (survey,) = [action for action in story.actions if isinstance(action, Survey)][-1:]
+    assert survey.continuing
+    story.actions.clear()
+    story.chose(checkpoint(9)).prepared()
+
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.plan.incarnation, spawn.plan.reason) == (1, Reason.CONTINUED)
+    assert spawn.plan.ledger.restarts == (), "nobody failed: nothing is charged"
+
+
+def test_a_lost_supervisor_is_followed_by_the_next_incarnation() -> None:
+    story = Story(2).begins()
+    story.actions.clear()
+    story.starts().chose(checkpoint(9)).prepared()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.plan.incarnation, spawn.plan.reason, spawn.ranks) == (1, Reason.CONTINUED, (0, 1))
+
+
+def test_a_supervisor_lost_in_the_middle_of_a_drain_still_owes_the_restart() -> None:
+    story = Story(2).begins().killed(1)
+    story.actions.clear()
+    story.starts().chose().prepared()
+    (spawn,) = story.performed(Spawn)
+    assert spawn.plan.reason is Reason.FAULT
+    assert (spawn.plan.ledger.incidents, len(spawn.plan.ledger.restarts)) == (1, 1)
+
+
+def test_a_run_may_go_on_on_a_machine_of_another_name() -> None:
+    story = Story(2).begins()
+    moved = NodeId("there")
+    story.starts(node=moved)
+    assert story.state.node == moved
+
+
+def test_facts_of_an_earlier_incarnation_change_nothing() -> None:
+    story = Story(2).begins().killed(1).killed(0, SIGTERM).recovers()
+    before = story.state
+    story.actions.clear()
+
+    story.ended(0, Exited(code=1), incarnation=0).rang(Timer.GRACE, incarnation=0)
+
+    assert (story.state, story.actions) == (before, [])
+    assert story.whys[-2:] == ["stale: incarnation 0 is gone"] * 2
+
+
+def test_the_end_waits_for_workers_that_still_run() -> None:
+    story = Story(2).begins().finished(0)
+    assert story.phase is Phase.RUNNING
+
+
+def test_a_budget_that_is_used_up_ends_the_run_with_the_first_failures_own_code() -> None:
+    story = Story(2, rule(max_restarts=1)).begins()
+    story.returned(1, 3).killed(0, SIGTERM).recovers()
+    story.killed(0, SIGKILL).killed(1, SIGTERM).drained().chose()
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)
+
+
+def test_a_node_that_gave_up_tells_so_and_adopts_no_other_plan() -> None:
+    story = Story(2).starts().found_nothing_whole()
+    (told,) = story.performed(Tell)
+    assert (told.fact.failure, told.fact.standing) == ((65, "3 found, none whole"), Standing.JOINED)
+    assert story.performed(Prepare) == []
+
+
+def test_of_two_plans_for_one_incarnation_the_first_is_adopted() -> None:
+    story = Story(2).begins().killed(1).killed(0, SIGTERM)
+    story.agreement_is_silent = True
+    story.drained().chose()
+    assert story.state.plan is not None
+    story.actions.clear()
+    story.planned(replace(story.state.plan, incarnation=0))
+    assert (story.performed(Prepare), story.state.incarnation) == ([], 0)
+    story.planned(replace(story.state.plan, incarnation=1))
+    assert len(story.performed(Prepare)) == 1
+
+
+@pytest.mark.parametrize("end", [Story.told_to_stop, Story.found_nothing_whole])
+def test_a_plan_that_comes_after_the_end_was_decided_is_not_adopted(end: Callable[[Story], Story]) -> None:
+    story = Story(2).begins().killed(1).killed(0, SIGTERM).drained()
+    story.agreement_is_silent = True
+    end(story)
+    assert story.state.plan is not None
+    story.planned(replace(story.state.plan, incarnation=1))
+    assert (story.performed(Prepare), story.state.incarnation) == ([], 0)
+
+
+def test_a_window_that_was_cut_short_makes_our_sigkill_nobody_elses() -> None:
+    story = Story(2).begins().killed(1, after_s=100).told_to_stop(after_s=0.01).told_to_stop(after_s=0.01)
+    story.killed(0, after_s=0.01).drained()
+    assert story.state.incident is not None
+    assert (story.state.incident.together, story.state.incident.followers) == ((), (0,))
+
+
+def in_every_phase() -> list[tuple[Phase, Story]]:
+    """One story up to each phase that a supervisor with workers or without can be in."""
+    backing_off = Story(1).begins().killed(0).recovers().killed(0).drained().chose()
+    flushing = ResetNotice(flushing=True)
+    stories = [
+        Story(2),
+        Story(2).starts(notices=(flushing,)).chose(),
+        Story(2).starts(),
+        Story(2).starts().chose(),
+        Story(2).begins(),
+        Story(2).begins().killed(0),
+        Story(2).begins().killed(0).rang(Timer.GRACE),
+        Story(2).begins().killed(0).killed(1, SIGTERM),
+        Story(2).begins().killed(0).killed(1, SIGTERM).drained(),
+        backing_off,
+    ]
+    found = [(story.phase, story) for story in stories]
+    missing = set(Phase) - {phase for phase, _ in found}
+    # The agreement of one node answers before anything else can happen.
+    assert missing == {Phase.AWAITING_PLAN, Phase.AWAITING_GO, Phase.FINISHED}
+    return found
+
+
+def lead_to_the_end(story: Story) -> None:
+    """What the world still owes the supervisor."""
+    if story.phase is Phase.NEW:
+        story.starts()
+    if story.phase is Phase.SURVEYING:
+        story.chose()
+    for rank in sorted(story.state.alive):
+        story.killed(rank)
+    if story.phase is Phase.SWEEPING:
+        story.drained()

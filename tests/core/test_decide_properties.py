@@ -1,0 +1,141 @@
+"""What must hold whatever is told, in whatever order: no history, however absurd, makes a decision unsafe."""
+
+import json
+from collections.abc import Callable
+
+from hypothesis import given, settings
+
+from faultrun.core.decide import decide
+from faultrun.journal.append import line_of
+from faultrun.journal.read import event_of
+from faultrun.model.actions import Kill, RequestGasp, Spawn, StartTimer
+from faultrun.model.events import (
+    Event,
+    FaultNotice,
+    PlanAdopted,
+    RunFinished,
+    RunStarted,
+    StopRequested,
+    Timer,
+)
+from faultrun.model.run import Phase, RunState, Step
+from support.absurd import WORLD_SIZE, Choose, absurd_histories
+from support.story import new_run
+
+_WAITS = {
+    Phase.DRAINING: Timer.GRACE,
+    Phase.KILLING: Timer.REAP,
+    Phase.BACKING_OFF: Timer.BACKOFF,
+    Phase.HOLDING: Timer.HOLD,
+}
+_TIMELESS = (RunStarted, RunFinished, PlanAdopted, StopRequested, FaultNotice)
+
+History = list[tuple[RunState, Event, Step]]
+
+
+def every_answer_has_a_reason(told: History) -> None:
+    for _, _, step in told:
+        assert step.why.strip()
+
+
+def a_finished_run_changes_only_if_it_was_stopped_and_is_started_again(told: History) -> None:
+    for before, event, step in told:
+        if before.done and not (isinstance(event, RunStarted) and before.stop is not None):
+            assert (step.state, step.actions) == (before, ())
+
+
+def incarnations_only_grow_and_only_by_a_plan(told: History) -> None:
+    for before, event, step in told:
+        if step.state.incarnation != before.incarnation:
+            assert isinstance(event, PlanAdopted)
+            assert step.state.incarnation == event.plan.incarnation > before.incarnation
+
+
+def a_fact_of_another_incarnation_changes_nothing(told: History) -> None:
+    for before, event, step in told:
+        if event.incarnation != before.incarnation and not isinstance(event, _TIMELESS):
+            assert (step.state, step.actions) == (before, ())
+
+
+def workers_start_only_where_none_lives_and_once_an_incarnation(told: History) -> None:
+    spawned: list[int] = []
+    for before, _, step in told:
+        for action in step.actions:
+            if isinstance(action, Spawn):
+                assert before.phase is Phase.AWAITING_GO
+                assert not before.alive
+                assert step.state.alive == frozenset(action.ranks)
+                spawned.append(action.plan.incarnation)
+    assert spawned == sorted(set(spawned))
+
+
+def no_stop_request_is_lost_and_none_is_followed_by_a_start(told: History) -> None:
+    stopped = False
+    for before, event, step in told:
+        if isinstance(event, StopRequested) and not before.done:
+            stopped = True
+        if isinstance(event, RunStarted) and before.phase is not Phase.NEW:
+            stopped = step.state.stop is not None
+        if stopped:
+            assert step.state.stop is not None
+            assert not any(isinstance(action, Spawn) for action in step.actions)
+
+
+def whoever_waits_has_a_timer_running(told: History) -> None:
+    for before, _, step in told:
+        timer = _WAITS.get(step.state.phase)
+        if timer is not None and step.state.phase is not before.phase:
+            started = [action for action in step.actions if isinstance(action, StartTimer)]
+            assert [(one.timer, one.incarnation) for one in started] == [(timer, step.state.incarnation)]
+        if step.state.phase is Phase.DRAINING:
+            assert step.state.alive, "nobody is left to wait for"
+
+
+def only_the_living_are_signalled(told: History) -> None:
+    for _, _, step in told:
+        for action in step.actions:
+            if isinstance(action, Kill | RequestGasp):
+                assert action.ranks
+                assert action.ranks <= step.state.alive
+
+
+def the_journal_alone_gives_the_same_state(told: History) -> None:
+    state = new_run(WORLD_SIZE)
+    for _, event, step in told:
+        text = json.dumps(line_of(event, step, {"node": "n", "boot": "b"}))
+        read = event_of(json.loads(text))
+        assert read == event
+        state = decide(state, read).state
+        assert state == step.state
+
+
+LAWS: tuple[Callable[[History], None], ...] = (
+    every_answer_has_a_reason,
+    a_finished_run_changes_only_if_it_was_stopped_and_is_started_again,
+    incarnations_only_grow_and_only_by_a_plan,
+    a_fact_of_another_incarnation_changes_nothing,
+    workers_start_only_where_none_lives_and_once_an_incarnation,
+    no_stop_request_is_lost_and_none_is_followed_by_a_start,
+    whoever_waits_has_a_timer_running,
+    only_the_living_are_signalled,
+    the_journal_alone_gives_the_same_state,
+)
+
+
+@settings(max_examples=60)
+@given(absurd_histories())
+def test_no_history_breaks_a_law(choices: list[Choose]) -> None:
+    told = play(choices)
+    for law in LAWS:
+        law(told)
+
+
+def play(choices: list[Choose]) -> History:
+    """Tell each fact to the state that the ones before it led to."""
+    state, told = new_run(WORLD_SIZE), []
+    for choose in choices:
+        event = choose(state)
+        step = decide(state, event)
+        told.append((state, event, step))
+        state = step.state
+    return told

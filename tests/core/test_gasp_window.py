@@ -1,0 +1,62 @@
+"""When the window of a dying gasp ends before its time: stories about who had come how far."""
+
+from faultrun.model.actions import Kill
+from faultrun.model.run import Phase
+from support.story import Story
+
+
+def story(world_size: int = 4) -> Story:
+    story = Story(world_size).begins()
+    story.reported(**{f"r{rank}": 7 for rank in range(world_size)})
+    story.actions.clear()
+    return story
+
+
+def test_one_verified_save_of_the_newest_step_ends_it() -> None:
+    told = story().killed(1).heard(0, 7).heard(2, 7).heard(3, 7).saved(2, 7)
+    assert not told.performed(Kill)
+    assert told.read_back(2).performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]
+
+
+def test_a_rank_that_promised_a_newer_step_is_waited_for() -> None:
+    told = story().killed(1).heard(3, 8).saved(2, 7).read_back(2)
+    assert not told.performed(Kill)
+    assert told.saved(3, 8).read_back(3).performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]
+
+
+def test_a_rank_that_is_further_by_the_progress_page_is_waited_for_although_it_has_not_answered() -> None:
+    told = story().told_to_stop().heard(2, 7).saved(2, 7).reported(r3=8).read_back(2)
+    assert told.phase is Phase.DRAINING
+    assert told.saved(3, 8).read_back(3).performed(Kill) == [Kill(ranks=frozenset({0, 1, 2, 3}))]
+
+
+def test_a_rank_that_finished_another_step_after_it_answered_is_waited_for() -> None:
+    told = story().told_to_stop().heard(3, 7).saved(2, 7).reported(r3=8).read_back(2)
+    assert told.phase is Phase.DRAINING
+
+
+def test_what_only_a_dead_rank_had_is_not_waited_for() -> None:
+    told = story().reported(r0=8).killed(1).killed(0).saved(2, 7)
+    assert told.read_back(2).performed(Kill) == [Kill(ranks=frozenset({2, 3}))]
+
+
+def test_the_death_of_the_only_rank_that_was_further_ends_it() -> None:
+    told = story().reported(r0=8).killed(1).saved(2, 7).read_back(2)
+    assert not told.performed(Kill)
+    assert told.killed(0).performed(Kill) == [Kill(ranks=frozenset({2, 3}))]
+
+
+def test_a_rank_that_cannot_save_after_all_is_not_waited_for() -> None:
+    told = story().killed(1).heard(3, 8).saved(2, 7).read_back(2)
+    assert not told.performed(Kill)
+    assert told.could_not_save(3).performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]
+
+
+def test_a_save_that_is_not_whole_ends_nothing() -> None:
+    told = story().killed(1).saved(2, 7).read_back(2, whole=False)
+    assert told.phase is Phase.DRAINING
+
+
+def test_the_last_survivor_leaves_and_the_sweep_begins() -> None:
+    told = story(2).killed(1).saved(0, 7).returned(0, 143)
+    assert told.phase is Phase.SWEEPING

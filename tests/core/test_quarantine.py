@@ -1,0 +1,59 @@
+"""Checkpoints that restarts could not get past."""
+
+from dataclasses import replace
+
+from faultrun.core.quarantine import attempts_after, quarantined
+from faultrun.model.actions import Survey
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.plan import Attempt, Ledger, Plan, Reason
+from support.story import Story, checkpoint, topology
+
+
+def plan(point: RecoveryPoint | None, *attempts: Attempt) -> Plan:
+    return Plan(
+        incarnation=4,
+        topology=topology(1),
+        reason=Reason.FAULT,
+        point=point,
+        start_at_s=0,
+        ledger=Ledger(attempts=attempts),
+    )
+
+
+def test_two_failures_in_a_row_put_a_checkpoint_aside() -> None:
+    once = attempts_after(plan(checkpoint(5, "p")), 5)
+    assert (once, quarantined(once)) == ((Attempt(path="p", failures=1),), ())
+    twice = attempts_after(plan(checkpoint(5, "p"), *once), 5)
+    assert quarantined(twice) == ("p",)
+
+
+def test_one_step_past_it_clears_it() -> None:
+    assert attempts_after(plan(checkpoint(5, "p"), Attempt(path="p", failures=1)), 6) == ()
+
+
+def test_progress_that_nobody_saw_does_not_count_as_progress() -> None:
+    assert attempts_after(plan(checkpoint(5, "p")), None) == (Attempt(path="p", failures=1),)
+    stepless = replace(checkpoint(5, "p"), global_step=None)
+    assert attempts_after(plan(stepless), 6) == (Attempt(path="p", failures=1),)
+
+
+def test_a_run_that_began_from_nothing_accuses_no_checkpoint() -> None:
+    other = Attempt(path="q", failures=1)
+    assert attempts_after(plan(None, other), 3) == (other,)
+
+
+def test_other_checkpoints_keep_their_count() -> None:
+    other = Attempt(path="q", failures=2)
+    found = attempts_after(plan(checkpoint(5, "p"), other), 5)
+    assert found == (other, Attempt(path="p", failures=1))
+    assert quarantined(found) == ("q",)
+
+
+def test_a_checkpoint_that_failed_twice_is_not_asked_for_a_third_time() -> None:
+    story = Story(1).begins(checkpoint(5, "p"))
+    asked = []
+    for _ in range(3):
+        story.actions.clear()
+        story.killed(0).recovers(checkpoint(5, "p"))
+        asked += [survey.quarantine for survey in story.performed(Survey)]
+    assert asked == [(), ("p",), ("p",)]

@@ -1,0 +1,249 @@
+"""Stories of choosing where to resume."""
+
+from faultrun.core.recover import Choice, Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
+
+WHOLE = Verdict(whole=True, why="all there", depth=Depth.CHECKSUM)
+TORN = Verdict(whole=False, why="torn", depth=Depth.STRUCTURE)
+
+
+def entry(path: str, step: int | None = None, **more: object) -> Entry:
+    facts: dict[str, object] = {
+        "format": "test",
+        "kind": Kind.PERIODIC,
+        "size_bytes": 1,
+        "mtime_ns": 0,
+        "inode": 0,
+    }
+    return Entry(path=path, global_step=step, **{**facts, **more})  # type: ignore[arg-type]
+
+
+def resolve(
+    candidates: list[Entry], need: Need, *torn: str, broken: tuple[Refusal, ...] = ()
+) -> tuple[Choice, list[str]]:
+    """Ask and answer until there is a choice; also returns every path that had to be verified."""
+    verdicts: dict[str, Verdict] = {}
+    asked: list[str] = []
+    while True:
+        choice = choose(candidates, verdicts, need, broken=broken)
+        if not isinstance(choice, NeedVerdicts):
+            return choice, asked
+        assert choice.paths
+        assert not set(choice.paths) & set(asked), "asked twice"
+        asked += choice.paths
+        verdicts.update({path: TORN if path in torn else WHOLE for path in choice.paths})
+
+
+def chosen(candidates: list[Entry], need: Need, *torn: str) -> str:
+    choice, _ = resolve(candidates, need, *torn)
+    assert isinstance(choice, Chosen), choice
+    return choice.point.path
+
+
+def reasons(choice: Choice) -> dict[str, str]:
+    assert not isinstance(choice, NeedVerdicts)
+    return {refusal.path: refusal.why for refusal in choice.refused}
+
+
+PAIRS = tuple(frozenset({rank, rank + 8}) for rank in range(8))
+"""The groups of the worked example: {0,8}, {1,9}, ... {7,15}."""
+
+
+def test_the_newest_step_is_verified_first_and_nothing_else_is_read() -> None:
+    candidates = [entry("a", 10), entry("c", 30), entry("b", 20)]
+    choice, asked = resolve(candidates, Need(world_size=1))
+    assert isinstance(choice, Chosen)
+    assert (choice.point.path, choice.point.global_step, asked) == ("c", 30, ["c"])
+    assert choice.refused == ()
+
+
+def test_a_torn_newest_file_is_refused_with_its_reason_and_the_next_one_wins() -> None:
+    choice, asked = resolve([entry("old", 10), entry("new", 20)], Need(world_size=1), "new")
+    assert isinstance(choice, Chosen)
+    assert choice.point.path == "old"
+    assert choice.refused == (Refusal(path="new", global_step=20, why="torn"),)
+    assert asked == ["new", "old"]
+
+
+def test_in_pure_data_parallel_one_whole_copy_serves_every_rank() -> None:
+    candidates = [entry("r0", 7, rank=0), entry("r1", 7, rank=1)]
+    choice, asked = resolve(candidates, Need(world_size=4), "r0")
+    assert isinstance(choice, Chosen)
+    assert [(file.rank, file.path, file.from_rank) for file in choice.point.files] == [
+        (0, "r1", 1), (1, "r1", 1), (2, "r1", 1), (3, "r1", 1),
+    ]  # fmt: skip
+    assert choice.point.restore_ranks == "1"
+    assert choice.point.restore_ranks_map == '{"0,1,2,3": 1}'
+    assert asked == ["r0", "r1"]
+
+
+def test_on_equal_step_periodic_beats_gasp_and_gasp_beats_best() -> None:
+    files = [entry("best", 5, kind=Kind.BEST), entry("gasp", 5, kind=Kind.GASP), entry("periodic", 5)]
+    assert chosen(files, Need(world_size=1)) == "periodic"
+    assert chosen(files, Need(world_size=1), "periodic") == "gasp"
+    assert chosen(files, Need(world_size=1), "periodic", "gasp") == "best"
+
+
+def test_a_newer_gasp_beats_an_older_periodic_and_a_stale_gasp_does_not_win() -> None:
+    assert chosen([entry("p", 100), entry("g", 101, kind=Kind.GASP)], Need(world_size=1)) == "g"
+    assert chosen([entry("p", 100), entry("g", 99, kind=Kind.GASP)], Need(world_size=1)) == "p"
+
+
+def test_every_replica_group_needs_a_whole_file_at_the_same_step() -> None:
+    groups = (frozenset({0, 1}), frozenset({2, 3}))
+    files = [entry("0@20", 20, rank=0), entry("2@10", 10, rank=2), entry("1@10", 10, rank=1)]
+    choice, _ = resolve(files, Need(world_size=4, groups=groups))
+    assert isinstance(choice, Chosen)
+    assert choice.point.global_step == 10
+    assert reasons(choice) == {"0@20": "this step has no whole file for ranks 2, 3"}
+    assert [file.path for file in choice.point.files] == ["1@10", "1@10", "2@10", "2@10"]
+
+
+def test_within_a_group_the_next_replica_steps_in_for_a_torn_file() -> None:
+    files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
+    choice, asked = resolve(files, Need(world_size=16, groups=PAIRS), "r3")
+    assert isinstance(choice, Chosen)
+    assert choice.point.restore_ranks == "0,1,2,4,5,6,7,11"
+    assert asked == [f"r{rank}" for rank in range(8)] + ["r11"]
+    assert reasons(choice) == {"r3": "torn"}
+
+
+def test_worked_example_faults_8_and_9_are_restored_from_ranks_0_to_7() -> None:
+    files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
+    choice, _ = resolve(files, Need(world_size=16, groups=PAIRS, lost_ranks=frozenset({8, 9})))
+    assert isinstance(choice, Chosen)
+    assert choice.point.restore_ranks == "0,1,2,3,4,5,6,7"
+    assert choice.point.restore_ranks_map.startswith('{"0,8": 0, "1,9": 1,')
+
+
+def test_worked_example_a_dead_node_0_is_restored_from_ranks_8_to_15() -> None:
+    files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
+    choice, _ = resolve(files, Need(world_size=16, groups=PAIRS, lost_ranks=frozenset(range(8))))
+    assert isinstance(choice, Chosen)
+    assert choice.point.restore_ranks == "8,9,10,11,12,13,14,15"
+    assert [file.from_rank for file in choice.point.files] == [*range(8, 16), *range(8, 16)]
+
+
+def test_worked_example_faults_3_and_11_leave_their_group_without_a_replica() -> None:
+    files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
+    choice, _ = resolve(files, Need(world_size=16, groups=PAIRS, lost_ranks=frozenset({3, 11})))
+    assert isinstance(choice, NothingWhole)
+    assert reasons(choice)["r3"] == "the disk of rank 3 is lost"
+    assert reasons(choice)["r0"] == "this step has no whole file for ranks 3, 11"
+
+
+def test_a_file_that_belongs_to_no_rank_serves_every_group() -> None:
+    choice, _ = resolve([entry("dcp", 5)], Need(world_size=16, groups=PAIRS))
+    assert isinstance(choice, Chosen)
+    assert {file.path for file in choice.point.files} == {"dcp"}
+
+
+def test_files_of_two_sessions_are_not_mixed_at_one_step() -> None:
+    groups = (frozenset({0}), frozenset({1}))
+    files = [
+        entry("0@s0", 300, rank=0, session=0), entry("0@s1", 300, rank=0, session=1),
+        entry("1@s0", 300, rank=1, session=0), entry("1@s1", 300, rank=1, session=1),
+    ]  # fmt: skip
+    choice, _ = resolve(files, Need(world_size=2, groups=groups), "0@s1", "1@s0")
+    assert isinstance(choice, NothingWhole)
+    both_torn_in_the_new, _ = resolve(files, Need(world_size=2, groups=groups), "0@s1")
+    assert isinstance(both_torn_in_the_new, Chosen)
+    assert [file.path for file in both_torn_in_the_new.point.files] == ["0@s0", "1@s0"]
+
+
+def test_session_numbers_may_differ_where_every_rank_has_one_file_only() -> None:
+    groups = (frozenset({0}), frozenset({1}))
+    files = [entry("0@s4", 300, rank=0, session=4), entry("1@s0", 300, rank=1, session=0)]
+    choice, _ = resolve(files, Need(world_size=2, groups=groups))
+    assert isinstance(choice, Chosen)
+    assert [file.path for file in choice.point.files] == ["0@s4", "1@s0"]
+
+
+def test_manifests_that_name_their_replica_group_serve_only_it() -> None:
+    files = [
+        entry("g0", 9, rank=0, replica_group=(0, 2)),
+        entry("g2", 9, rank=2, replica_group=(0, 2)),
+        entry("g1", 9, rank=1, replica_group=(1, 3)),
+    ]
+    choice, _ = resolve(files, Need(world_size=4), "g0")
+    assert isinstance(choice, Chosen)
+    assert [file.path for file in choice.point.files] == ["g2", "g1", "g2", "g1"]
+    alone, _ = resolve(files[:2], Need(world_size=4))
+    assert isinstance(alone, NothingWhole)
+    assert reasons(alone)["g0"] == "this step has no whole file for rank 1"
+
+
+def test_a_foreign_run_never_wins_and_is_none_of_our_candidates() -> None:
+    files = [entry("ours", 5, run_id="a"), entry("theirs", 50, run_id="b")]
+    choice, asked = resolve(files, Need(world_size=1, run_id="a"))
+    assert isinstance(choice, Chosen)
+    assert (choice.point.path, asked) == ("ours", ["ours"])
+    assert reasons(choice) == {"theirs": "written by run b, this is run a"}
+    alone, _ = resolve(files[1:], Need(world_size=1, run_id="a"))
+    assert isinstance(alone, NothingFound), (
+        "a new run beside an old one's files starts from zero, it does not fail"
+    )
+
+
+def test_a_newer_file_of_another_world_size_is_refused() -> None:
+    files = [entry("ours", 5, world_size=4), entry("theirs", 50, world_size=8)]
+    choice, _ = resolve(files, Need(world_size=4))
+    assert isinstance(choice, Chosen)
+    assert reasons(choice) == {"theirs": "written by 8 ranks, this run has 4"}
+
+
+def test_a_step_that_a_rank_beyond_this_world_saved_too_is_of_a_larger_world() -> None:
+    files = [entry(f"r{rank}", 50, rank=rank, series="net-") for rank in (0, 7)] + [entry("ours", 5, rank=0)]
+    choice, _ = resolve(files, Need(world_size=4))
+    assert isinstance(choice, Chosen)
+    assert choice.point.path == "ours"
+    why = "rank 7 saved this step too: it is of a larger world than 4 ranks"
+    assert reasons(choice) == {"r0": why, "r7": why}
+
+
+def test_quarantine_by_step_or_by_path_sends_the_choice_to_the_next_older() -> None:
+    files = [entry("a", 10), entry("b", 20), entry("c", 30)]
+    choice, asked = resolve(files, Need(world_size=1, quarantine=frozenset({30, "b"})))
+    assert isinstance(choice, Chosen)
+    assert (choice.point.path, asked) == ("a", ["a"])
+    assert set(reasons(choice).values()) == {"quarantined: two restarts made no progress past it"}
+
+
+def test_a_gasp_saved_after_a_death_counts_only_if_its_writer_vouches_for_it() -> None:
+    need = Need(world_size=1, distrust_gasps_from_ns=1000)
+    torn_update = entry("exception_save", 25, kind=Kind.GASP, mtime_ns=1500)
+    assert chosen([torn_update, entry("p", 20)], need) == "p"
+    assert (
+        chosen([entry("sdk", 25, kind=Kind.GASP, mtime_ns=1500, consistent=True), entry("p", 20)], need)
+        == "sdk"
+    )
+    assert chosen([entry("before", 25, kind=Kind.GASP, mtime_ns=999), entry("p", 20)], need) == "before"
+
+
+def test_a_clock_that_jumped_does_not_matter_where_steps_are_known() -> None:
+    files = [
+        entry("old step, future clock", 10, mtime_ns=9 * 10**18),
+        entry("new step, past clock", 20, mtime_ns=1),
+    ]
+    assert chosen(files, Need(world_size=1)) == "new step, past clock"
+
+
+def test_without_steps_epochs_decide_and_without_epochs_times() -> None:
+    files = [
+        entry("e3", epoch=3, mtime_ns=9),
+        entry("e9", epoch=9, mtime_ns=1),
+        entry("best_acc", mtime_ns=99),
+    ]
+    assert chosen(files, Need(world_size=1)) == "e9"
+    assert chosen(files, Need(world_size=1), "e9", "e3") == "best_acc"
+    assert chosen([entry("a", mtime_ns=1), entry("b", mtime_ns=2)], Need(world_size=1)) == "b"
+
+
+def test_candidates_but_none_whole_is_not_the_same_as_nothing_found() -> None:
+    nothing, _ = resolve([], Need(world_size=1))
+    assert nothing == NothingFound()
+    torn, _ = resolve([entry("a", 1)], Need(world_size=1), "a")
+    assert torn == NothingWhole(refused=(Refusal(path="a", global_step=1, why="torn"),))
+    empty = Refusal(path="z", global_step=2, why="is empty")
+    only_empty, _ = resolve([], Need(world_size=1), broken=(empty,))
+    assert only_empty == NothingWhole(refused=(empty,))

@@ -1,0 +1,45 @@
+"""Asks faultrun as a person would, up to the point where something would be started."""
+
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+from faultrun.cli.options_command import Asked, FaultrunGroup, run_command
+from faultrun.cli.resolve import Resolved, resolve
+from faultrun.cli.settings import Settings, collect
+from faultrun.cli.surroundings import Surroundings
+from faultrun.errors import FaultrunError
+
+SOME_PID = 4711
+
+
+def program() -> FaultrunGroup:
+    """The command line with ``run`` alone; running it answers what was asked."""
+    return FaultrunGroup(run_command(lambda asked: asked), version="9.9")
+
+
+def ask(*words: str) -> Asked:
+    answer = program().main(list(words), "faultrun", standalone_mode=False)
+    assert isinstance(answer, Asked)
+    return answer
+
+
+def settle(*words: str, environ: Mapping[str, str] | None = None) -> Settings:
+    return collect(ask(*words), environ or {})
+
+
+def plan(*words: str, environ: Mapping[str, str] | None = None, pid: int = SOME_PID) -> Resolved:
+    around = Surroundings(environ=environ or {}, python=sys.executable, import_path=tuple(sys.path), pid=pid)
+    return resolve(settle(*words, environ=environ), around)
+
+
+def refusal(*words: str, environ: Mapping[str, str] | None = None) -> FaultrunError:
+    """The error that a person would read; it is always in three lines."""
+    with pytest.raises(FaultrunError) as caught:
+        plan(*words, environ=environ)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3, lines
+    assert lines[1].startswith("  because: ")
+    assert lines[2].startswith("  try:     ")
+    return caught.value

@@ -1,0 +1,70 @@
+"""Manifests to check: rendered ones, which are right, and one as the field writes them, which is not."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from faultrun.cli.manifest_reader import read_wishes
+from faultrun.manifests.finding import Finding
+from faultrun.manifests.lint import Cluster, lint
+from faultrun.manifests.render import Given, write
+from faultrun.manifests.template import Template, parse
+
+TEMPLATES = Path(__file__).parents[2] / "templates"
+CLUSTER = Cluster(reader=read_wishes)
+KINDS = ("vcjob", "ascendjob", "job", "jobset")
+
+FIELD = (Path(__file__).parents[1] / "edges/data/field_vcjob.yaml").read_text(encoding="utf-8")
+"""A job as the field writes them: a shell, scripts, 900 seconds, no hook, no label on the reset-config."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One block of a file of cases: what its head says, and its texts."""
+
+    head: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+def cases(name: str) -> list[Case]:
+    """Read ``tests/edges/data/NAME``: a head behind ``####``, texts between ``<<<<``, ``====``, ``>>>>``."""
+    content = (Path(__file__).parents[1] / "edges" / "data" / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"^#### ([^\n]*)\n<<<<\n(.*?)\n>>>>$", content, re.DOTALL | re.MULTILINE)
+    return [Case(head=tuple(head.split(" | ")), texts=tuple(body.split("\n====\n"))) for head, body in blocks]
+
+
+def template(name: str) -> Template:
+    """A packaged template by its name."""
+    path = next(path for path in TEMPLATES.iterdir() if path.stem == name)
+    return parse(name, path.read_text(encoding="utf-8"), yaml=path.suffix == ".yaml")
+
+
+def given(*settings: str) -> list[Given]:
+    """Values as ``--set`` gives them."""
+    return [
+        Given(name=name, text=text, where="--set")
+        for name, _, text in (one.partition("=") for one in settings)
+    ]
+
+
+@cache
+def rendered(name: str, *settings: str) -> str:
+    """What a template makes of an image and ``settings``."""
+    image = () if name in {"slurm", "Dockerfile"} else ("image=registry.example/train:1.2",)
+    return write(template(name), given(*image, *settings), read_wishes)
+
+
+def findings(text: str, cluster: Cluster = CLUSTER) -> list[Finding]:
+    return list(lint(text, cluster))
+
+
+def rules(text: str, cluster: Cluster = CLUSTER) -> list[str]:
+    """The rules that a text breaks, by line."""
+    return [finding.rule for finding in lint(text, cluster)]
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """The text with the first ``old`` replaced, which must be there."""
+    assert old in text, old
+    return text.replace(old, new, 1)

@@ -1,0 +1,104 @@
+"""Questions about real processes, and an end for every one that a test began."""
+
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 20.0
+"""How long a test waits before it calls something a hang. Nothing here takes a tenth of it."""
+
+_LOOK_AGAIN_MS = 4
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs; one that has ended and waits to be reaped does not."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
+    return after_name.split()[0] not in "ZX"
+
+
+def marked(mark: str) -> list[int]:
+    """Pids of living processes that have ``mark`` in their environment, ours excepted."""
+    wanted, found = mark.encode(), []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                if wanted in Path(entry.path, "environ").read_bytes() and lives(int(entry.name)):
+                    found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def watched(pid: int) -> Iterator["select.poll"]:
+    """A poll object that is ready once the process has ended, be it our child or not."""
+    poll = select.poll()
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:  # it has ended already: a closed pipe is ready at once
+        fd, other_end = os.pipe()
+        os.close(other_end)
+    try:
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+        yield poll
+    finally:
+        os.close(fd)
+
+
+def wait_until(
+    reached: Callable[[], T | None],
+    *,
+    while_runs: int | None = None,
+    within_s: float = PATIENCE_S,
+    what: str = "it",
+) -> T:
+    """Return what ``reached`` answers once it is neither None nor False. AssertionError if it takes too long.
+
+    Gives up at once when ``while_runs`` ends and the answer has not come.
+    """
+    deadline = time.monotonic() + within_s
+    with watched(os.getpid() if while_runs is None else while_runs) as ended:
+        while True:
+            over = bool(ended.poll(_LOOK_AGAIN_MS))
+            found = reached()
+            if found is not None and found is not False:
+                return found
+            assert not over, f"{what} was never reached: the supervisor ended before"
+            assert time.monotonic() < deadline, f"{what} was not reached within {within_s} s"
+
+
+def end_all(mark: str, *, within_s: float) -> list[int]:
+    """Wait until nothing with ``mark`` lives; kill and return what is still there after ``within_s``."""
+    deadline = time.monotonic() + within_s
+    with watched(os.getpid()) as pause:
+        while (left := marked(mark)) and time.monotonic() < deadline:
+            pause.poll(_LOOK_AGAIN_MS)
+    found = left
+    while left:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        left = marked(mark)
+    return found
+
+
+@contextmanager
+def files_limited_to(size_bytes: int) -> Iterator[None]:
+    """A disk that is full, for this process: writes beyond the size fail with EFBIG."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, previous)

@@ -1,0 +1,205 @@
+"""The real program with real workers, and everything a test asks of it: events, logs, pids, its end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.processes import PATIENCE_S, end_all, wait_until, watched
+
+FAULTRUN = (sys.executable, "-m", "faultrun")
+LIGHT_PYTHON = (sys.executable, "-S", "-E")
+READY = "ready"
+
+PRELUDE = f"""
+import os, signal, sys
+rank, life = int(os.environ["RANK"]), int(os.environ["FAULTRUN_INCARNATION"])
+def say(*words):
+    print(*words, flush=True)
+def train():
+    "Until somebody ends it."
+    say("{READY}")
+    while True:
+        signal.pause()
+def train_in_the_first_life():
+    if life == 0:
+        train()
+"""
+"""What every worker of these tests begins with."""
+
+ESCAPES = """
+def escape():
+    "A grandchild in a session of its own, two forks away."
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            with open(f"escaped_{rank}_{life}", "w") as file:
+                file.write(str(os.getpid()))
+            while True:
+                signal.pause()
+        os._exit(0)
+    os.wait()
+    while not (os.path.exists(f"escaped_{rank}_{life}") and open(f"escaped_{rank}_{life}").read()):
+        pass
+def still_there(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+"""
+"""A worker's ``escape()``, and a way to ask whether it worked."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One supervisor and its log_dir. ``pid`` is the supervisor's."""
+
+    pid: int
+    log_dir: Path
+    console: Path
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def events(self, name: str = "", **fields: object) -> list[dict[str, Any]]:
+        """The journal's whole lines, oldest first, with this name and these fields."""
+        path = self.log_dir / "journal.jsonl"
+        text = path.read_bytes() if path.exists() else b""
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
+        return [
+            line
+            for line in lines
+            if name in ("", line["event"]) and all(line.get(key) == value for key, value in fields.items())
+        ]
+
+    def event(self, name: str, **fields: object) -> dict[str, Any]:
+        """Wait for such an event; the newest if there are several."""
+
+        def newest() -> dict[str, Any] | None:
+            found = self.events(name, **fields)
+            return found[-1] if found else None
+
+        return wait_until(newest, while_runs=self.pid, what=f"{name} {fields}")
+
+    def log(self, rank: int, incarnation: int = 0) -> str:
+        """What ``rank`` has printed so far."""
+        path = self.log_dir / f"incarnation_{incarnation}" / f"worker_{rank}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def said(self, rank: int, text: str, incarnation: int = 0) -> None:
+        """Wait until ``rank`` has printed ``text``."""
+        wait_until(
+            lambda: f"{text}\n" in self.log(rank, incarnation),
+            while_runs=self.pid,
+            what=f"{text!r} in the log of rank {rank}, incarnation {incarnation}",
+        )
+
+    def trains(self, ranks: Sequence[int], incarnation: int = 0) -> "Run":
+        """Wait until each of ``ranks`` is in its main loop and the journal knows its pid."""
+        for rank in ranks:
+            self.said(rank, READY, incarnation)
+            self.event("WorkerStarted", rank=rank, incarnation=incarnation)
+        return self
+
+    def worker(self, rank: int) -> int:
+        """Pid of the newest process of ``rank``."""
+        return int(self.events("WorkerStarted", rank=rank)[-1]["pid"])
+
+    def kill(self, *ranks: int, signum: int = signal.SIGKILL) -> None:
+        """Send ``signum`` to these workers, to all before the first can be missed."""
+        for pid in [self.worker(rank) for rank in ranks]:
+            os.kill(pid, signum)
+
+    def signal(self, signum: int) -> None:
+        """Send ``signum`` to the supervisor."""
+        os.kill(self.pid, signum)
+
+    def kill_supervisor(self) -> None:
+        """SIGKILL to the supervisor; returns once it is gone."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def ends(self, within_s: float = PATIENCE_S) -> int:
+        """Wait for the supervisor's end; its exit code (128+n for signal n)."""
+        if self.process is None:
+            with watched(self.pid) as ended:
+                assert ended.poll(within_s * 1000), f"no end within {within_s} s"
+            return int(self.events("RunFinished")[-1]["exit_code"])
+        try:
+            code = self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"no end within {within_s} s; the console says:\n{self.text}") from None
+        return code if code >= 0 else 128 - code
+
+    @property
+    def text(self) -> str:
+        """What the supervisor has told people so far."""
+        return self.console.read_text(errors="replace")
+
+    def card(self, number: int) -> str:
+        """The first-failure card."""
+        return (self.log_dir / f"incident_{number}.txt").read_text()
+
+    def judgement(self, number: int) -> dict[str, Any]:
+        """The incident as the card's JSON has it."""
+        card = json.loads((self.log_dir / f"incident_{number}.json").read_text())
+        incident: dict[str, Any] = card["incident"]
+        return incident
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Starts runs in ``folder``; whatever they start carries ``mark`` in its environment."""
+
+    folder: Path
+    mark: str = field(default_factory=lambda: f"TEST_MARK={os.urandom(8).hex()}")
+    started: list[Run] = field(default_factory=list)
+
+    def program(self, code: str, name: str = "worker.py") -> tuple[str, ...]:
+        """The command of a worker that runs ``code`` behind the prelude."""
+        path = self.folder / name
+        path.write_text(PRELUDE + code)
+        return (*LIGHT_PYTHON, str(path))
+
+    def run(self, code: str, *options: str, workers: int = 2) -> Run:
+        """Start workers that run ``code``."""
+        return self.command(f"--worker_num={workers}", *options, *self.program(code))
+
+    def command(self, *words: str, environ: Mapping[str, str] | None = None) -> Run:
+        """Start ``faultrun --framework=plain WORDS`` with the default log_dir."""
+        console = self.folder / f"console_{len(self.started)}.txt"
+        with console.open("wb") as output:
+            process = self.start(words, environ or {}, output.fileno(), output.fileno())
+        run = Run(process.pid, self.folder / "faultrun_log", console, process)
+        self.started.append(run)
+        return run
+
+    def start(
+        self, words: Sequence[str], environ: Mapping[str, str], stdout: int, stderr: int
+    ) -> "subprocess.Popen[bytes]":
+        """The bare process."""
+        name, _, value = self.mark.partition("=")
+        plain = () if any(word.startswith("--framework") for word in words) else ("--framework=plain",)
+        return subprocess.Popen(
+            [*FAULTRUN, *plain, *words],
+            cwd=self.folder,
+            env={**os.environ, name: value, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+
+    def close(self) -> list[int]:
+        """End whatever is left; return what was still alive although its supervisor had ended."""
+        for run in self.started:
+            if run.process is not None and run.process.poll() is None:
+                run.process.kill()
+            if run.process is not None:
+                run.process.wait()
+        return end_all(self.mark, within_s=5)

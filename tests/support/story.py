@@ -1,0 +1,315 @@
+"""A run told as a story: feed the facts, read what the supervisor did and why.
+
+The agreement of a single node answers by itself, by the function that the
+real one uses; everything else happens only when the story says so.
+"""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from faultrun.core.agree import Adopt, Answer, Finish, Go, Rules, Wait, next_step
+from faultrun.core.decide import decide
+from faultrun.model.actions import Action, Spawn, Tell
+from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
+from faultrun.model.events import (
+    DeathNote,
+    Drained,
+    Event,
+    Exited,
+    FaultNotice,
+    GaspAcknowledged,
+    GaspFailed,
+    GaspSaved,
+    GaspVerified,
+    GoGiven,
+    Heartbeat,
+    HelperExit,
+    IncarnationStarted,
+    NothingWhole,
+    PlanAdopted,
+    Prepared,
+    PrepareFailed,
+    RankStep,
+    RecoveryPointChosen,
+    RunFinished,
+    RunStarted,
+    Signaled,
+    SpawnFailed,
+    Status,
+    StopRequested,
+    StopSource,
+    Timer,
+    TimerFired,
+    WorkerExit,
+)
+from faultrun.model.notice import Notice
+from faultrun.model.plan import Plan
+from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.spec import RestartPolicy, Windows
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+
+NODE = NodeId("here")
+SIGKILL, SIGTERM, SIGSEGV = 9, 15, 11
+POLICY = RestartPolicy(max_restarts=3, window_s=3600, backoff_min_s=1, backoff_max_s=60)
+WINDOWS = Windows(grace_s=30, stop_grace_s=20, reap_s=10)
+
+A = TypeVar("A")
+
+
+def topology(world_size: int, node: NodeId = NODE) -> Topology:
+    return Topology(nodes=(NodeSlots(node=node, slots=world_size),))
+
+
+def new_run(world_size: int, policy: RestartPolicy = POLICY, windows: Windows = WINDOWS) -> RunState:
+    return RunState(node=NODE, topology=topology(world_size), policy=policy, windows=windows)
+
+
+def checkpoint(step: int, path: str = "") -> RecoveryPoint:
+    path = path or f"ckpt/net-{step}.ckpt"
+    return RecoveryPoint(
+        path=path,
+        kind=Kind.PERIODIC,
+        global_step=step,
+        epoch=1,
+        step_in_epoch=step,
+        files=(RankFile(rank=0, path=path),),
+        source=Shared(),
+    )
+
+
+class Story:
+    """Facts in, decisions out. ``now_s`` is the time that the next fact carries."""
+
+    def __init__(
+        self, world_size: int = 3, policy: RestartPolicy = POLICY, windows: Windows = WINDOWS
+    ) -> None:
+        self.state = new_run(world_size, policy, windows)
+        self.rules = Rules(topology=self.state.topology, policy=policy)
+        self.now_s = 0.0
+        self.actions: list[Action] = []
+        self.whys: list[str] = []
+        self.steps: list[tuple[Event, Step]] = []
+        self.agreement_is_silent = False
+        self._plan: Plan | None = None
+
+    @property
+    def phase(self) -> Phase:
+        return self.state.phase
+
+    def tell(self, event: Event) -> "Story":
+        """One fact; the agreement's answer to what is then stated follows at once."""
+        step = decide(self.state, event)
+        self.steps.append((event, step))
+        self.state = step.state
+        self.whys.append(step.why)
+        self.actions += step.actions
+        for action in step.actions:
+            if isinstance(action, Tell):
+                self._agree(action)
+        return self
+
+    def performed(self, kind: type[A]) -> list[A]:
+        """Every action of ``kind`` so far, and forget all actions."""
+        found: list[A] = [action for action in self.actions if isinstance(action, kind)]
+        self.actions.clear()
+        return found
+
+    def begins(self, point: RecoveryPoint | None = None) -> "Story":
+        """Up to the moment when all workers of incarnation 0 run."""
+        self.starts().chose(point).prepared()
+        assert self.phase is Phase.RUNNING
+        assert len(self.performed(Spawn)) == 1
+        return self
+
+    def recovers(self, point: RecoveryPoint | None = None) -> "Story":
+        """From the last death to the workers of the next incarnation; a wait in between is waited for."""
+        self.drained().chose(point)
+        if self.phase is Phase.BACKING_OFF:
+            assert self.state.plan is not None
+            self.now_s = self.state.plan.start_at_s
+            self.rang(Timer.BACKOFF)
+        self.prepared()
+        assert self.phase is Phase.RUNNING
+        return self
+
+    def starts(self, node: NodeId = NODE, *, notices: tuple[Notice, ...] = ()) -> "Story":
+        return self.tell(
+            RunStarted(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                node=node,
+                boot=BootId("b"),
+                pid=1,
+                notices=notices,
+            )
+        )
+
+    def chose(self, point: RecoveryPoint | None = None) -> "Story":
+        return self.tell(
+            RecoveryPointChosen(at_s=self.now_s, incarnation=self.state.incarnation, point=point, refused=())
+        )
+
+    def planned(self, plan: Plan) -> "Story":
+        return self.tell(PlanAdopted(at_s=self.now_s, incarnation=plan.incarnation, plan=plan))
+
+    def found_nothing_whole(self, why: str = "3 found, none whole") -> "Story":
+        return self.tell(
+            NothingWhole(at_s=self.now_s, incarnation=self.state.incarnation, refused=(), why=why)
+        )
+
+    def prepared(self, port: int = 29500) -> "Story":
+        return self.tell(Prepared(at_s=self.now_s, incarnation=self.state.incarnation, master_port=port))
+
+    def could_not_prepare(self, code: int, why: str) -> "Story":
+        return self.tell(
+            PrepareFailed(at_s=self.now_s, incarnation=self.state.incarnation, exit_code=code, why=why)
+        )
+
+    def killed(self, rank: int, signum: int = SIGKILL, *, after_s: float = 0.0) -> "Story":
+        return self.ended(rank, Signaled(signum=signum), after_s=after_s)
+
+    def returned(self, rank: int, code: int = 0, *, after_s: float = 0.0) -> "Story":
+        return self.ended(rank, Exited(code=code), after_s=after_s)
+
+    def ended(
+        self, rank: int, status: Status, *, after_s: float = 0.0, incarnation: int | None = None
+    ) -> "Story":
+        self.now_s += after_s
+        return self.tell(
+            WorkerExit(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation if incarnation is None else incarnation,
+                node=NODE,
+                rank=rank,
+                pid=100 + rank,
+                status=status,
+            )
+        )
+
+    def all_run(self, *, after_s: float = 0.0, port: int = 29500) -> "Story":
+        self.now_s += after_s
+        return self.tell(
+            IncarnationStarted(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                ranks=tuple(sorted(self.state.alive)),
+                master_port=port,
+            )
+        )
+
+    def never_started(self, rank: int, errno: int, why: str = "could not start it") -> "Story":
+        return self.tell(
+            SpawnFailed(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, errno=errno, why=why)
+        )
+
+    def scheduler_ended(self, status: Status) -> "Story":
+        return self.tell(
+            HelperExit(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                name="scheduler",
+                pid=99,
+                status=status,
+            )
+        )
+
+    def reported(self, **step_of: int) -> "Story":
+        """``reported(r0=12, r1=11)``: the newest steps of ranks 0 and 1."""
+        steps = tuple(RankStep(rank=int(name[1:]), step=step, epoch=2) for name, step in step_of.items())
+        return self.tell(Heartbeat(at_s=self.now_s, incarnation=self.state.incarnation, steps=steps))
+
+    def heard(self, rank: int, step: int | None) -> "Story":
+        return self.tell(
+            GaspAcknowledged(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, step=step)
+        )
+
+    def saved(self, rank: int, step: int, *, group: tuple[int, ...] = ()) -> "Story":
+        return self.tell(
+            GaspSaved(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                rank=rank,
+                path=f"gasp_{rank}",
+                step=step,
+                size_bytes=1,
+                took_s=0.4,
+                replica_group=group,
+            )
+        )
+
+    def read_back(self, rank: int, *, whole: bool = True) -> "Story":
+        return self.tell(
+            GaspVerified(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                rank=rank,
+                path=f"gasp_{rank}",
+                whole=whole,
+                why="whole" if whole else "torn",
+            )
+        )
+
+    def could_not_save(self, rank: int, why: str = "disk full") -> "Story":
+        return self.tell(GaspFailed(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, why=why))
+
+    def told_to_stop(self, source: StopSource = StopSource.SIGTERM, *, after_s: float = 0.0) -> "Story":
+        self.now_s += after_s
+        return self.tell(StopRequested(at_s=self.now_s, incarnation=self.state.incarnation, source=source))
+
+    def noticed(self, notice: Notice, *, after_s: float = 0.0) -> "Story":
+        self.now_s += after_s
+        return self.tell(FaultNotice(at_s=self.now_s, incarnation=self.state.incarnation, notice=notice))
+
+    def rang(self, timer: Timer, *, after_s: float = 0.0, incarnation: int | None = None) -> "Story":
+        self.now_s += after_s
+        return self.tell(
+            TimerFired(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation if incarnation is None else incarnation,
+                timer=timer,
+            )
+        )
+
+    def drained(self, *notes: DeathNote, stragglers: tuple[int, ...] = ()) -> "Story":
+        return self.tell(
+            Drained(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                stragglers=stragglers,
+                swept=0,
+                notes=notes,
+            )
+        )
+
+    def finished(self, code: int = 0) -> "Story":
+        return self.tell(
+            RunFinished(at_s=self.now_s, incarnation=self.state.incarnation, exit_code=code, why="over")
+        )
+
+    def _agree(self, action: Tell) -> None:
+        if self.agreement_is_silent:
+            return
+        event = self._event_of(next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s))
+        if event is not None:
+            self.tell(event)
+
+    def _event_of(self, answer: Answer) -> Event | None:
+        match answer:
+            case Adopt(plan=plan):
+                self._plan = plan
+                return PlanAdopted(at_s=self.now_s, incarnation=plan.incarnation, plan=plan)
+            case Go(incarnation=incarnation, master_port=port):
+                return GoGiven(
+                    at_s=self.now_s, incarnation=incarnation, master_addr="127.0.0.1", master_port=port
+                )
+            case Finish(exit_code=code, why=why):
+                return RunFinished(
+                    at_s=self.now_s, incarnation=self.state.incarnation, exit_code=code, why=why
+                )
+            case Wait():
+                return None
+
+
+def rule(**more: object) -> RestartPolicy:
+    """The usual policy with something else in it."""
+    return replace(POLICY, **more)  # type: ignore[arg-type]
