@@ -1,0 +1,234 @@
+"""Which checkpoints there are, what they say, and whether a given one is whole.
+
+The effectful half of choosing: names, headers and bytes are read here, once
+each, and remembered; ``core/recover.py`` decides.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from heapq import nsmallest
+from itertools import chain
+
+from faultrun.checkpoints import sidecar
+from faultrun.checkpoints.claims import Named, claimed, combined, links_out, refusal, unfinished_files
+from faultrun.checkpoints.format import Foreign, Look, Meter, Stamp, Unreadable, no_meter
+from faultrun.checkpoints.memory import Memory, stamp_in
+from faultrun.checkpoints.names import place_of
+from faultrun.checkpoints.registry import Registry, load_registry
+from faultrun.checkpoints.scan import stamp_of, walk
+from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
+
+_READERS = 8
+_BATCH = 32
+_SIBLINGS = 4
+_RECENT_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What one look found.
+
+    ``entries`` are candidates; those whose header cannot be read are as
+    their names say. ``refused`` are links out of the root and directories
+    that cannot be listed. ``unfinished`` never became checkpoints: names and
+    directories that writers use before the final rename; also what a broken
+    format could not look at. ``left_alone`` were there before this run
+    began.
+    """
+
+    entries: tuple[Entry, ...]
+    refused: tuple[Refusal, ...] = ()
+    unfinished: tuple[Refusal, ...] = ()
+    left_alone: tuple[Entry, ...] = ()
+
+
+@dataclass(slots=True)
+class _Pile:
+    """What a scan collects on its way."""
+
+    named: dict[str, Named] = field(default_factory=dict)
+    linked: dict[str, Refusal] = field(default_factory=dict)
+    refused: list[Refusal] = field(default_factory=list)
+    unfinished: list[Refusal] = field(default_factory=list)
+
+
+class Catalog:
+    """The checkpoints under ``roots``.
+
+    ``memory_path`` is a file in the log_dir that remembers headers and
+    verdicts; None remembers them only in this process. ``settle_s``: a file
+    written to in the last seconds and not proved by a checksum must stay
+    unchanged for so long; 0 when every writer is known to be dead.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[str],
+        *,
+        memory_path: str | None = None,
+        settle_s: float = 0.25,
+        registry: Registry | None = None,
+    ) -> None:
+        self.roots = tuple(dict.fromkeys(roots))
+        self.registry = load_registry() if registry is None else registry
+        self._settle_s = settle_s
+        self._memory = Memory(memory_path)
+        self._formats = {one.name: one for one in self.registry.formats}
+        self._members: dict[str, tuple[str, ...]] = {}
+        self._series: dict[tuple[str, str, str], list[Entry]] = {}
+        self._seen_s: dict[tuple[str, Stamp], float] = {}
+        self._unreadable: dict[tuple[str, Stamp], str] = {}
+
+    def scan(self) -> Scan:
+        """List, claim by name, read headers (once each), and give sessions a common count of steps."""
+        pile = _Pile()
+        for root in self.roots:
+            for found in walk(root):
+                if isinstance(found, Refusal):
+                    pile.refused.append(found)
+                    continue
+                pile.unfinished += unfinished_files(found)
+                pile.linked.update({one.path: one for one in links_out(found, self.registry.formats)})
+                for one in claimed(found, root, self.registry.formats):
+                    self._sort(one, pile)
+        entries = self._reconciled(self._describe(tuple(pile.named.values())))
+        self._memory.save()
+        return Scan(
+            entries=tuple(one for one in entries if not self._memory.is_left_alone(one)),
+            refused=(*pile.refused, *pile.linked.values()),
+            unfinished=tuple(pile.unfinished),
+            left_alone=tuple(one for one in entries if self._memory.is_left_alone(one)),
+        )
+
+    def leave_alone(self, entries: Iterable[Entry]) -> None:
+        """Never offer these files again, in this run, unless they are written anew."""
+        self._memory.leave_alone(entries)
+        self._memory.save()
+
+    def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
+        """Whether ``entry`` (of the last scan) is whole, to ``depth``; remembered until the file changes."""
+        if self._stamp(entry) != stamp_in(entry):
+            return _changed("changed since it was listed: still being written")
+        known = self._memory.verdict(entry, depth)
+        if known is not None:
+            return known
+        unreadable = self._unreadable.get((entry.path, stamp_in(entry)))
+        if unreadable is not None:
+            return Verdict(whole=False, why=unreadable, depth=Depth.STRUCTURE)
+        verdict = self._judge(entry, Look(depth=depth, siblings=self._siblings(entry), meter=meter))
+        if verdict.whole and verdict.depth is not Depth.CHECKSUM:
+            self._settle(entry)
+        if self._stamp(entry) != stamp_in(entry):
+            return _changed("still growing: it changed while it was read")
+        if not verdict.provisional:
+            self._memory.remember_verdict(entry, verdict, depth)
+            self._memory.save()
+        return verdict
+
+    def _sort(self, one: Named | Refusal, pile: _Pile) -> None:
+        if isinstance(one, Refusal):
+            pile.unfinished.append(one)
+        elif one.unfinished:
+            pile.unfinished.append(refusal(one.first, one.unfinished))
+        else:
+            pile.named[one.first.path] = one
+            self._members[one.first.path] = one.members
+            self._seen_s.setdefault((one.first.path, stamp_in(one.first)), time.monotonic())
+
+    def _describe(self, named: Sequence[Named]) -> list[Entry]:
+        """Each with what its header says; in parallel if the first few mostly waited for the disk."""
+        begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
+        first = [self._header(one) for one in named[:_BATCH]]
+        busy_s, whole_s = time.thread_time() - begin_cpu_s, time.perf_counter() - begin_s
+        if len(named) <= _BATCH or busy_s > whole_s / 2:
+            return first + [self._header(one) for one in named[_BATCH:]]
+        batches = [named[at : at + _BATCH] for at in range(_BATCH, len(named), _BATCH)]
+        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="checkpoint-headers") as pool:
+            done = pool.map(lambda batch: [self._header(one) for one in batch], batches)
+            return first + list(chain.from_iterable(done))
+
+    def _header(self, named: Named) -> Entry:
+        """The first claimant's entry that its bytes confirm; as named, and unreadable, if there is none."""
+        whys: list[str] = []
+        for entry in named.entries:
+            known = self._memory.header(entry)
+            if known is not None:
+                return known
+            try:
+                found = self._read(entry)
+            except Foreign as err:
+                whys.append(err.why)
+                continue
+            except Unreadable as err:
+                whys.insert(0, err.why)
+                break
+            self._memory.remember_header(found)
+            return found
+        self._unreadable[named.first.path, stamp_in(named.first)] = whys[0]
+        return named.first
+
+    def _read(self, entry: Entry) -> Entry:
+        if entry.size_bytes == 0:
+            raise Unreadable("is empty")
+        try:
+            return self._formats[entry.format].read(entry)
+        except Unreadable:
+            raise
+        except Exception as err:  # formats may be plug-ins; one bad file must not hide the rest
+            raise Unreadable(_failed(entry, err)) from err
+
+    def _reconciled(self, entries: Sequence[Entry]) -> list[Entry]:
+        series: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
+        for entry in entries:
+            series[entry.format, place_of(entry.path.rpartition("/")[0]), entry.series].append(entry)
+        self._series.clear()
+        for key, found in series.items():
+            reconcile = getattr(self._formats[key[0]], "reconcile", None)
+            self._series[key] = found if reconcile is None else list(reconcile(found))
+        return list(chain.from_iterable(self._series.values()))
+
+    def _siblings(self, entry: Entry) -> list[Entry]:
+        """The nearest other saves of the same rank, and other ranks' files of the same save."""
+        place = place_of(entry.path.rpartition("/")[0])
+        series = self._series.get((entry.format, place, entry.series), ())
+        own = (one for one in series if one.rank == entry.rank and one.path != entry.path)
+        others = (one for one in series if one.rank != entry.rank and _moment(one) == _moment(entry))
+        near = nsmallest(_SIBLINGS, own, key=lambda one: abs(one.mtime_ns - entry.mtime_ns))
+        return [*near, *nsmallest(_SIBLINGS, others, key=lambda one: one.rank or 0)]
+
+    def _judge(self, entry: Entry, look: Look) -> Verdict:
+        try:
+            verdict = self._formats[entry.format].verify(entry, look)
+            if not verdict.whole or verdict.depth is Depth.CHECKSUM or look.depth is not Depth.CHECKSUM:
+                return verdict
+            digest = sidecar.stored_digest(entry.path)
+            return verdict if digest is None else sidecar.compare(entry.path, digest, look.meter)
+        except Unreadable as err:
+            return Verdict(whole=False, why=err.why, depth=Depth.STRUCTURE)
+        except Exception as err:  # noqa: BLE001 - formats may be plug-ins; a failed proof is no proof
+            return Verdict(whole=False, why=_failed(entry, err), depth=Depth.NAME, provisional=True)
+
+    def _settle(self, entry: Entry) -> None:
+        """Wait until a file written to a moment ago had time to show that it goes on changing."""
+        if time.time_ns() - entry.mtime_ns > _RECENT_NS:
+            return
+        seen_s = self._seen_s.get((entry.path, stamp_in(entry)), time.monotonic())
+        time.sleep(max(0.0, seen_s + self._settle_s - time.monotonic()))
+
+    def _stamp(self, entry: Entry) -> Stamp | None:
+        return combined(stamp_of(path) for path in self._members.get(entry.path, (entry.path,)))
+
+
+def _changed(why: str) -> Verdict:
+    return Verdict(whole=False, why=why, depth=Depth.NAME, provisional=True)
+
+
+def _failed(entry: Entry, err: Exception) -> str:
+    return f"the format {entry.format} failed on it: {type(err).__name__}: {err}"
+
+
+def _moment(entry: Entry) -> tuple[int | None, int | None, int | None]:
+    return (entry.global_step, entry.epoch, entry.step_in_epoch)

@@ -1,0 +1,108 @@
+"""From names to entries: which formats claim what in a directory, and what was never finished."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from faultrun.checkpoints.format import Claim, Format, Listing, Stamp
+from faultrun.checkpoints.names import base_name, is_unfinished_name, unfinished_directory
+from faultrun.model.checkpoint import Entry, Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """One path as names describe it: an entry for each format that claims it, in the order to ask them."""
+
+    entries: tuple[Entry, ...]
+    members: tuple[str, ...]
+    unfinished: str
+
+    @property
+    def first(self) -> Entry:
+        """As the first claimant sees it."""
+        return self.entries[0]
+
+
+def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[Named | Refusal]:
+    """Each path of one directory that at least one format claims; a refusal for a format that fails."""
+    claims: dict[str, list[tuple[Format, Claim]]] = {}
+    for one in formats:
+        found_here = _claims(one, listing)
+        if isinstance(found_here, str):
+            yield Refusal(path=listing.path, global_step=None, why=found_here)
+            continue
+        for claim in found_here:
+            claims.setdefault(claim.path, []).append((one, claim))
+    unfinished = unfinished_directory(listing.path, root) if claims else ""
+    for path, found in claims.items():
+        first = found[0][1]
+        stamp = combined(listing.files.get(name) for name in first.members)
+        if stamp is not None and not is_unfinished_name(base_name(path)):
+            yield Named(
+                entries=tuple(_named_entry(one, claim, stamp) for one, claim in found),
+                members=tuple(listing.join(name) for name in first.members),
+                unfinished=first.unfinished or unfinished,
+            )
+
+
+def links_out(listing: Listing, formats: Sequence[Format]) -> Iterator[Refusal]:
+    """Links that leave the root under the name of a checkpoint: files of others are not ours to load."""
+    links = {name: Stamp(0, 0, 0) for name in listing.links_out}
+    for one in formats if links else ():
+        found = _claims(one, Listing(path=listing.path, files=links))
+        for claim in [] if isinstance(found, str) else found:
+            target = listing.links_out.get(claim.members[0], "")
+            why = f"is a link out of the checkpoint directory, to {target}"
+            yield Refusal(path=claim.path, global_step=claim.global_step, why=why)
+
+
+def unfinished_files(listing: Listing) -> Iterator[Refusal]:
+    """Files under the names that writers use before the final rename."""
+    for name in listing.files:
+        if is_unfinished_name(name):
+            why = "never finished: writers use such a name before the final rename"
+            yield Refusal(path=listing.join(name), global_step=None, why=why)
+
+
+def combined(stamps: Iterable[Stamp | None]) -> Stamp | None:
+    """One stamp for a checkpoint of several files; None when one of them is gone.
+
+    It changes whenever one of them is replaced, grows or is written to.
+    """
+    inode = size_bytes = mtime_ns = count = 0
+    for stamp in stamps:
+        if stamp is None:
+            return None
+        count += 1
+        inode = stamp.inode if count == 1 else (inode * 31 + stamp.inode) & 0x7FFFFFFFFFFFFFFF
+        size_bytes += stamp.size_bytes
+        mtime_ns = max(mtime_ns, stamp.mtime_ns)
+    return Stamp(inode, size_bytes, mtime_ns) if count else None
+
+
+def refusal(entry: Entry, why: str) -> Refusal:
+    """Refuse ``entry`` because of ``why``."""
+    return Refusal(path=entry.path, global_step=entry.global_step, why=why)
+
+
+def _claims(one: Format, listing: Listing) -> list[Claim] | str:
+    try:
+        return list(one.claim(listing))
+    except Exception as err:  # noqa: BLE001 - formats may be plug-ins; one must not hide the others' checkpoints
+        return f"the format {one.name} failed here: {type(err).__name__}: {err}"
+
+
+def _named_entry(one: Format, claim: Claim, stamp: Stamp) -> Entry:
+    return Entry(
+        path=claim.path,
+        format=one.name,
+        kind=claim.kind,
+        size_bytes=stamp.size_bytes,
+        mtime_ns=stamp.mtime_ns,
+        inode=stamp.inode,
+        rank=claim.rank,
+        epoch=claim.epoch,
+        step_in_epoch=claim.step_in_epoch,
+        global_step=claim.global_step,
+        series=claim.series,
+        session=claim.session,
+    )

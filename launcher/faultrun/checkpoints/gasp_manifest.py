@@ -1,0 +1,185 @@
+"""faultrun's own saves: any file with a ``<file>.manifest.json`` beside it, written last.
+
+The SDK in the worker writes it (tmp, fsync, rename); whatever the file's own
+format, the manifest says its step, whom it serves and its digest::
+
+    {"schema": 1, "path": "net-2_15.ckpt", "kind": "gasp", "step": 55, "epoch": 2, "step_in_epoch": 15,
+     "world_size": 4, "rank": 0, "replica_group": [0, 1, 2, 3], "size_bytes": 812345,
+     "digest": "sha256:...", "run_id": "...", "incarnation": 0, "node": "..."}
+
+``step`` is the global step; ``digest`` is ``sha256:`` or ``crc32:`` with
+lower-case hexadecimal digits, or "" (size only). ``path`` must be the
+file's name; it is never followed.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
+from faultrun.checkpoints.names import base_name, rank_of_directory
+from faultrun.checkpoints.reading import digest_matches, opened
+from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+
+SUFFIX = ".manifest.json"
+SCHEMA = 1
+
+_MAX_BYTES = 1 << 20
+_MAX_GROUP = 1 << 16
+_DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|crc32:[0-9a-f]{8}|)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A manifest, checked: every field has the type and range that the module's text promises."""
+
+    name: str
+    kind: Kind
+    step: int
+    epoch: int | None
+    step_in_epoch: int | None
+    world_size: int
+    rank: int
+    replica_group: tuple[int, ...]
+    size_bytes: int
+    digest: str
+    run_id: str
+    incarnation: int
+    node: str
+
+
+class GaspManifest:
+    """The format ``faultrun``; see the module's text."""
+
+    name = "faultrun"
+
+    def claim(self, listing: Listing) -> Iterator[Claim]:
+        """Every file that has a manifest beside it."""
+        for name in listing.files:
+            target = name.removesuffix(SUFFIX)
+            if target != name and target in listing.files:
+                yield Claim(
+                    path=listing.join(target),
+                    members=(target, name),
+                    kind=Kind.GASP,
+                    rank=rank_of_directory(listing.path),
+                    series="faultrun",
+                )
+
+    def read(self, entry: Entry) -> Entry:
+        """Everything from the manifest. Raises Unreadable when it is torn or of another file."""
+        manifest = read_manifest(entry.path)
+        return replace(
+            entry,
+            kind=manifest.kind,
+            rank=manifest.rank,
+            epoch=manifest.epoch,
+            step_in_epoch=manifest.step_in_epoch,
+            global_step=manifest.step,
+            world_size=manifest.world_size,
+            replica_group=manifest.replica_group,
+            run_id=manifest.run_id or None,
+            incarnation=manifest.incarnation,
+            consistent=True,
+        )
+
+    def verify(self, entry: Entry, look: Look) -> Verdict:
+        """Size and digest against the manifest. May raise Unreadable."""
+        manifest = read_manifest(entry.path)
+        with opened(entry.path, look.meter) as file:
+            if file.size_bytes != manifest.size_bytes:
+                why = f"has {file.size_bytes} bytes, its manifest says {manifest.size_bytes}"
+                return Verdict(whole=False, why=why, depth=Depth.STRUCTURE)
+            if look.depth is not Depth.CHECKSUM or not manifest.digest:
+                return Verdict(whole=True, why="as long as its manifest says", depth=Depth.STRUCTURE)
+            if not digest_matches(file, manifest.digest):
+                why = "its bytes do not match the digest in its manifest"
+                return Verdict(whole=False, why=why, depth=Depth.CHECKSUM)
+        why = "matches the digest in its manifest"
+        return Verdict(whole=True, why=why, depth=Depth.CHECKSUM, digest=manifest.digest)
+
+
+FORMAT = GaspManifest()
+
+
+def read_manifest(path: str) -> Manifest:
+    """Return the checked manifest of the file ``path``.
+
+    Raises Foreign when the JSON beside it is another program's, Unreadable
+    when it is torn, too large, or says impossible things.
+    """
+    with opened(path + SUFFIX) as file:
+        if file.size_bytes > _MAX_BYTES:
+            raise Unreadable(f"its manifest has {file.size_bytes} bytes")
+        text = file.read(0, file.size_bytes)
+    try:
+        fields: Any = json.loads(text)
+    except (ValueError, RecursionError) as err:
+        raise Unreadable("its manifest is torn: not JSON") from err
+    if not isinstance(fields, dict) or "schema" not in fields:
+        raise Foreign("the manifest beside it is not faultrun's")
+    if fields["schema"] != SCHEMA:
+        raise Unreadable(
+            f"its manifest has schema {str(fields['schema'])[:20]}, this faultrun knows {SCHEMA}"
+        )
+    return _checked(fields, base_name(path))
+
+
+def _checked(fields: dict[str, Any], name: str) -> Manifest:
+    if base_name(_text(fields, "path")) != name:
+        raise Unreadable(f"its manifest is of {_text(fields, 'path')[:80]!r}")
+    digest = _text(fields, "digest")
+    if not _DIGEST.fullmatch(digest):
+        raise Unreadable("its manifest has a digest of an unknown kind")
+    group = fields.get("replica_group", [])
+    if not isinstance(group, list) or len(group) > _MAX_GROUP or not all(_is_count(one) for one in group):
+        raise Unreadable("its manifest has a replica_group that is no list of ranks")
+    manifest = Manifest(
+        name=name,
+        kind=_kind(fields),
+        step=_count(fields, "step"),
+        epoch=_optional_count(fields, "epoch"),
+        step_in_epoch=_optional_count(fields, "step_in_epoch"),
+        world_size=_count(fields, "world_size"),
+        rank=_count(fields, "rank"),
+        replica_group=tuple(sorted(set(group))),
+        size_bytes=_count(fields, "size_bytes"),
+        digest=digest,
+        run_id=_text(fields, "run_id"),
+        incarnation=_count(fields, "incarnation"),
+        node=_text(fields, "node"),
+    )
+    if manifest.rank >= manifest.world_size:
+        raise Unreadable(f"its manifest is of rank {manifest.rank} among {manifest.world_size}")
+    return manifest
+
+
+def _kind(fields: dict[str, Any]) -> Kind:
+    try:
+        return Kind(fields.get("kind", Kind.GASP.value))
+    except ValueError as err:
+        raise Unreadable("its manifest names an unknown kind") from err
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _count(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if not _is_count(value):
+        raise Unreadable(f"its manifest has no usable {name}")
+    return value
+
+
+def _optional_count(fields: dict[str, Any], name: str) -> int | None:
+    return None if fields.get(name) is None else _count(fields, name)
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name, "")
+    if not isinstance(value, str):
+        raise Unreadable(f"its manifest has no usable {name}")
+    return value

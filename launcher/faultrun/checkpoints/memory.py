@@ -1,0 +1,150 @@
+"""What was learned about files, remembered by (inode, size, mtime) in a JSON-lines file of the log_dir.
+
+Only that: it neither reads checkpoints nor judges them. A line that cannot
+be understood is skipped, a file that cannot be written is done without.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from faultrun.checkpoints.format import Stamp
+from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+
+_FACTS = (
+    "rank", "epoch", "step_in_epoch", "global_step", "world_size", "run_id", "incarnation", "session",
+    "consistent",
+)  # fmt: skip
+_DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
+
+
+class Memory:
+    """Headers and verdicts by stamp, and files that this run leaves alone; ``path`` None forgets at exit."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._headers: dict[tuple[str, str, Stamp], list[Any]] = {}
+        self._verdicts: dict[tuple[str, Stamp], tuple[Verdict, Depth]] = {}
+        self._left_alone: set[tuple[str, Stamp]] = set()
+        self._unsaved: list[str] = []
+        self._lock = threading.Lock()
+        self._load()
+
+    def header(self, named: Entry) -> Entry | None:
+        """``named`` with the facts of its header, if they were read before."""
+        facts = self._headers.get((named.format, named.path, stamp_in(named)))
+        return None if facts is None else _with_facts(named, facts)
+
+    def remember_header(self, entry: Entry) -> None:
+        """Keep the facts of ``entry`` until its file changes."""
+        facts = _facts(entry)
+        self._headers[entry.format, entry.path, stamp_in(entry)] = facts
+        self._note({"f": entry.format, "p": entry.path, "s": _numbers(stamp_in(entry)), "h": facts})
+
+    def verdict(self, entry: Entry, depth: Depth) -> Verdict | None:
+        """What a look of at least ``depth`` found, if the file is as it was."""
+        known, looked = self._verdicts.get((entry.format, stamp_in(entry)), (None, Depth.NAME))
+        if known is None or (known.whole and _DEPTHS.index(looked) < _DEPTHS.index(depth)):
+            return None
+        return known
+
+    def remember_verdict(self, entry: Entry, verdict: Verdict, depth: Depth) -> None:
+        """Keep what a look of ``depth`` found until the file changes."""
+        self._verdicts[entry.format, stamp_in(entry)] = (verdict, depth)
+        values = [verdict.whole, verdict.why, verdict.depth.value, verdict.digest, depth.value]
+        self._note({"f": entry.format, "s": _numbers(stamp_in(entry)), "v": values})
+
+    def leave_alone(self, entries: Iterable[Entry]) -> None:
+        """Remember that these files were there before the run and are not its checkpoints."""
+        for entry in entries:
+            self._left_alone.add((entry.path, stamp_in(entry)))
+            self._note({"p": entry.path, "s": _numbers(stamp_in(entry)), "a": 1})
+
+    def is_left_alone(self, entry: Entry) -> bool:
+        """Whether exactly this file was left alone when the run began."""
+        return (entry.path, stamp_in(entry)) in self._left_alone
+
+    def save(self) -> None:
+        """Append what is new to the file, in one write."""
+        if not self._path or not self._unsaved:
+            return
+        with self._lock:
+            lines, self._unsaved = self._unsaved, []
+        data = "".join(lines).encode()
+        try:
+            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, data)
+            finally:
+                os.close(fd)
+        except OSError:  # a memory that cannot be kept costs time, not correctness
+            self._path = None
+
+    def _note(self, line: dict[str, Any]) -> None:
+        if not self._path:
+            return
+        with self._lock:
+            self._unsaved.append(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def _load(self) -> None:
+        if not self._path:
+            return
+        try:
+            with open(self._path, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+                for line in lines:
+                    self._learn(line)
+        except OSError:
+            return
+
+    def _learn(self, line: str) -> None:
+        try:
+            said = json.loads(line)
+            stamp = Stamp(*(int(number) for number in said["s"]))
+            if "h" in said:
+                self._headers[said["f"], said["p"], stamp] = said["h"]
+            elif "v" in said:
+                whole, why, depth, digest, looked = said["v"]
+                verdict = Verdict(whole=whole is True, why=str(why), depth=Depth(depth), digest=str(digest))
+                self._verdicts[said["f"], stamp] = (verdict, Depth(looked))
+            elif "a" in said:
+                self._left_alone.add((said["p"], stamp))
+        except (ValueError, TypeError, KeyError, AttributeError):  # torn by a crash
+            return
+
+
+def stamp_in(entry: Entry) -> Stamp:
+    """The stamp that ``entry`` was listed with."""
+    return Stamp(entry.inode, entry.size_bytes, entry.mtime_ns)
+
+
+def _numbers(stamp: Stamp) -> list[int]:
+    return [stamp.inode, stamp.size_bytes, stamp.mtime_ns]
+
+
+def _facts(entry: Entry) -> list[Any]:
+    return [entry.kind.value, list(entry.replica_group), *(getattr(entry, name) for name in _FACTS)]
+
+
+def _with_facts(named: Entry, facts: Sequence[Any]) -> Entry | None:
+    try:
+        kind, group, *rest = facts
+        changes = dict(zip(_FACTS, rest, strict=True))
+        return _replaced(named, Kind(kind), tuple(group), changes)
+    except (ValueError, TypeError):  # written by another version
+        return None
+
+
+def _replaced(named: Entry, kind: Kind, group: tuple[int, ...], changes: dict[str, Any]) -> Entry:
+    return Entry(
+        path=named.path,
+        format=named.format,
+        kind=kind,
+        size_bytes=named.size_bytes,
+        mtime_ns=named.mtime_ns,
+        inode=named.inode,
+        series=named.series,
+        replica_group=group,
+        **changes,
+    )

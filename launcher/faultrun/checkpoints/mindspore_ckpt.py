@@ -1,0 +1,334 @@
+"""MindSpore ``.ckpt`` files: periodic (``ModelCheckpoint``) and breakpoint (``exception_save``).
+
+Names are ``prefix[_N]-EPOCH_STEP[_breakpoint].ckpt`` (train/callback/_checkpoint.py);
+``_N`` counts the runs that found their prefix taken, STEP is within the epoch.
+
+What the numbers inside mean, and which is believed (measured with 2.10):
+
+* ``step_num`` counts from the start of the *session* in periodic files (and
+  from ``append_info``'s base, if given); in ``exception_save``'s it is the
+  step within the epoch. ``global_step`` is the optimizer's own count; it
+  restarts when only weights were loaded and stands still when mixed
+  precision skips an update.
+* So the global step is the largest of what the contents say: ``global_step``,
+  ``step_num`` where it is a running count, and (epoch - 1) * steps per epoch
+  + step, once the steps per epoch follow from two files of one session.
+
+When is a file whole? Its records must reach the last byte and no sibling may
+have more records: a file cut at a record border loads without an error and
+with parameters missing. Beyond that one proof of the end is required: the
+CRC trailer, or ``epoch_num`` and ``step_num`` (always appended last), or the
+same records as a save of another step, or mode 0400, which MindSpore sets
+after the last byte was written and the file renamed. A lone writable file
+with none of these is refused: nothing shows where it should end.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from faultrun.checkpoints.format import Claim, Listing, Look, Stamp, Unreadable
+from faultrun.checkpoints.mindspore_records import Outline, numbers_at, outline_of
+from faultrun.checkpoints.names import base_name, place_of, rank_of_directory
+from faultrun.checkpoints.reading import OpenFile, opened
+from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+
+APPENDED = ("epoch_num", "step_num")
+"""The records by which the end of a file is known; written after all parameters."""
+
+_SUFFIX = ".ckpt"
+_PERIODIC_NAME = re.compile(
+    r"(?P<prefix>.+?)(?P<runs>(?:[_-]\d+)*)-(?P<epoch>\d+)_(?P<step>\d+)(?P<gasp>_breakpoint)?"
+)
+_BEST_NAME = re.compile(r"(?:^|[_-])best(?:[_-]|$)")
+_READ_ONLY = 0o400
+_MAX_LAYOUTS = 4096
+
+
+class MindSporeCkpt:
+    """The format ``mindspore``; see the module's text for its rules."""
+
+    name = "mindspore"
+
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[str, str, int], dict[str, int]] = {}
+
+    def claim(self, listing: Listing) -> Iterator[Claim]:
+        """Every ``*.ckpt``; names outside the grammar carry no step."""
+        rank = rank_of_directory(listing.path)
+        for name in listing.files:
+            if name.endswith(_SUFFIX):
+                yield _claim(listing.join(name), name, rank)
+
+    def read(self, entry: Entry) -> Entry:
+        """Epoch and steps from the contents. Raises Foreign or Unreadable."""
+        layout = (place_of(entry.path.rpartition("/")[0]), entry.series, entry.size_bytes)
+        with opened(entry.path) as file:
+            offsets = self._layouts.get(layout)
+            numbers = numbers_at(file, offsets) if offsets else None
+            if numbers is None:
+                outline = outline_of(file)
+                numbers = outline.numbers
+                self._remember(layout, outline.offsets)
+        return with_numbers(entry, numbers)
+
+    def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Give the entries of one series comparable global steps (sessions count from different zeros)."""
+        starts = _epoch_starts(entries)
+        located = [_with_start(entry, starts) for entry in entries]
+        steps_per_epoch = infer_steps_per_epoch(located)
+        if steps_per_epoch is None:
+            return located
+        return [_with_epoch_count(entry, steps_per_epoch) for entry in located]
+
+    def verify(self, entry: Entry, look: Look) -> Verdict:
+        """Structure, siblings, checksum, and the label of breakpoint files. May raise Unreadable."""
+        return verify_records(entry, look, required=APPENDED)
+
+    def _remember(self, layout: tuple[str, str, int], offsets: dict[str, int]) -> None:
+        """Files of one series and size have their numbers at the same places: only one must be walked."""
+        if len(self._layouts) >= _MAX_LAYOUTS:
+            self._layouts.clear()
+        self._layouts[layout] = offsets
+
+
+FORMAT = MindSporeCkpt()
+
+
+def _claim(path: str, name: str, rank: int | None) -> Claim:
+    stem = name[: -len(_SUFFIX)]
+    found = _PERIODIC_NAME.fullmatch(stem)
+    if found is None:
+        kind = Kind.BEST if _BEST_NAME.search(stem) else Kind.PERIODIC
+        return Claim(path=path, members=(name,), kind=kind, rank=rank, series=stem)
+    runs = re.findall(r"\d+", found["runs"])
+    return Claim(
+        path=path,
+        members=(name,),
+        kind=Kind.GASP if found["gasp"] else Kind.PERIODIC,
+        rank=rank,
+        epoch=int(found["epoch"]),
+        step_in_epoch=int(found["step"]),
+        series=_without_rank(found["prefix"], rank) + "-",
+        session=int(runs[-1]) if runs else 0,
+    )
+
+
+def _without_rank(prefix: str, rank: int | None) -> str:
+    """PanGu names the files of rank 3 ``pangu3-1_20.ckpt``: the series is ``pangu``."""
+    return prefix if rank is None else prefix.removesuffix(str(rank)) or prefix
+
+
+def with_numbers(entry: Entry, numbers: dict[str, float | int]) -> Entry:
+    """Return ``entry`` with the epoch and the largest global step that its contents vouch for."""
+    epoch = _count(numbers, "epoch_num")
+    running = [_count(numbers, "global_step"), _running_step_num(entry, numbers)]
+    known = [step for step in running if step is not None]
+    return replace(
+        entry,
+        epoch=entry.epoch if epoch is None else epoch,
+        step_in_epoch=_step_in_epoch(entry, numbers),
+        global_step=max(known, default=entry.global_step),
+    )
+
+
+def _running_step_num(entry: Entry, numbers: dict[str, float | int]) -> int | None:
+    """``step_num`` if it counts on over epochs; None if it starts anew in each (``exception_save``)."""
+    step_num = _count(numbers, "step_num")
+    within_epoch = entry.kind is Kind.GASP and step_num == entry.step_in_epoch
+    return None if within_epoch and _count(numbers, "epoch_num") != 1 else step_num
+
+
+def _step_in_epoch(entry: Entry, numbers: dict[str, float | int]) -> int | None:
+    if entry.step_in_epoch is not None:
+        return entry.step_in_epoch
+    step_num, batch_num = _count(numbers, "step_num"), _count(numbers, "batch_num")
+    return (step_num - 1) % batch_num + 1 if step_num and batch_num else None
+
+
+def _count(numbers: dict[str, float | int], tag: str) -> int | None:
+    number = numbers.get(tag)
+    return number if isinstance(number, int) and number >= 0 else None
+
+
+def _epoch_starts(entries: Sequence[Entry]) -> dict[tuple[int, int | None], int]:
+    """The global step at which an epoch of a session began, from its periodic files that know theirs."""
+    return {
+        (entry.session, entry.epoch): entry.global_step - (entry.step_in_epoch or 0)
+        for entry in entries
+        if entry.kind is Kind.PERIODIC and entry.epoch is not None and entry.global_step is not None
+    }
+
+
+def _with_start(entry: Entry, starts: dict[tuple[int, int | None], int]) -> Entry:
+    """A file that lacks its own count (a cut one) takes it from the others of its epoch."""
+    start = starts.get((entry.session, entry.epoch))
+    if entry.global_step is not None or entry.step_in_epoch is None or start is None:
+        return entry
+    return replace(entry, global_step=start + entry.step_in_epoch)
+
+
+def infer_steps_per_epoch(entries: Sequence[Entry]) -> int | None:
+    """Steps per epoch on which most periodic files of one series agree; None when nothing tells.
+
+    Two files of one session give it whatever that session's counts start
+    from; one file gives it if its counts started at zero.
+    """
+    votes: Counter[int] = Counter()
+    before: dict[tuple[int, int | None], Entry] = {}
+    for entry in sorted(
+        entries, key=lambda one: (one.session, one.rank or 0, one.epoch or 0, one.step_in_epoch or 0)
+    ):
+        if entry.kind is not Kind.PERIODIC or entry.epoch is None or entry.global_step is None:
+            continue
+        earlier = before.get((entry.session, entry.rank))
+        before[entry.session, entry.rank] = entry
+        for steps in (_steps_between(earlier, entry), _steps_since_zero(entry)):
+            if steps is not None and (entry.step_in_epoch or 0) <= steps:
+                votes[steps] += 1
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def _steps_between(earlier: Entry | None, later: Entry) -> int | None:
+    if earlier is None or later.epoch == earlier.epoch:
+        return None
+    steps = _epoch_start(later) - _epoch_start(earlier)
+    return _divided(steps, (later.epoch or 0) - (earlier.epoch or 0))
+
+
+def _steps_since_zero(entry: Entry) -> int | None:
+    return _divided(_epoch_start(entry), (entry.epoch or 0) - 1)
+
+
+def _epoch_start(entry: Entry) -> int:
+    return (entry.global_step or 0) - (entry.step_in_epoch or 0)
+
+
+def _divided(steps: int, epochs: int) -> int | None:
+    return steps // epochs if epochs > 0 and steps > 0 and steps % epochs == 0 else None
+
+
+def _with_epoch_count(entry: Entry, steps_per_epoch: int) -> Entry:
+    if not entry.epoch or not entry.step_in_epoch or entry.step_in_epoch > steps_per_epoch:
+        return entry
+    counted = (entry.epoch - 1) * steps_per_epoch + entry.step_in_epoch
+    return entry if counted <= (entry.global_step or 0) else replace(entry, global_step=counted)
+
+
+def verify_records(entry: Entry, look: Look, *, required: Sequence[str]) -> Verdict:
+    """Judge one file of records; ``required`` are the tags that prove its end. May raise Unreadable."""
+    with opened(entry.path, look.meter) as file:
+        outline = outline_of(file)
+        family = [_Sibling(sibling, found) for sibling in look.siblings if (found := _outline(sibling))]
+        missing = _cut_at_border(outline, family) or _mislabelled(entry, outline, family)
+        if missing:
+            return Verdict(whole=False, why=missing, depth=Depth.STRUCTURE)
+        if outline.crc is not None and look.depth is Depth.CHECKSUM:
+            return _checked(file, outline)
+        return _judge_end(entry, outline, family, required, read_only=file.mode == _READ_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sibling:
+    entry: Entry
+    outline: Outline
+
+
+def _outline(entry: Entry) -> Outline | None:
+    return _cached_outline(entry.path, Stamp(entry.inode, entry.size_bytes, entry.mtime_ns))
+
+
+@lru_cache(maxsize=64)
+def _cached_outline(path: str, stamp: Stamp) -> Outline | None:
+    try:
+        with opened(path) as file:
+            return outline_of(file) if file.stamp == stamp else None
+    except Unreadable:
+        return None
+
+
+def _cut_at_border(outline: Outline, family: Sequence[_Sibling]) -> str:
+    """Why the siblings show that this file should be longer; '' if they do not."""
+    tags = list(outline.sizes)
+    for sibling in family:
+        theirs = list(sibling.outline.sizes)
+        name = base_name(sibling.entry.path)
+        if len(tags) < len(theirs) and tags == theirs[: len(tags)]:
+            return f"cut after record {len(tags)} of {len(theirs)}: {name} goes on with {theirs[len(tags)]!r}"
+        lost = [tag for tag in APPENDED if tag in sibling.outline.sizes and tag not in outline.sizes]
+        if lost:
+            return f"lacks {' and '.join(lost)}, which {name} has at its end"
+        if sibling.outline.crc is not None and outline.crc is None:
+            return f"lacks the checksum that {name} ends with"
+    return ""
+
+
+def _mislabelled(entry: Entry, outline: Outline, family: Sequence[_Sibling]) -> str:
+    """Why a breakpoint file was saved in the middle of an update; '' if nothing shows it.
+
+    When a collective fails, ``exception_save`` labels the file with the step
+    that was not finished. The optimizer's own count then lags one more
+    behind the label than in the session's periodic files.
+    """
+    counted = _count(outline.numbers, "global_step")
+    if entry.kind is not Kind.GASP or counted is None or entry.global_step is None:
+        return ""
+    usual = [
+        (sibling.entry.global_step or 0) - lag
+        for sibling in family
+        if sibling.entry.kind is Kind.PERIODIC
+        and sibling.entry.session == entry.session
+        and (lag := _count(sibling.outline.numbers, "global_step")) is not None
+    ]
+    if entry.global_step - counted - max(usual, default=0) != 1:
+        return ""
+    return (
+        f"labelled step {entry.global_step}, its optimizer counts {counted}: saved in the middle of an update"
+    )
+
+
+def _checked(file: OpenFile, outline: Outline) -> Verdict:
+    crc = file.crc32(0, outline.end)
+    digest = f"crc32:{crc:08x}"
+    if crc != outline.crc:
+        return Verdict(
+            whole=False, why="its checksum does not match its bytes", depth=Depth.CHECKSUM, digest=digest
+        )
+    why = f"{len(outline.sizes)} records, checksum matches"
+    return Verdict(whole=True, why=why, depth=Depth.CHECKSUM, digest=digest)
+
+
+def _judge_end(
+    entry: Entry, outline: Outline, family: Sequence[_Sibling], required: Sequence[str], *, read_only: bool
+) -> Verdict:
+    """Look for the proof that the last record is the last one."""
+    count = f"{len(outline.sizes)} records"
+    if outline.crc is not None:
+        return Verdict(whole=True, why=f"{count} and a checksum (not compared)", depth=Depth.STRUCTURE)
+    absent = [tag for tag in required if tag not in outline.sizes]
+    if not absent:
+        return Verdict(whole=True, why=f"{count}, the appended ones included", depth=Depth.STRUCTURE)
+    if len(absent) < len(required):
+        why = f"lacks {', '.join(absent)}: cut within the records appended at its end"
+        return Verdict(whole=False, why=why, depth=Depth.STRUCTURE)
+    twin = next((one for one in family if _is_twin(one, entry, outline)), None)
+    if twin is not None:
+        why = f"{count}, the same as {base_name(twin.entry.path)}"
+        return Verdict(whole=True, why=why, depth=Depth.STRUCTURE, provisional=True)
+    if read_only:
+        why = f"{count}, and read-only, which it became after the last byte"
+        return Verdict(whole=True, why=why, depth=Depth.STRUCTURE, provisional=True)
+    why = (
+        "nothing proves its end: no epoch_num and step_num (append_info), no crc_check, not read-only, "
+        "no save of another step to compare with"
+    )
+    return Verdict(whole=False, why=why, depth=Depth.STRUCTURE, provisional=True)
+
+
+def _is_twin(sibling: _Sibling, entry: Entry, outline: Outline) -> bool:
+    """Saves of one moment may have been cut by one event; only another step proves anything."""
+    moment = (entry.global_step, entry.epoch, entry.step_in_epoch)
+    other = (sibling.entry.global_step, sibling.entry.epoch, sibling.entry.step_in_epoch)
+    return moment != other and sibling.outline.sizes == outline.sizes

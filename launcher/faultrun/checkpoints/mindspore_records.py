@@ -1,0 +1,264 @@
+"""The record layer of MindSpore's ``.ckpt``: walk it, bound everything, judge nothing.
+
+A file is a row of protobuf ``Checkpoint`` messages written one after the
+other (mindspore/train/serialization.py, ``_exec_save``)::
+
+    Checkpoint  { repeated Value value = 1 }
+    Value       { string tag = 1; TensorProto tensor = 2; MapTensorProto maptensor = 3 }
+    TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3 }
+
+Tensors above 512 MiB are split into several records with one tag. With
+``crc_check=True`` the file ends in ``crc_num`` and a 10-byte big-endian
+CRC-32 of all bytes before.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from faultrun.checkpoints.format import Foreign, Unreadable
+from faultrun.checkpoints.reading import OpenFile
+
+TRAILER_BYTES = 17
+_TRAILER_MARK = b"crc_num"
+_MAX_RECORDS = 1 << 18
+_MAX_TAG_BYTES = 4096
+_MAX_TAGS_BYTES = 16 << 20
+_HEAD_BYTES = 16 << 10
+_SMALL_BYTES = 16
+_COUNT_BYTES = 64
+_NEAR_BYTES = 512
+_ITEM_BYTES = {
+    "Bool": 1, "Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Int32": 4, "UInt32": 4,
+    "Int64": 8, "UInt64": 8, "Float16": 2, "BFloat16": 2, "Float32": 4, "Float64": 8,
+    "Complex64": 8, "Complex128": 16,
+}  # fmt: skip
+COUNTS = frozenset({"epoch_num", "step_num", "global_step", "batch_num", "cur_rank"})
+"""Tags of the numbers that tell where in the training a file was written."""
+
+_SCALARS = {
+    "Int64": struct.Struct("<q"),
+    "Int32": struct.Struct("<i"),
+    "Float32": struct.Struct("<f"),
+    "Float64": struct.Struct("<d"),
+}
+
+
+class Record(NamedTuple):
+    """One record: ``content_bytes`` of tensor ``tag``; ``content`` is kept only up to 16 bytes."""
+
+    tag: str
+    tensor_type: str
+    dims: tuple[int, ...]
+    content_bytes: int
+    content: bytes
+
+    @property
+    def scalar(self) -> float | int | None:
+        """The number that the record holds, if it holds exactly one."""
+        if not self.content:
+            return None
+        form = _SCALARS.get(self.tensor_type)
+        if form is None or len(self.content) != form.size:
+            return None
+        number: float | int = form.unpack(self.content)[0]
+        return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What a file holds, without its tensors: ``sizes`` of each tag in file order, small numbers by tag.
+
+    ``offsets`` says where the numbers in ``COUNTS`` lie. ``crc`` is the
+    stored checksum, None when there is no trailer; ``end`` is where the
+    records end.
+    """
+
+    sizes: dict[str, int]
+    numbers: dict[str, float | int]
+    offsets: dict[str, int]
+    crc: int | None
+    end: int
+
+
+def outline_of(file: OpenFile) -> Outline:
+    """Walk all records to the last byte without reading tensors.
+
+    Raises Foreign when the first byte is no record, Unreadable when a record
+    is cut, garbled, or a tensor has fewer bytes than its shape.
+    """
+    file.skip_about()
+    crc = _stored_crc(file)
+    end = file.size_bytes - (0 if crc is None else TRAILER_BYTES)
+    sizes: dict[str, int] = {}
+    numbers: dict[str, float | int] = {}
+    offsets: dict[str, int] = {}
+    last: Record | None = None
+    tags_bytes = 0
+    for at, record in _records(file, end):
+        if record.tag in sizes:
+            if last is None or last.tag != record.tag:
+                raise Unreadable(f"holds {record.tag!r} twice")
+        else:
+            _check_complete(last, sizes)
+            tags_bytes += len(record.tag)
+            if len(sizes) >= _MAX_RECORDS or tags_bytes > _MAX_TAGS_BYTES:
+                raise Unreadable(f"has more than {len(sizes)} records: not a checkpoint of any model")
+        sizes[record.tag] = sizes.get(record.tag, 0) + record.content_bytes
+        number = record.scalar
+        if number is not None:
+            numbers[record.tag] = number
+            if record.tag in COUNTS:
+                offsets[record.tag] = at
+        last = record
+    _check_complete(last, sizes)
+    return Outline(sizes=sizes, numbers=numbers, offsets=offsets, crc=crc, end=end)
+
+
+def numbers_at(file: OpenFile, offsets: Mapping[str, int]) -> dict[str, float | int] | None:
+    """The numbers at ``offsets`` of another file of the same layout; None when they do not lie there.
+
+    One or two small reads instead of a walk. Says nothing about the rest of
+    the file.
+    """
+    numbers: dict[str, float | int] = {}
+    window, window_at = b"", 0
+    for tag, at in sorted(offsets.items(), key=lambda item: item[1]):
+        head_end = min(at + _COUNT_BYTES, file.size_bytes)
+        if not window_at <= at < head_end <= window_at + len(window):
+            window_at, window = at, file.read(at, min(_NEAR_BYTES, file.size_bytes - at))
+        try:
+            record, _ = _record(window, at - window_at)
+        except (IndexError, UnicodeDecodeError, _Garbled):
+            return None
+        number = record.scalar
+        if record.tag != tag or number is None:
+            return None
+        numbers[tag] = number
+    return numbers
+
+
+def _stored_crc(file: OpenFile) -> int | None:
+    if file.size_bytes < TRAILER_BYTES:
+        return None
+    trailer = file.read(file.size_bytes - TRAILER_BYTES, TRAILER_BYTES)
+    if not trailer.startswith(_TRAILER_MARK):
+        return None
+    return int.from_bytes(trailer[len(_TRAILER_MARK) :], "big")
+
+
+def _check_complete(last: Record | None, sizes: dict[str, int]) -> None:
+    if last is None or last.tensor_type not in _ITEM_BYTES or last.dims == (0,):
+        return
+    needed = _ITEM_BYTES[last.tensor_type]
+    for length in last.dims:
+        needed *= length
+    if sizes[last.tag] != needed:
+        raise Unreadable(f"tensor {last.tag!r} has {sizes[last.tag]} of its {needed} bytes")
+
+
+def _records(file: OpenFile, end: int) -> Iterator[tuple[int, Record]]:
+    """Each record with its offset, from the start up to ``end``, reading only their heads."""
+    if end and file.read(0, 1) != b"\x0a":
+        raise Foreign("does not begin with a MindSpore record (encrypted, or another format)")
+    at = window_at = 0
+    window = b""
+    wanted = _HEAD_BYTES
+    while at < end:
+        if at >= window_at + len(window):
+            window_at, window = at, file.read(at, min(wanted, end - at))
+        try:
+            record, after = _record(window, at - window_at)
+        except (IndexError, UnicodeDecodeError, _Garbled) as err:
+            if window_at == at and len(window) == min(_HEAD_BYTES, end - at):
+                raise Unreadable(f"cut or garbled at byte {at} of {file.size_bytes}") from err
+            window_at, window = at, file.read(at, min(_HEAD_BYTES, end - at))
+            continue
+        if window_at + after > end:
+            raise Unreadable(
+                f"cut: {record.tag!r} would end at byte {window_at + after}, the file ends at {end}"
+            )
+        yield at, record
+        # Behind a long tensor only the next head is wanted; short ones are read many at a time.
+        wanted = _NEAR_BYTES if after > len(window) else _HEAD_BYTES
+        at = window_at + after
+
+
+class _Garbled(Exception):
+    """Not a record, or its head is longer than what was read so far."""
+
+
+def _record(data: bytes, at: int) -> tuple[Record, int]:
+    """Parse the record at ``at``; its end may lie beyond ``data``. Raises IndexError or _Garbled."""
+    if data[at] != 0x0A:
+        raise _Garbled
+    length, at = _varint(data, at + 1)
+    end = at + length
+    if data[at] != 0x0A:
+        raise _Garbled
+    tag_bytes, at = _varint(data, at + 1)
+    tag = _text(data, at, tag_bytes)
+    at += tag_bytes
+    field = data[at]
+    body_bytes, at = _varint(data, at + 1)
+    if at + body_bytes != end or field not in {0x12, 0x1A}:
+        raise _Garbled
+    if field == 0x1A:
+        return Record(tag, "map", (), body_bytes, b""), end
+    return _tensor(tag, data, at, end), end
+
+
+def _tensor(tag: str, data: bytes, at: int, end: int) -> Record:
+    """Parse a TensorProto that spans ``at`` to ``end`` and whose content, if any, comes last."""
+    dims: list[int] = []
+    tensor_type = ""
+    while at < end:
+        key = data[at]
+        value, at = _varint(data, at + 1)
+        if key == 0x08:
+            dims.append(value)
+            continue
+        if key == 0x12:
+            tensor_type = _text(data, at, value)
+        elif key == 0x1A and at + value == end:
+            content = _small(data, at, end)
+            return Record(tag, tensor_type, tuple(dims), value, content)
+        else:
+            raise _Garbled
+        at += value
+    raise _Garbled
+
+
+def _small(data: bytes, at: int, end: int) -> bytes:
+    if end - at > _SMALL_BYTES:
+        return b""
+    if end > len(data):
+        raise IndexError
+    return data[at:end]
+
+
+def _text(data: bytes, at: int, size_bytes: int) -> str:
+    if size_bytes > _MAX_TAG_BYTES:
+        raise _Garbled
+    if at + size_bytes > len(data):
+        raise IndexError
+    return data[at : at + size_bytes].decode()
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value < 0x80:
+        return value, at
+    value &= 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise _Garbled

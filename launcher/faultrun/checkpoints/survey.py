@@ -1,0 +1,94 @@
+"""Scan, choose, verify what the choice depends on, choose again: one question, one answer.
+
+May take as long as the files are large; the supervisor calls it from a
+helper thread, the command line with a progress bar.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from faultrun.checkpoints.catalog import Catalog, Scan
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
+
+_VERIFIERS = 4
+
+
+class Watch(Protocol):
+    """Who is told how verification goes on; called from several threads."""
+
+    def begins(self, entries: Sequence[Entry]) -> None:
+        """These files are about to be verified."""
+        ...
+
+    def reads(self, size_bytes: int) -> None:
+        """So many bytes of them were just read."""
+        ...
+
+    def done(self, entry: Entry) -> None:
+        """The verdict on ``entry`` is there, however much of it had to be read."""
+        ...
+
+
+class Unwatched:
+    """Tell nobody."""
+
+    def begins(self, entries: Sequence[Entry]) -> None:
+        """See ``Watch``."""
+
+    def reads(self, size_bytes: int) -> None:
+        """See ``Watch``."""
+
+    def done(self, entry: Entry) -> None:
+        """See ``Watch``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """The answer, what it was chosen from, and what was verified on the way (by path)."""
+
+    choice: Chosen | NothingWhole | NothingFound
+    scan: Scan
+    verdicts: dict[str, Verdict]
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """Every refusal with its reason: the choice's and those that never were candidates."""
+        return (*self.choice.refused, *self.scan.unfinished)
+
+
+def survey(
+    catalog: Catalog, need: Need, *, depth: Depth = Depth.CHECKSUM, watch: Watch | None = None
+) -> Survey:
+    """Return where to resume under ``catalog``'s roots, verifying newest first and no more than needed."""
+    scan = catalog.scan()
+    entries = {entry.path: entry for entry in scan.entries}
+    verdicts: dict[str, Verdict] = {}
+    while True:
+        choice = choose(scan.entries, verdicts, need, broken=scan.refused)
+        if not isinstance(choice, NeedVerdicts):
+            return Survey(choice=choice, scan=scan, verdicts=verdicts)
+        verdicts |= verify_all(catalog, [entries[path] for path in choice.paths], depth=depth, watch=watch)
+
+
+def verify_all(
+    catalog: Catalog, entries: Sequence[Entry], *, depth: Depth = Depth.CHECKSUM, watch: Watch | None = None
+) -> dict[str, Verdict]:
+    """Verify ``entries`` (of the catalog's last scan), several at a time; verdicts by path."""
+    if not entries:
+        return {}
+    watched = Unwatched() if watch is None else watch
+    watched.begins(entries)
+
+    def verify(entry: Entry) -> Verdict:
+        verdict = catalog.verify(entry, depth=depth, meter=watched.reads)
+        watched.done(entry)
+        return verdict
+
+    if len(entries) == 1:
+        return {entries[0].path: verify(entries[0])}
+    with ThreadPoolExecutor(min(_VERIFIERS, len(entries)), thread_name_prefix="checkpoint-verify") as pool:
+        paths = [entry.path for entry in entries]
+        return dict(zip(paths, pool.map(verify, entries), strict=True))
