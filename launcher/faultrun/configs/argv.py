@@ -1,0 +1,147 @@
+"""Script arguments: the recovery point's options put in, and a configuration's path replaced.
+
+Pure. An option is replaced wherever it stands and however it is written
+(``--k=v``, ``--k v``, ``-k v``, ``-k=v``), so that "first wins" and "last wins"
+parsers read the same; where it is missing it is appended, before a ``--``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from faultrun.errors import ConfigError
+from faultrun.model.edit import EditedCopy
+
+_OPTION = re.compile(r"(?P<name>-{1,2}[^=\s-][^=\s]*)(?:(?P<joint>=|\s)(?P<value>.*))?", re.DOTALL)
+_WORD = re.compile(r"(?P<name>[+]{0,2}[A-Za-z_~][\w./@:-]*)(?P<joint>=)(?P<value>.*)", re.DOTALL)
+_NUMBER = re.compile(r"-\.?[0-9]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointed:
+    """Arguments and environment that name the edited copies; ``places`` says where each was put."""
+
+    args: tuple[str, ...]
+    environment: Mapping[str, str]
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Option:
+    name: str
+    joint: str
+    value: str | None
+
+    @property
+    def words(self) -> list[str]:
+        if self.value is None:
+            return [self.name]
+        return [f"{self.name}={self.value}"] if self.joint == "=" else self.apart
+
+    @property
+    def apart(self) -> list[str]:
+        """Name and value as two words; as one if the value would be taken for an option."""
+        value = self.value or ""
+        return [self.name, value] if _is_value(value) else [f"{self.name}={value}"]
+
+
+def resume_args(args: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
+    """Return the script's ``args`` with every one of ``options`` in force.
+
+    An option is ``--name=value``, ``--name value`` (one string; the value may
+    hold spaces), ``--flag``, or a bare ``name=value`` as Hydra reads it.
+    Existing ones keep their place and way of writing. ConfigError for
+    anything else.
+    """
+    ours, rest = _split(args)
+    for text in options:
+        ours = _with(ours, _parsed(text))
+    return (*ours, *rest)
+
+
+def pointed(args: Sequence[str], environment: Mapping[str, str], copies: Sequence[EditedCopy]) -> Pointed:
+    """Make the script read the edited ``copies``: replace each original's path where it is a value.
+
+    Looked for as a whole argument, behind ``=`` in one, and as the whole value
+    of an environment variable. ConfigError if an original is named nowhere:
+    the script would silently read the file that was not edited.
+    """
+    new_args, new_environment = list(args), dict(environment)
+    places: list[str] = []
+    for copy in copies:
+        found = _point_args(new_args, copy) + _point_environment(new_environment, copy)
+        if not found:
+            raise ConfigError(
+                f"the script cannot be pointed at an edited copy of {copy.original}",
+                because=f"it {copy.reason}, and no argument or environment variable names it",
+                hint=f"pass its path to the script, for example --config={copy.original}",
+            )
+        places += [f"{place} now names {copy.path}, because {copy.original} {copy.reason}" for place in found]
+    return Pointed(args=tuple(new_args), environment=new_environment, places=tuple(places))
+
+
+def _parsed(text: str) -> _Option:
+    found = _OPTION.fullmatch(text) or _WORD.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"{text!r} is not a script option",
+            because="it starts neither with a dash nor with NAME=",
+            hint="write it like --pre_trained={checkpoint}, --resume or name={checkpoint}",
+        )
+    return _Option(name=found["name"], joint=found["joint"] or "", value=found["value"])
+
+
+def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What may hold options, and the positional rest from ``--`` on."""
+    at = list(args).index("--") if "--" in args else len(args)
+    return list(args[:at]), list(args[at:])
+
+
+def _with(args: list[str], option: _Option) -> list[str]:
+    result: list[str] = []
+    seen = False
+    position = 0
+    while position < len(args):
+        word = args[position]
+        position += 1
+        if word.startswith(option.name + "="):
+            joined = option.value is not None
+            result += [f"{option.name}={option.value}"] if joined else option.words
+        elif word == option.name and option.name.startswith("-"):
+            follows = option.value is not None and position < len(args) and _is_value(args[position])
+            position += follows
+            result += option.apart if follows else option.words
+        else:
+            result.append(word)
+            continue
+        seen = True
+    return result if seen else [*result, *option.words]
+
+
+def _is_value(word: str) -> bool:
+    return not word.startswith("-") or word == "-" or bool(_NUMBER.match(word))
+
+
+def _point_args(args: list[str], copy: EditedCopy) -> list[str]:
+    found: list[str] = []
+    for at, word in enumerate(args):
+        name, joint, value = word.partition("=")
+        if _names(word, copy):
+            args[at] = copy.path
+            found.append(f"argument {at + 1}")
+        elif joint and _names(value, copy):
+            args[at] = f"{name}={copy.path}"
+            found.append(f"argument {name}")
+    return found
+
+
+def _point_environment(environment: dict[str, str], copy: EditedCopy) -> list[str]:
+    names = [name for name, value in environment.items() if _names(value, copy)]
+    for name in names:
+        environment[name] = copy.path
+    return [f"environment variable {name}" for name in names]
+
+
+def _names(word: str, copy: EditedCopy) -> bool:
+    return bool(word) and str(PurePath(word)) in copy.spellings

@@ -1,0 +1,265 @@
+"""Reading a configuration and replacing it so that any crash leaves the old file or the new one.
+
+``Disk`` is every call that changes something: tests die at each of them in turn.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from faultrun.configs.target import not_there
+from faultrun.errors import ConfigError
+
+MAX_BYTES = 10_000_000
+"""A configuration is written by people; what is larger is something else."""
+
+TRIES = 5
+"""Attempts to edit a file that somebody else keeps writing."""
+
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # NONBLOCK: a pipe swapped in must not hang us
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Disk(Protocol):
+    """The calls of ``os`` by which files change."""
+
+    def create(self, path: Path) -> int:
+        """Open a new file for writing, readable by its owner only."""
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        """Write some of ``data``; return how much."""
+
+    def own(self, descriptor: int, uid: int, gid: int) -> None:
+        """Give the file to a user and a group."""
+
+    def mode(self, descriptor: int, mode: int) -> None:
+        """Set permission bits."""
+
+    def sync(self, descriptor: int) -> None:
+        """Wait until the file is on the disk."""
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor."""
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename over ``target``, atomically."""
+
+    def remove(self, path: Path) -> None:
+        """Unlink a file; nothing happens if it is not there."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Wait until the names in a directory are on the disk."""
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and those above it, where missing."""
+
+
+class LocalDisk:
+    """The operating system's."""
+
+    def create(self, path: Path) -> int:
+        """See Disk."""
+        return os.open(path, _CREATE_FLAGS, 0o600)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        """See Disk."""
+        return os.write(descriptor, data)
+
+    def own(self, descriptor: int, uid: int, gid: int) -> None:
+        """See Disk."""
+        os.fchown(descriptor, uid, gid)
+
+    def mode(self, descriptor: int, mode: int) -> None:
+        """See Disk."""
+        os.fchmod(descriptor, mode)
+
+    def sync(self, descriptor: int) -> None:
+        """See Disk."""
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """See Disk."""
+        os.close(descriptor)
+
+    def replace(self, source: Path, target: Path) -> None:
+        """See Disk."""
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """See Disk."""
+        path.unlink(missing_ok=True)
+
+    def sync_directory(self, path: Path) -> None:
+        """See Disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def make_directory(self, path: Path) -> None:
+        """See Disk."""
+        path.mkdir(parents=True, exist_ok=True)
+
+
+LOCAL = LocalDisk()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """What a replaced file keeps: permission bits, and (user, group) unless these are to be ours."""
+
+    mode: int
+    owner: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A file's bytes, whose they are, and a mark that differs once anybody has written the file."""
+
+    data: bytes
+    attributes: Attributes
+    mark: tuple[int, ...]
+
+
+def snapshot(path: Path) -> Snapshot:
+    """Read a whole configuration file, as it was between two writings.
+
+    ConfigError if it is missing, a directory, not a regular file, unreadable,
+    over MAX_BYTES, or written anew all the time.
+    """
+    for _ in range(TRIES):
+        seen = _read(path)
+        if seen is not None:
+            return seen
+    raise restless(path)
+
+
+def still(path: Path, seen: Snapshot) -> bool:
+    """Whether ``path`` is the same unwritten file as when ``seen`` was read."""
+    try:
+        return _mark(path.stat()) == seen.mark
+    except FileNotFoundError:
+        return False
+
+
+def replace_file(disk: Disk, path: Path, data: bytes, attributes: Attributes) -> None:
+    """Make ``data`` the content of ``path``: beside it, synced, renamed over it, directory synced.
+
+    The caller holds the file's lock, so an unfinished file beside it is a dead
+    writer's and is removed. OSError where the place does not allow it; the old file then stays.
+    """
+    fresh = path.with_name(f".{path.name}.faultrun.tmp")
+    disk.remove(fresh)
+    try:
+        _write_new(disk, fresh, data, attributes)
+        disk.replace(fresh, path)
+    except OSError:
+        disk.remove(fresh)
+        raise
+    disk.sync_directory(path.parent)
+
+
+def restless(file: Path) -> ConfigError:
+    """Refuse a file that changed under every attempt to edit it."""
+    return ConfigError(
+        f"{file} keeps changing",
+        because=f"it was written by somebody else during each of {TRIES} attempts to edit it",
+        hint=f"find the writer: fuser -v {file}",
+    )
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """An OSError while writing becomes a ConfigError; the old file stands."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{path} could not be written",
+            because=f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else ""),
+            hint=f"check space and permissions: df {path.parent}; ls -ld {path.parent}",
+        ) from error
+
+
+def _read(path: Path) -> Snapshot | None:
+    """Read a whole file; None if it was written meanwhile."""
+    try:
+        descriptor = os.open(path, _READ_FLAGS)
+        try:
+            before = os.fstat(descriptor)
+            _check_kind(path, before)
+            data = _all_of(descriptor)
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError as error:
+        raise not_there(path) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read", because=error.strerror or str(error), hint=f"ls -l {path}"
+        ) from error
+    if _mark(before) != _mark(after) or len(data) != after.st_size:
+        return None
+    return Snapshot(
+        data=data,
+        attributes=Attributes(mode=stat.S_IMODE(after.st_mode), owner=(after.st_uid, after.st_gid)),
+        mark=_mark(after),
+    )
+
+
+def _all_of(descriptor: int) -> bytes:
+    pieces: list[bytes] = []
+    left = MAX_BYTES + 1
+    while left and (piece := os.read(descriptor, left)):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _write_new(disk: Disk, path: Path, data: bytes, attributes: Attributes) -> None:
+    descriptor = disk.create(path)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[disk.write(descriptor, bytes(rest)) :]
+        if attributes.owner and attributes.owner != _owner(descriptor):
+            disk.own(descriptor, *attributes.owner)
+        disk.mode(descriptor, attributes.mode)
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
+def _owner(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_uid, status.st_gid
+
+
+def _check_kind(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ConfigError(
+            f"{path} is a directory",
+            because="a value is set in one file",
+            hint=f"name a file in it: {path}/NAME",
+        )
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(
+            f"{path} is not a file",
+            because="it is a device, pipe or socket",
+            hint="name the configuration file",
+        )
+    if status.st_size > MAX_BYTES:
+        raise ConfigError(
+            f"{path} is too large to be a configuration",
+            because=f"it has {status.st_size:,} bytes, the limit is {MAX_BYTES:,}",
+            hint="name the configuration file itself",
+        )
+
+
+def _mark(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

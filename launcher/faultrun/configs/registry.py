@@ -1,0 +1,184 @@
+"""Which editor a file gets, and the one call all of them answer: bytes in, bytes out.
+
+An editor is loaded when a file of its kind is edited: the supervisor's memory is
+not to pay for formats that a run does not use.
+"""
+
+import io
+import tokenize
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import combinations
+from pathlib import PurePath
+from typing import Protocol, cast
+
+from faultrun.configs.patch import Edited, NoParent, Refused
+from faultrun.configs.target import parse_key
+from faultrun.errors import ConfigError
+from faultrun.model.edit import Change, Key, Scalar
+
+_MODULES = {
+    "yaml": "faultrun.configs.yaml_edit",
+    "json": "faultrun.configs.json_edit",
+    "toml": "faultrun.configs.toml_edit",
+    "ini": "faultrun.configs.ini_edit",
+    "env": "faultrun.configs.env_edit",
+    "shell": "faultrun.configs.shell_edit",
+    "python": "faultrun.configs.python_edit",
+}
+_ENDINGS = {
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".toml": "toml",
+    ".ini": "ini",
+    ".cfg": "ini",
+    ".conf": "ini",
+    ".env": "env",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".py": "python",
+}
+FORMATS = tuple(_MODULES)
+"""Names a user may put before a file: ``yaml:FILE:KEY``."""
+
+_BOM = "\ufeff"
+_MOST_STEPS = 7
+_Edits = Callable[[str, Key, Scalar], Edited]
+
+
+class _Editor(Protocol):
+    def edit(self, text: str, key: Key, value: Scalar) -> Edited: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A file's bytes after one edit, and what the edit was."""
+
+    data: bytes
+    change: Change
+
+
+def format_of(file: str, named: str = "") -> str:
+    """Name of the format of ``file``: ``named`` if given, else by its name. ConfigError if unknown."""
+    found = named or _by_name(PurePath(file))
+    if found in _MODULES:
+        return found
+    known = ", ".join(FORMATS)
+    raise ConfigError(
+        f"{file} is in no format that can be edited",
+        because=f"there is no format {named!r}" if named else "the end of its name does not tell its format",
+        hint=f"write FORMAT:{file}:KEY with one of {known}",
+    )
+
+
+def _by_name(path: PurePath) -> str:
+    if path.name == ".env" or path.name.startswith(".env."):
+        return "env"
+    return _ENDINGS.get(path.suffix.lower(), "")
+
+
+def edit(file: str, data: bytes, key: str, value: Scalar, *, format: str = "") -> Edit:  # noqa: A002 - the user's word
+    """Set ``key`` to ``value`` in the bytes of ``file``; nothing is read or written.
+
+    Parses before and after; ConfigError, naming the reason, if the result
+    would differ in anything but that value, or the edit makes no sense.
+    """
+    name = format_of(file, format)
+    path = parse_key(key)
+    editor = cast("_Editor", import_module(_MODULES[name]))
+    try:
+        _writable(value)
+        return _edited(editor.edit, name, data, path, value)
+    except Refused as refused:
+        raise ConfigError(
+            f"cannot set {key} in {file}", because=refused.because, hint=refused.hint
+        ) from refused
+    except RecursionError as error:
+        raise ConfigError(
+            f"cannot set {key} in {file}", because="it is nested too deeply", hint="set it in a flatter file"
+        ) from error
+
+
+def _edited(editor: _Edits, name: str, data: bytes, key: Key, value: Scalar) -> Edit:
+    encoding = _encoding(name, data)
+    text = _decoded(data, encoding)
+    bom = _BOM if text.startswith(_BOM) else ""
+    done = _found(editor, text[len(bom) :], key, value)
+    change = Change(key=key.text, line=done.line, before=done.before, after=done.after)
+    try:
+        return Edit(data=(bom + done.text).encode(encoding), change=change)
+    except UnicodeEncodeError as error:
+        raise Refused(
+            f"the value cannot be written in {encoding}", hint="convert the file to UTF-8"
+        ) from error
+
+
+def _found(editor: _Edits, text: str, key: Key, value: Scalar) -> Edited:
+    """The edit of the value that ``key`` names; of one whose name holds the dots, if there is no other."""
+    missing: Edited | Refused
+    try:
+        missing = editor(text, key, value)
+        if missing.before is not None:
+            return missing
+    except NoParent as refused:
+        missing = refused
+    there: list[Edited] = []
+    for steps in _with_dots(key.steps):
+        with suppress(Refused):
+            there.append(editor(text, replace(key, steps=steps), value))
+    found = [done for done in there if done.before is not None]
+    if len(found) == 1:
+        return found[0]
+    if isinstance(missing, Refused):
+        raise missing
+    return missing
+
+
+def _with_dots(steps: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """The same words with some of the dots taken as part of a name."""
+    for count in range(1, len(steps)):
+        for joints in combinations(range(1, min(len(steps), _MOST_STEPS)), count):
+            joined: list[str | int] = [steps[0]]
+            for at, step in enumerate(steps[1:], start=1):
+                last = joined[-1]
+                if at in joints and isinstance(last, str) and isinstance(step, str):
+                    joined[-1] = f"{last}.{step}"
+                else:
+                    joined.append(step)
+            if len(joined) == len(steps) - count:
+                yield tuple(joined)
+
+
+def _encoding(name: str, data: bytes) -> str:
+    """UTF-8, or what a Python file declares in its first two lines (PEP 263)."""
+    if name != "python":
+        return "utf-8"
+    try:
+        declared, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise Refused(str(error), hint="correct the coding line at the top of the file") from error
+    return "utf-8" if declared == "utf-8-sig" else declared
+
+
+def _decoded(data: bytes, encoding: str) -> str:
+    if b"\0" in data:
+        raise Refused(
+            "it is not a text file (it holds a zero byte)", hint="name the configuration file, not a binary"
+        )
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise Refused(
+            f"line {line} is not {encoding} text", hint=f"convert the file to {encoding}"
+        ) from error
+
+
+def _writable(value: Scalar) -> None:
+    try:
+        str(value).encode()
+    except UnicodeEncodeError as error:
+        raise Refused("the value is not UTF-8 text", hint="use a path whose name is valid UTF-8") from error

@@ -1,0 +1,288 @@
+"""One value of a YAML stream changed; every other character stays.
+
+The old value may be plain, quoted, spread over lines, a ``|`` or ``>`` block, empty
+or an alias; anchor and tag before it and the comment behind it stay. A new string is
+written in double quotes. A missing key goes to the end of its document (or of its
+parent mapping, where KEY is nested): with ``<<`` merges that is what overrides.
+"""
+
+import re
+from dataclasses import replace
+
+from faultrun.configs.patch import (
+    Edited,
+    Patch,
+    Refused,
+    appended,
+    edited,
+    line_of,
+    next_line,
+    no_parent,
+    not_a_value,
+    prove,
+    twice,
+    unchanged,
+)
+from faultrun.configs.typed import as_spelled, plain, retyped
+from faultrun.configs.yaml_tree import (
+    AliasNode,
+    Document,
+    ListNode,
+    MapNode,
+    Node,
+    ScalarNode,
+    aliases,
+    documents,
+    last_of,
+    resolved_tag,
+)
+from faultrun.model.edit import Key, Kind, Scalar
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
+_BREAKS = "\r\n\x85\u2028\u2029"
+_HEADER = re.compile(r"[|>][-+0-9]*")
+_BLOCK_LINE_END = re.compile(f"[{_BREAKS}]|$")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+def edit(text: str, key: Key, value: Scalar) -> Edited:
+    """Set ``key`` to ``value``; Refused with the reason where that cannot be done safely."""
+    before = documents(text) or (Document(root=_nothing(text), end=len(text)),)
+    if key.document >= len(before):
+        count = f"{len(before)} document" + ("s" if len(before) > 1 else "")
+        raise Refused(f"it has {count}, counted from 0", hint=f"0#KEY to {len(before) - 1}#KEY")
+    return _Edit(text, before, key, value).run()
+
+
+class _Edit:
+    """One edit of one stream, with what its steps share."""
+
+    def __init__(self, text: str, before: tuple[Document, ...], key: Key, value: Scalar) -> None:
+        self._text = text
+        self._before = before
+        self._document = before[key.document]
+        self._key = key
+        self._value = value
+
+    def run(self) -> Edited:
+        trail, node = self._find()
+        for container, _ in trail:
+            self._refuse_shared(container)
+        if node is None:
+            result, expected = self._insert(trail)
+        else:
+            result, expected = self._replace(trail, node)
+        wanted = list(self._before)
+        wanted[self._key.document] = replace(self._document, root=expected)
+        prove(lambda: documents(result.text) == tuple(wanted), result.line)
+        return result
+
+    def _find(self) -> tuple[list[tuple[Node, int]], Node | None]:
+        """Walk to the key: every container passed and the position taken in it, and the value there."""
+        node = self._document.root
+        trail: list[tuple[Node, int]] = []
+        for depth, step in enumerate(self._key.steps):
+            at = self._position(node, step)
+            if at is None and depth == len(self._key.steps) - 1:
+                return [*trail, (node, -1)], None
+            if at is None:
+                raise no_parent(str(step), node.names if isinstance(node, MapNode) else [])
+            trail.append((node, at))
+            node = _child(node, at)
+        return trail, node
+
+    def _position(self, node: Node, step: str | int) -> int | None:
+        """Where ``step`` leads from ``node``; None when a mapping, or an empty document, lacks it."""
+        match node:
+            case MapNode():
+                found = node.named(str(step))
+                if len(found) > 1:
+                    raise twice([line_of(self._text, _start(node.pairs[at][0])) for at in found])
+                return found[0] if found else None
+            case ListNode():
+                if not str(step).isdecimal() or int(step) >= len(node.items):
+                    raise Refused(
+                        f"{step!r} is not a position in a list of {len(node.items)}",
+                        hint="count from 0: KEY[0]",
+                    )
+                return int(step)
+            case AliasNode():
+                where = f"line {line_of(self._text, node.start)}"
+                raise Refused(
+                    f"{where} is the alias *{node.anchor}", hint=f"set the value where &{node.anchor} stands"
+                )
+            case ScalarNode():
+                if node is self._document.root and not _visible(self._text, node):
+                    return None
+                raise Refused(
+                    f"line {line_of(self._text, node.start)} holds a value, not {step!r}",
+                    hint="shorten the KEY",
+                )
+
+    def _replace(self, trail: list[tuple[Node, int]], node: Node) -> tuple[Edited, Node]:
+        match node:
+            case MapNode():
+                raise not_a_value("a mapping", [f"{self._key.text}.{name}" for name in node.names])
+            case ListNode():
+                raise not_a_value("a list", [f"{self._key.text}[{at}]" for at in range(len(node.items))])
+            case AliasNode():
+                new, spelled = self._new_scalar(_blank(node.start, node.end))
+                patches = [Patch(start=node.start, end=node.end, new=spelled)]
+                before = "*" + node.anchor
+            case ScalarNode():
+                self._refuse_shared(node)
+                new, spelled = self._new_scalar(node)
+                before = self._text[node.start : node.end].rstrip(_BREAKS)
+                if new == node:
+                    return unchanged(self._text, node.start, before), self._document.root
+                patches = self._scalar_patches(node, spelled)
+        return edited(self._text, patches, before=before, after=spelled), _put(trail, new)
+
+    def _insert(self, trail: list[tuple[Node, int]]) -> tuple[Edited, Node]:
+        parent, _ = trail.pop()
+        name = str(self._key.steps[-1])
+        new, spelled = self._new_scalar(_blank(0, 0))
+        entry = f"{self._spelled_key(name)}: {spelled}"
+        pair = (
+            ScalarNode(
+                anchor=None, tag="tag:yaml.org,2002:str", value=name, tagged=False, style="", start=0, end=0
+            ),
+            new,
+        )
+        if not isinstance(parent, MapNode):
+            patch = appended(self._text, self._document.end, entry)
+            grown = MapNode(
+                anchor=None, tag="tag:yaml.org,2002:map", pairs=(pair,), flow=False, column=0, end=0
+            )
+        else:
+            patch = self._entry_patch(parent, entry, at_root=not trail)
+            grown = replace(parent, pairs=(*parent.pairs, pair))
+        return edited(self._text, [patch], before=None, after=spelled), _put(trail, grown)
+
+    def _entry_patch(self, parent: MapNode, entry: str, *, at_root: bool) -> Patch:
+        if parent.flow and parent.pairs:
+            at = last_of(parent.pairs[-1][1])
+            return Patch(start=at, end=at, new=f", {entry}")
+        if parent.flow:
+            return Patch(start=parent.end - 1, end=parent.end - 1, new=entry)
+        indented = " " * parent.column + entry
+        if at_root:
+            return appended(self._text, self._document.end, indented)
+        last = last_of(parent)
+        ended = last > 0 and self._text[last - 1] in _BREAKS
+        return appended(self._text, last if ended else next_line(self._text, last), indented)
+
+    def _new_scalar(self, old: ScalarNode) -> tuple[ScalarNode, str]:
+        """The node the value becomes, and its text."""
+        value = retyped(old.kind, self._value)
+        if isinstance(value, bool):
+            tag, spelled = "bool", as_spelled(value, old.value if old.kind is Kind.BOOL else "")
+        elif isinstance(value, str):
+            tag, spelled = "str", quoted(value, self._text)
+        else:
+            tag, spelled = ("int" if isinstance(value, int) else "float"), plain(value)
+        content = value if isinstance(value, str) else spelled
+        tag = old.tag if old.tagged else f"tag:yaml.org,2002:{tag}"
+        return replace(old, tag=tag, value=content), spelled
+
+    def _scalar_patches(self, node: ScalarNode, spelled: str) -> list[Patch]:
+        if node.style in {"|", ">"}:
+            return self._block_patches(node, spelled)
+        if node.start < node.end or self._text[node.start - 1].isspace():
+            return [Patch(start=node.start, end=node.end, new=spelled)]
+        colon = "" if self._text[node.start - 1] in ":-?" or node.anchor or node.tagged else ":"
+        return [Patch(start=node.start, end=node.end, new=f"{colon} {spelled}")]
+
+    def _block_patches(self, node: ScalarNode, spelled: str) -> list[Patch]:
+        """A block keeps the comment on its first line; its own lines go."""
+        header = _HEADER.match(self._text, node.start)
+        header_end = header.end() if header else node.start
+        content = _line_end(self._text, header_end)
+        last = len(self._text[: node.end].rstrip(" \t" + _BREAKS))
+        value = Patch(start=node.start, end=header_end, new=spelled)
+        if last <= content:
+            return [value]
+        return [value, Patch(start=content, end=_line_end(self._text, last), new="")]
+
+    def _refuse_shared(self, node: Node) -> None:
+        """An anchored value or mapping that is used again, or merged, would change there too."""
+        if isinstance(node, AliasNode) or node.anchor is None:
+            return
+        uses = [alias for alias in aliases(self._document.root) if alias.anchor == node.anchor]
+        if uses:
+            lines = ", ".join(str(line_of(self._text, alias.start)) for alias in uses)
+            raise Refused(
+                f"it belongs to &{node.anchor}, used again in line {lines}: that would change too",
+                hint=f"set the key where *{node.anchor} is used, or give that place a value of its own",
+            )
+
+    def _spelled_key(self, name: str) -> str:
+        bare = _PLAIN_KEY.fullmatch(name) and resolved_tag(name) == "tag:yaml.org,2002:str"
+        return name if bare else quoted(name, self._text)
+
+
+def quoted(value: str, text: str) -> str:
+    """``value`` as a double-quoted YAML scalar on one line; an all-ASCII file stays all-ASCII."""
+    pieces: list[str] = []
+    for character in value:
+        code = ord(character)
+        if character in _ESCAPES:
+            pieces.append(_ESCAPES[character])
+        elif 0x20 <= code < 0x7F or (not text.isascii() and _printable(code)):
+            pieces.append(character)
+        elif code < 0x100:
+            pieces.append(f"\\x{code:02x}")
+        else:
+            pieces.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    return '"' + "".join(pieces) + '"'
+
+
+def _printable(code: int) -> bool:
+    """Whether YAML 1.1 takes it as it is and no reader takes it for a line break or a byte order mark."""
+    in_sets = 0xA0 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
+    return in_sets and code not in {0x2028, 0x2029, 0xFEFF}
+
+
+def _child(node: Node, at: int) -> Node:
+    match node:
+        case MapNode(pairs=pairs):
+            return pairs[at][1]
+        case ListNode(items=items):
+            return items[at]
+        case _:
+            raise AssertionError(f"not a container: {node!r}")
+
+
+def _put(trail: list[tuple[Node, int]], new: Node) -> Node:
+    """The root with ``new`` at the end of ``trail``."""
+    for container, at in reversed(trail):
+        match container:
+            case MapNode(pairs=pairs):
+                pair = (pairs[at][0], new)
+                new = replace(container, pairs=(*pairs[:at], pair, *pairs[at + 1 :]))
+            case ListNode(items=items):
+                new = replace(container, items=(*items[:at], new, *items[at + 1 :]))
+    return new
+
+
+def _start(node: Node) -> int:
+    return node.start if isinstance(node, ScalarNode | AliasNode) else node.end
+
+
+def _visible(text: str, node: ScalarNode) -> bool:
+    return node.start < node.end and bool(text[node.start : node.end].strip())
+
+
+def _nothing(text: str) -> ScalarNode:
+    return _blank(len(text), len(text))
+
+
+def _blank(start: int, end: int) -> ScalarNode:
+    return ScalarNode(
+        anchor=None, tag="tag:yaml.org,2002:null", value="", tagged=False, style="", start=start, end=end
+    )
+
+
+def _line_end(text: str, index: int) -> int:
+    found = _BLOCK_LINE_END.search(text, index)
+    return found.start() if found else len(text)
