@@ -1,0 +1,203 @@
+"""Which framework a program trains with, read from its imports; nothing of it is run or imported.
+
+Local modules that the program imports are read too, one level deep. Does not decide what a framework needs:
+that is each framework's environment contract.
+"""
+
+import ast
+import importlib.machinery
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faultrun.model.spec import Framework
+
+_MAX_BYTES = 4 << 20
+_MAX_LOCAL_MODULES = 64
+
+_PACKAGES: dict[str, Framework] = {
+    "mindspore": Framework.MINDSPORE,
+    "mindformers": Framework.MINDSPORE,
+    "mindnlp": Framework.MINDSPORE,
+    "mindcv": Framework.MINDSPORE,
+    "torch": Framework.TORCH,
+    "torch_npu": Framework.TORCH,
+    "torchvision": Framework.TORCH,
+    "lightning": Framework.TORCH,
+    "pytorch_lightning": Framework.TORCH,
+    "accelerate": Framework.TORCH,
+    "deepspeed": Framework.TORCH,
+    "tensorflow": Framework.TENSORFLOW,
+    "npu_bridge": Framework.TENSORFLOW,
+}
+
+_DISTRIBUTED = (
+    "mindspore.communication",
+    "mindspore.mint.distributed",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "tensorflow.distribute",
+    "npu_bridge",
+    "deepspeed",
+    "accelerate",
+    "lightning",
+    "pytorch_lightning",
+)
+"""A program may import two frameworks; the one whose processes talk to each other is the one that trains."""
+
+_ORDER = (Framework.MINDSPORE, Framework.TORCH, Framework.TENSORFLOW)
+"""Between equals: MindSpore code borrows torch's datasets, torch code borrows TensorFlow's TensorBoard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """The framework, and the reason as a phrase that follows "because"."""
+
+    framework: Framework
+    why: str
+
+
+class _Unreadable(Exception):
+    """A file whose imports stay unknown; the text says why."""
+
+
+def detect(program: Path, search: Sequence[Path]) -> Detection:
+    """Read the imports of ``program`` and of the local modules it imports.
+
+    ``search`` are the folders from which the program imports: its own, or
+    the working directory for ``-m``. A file that Python cannot parse is
+    ``PLAIN``: it will say so itself when it runs.
+    """
+    try:
+        names = _imports(program)
+    except _Unreadable as error:
+        return Detection(framework=Framework.PLAIN, why=f"{program} could not be read: {error}")
+    found = _judge(names, program)
+    if found is not None and found[1]:
+        return found[0]
+    local = [found[0]] if found is not None else []
+    for module in _local_modules(names, program, search):
+        try:
+            theirs = _judge(_imports(module), module)
+        except _Unreadable:
+            continue
+        if theirs is not None and theirs[1]:
+            return theirs[0]
+        if theirs is not None:
+            local.append(theirs[0])
+    if local:
+        return min(local, key=lambda detection: _ORDER.index(detection.framework))
+    return Detection(framework=Framework.PLAIN, why=f"{program} imports no framework that faultrun knows")
+
+
+def find_module(module: str, search: Sequence[str]) -> Path | None:
+    """The file that ``python -m module`` would run, found without importing anything of it.
+
+    ``search`` is a ``sys.path``. Editable installs are found through their own finders.
+    """
+    found = _spec(module, search) if all(module.split(".")) else None
+    if found is not None and found.submodule_search_locations is not None:
+        found = _spec(f"{module}.__main__", search)
+    if found is None or not found.origin or not found.origin.endswith(".py"):
+        return None
+    return Path(found.origin)
+
+
+def _spec(module: str, search: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
+    """Walk down the packages, each part by its own name: a namespace would want its parent imported."""
+    top, *inner = module.split(".")
+    found = importlib.machinery.PathFinder.find_spec(top, search) or _from_other_finders(top)
+    for part in inner:
+        if found is None or found.submodule_search_locations is None:
+            return None
+        places = list(found.submodule_search_locations)
+        found = importlib.machinery.PathFinder.find_spec(part, places)
+    return found
+
+
+def _from_other_finders(name: str) -> importlib.machinery.ModuleSpec | None:
+    for finder in sys.meta_path:
+        found = finder.find_spec(name, None) if finder is not importlib.machinery.PathFinder else None
+        if found is not None:
+            return found
+    return None
+
+
+def _judge(names: Sequence[str], source: Path) -> tuple[Detection, bool] | None:
+    """The framework that ``names`` speak for, and whether they also speak of distributed training."""
+    known = [name for name in names if name.split(".")[0] in _PACKAGES]
+    if not known:
+        return None
+    spread = [name for name in known if any(_inside(name, package) for package in _DISTRIBUTED)]
+    frameworks = {_PACKAGES[name.split(".")[0]]: name for name in reversed(spread or known)}
+    framework = next(entry for entry in _ORDER if entry in frameworks)
+    why = f"{source} imports {frameworks[framework]}"
+    return Detection(framework=framework, why=why), bool(spread)
+
+
+def _inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _imports(file: Path) -> list[str]:
+    """Absolute dotted names that a file imports or, after ``import torch``, reaches as ``torch.distributed``.
+
+    Relative imports keep their dots. Raises _Unreadable.
+    """
+    names: list[str] = []
+    bound: dict[str, str] = {}
+    reached: list[tuple[str, str]] = []
+    for node in ast.walk(_tree(file)):
+        match node:
+            case ast.Import(names=aliases):
+                names += [alias.name for alias in aliases]
+                bound.update({alias.asname or alias.name: alias.name for alias in aliases})
+            case ast.ImportFrom(module=module, names=aliases, level=level):
+                package = "." * level + (module or "")
+                joint = "" if package.endswith(".") else "."
+                names += [f"{package}{joint}{alias.name}" for alias in aliases]
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                reached.append((name, attribute))
+            case _:
+                pass
+    return names + [f"{bound[name]}.{attribute}" for name, attribute in reached if name in bound]
+
+
+def _tree(file: Path) -> ast.Module:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise _Unreadable("it is larger than 4 MiB")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes are the worker's to complain about
+            return ast.parse(content, filename=str(file))
+    except SyntaxError as error:
+        raise _Unreadable(f"{error.msg} (line {error.lineno})") from None
+    except OSError as error:
+        raise _Unreadable(error.strerror or str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise _Unreadable(str(error)) from None
+
+
+def _local_modules(names: Sequence[str], program: Path, search: Sequence[Path]) -> Iterator[Path]:
+    """Files beside the program that ``names`` may mean: a module, a package, or a name inside either."""
+    seen: set[Path] = {program}
+    for name in names:
+        dots = len(name) - len(name.lstrip("."))
+        folders = [program.parents[dots - 1]] if 0 < dots <= len(program.parents) else list(search)
+        parts = name.lstrip(".").split(".")
+        for folder in folders:
+            for file in _candidates(folder, parts):
+                if file not in seen and len(seen) <= _MAX_LOCAL_MODULES and file.is_file():
+                    seen.add(file)
+                    yield file
+
+
+def _candidates(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    for length in range(1, len(parts) + 1):
+        module = folder.joinpath(*parts[:length])
+        yield module.with_name(f"{module.name}.py")
+        yield module / "__init__.py"

@@ -1,0 +1,206 @@
+"""The environment of one worker: every framework's variables, from values alone.
+
+All frameworks' names are always set (they are harmless to the others), except
+where a name changes what another framework does; those are named below.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.plan import Plan
+from faultrun.model.spec import Framework, RunSpec
+from faultrun.model.topology import BootId
+from faultrun.model.wire import PROGRESS_VARIABLE, SOCKET_VARIABLE
+
+GROUP_INFO = "GROUP_INFO_FILE"
+_OWNED = (
+    "FAULTRUN_RESTART_REASON",
+    "FAULTRUN_RESUME_FROM",
+    "FAULTRUN_RESUME_EPOCH",
+    "FAULTRUN_RESUME_STEP",
+    "RESTORE_RANKS",
+    "RESTORE_RANKS_MAP",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Where one worker sits. ``local_world_size`` counts the workers of its node.
+
+    ``device`` is its device number by the rank table; None: the number is its local rank.
+    """
+
+    rank: int
+    local_rank: int
+    node_rank: int
+    local_world_size: int
+    device: int | None = None
+
+    @property
+    def device_id(self) -> str:
+        """DEVICE_ID."""
+        return str(self.local_rank if self.device is None else self.device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """What the workers of one incarnation on one node share; paths are absolute.
+
+    ``group_info_dir`` holds ``device<rank>/group_info.pb``. ``ascend`` says
+    whether the workers run on Ascend devices.
+    """
+
+    boot: BootId
+    plan: Plan
+    master_addr: str
+    master_port: int
+    socket: str
+    progress_page: str
+    error_dir: str
+    group_info_dir: str
+    ascend: bool
+
+
+def worker_environment(base: Mapping[str, str], spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+    """The complete environment of one worker, on top of what the user's shell had."""
+    unset = _unset(spec, life)
+    return {
+        **{name: value for name, value in base.items() if name not in unset},
+        **dict(spec.environment),
+        **_ranks(spec, seat, life),
+        **_torchelastic(spec, seat, life),
+        **_ours(spec, seat, life),
+        **_resume(life.plan),
+        **_group_info(seat, life),
+        **_mindspore(spec, seat, life),
+        **_tensorflow(spec, seat),
+        **_binding(spec, seat),
+        **_simulated(spec),
+    }
+
+
+def _unset(spec: RunSpec, life: Life) -> frozenset[str]:
+    """Inherited names that would mislead a worker."""
+    unset = set(_OWNED)
+    if not life.ascend:
+        unset.add(GROUP_INFO)
+    if spec.simulation is not None:
+        unset |= {"MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT"}
+    return frozenset(unset)
+
+
+def _ranks(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+    world_size = str(life.plan.topology.world_size)
+    return {
+        "RANK": str(seat.rank),
+        "LOCAL_RANK": str(seat.local_rank),
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": str(seat.local_world_size),
+        "NODE_RANK": str(seat.node_rank),
+        "GROUP_RANK": str(seat.node_rank),
+        "MASTER_ADDR": life.master_addr,
+        "MASTER_PORT": str(life.master_port),
+        "RANK_ID": str(seat.rank),
+        "RANK_SIZE": world_size,
+        "DEVICE_ID": seat.device_id,
+        **({"RANK_TABLE_FILE": spec.rendezvous.rank_table_file} if spec.rendezvous.rank_table_file else {}),
+    }
+
+
+def _torchelastic(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+    return {
+        "TORCHELASTIC_RESTART_COUNT": str(life.plan.incarnation),
+        "TORCHELASTIC_MAX_RESTARTS": str(spec.supervision.policy.max_restarts),
+        "TORCHELASTIC_RUN_ID": spec.run_id,
+        "TORCHELASTIC_ERROR_FILE": f"{life.error_dir}/error_{seat.rank}.json",
+    }
+
+
+def _ours(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "FAULTRUN_RUN_ID": spec.run_id,
+        "FAULTRUN_BOOT_ID": life.boot,
+        "FAULTRUN_INCARNATION": str(life.plan.incarnation),
+        "FAULTRUN_GRACE_S": f"{spec.supervision.windows.grace_s:g}",
+        SOCKET_VARIABLE: life.socket,
+        PROGRESS_VARIABLE: f"{life.progress_page}:{seat.local_rank}",
+    }
+
+
+def _resume(plan: Plan) -> dict[str, str]:
+    """Set whenever an incarnation resumes; absent in the first one of a run that begins from nothing."""
+    point: RecoveryPoint | None = plan.point
+    if plan.incarnation == 0 and point is None:
+        return {}
+    return {
+        "FAULTRUN_RESTART_REASON": plan.reason.value,
+        "FAULTRUN_RESUME_FROM": point.path if point else "",
+        "FAULTRUN_RESUME_EPOCH": _number(point.epoch) if point else "",
+        "FAULTRUN_RESUME_STEP": _number(point.global_step) if point else "",
+        "RESTORE_RANKS": (point.restore_ranks if point else "") or "-1",
+        "RESTORE_RANKS_MAP": (point.restore_ranks_map if point else "") or "{}",
+    }
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _group_info(seat: Seat, life: Life) -> dict[str, str]:
+    """Where MindSpore writes the replica groups of each rank.
+
+    On CPU the variable sends graph compilation into a path that only Ascend
+    and GPU have, and training fails; there the file is named to our side only.
+    """
+    path = f"{life.group_info_dir}/device{seat.rank}/group_info.pb"
+    return {"FAULTRUN_GROUP_INFO_FILE": path, **({GROUP_INFO: path} if life.ascend else {})}
+
+
+def _mindspore(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+    if spec.framework is not Framework.MINDSPORE:
+        return {}
+    shared = {
+        "MS_WORKER_NUM": str(life.plan.topology.world_size),
+        "MS_NODE_ID": str(seat.rank),
+        "MS_TOPO_TIMEOUT": str(spec.rendezvous.cluster_time_out_s),
+    }
+    if spec.simulation is not None:
+        return {**shared, "MS_SIMULATION_LEVEL": str(spec.simulation.level)}
+    return {**shared, **scheduler_address(life), "MS_ROLE": "MS_WORKER"}
+
+
+def scheduler_address(life: Life) -> dict[str, str]:
+    """Where MindSpore's scheduler listens: the address that the plan's go gave."""
+    return {"MS_SCHED_HOST": life.master_addr, "MS_SCHED_PORT": str(life.master_port)}
+
+
+def _tensorflow(spec: RunSpec, seat: Seat) -> dict[str, str]:
+    """TensorFlow on Ascend; JOB_ID is HCCL's, a constant of the platform's own scripts."""
+    if spec.framework is not Framework.TENSORFLOW:
+        return {}
+    job_id = "123456789" if spec.rendezvous.rank_table_file else "10086"
+    return {
+        "ASCEND_DEVICE_ID": seat.device_id,
+        "DEVICE_INDEX": str(seat.rank),
+        "JOB_ID": job_id,
+    }
+
+
+def _binding(spec: RunSpec, seat: Seat) -> dict[str, str]:
+    """What MindSpore's own threads are told about the processors that the worker was given."""
+    told = spec.binding.worker_env
+    return dict(told[seat.local_rank]) if seat.local_rank < len(told) else {}
+
+
+def _simulated(spec: RunSpec) -> dict[str, str]:
+    """A dry run pretends to be one rank, or all, of a world that need not exist."""
+    if spec.simulation is None:
+        return {}
+    size = str(spec.simulation.world_size)
+    pretended = {"WORLD_SIZE": size, "RANK_SIZE": size, "MS_WORKER_NUM": size}
+    if spec.simulation.rank is None:
+        return pretended
+    rank = str(spec.simulation.rank)
+    return {**pretended, "RANK": rank, "RANK_ID": rank, "MS_NODE_ID": rank}

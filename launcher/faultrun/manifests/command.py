@@ -1,0 +1,170 @@
+"""What a container starts: whether a shell stays PID 1, and how faultrun is called.
+
+Words are read, nothing is expanded. Where a script is more than a list of plain
+commands, the answer is "cannot tell", and rules stay silent.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
+_INITS = frozenset({"tini", "dumb-init", "docker-init", "catatonit"})
+_OPTIONS_WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+_TOO_MUCH = re.compile(r"[`(){}]|\$\(|<<|\|\||\||(?<![>&])&(?![&>])")
+_KEYWORDS = frozenset(
+    {"if", "for", "while", "until", "case", "select", "function", "trap", "wait", "!", "time", "coproc"}
+)
+_HANDLES = re.compile(r"(?:^|[\s;&|(])(exec|trap)\s")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """``sh -c SCRIPT``. ``word`` is the position of SCRIPT among the container's words."""
+
+    name: str
+    script: str
+    word: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One simple command of a script: its words, and where it begins in the script."""
+
+    words: tuple[str, ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stays:
+    """A shell that stays PID 1. ``exec_at`` is where ``exec `` belongs in its script; None if not plain."""
+
+    shell: Shell
+    last: str
+    exec_at: int | None
+
+
+def shell_of(words: tuple[str, ...]) -> Shell | None:
+    """The shell that these words start with a script in a word; None if they start something else."""
+    if not words or PurePosixPath(words[0]).name not in _SHELLS:
+        return None
+    at = 1
+    while at < len(words) and words[at][:1] in {"-", "+"}:
+        option = words[at]
+        if re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*", option):
+            at += 1
+            while at < len(words) and words[at][:1] in {"-", "+"} and len(words[at]) > 1:
+                at += 2 if words[at] in _OPTIONS_WITH_VALUE else 1
+            return (
+                Shell(name=PurePosixPath(words[0]).name, script=words[at], word=at)
+                if at < len(words)
+                else None
+            )
+        at += 2 if option in _OPTIONS_WITH_VALUE else 1
+    return None
+
+
+def stays(words: tuple[str, ...]) -> Stays | None:
+    """The shell that stays PID 1 while its script runs; None if it does not, or that cannot be told.
+
+    bash replaces itself by a command that is all of its script, whatever its
+    version, and only from 5.1 on by the last of several; dash never does.
+    """
+    shell = shell_of(words)
+    plain = _unquoted(shell.script) if shell else ""
+    commands = tuple(commands_of(shell.script)) if shell else ()
+    if shell is None or not commands or _HANDLES.search(plain):
+        return None
+    if _TOO_MUCH.search(plain):
+        return Stays(shell=shell, last="", exec_at=None)
+    last = commands[-1]
+    if len(commands) == 1 and shell.name != "sh" and not re.search(r"[<>]", plain):
+        return None
+    simple = not any(command.words[0] in _KEYWORDS for command in commands)
+    assigned = bool(_ASSIGNMENT.match(last.words[0]))
+    return Stays(shell=shell, last=last.words[0], exec_at=last.start if simple and not assigned else None)
+
+
+def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return faultrun's own words, without its name; None if the container does not start faultrun.
+
+    Recognised: ``faultrun ...``, ``python -m faultrun ...``, the same behind an
+    init such as tini, and as one of the plain commands of a shell's script that
+    expands nothing.
+    """
+    shell = shell_of(words)
+    if shell is not None:
+        if _TOO_MUCH.search(_unquoted(shell.script)) or "$" in shell.script:
+            return None
+        found = (_faultrun(command.words) for command in commands_of(shell.script))
+        return next((words for words in found if words is not None), None)
+    return _faultrun(words)
+
+
+def commands_of(script: str) -> Iterator[Command]:
+    """The simple commands of a script of lines, ``;`` and ``&&``."""
+    start = 0
+    plain = _unquoted(script)
+    for match in re.finditer(r"&&|;|\n|\Z", plain):
+        piece = script[start : match.start()]
+        words = _words(piece)
+        if words:
+            yield Command(words=words, start=start + len(piece) - len(piece.lstrip()))
+        start = match.end()
+
+
+def _faultrun(words: tuple[str, ...]) -> tuple[str, ...] | None:
+    rest = list(words)
+    while rest and (rest[0] == "exec" or _ASSIGNMENT.match(rest[0])):
+        rest.pop(0)
+    if rest and PurePosixPath(rest[0]).name in _INITS:
+        rest.pop(0)
+        while rest and rest[0].startswith("-"):
+            rest.pop(0)
+    name = PurePosixPath(rest[0]).name if rest else ""
+    if name == "faultrun":
+        return tuple(rest[1:])
+    if name.startswith("python") and rest[1:3] == ["-m", "faultrun"]:
+        return tuple(rest[3:])
+    return None
+
+
+def _words(piece: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(piece.replace("\\\n", "  "), comments=True))
+    except ValueError:
+        return ()
+
+
+def _unquoted(script: str) -> str:
+    """The script with every quoted or escaped character and comment blanked, positions kept."""
+    done: list[str] = []
+    quote = ""
+    at = 0
+    while at < len(script):
+        character = script[at]
+        if quote:
+            skip = character == "\\" and quote == '"'
+            done.append("_" * (2 if skip else 1))
+            quote = "" if character == quote else quote
+            at += 2 if skip else 1
+            continue
+        if character == "\\":
+            done.append("__")
+            at += 2
+            continue
+        if character in {"'", '"'}:
+            quote = character
+        comment = character == "#" and (at == 0 or script[at - 1].isspace() or script[at - 1] == ";")
+        if comment:
+            end = script.find("\n", at)
+            end = len(script) if end < 0 else end
+            done.append("_" * (end - at))
+            at = end
+            continue
+        done.append("_" if quote else character)
+        at += 1
+    return "".join(done)[: len(script)]

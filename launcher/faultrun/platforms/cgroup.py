@@ -1,0 +1,162 @@
+"""The limits that a container runs under, from the control groups of version 1, 2 or both.
+
+A limit set on any group above ours counts too, as far as the container shows it. Files:
+Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+_Look = Callable[[Path, int], tuple[float | None, int | None]]
+"""Reads a group of some version: its limit, and what is used."""
+
+_UNLIMITED = 1 << 62
+"""Version 1 writes a number near 2**63 for "no limit"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """None where there is no limit, or nothing says. ``cpus`` is the quota in processors.
+
+    ``version`` is ``v1``, ``v2``, ``v1 and v2`` or ``none``.
+    """
+
+    version: str
+    memory_bytes: int | None
+    memory_used_bytes: int | None
+    cpus: float | None
+    pids: int | None
+    pids_used: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mount:
+    """A control group file system: the group it shows at ``path``, and its controllers."""
+
+    version: int
+    shows: str
+    path: Path
+    controllers: frozenset[str]
+
+
+def limits(root: Path = Path("/")) -> Limits:
+    """Read the limits of this process; ``root`` is where ``proc`` and ``sys`` are looked for."""
+    mounts = tuple(_mounts(root))
+    groups = _groups(root)
+    versions = sorted({mount.version for mount in mounts})
+    memory_bytes, memory_used = _tightest(mounts, groups, "memory", _memory)
+    pids, pids_used = _tightest(mounts, groups, "pids", _pids)
+    cpus, _ = _tightest(mounts, groups, "cpu", _cpus)
+    return Limits(
+        version=" and ".join(f"v{version}" for version in versions) or "none",
+        memory_bytes=None if memory_bytes is None else int(memory_bytes),
+        memory_used_bytes=memory_used,
+        cpus=cpus,
+        pids=None if pids is None else int(pids),
+        pids_used=pids_used,
+    )
+
+
+def memory_of_machine(root: Path = Path("/")) -> int | None:
+    """All memory of the machine in bytes."""
+    for line in _text(root / "proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _tightest(
+    mounts: tuple[_Mount, ...], groups: dict[str, str], controller: str, look: _Look
+) -> tuple[float | None, int | None]:
+    """The smallest limit of our group and those above, and what is used where it applies."""
+    least: float | None = None
+    used: int | None = None
+    for folder, version in _folders(mounts, groups, controller):
+        limit, use = look(folder, version)
+        if use is not None and used is None:
+            used = use
+        if limit is not None and limit < _UNLIMITED and (least is None or limit < least):
+            least, used = limit, use if use is not None else used
+    return least, used
+
+
+def _memory(folder: Path, version: int) -> tuple[float | None, int | None]:
+    if version == 2:
+        return _number(folder / "memory.max"), _whole(folder / "memory.current")
+    return _number(folder / "memory.limit_in_bytes"), _whole(folder / "memory.usage_in_bytes")
+
+
+def _pids(folder: Path, _version: int) -> tuple[float | None, int | None]:
+    return _number(folder / "pids.max"), _whole(folder / "pids.current")
+
+
+def _cpus(folder: Path, version: int) -> tuple[float | None, int | None]:
+    if version == 2:
+        quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
+    else:
+        quota, period = (_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+    if not quota.isdigit() or not period.isdigit() or not int(period):
+        return None, None
+    return int(quota) / int(period), None
+
+
+def _folders(
+    mounts: tuple[_Mount, ...], groups: dict[str, str], controller: str
+) -> Iterator[tuple[Path, int]]:
+    """Our group for a controller, then those above it up to the mount."""
+    for mount in mounts:
+        if mount.version == 1 and controller not in mount.controllers:
+            continue
+        group = groups.get(controller if mount.version == 1 else "")
+        if group is None:
+            continue
+        inside = PurePosixPath(group)
+        shown = inside.relative_to(mount.shows) if inside.is_relative_to(mount.shows) else PurePosixPath()
+        folder = mount.path / shown
+        while True:
+            yield folder, mount.version
+            if folder == mount.path:
+                break
+            folder = folder.parent
+
+
+def _mounts(root: Path) -> Iterator[_Mount]:
+    """Control groups in ``mountinfo``; its fields are in proc_pid_mountinfo(5)."""
+    for line in _text(root / "proc/self/mountinfo").splitlines():
+        left, dash, right = line.partition(" - ")
+        fields, system = left.split(), right.split()
+        if dash and len(fields) > 4 and len(system) > 2 and system[0] in {"cgroup", "cgroup2"}:
+            yield _Mount(
+                version=2 if system[0] == "cgroup2" else 1,
+                shows=fields[3],
+                path=root / fields[4].lstrip("/"),
+                controllers=frozenset(system[2].split(",")),
+            )
+
+
+def _groups(root: Path) -> dict[str, str]:
+    """Our group for each controller (cgroups(7)); version 2 stands under the empty name."""
+    found: dict[str, str] = {}
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, names, group = (*line.split(":", 2), "", "")[:3]
+        for name in names.split(","):
+            found[name] = group
+    return found
+
+
+def _number(path: Path) -> float | None:
+    text = _text(path).strip()
+    return float(text) if text.isdigit() else None
+
+
+def _whole(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,161 @@
+"""Ascend's rank table (``hccl.json``) as values: which rank runs on which device of which server.
+
+Formats: version 1.x ``server_list[].device[]`` with texts for numbers (1.2 has a second, nested
+``server_list`` that says nothing about devices), 2.0 ``rank_list[]`` with numbers and without servers, and
+the legacy ``group_list[].instance_list[].devices[]``. A table that is still being written says
+``{"status": "initializing"}`` and nothing else. Ranks and devices are those of the table, never
+computed from an order of servers. ``rank_table_forms`` reads the formats, ``rank_table_wait`` waits.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from faultrun.platforms.documents import Unfinished, json_object, read_bounded
+from faultrun.platforms.rank_table_forms import Place, places_of
+
+MOST_BYTES = 4 << 20
+NODE_VARIABLES = ("XDL_IP", "POD_IP")
+"""Hold an address of our node or pod; one of them is this server's name in the table."""
+
+_VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One server: the names it goes by, and its places in the order of their ranks."""
+
+    names: frozenset[str]
+    places: tuple[Place, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Its global ranks, ascending: local rank i is the i-th of them."""
+        return tuple(place.rank for place in self.places)
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The device of each local rank."""
+        return tuple(place.device for place in self.places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTable:
+    """A finished table. ``servers`` are ordered by their lowest rank, not as the file lists them."""
+
+    servers: tuple[Server, ...]
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return sum(len(server.places) for server in self.servers)
+
+    def server_of(self, names: Collection[str]) -> Server:
+        """The server that is called exactly one of ``names``; the only one needs no name.
+
+        ValueError lists what the table has when none or several are.
+        """
+        if len(self.servers) == 1:
+            return self.servers[0]
+        found = [server for server in self.servers if server.names & set(names)]
+        if len(found) == 1:
+            return found[0]
+        known = " ".join(sorted(name for server in self.servers for name in server.names)) or "none by name"
+        asked = " ".join(sorted(names)) or "without XDL_IP or POD_IP"
+        raise ValueError(f"{len(found)} of its servers are this node ({asked}); it has {known}")
+
+
+def parse_rank_table(content: bytes) -> RankTable:
+    """Read and check a table.
+
+    Unfinished while it says so, or is not whole JSON; ValueError with the
+    reason if it will never be right.
+    """
+    document = json_object(content)
+    match document.get("status"):
+        case "completed" | None:
+            pass
+        case "initializing":
+            raise Unfinished('its status is "initializing", not "completed"')
+        case status:
+            raise ValueError(f'its status is "{str(status)[:40]}", not "completed"')
+    places = places_of(document)
+    if not places:
+        raise ValueError("it names no device")
+    _check_ranks(places)
+    _check_devices(places)
+    table = RankTable(servers=_servers(places))
+    _check_declared(document, table)
+    return table
+
+
+def read_rank_table(path: str) -> RankTable:
+    """Read the file once, as it is now. Raises OSError, and what ``parse_rank_table`` raises."""
+    return parse_rank_table(read_bounded(Path(path), MOST_BYTES))
+
+
+def node_names(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What this node may be called in a table."""
+    return tuple(environ[name] for name in NODE_VARIABLES if environ.get(name))
+
+
+def seen_devices(devices: Sequence[int], environ: Mapping[str, str], dev: Path) -> tuple[int, ...]:
+    """``DEVICE_ID`` of each local rank, for the devices that a table gives it.
+
+    A table holds physical numbers. The CANN runtime counts from 0 the device
+    files that it finds in ``dev`` (a container has only its own: davinci4 alone
+    is device 0), and then once more those that ``ASCEND_RT_VISIBLE_DEVICES`` lists.
+    """
+    files = dev.iterdir() if dev.is_dir() else iter(())
+    present = sorted(int(file.name[7:]) for file in files if re.fullmatch(r"davinci\d+", file.name))
+    visible = environ.get(_VISIBLE, "").split(",")
+    listed = sorted({int(part) for part in visible if part.strip().isdigit()})
+    return _renumbered(_renumbered(tuple(devices), present), listed)
+
+
+def _renumbered(devices: tuple[int, ...], among: Sequence[int]) -> tuple[int, ...]:
+    """Places in ``among``; unchanged if some are not in it, because then it is not about these devices."""
+    return tuple(among.index(device) for device in devices) if set(devices) <= set(among) else devices
+
+
+def _servers(places: Sequence[Place]) -> tuple[Server, ...]:
+    by_server: dict[str, list[Place]] = {}
+    for place in sorted(places, key=lambda place: place.rank):
+        by_server.setdefault(place.server, []).append(place)
+    return tuple(
+        Server(names=frozenset().union(*(place.names for place in group)), places=tuple(group))
+        for group in by_server.values()
+    )
+
+
+def _check_ranks(places: Sequence[Place]) -> None:
+    ranks = sorted(place.rank for place in places)
+    if ranks == list(range(len(ranks))):
+        return
+    twice = [rank for rank, group in groupby(ranks) if len(list(group)) > 1]
+    if twice:
+        raise ValueError(f"it gives rank {twice[0]} to several devices")
+    missing = next(rank for rank in range(len(ranks)) if rank not in set(ranks))
+    raise ValueError(f"it names {len(ranks)} ranks up to {ranks[-1]}, and rank {missing} is not among them")
+
+
+def _check_devices(places: Sequence[Place]) -> None:
+    (place, count), *_ = Counter((place.server, place.device) for place in places).most_common(1)
+    if count > 1:
+        raise ValueError(f"it gives device {place[1]} of server {place[0]} to {count} ranks")
+
+
+def _check_declared(document: Mapping[str, object], table: RankTable) -> None:
+    """What the table says of its own size must be so: half of a table is a table too."""
+    sizes = [len(server.places) for server in table.servers]
+    for key, real in (("server_count", len(sizes)), ("rank_count", sum(sizes))):
+        declared = document.get(key)
+        if declared is not None and str(declared) != str(real):
+            raise ValueError(f"it says {key} {str(declared)[:20]} and names {real}")
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"its servers have {' and '.join(map(str, sorted(set(sizes))))} devices, not as many each"
+        )

@@ -1,0 +1,106 @@
+"""Whether files may have changed: inotify where it works, the file's identity where it does not.
+
+A ConfigMap volume is updated by swapping the link ``..data`` to a new folder,
+a host path is rewritten in place, and a network file system changes without a
+word from the kernel. So the folders of the names and of what they point at
+are watched, and ``stat`` is asked as well.
+"""
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_IN_MODIFY = 0x2
+_IN_CLOSE_WRITE = 0x8
+_IN_MOVED_FROM = 0x40
+_IN_MOVED_TO = 0x80
+_IN_CREATE = 0x100
+_IN_DELETE = 0x200
+_IN_DELETE_SELF = 0x400
+_IN_MOVE_SELF = 0x800
+_IN_ONLYDIR = 0x01000000
+_MASK = (
+    _IN_MODIFY | _IN_CLOSE_WRITE | _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE
+    | _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_ONLYDIR
+)  # fmt: skip
+_EVENT = struct.Struct("iIII")
+_CHUNK = 1 << 16
+_SWAPPED = b"..data"
+
+Identity = tuple[int, int, int, int, int]
+"""Device, inode, size, mtime and ctime (ns): what an in-place change cannot leave all alike for long."""
+
+
+class FileWatch:
+    """Watches ``files``, which need not exist yet. ``fd`` is to be polled; it is -1 without inotify."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._files = tuple(files)
+        self.fd = _LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._watched: dict[int, str] = {}
+        self._names: frozenset[bytes] = frozenset()
+        self._seen = self._identities()
+        self._arm()
+
+    def touched(self) -> bool:
+        """Whether a file may have changed since this was last asked. Never blocks."""
+        told = self._drain()
+        seen = self._identities()
+        if not told and seen == self._seen:
+            return False
+        self._seen = seen
+        self._arm()
+        return True
+
+    def close(self) -> None:
+        """Let go of the kernel's object."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _identities(self) -> tuple[Identity | None, ...]:
+        return tuple(identity_of(file) for file in self._files)
+
+    def _arm(self) -> None:
+        """Watch the folders that matter now; a swapped link has made another folder matter."""
+        if self.fd < 0:
+            return
+        targets = [Path(os.path.realpath(file)) for file in self._files]
+        self._names = frozenset(os.fsencode(path.name) for path in (*self._files, *targets)) | {_SWAPPED, b""}
+        wanted = {str(path.parent) for path in (*self._files, *targets)}
+        for watch, folder in list(self._watched.items()):
+            if folder not in wanted:
+                _LIBC.inotify_rm_watch(self.fd, watch)
+                del self._watched[watch]
+        for folder in wanted:
+            watch = _LIBC.inotify_add_watch(self.fd, os.fsencode(folder), _MASK)
+            if watch >= 0:
+                self._watched[watch] = folder
+
+    def _drain(self) -> bool:
+        """Read what the kernel told; whether any of it concerns us. Other files in the folder do not."""
+        concerned = False
+        while self.fd >= 0:
+            try:
+                data = os.read(self.fd, _CHUNK)
+            except BlockingIOError:
+                break
+            at = 0
+            while at < len(data):
+                _, _, _, length = _EVENT.unpack_from(data, at)
+                name = data[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0")
+                concerned = concerned or name in self._names
+                at += _EVENT.size + length
+        return concerned
+
+
+def identity_of(file: Path) -> Identity | None:
+    """What tells one content of ``file`` from the next without reading it; None while it cannot be seen."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
