@@ -1,0 +1,90 @@
+"""The journal's writing end: one line an event, whole or absent."""
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from faultrun.journal.codec import TAG, encode
+from faultrun.model.events import Event
+from faultrun.model.run import Step
+from faultrun.model.topology import BootId, NodeId
+
+FILE_NAME = "journal.jsonl"
+BECAUSE = "because"
+_PLACED = (TAG, "at_s", "incarnation", "why")
+
+
+class JournalWriter:
+    """Appends to ``journal.jsonl``; ``seq`` goes on from the lines that are there.
+
+    A disk that is full must not stop training: a line that cannot be written
+    is kept and tried again before the next one, and ``trouble`` says so.
+    """
+
+    def __init__(self, path: Path, *, next_seq: int, node: NodeId, boot: BootId) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._seq = next_seq
+        self._stamp = {"node": node, "boot": boot}
+        self._unwritten = b""
+        self.trouble = ""
+
+    def append(self, event: Event, step: Step) -> None:
+        """Write the line of ``event`` and of the decision it led to; not yet on the disk."""
+        line = {"seq": self._seq, "at_utc": utc_now(), **line_of(event, step, self._stamp)}
+        self._seq += 1
+        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+        # A file name that is no UTF-8 holds lone surrogates; escaped with a backslash they are JSON.
+        self._unwritten += text.encode(errors="backslashreplace") + b"\n"
+        self._flush()
+
+    def sync(self) -> None:
+        """Return once everything written is on the disk."""
+        self._flush()
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self.trouble = f"journal not synced: {error.strerror}"
+
+    def close(self) -> None:
+        """Write what is left and let go of the file."""
+        self.sync()
+        os.close(self._fd)
+
+    def _flush(self) -> None:
+        while self._unwritten:
+            try:
+                written = os.write(self._fd, self._unwritten)
+            except OSError as error:
+                self.trouble = f"journal not written: {error.strerror}"
+                return
+            self._unwritten = self._unwritten[written:]
+        self.trouble = ""
+
+
+def line_of(event: Event, step: Step, stamp: Mapping[str, str]) -> dict[str, Any]:
+    """What a line says beside its number and wall-clock time; ``journal.read`` turns it back into the event.
+
+    ``why`` is the decision's reason. An event's own ``why`` is kept as ``because``.
+    """
+    body = encode(event)
+    fields = {name: value for name, value in body.items() if name not in _PLACED}
+    if "why" in body:
+        fields[BECAUSE] = body["why"]
+    return {
+        "run_s": event.at_s,
+        "incarnation": event.incarnation,
+        "event": body[TAG],
+        **fields,
+        **{name: value for name, value in stamp.items() if name not in body},
+        "phase": step.state.phase.value,
+        "actions": [encode(action) for action in step.actions],
+        "why": step.why,
+    }
+
+
+def utc_now() -> str:
+    """Wall-clock time as ISO 8601 with milliseconds, for people; order comes from ``seq``."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

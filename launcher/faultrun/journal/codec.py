@@ -1,0 +1,117 @@
+"""Values <-> JSON, driven by the types of the dataclasses in ``model``.
+
+Stdlib only: this is imported by PID 1. A dataclass becomes an object; where a
+field may hold one of several dataclasses the object says which under
+``"is"``. Tuples and frozensets become arrays (sets sorted), enums their value.
+Decoding ignores unknown keys and takes defaults for missing ones, so a newer
+supervisor reads an older journal.
+"""
+
+import dataclasses
+import functools
+import types
+import typing
+from enum import Enum
+from typing import Any
+
+TAG = "is"
+
+
+class CodecError(ValueError):
+    """The JSON does not fit the type."""
+
+
+def encode(value: object) -> Any:
+    """Return ``value`` as JSON-ready data. TypeError for anything that is not a value."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Enum():
+            return value.value
+        case tuple() | list():
+            return [encode(item) for item in value]
+        case frozenset() | set():
+            return sorted(encode(item) for item in value)
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {name: encode(getattr(value, name)) for name in _field_types(type(value))}
+            return {TAG: type(value).__name__, **fields}
+        case _:
+            raise TypeError(f"not a value: {value!r}")
+
+
+def decode(data: object, as_type: Any) -> Any:
+    """Return ``data`` as ``as_type``. CodecError when it does not fit."""
+    origin = typing.get_origin(as_type)
+    if origin in (typing.Union, types.UnionType):
+        return _decode_union(data, typing.get_args(as_type))
+    if origin is tuple:
+        return _decode_tuple(data, typing.get_args(as_type))
+    if origin is frozenset:
+        (item_type,) = typing.get_args(as_type)
+        return frozenset(decode(item, item_type) for item in _array(data))
+    if isinstance(as_type, typing.NewType):
+        return decode(data, as_type.__supertype__)
+    if as_type is float and isinstance(data, (int, float)) and not isinstance(data, bool):
+        return float(data)
+    if as_type in (int, str, bool, float) or as_type is type(None):
+        if type(data) is not as_type:
+            raise CodecError(f"{data!r} is not {as_type.__name__}")
+        return data
+    if isinstance(as_type, type) and issubclass(as_type, Enum):
+        try:
+            return as_type(data)
+        except ValueError as error:
+            raise CodecError(str(error)) from error
+    if dataclasses.is_dataclass(as_type):
+        return decode_dataclass(data, as_type)
+    raise CodecError(f"no JSON form for {as_type!r}")
+
+
+def decode_dataclass(data: object, as_type: Any) -> Any:
+    """Return the object ``data`` as ``as_type``."""
+    if not isinstance(data, dict):
+        raise CodecError(f"{data!r} is not an object for {as_type.__name__}")
+    hints = _field_types(as_type)
+    known = {name: decode(data[name], hint) for name, hint in hints.items() if name in data}
+    try:
+        return as_type(**known)
+    except TypeError as error:
+        raise CodecError(f"{as_type.__name__}: {error}") from error
+
+
+def _decode_union(data: object, members: tuple[Any, ...]) -> Any:
+    if data is None and type(None) in members:
+        return None
+    if isinstance(data, dict) and TAG in data:
+        for member in members:
+            if getattr(member, "__name__", "") == data[TAG]:
+                return decode(data, member)
+        raise CodecError(f"none of the alternatives is called {data[TAG]!r}")
+    for member in members:
+        if member is not type(None):
+            try:
+                return decode(data, member)
+            except CodecError:
+                continue
+    raise CodecError(f"{data!r} fits none of {members}")
+
+
+def _decode_tuple(data: object, item_types: tuple[Any, ...]) -> tuple[Any, ...]:
+    items = _array(data)
+    if len(item_types) == 2 and item_types[1] is Ellipsis:
+        return tuple(decode(item, item_types[0]) for item in items)
+    if len(items) != len(item_types):
+        raise CodecError(f"{len(items)} items where {len(item_types)} belong")
+    return tuple(decode(item, item_type) for item, item_type in zip(items, item_types, strict=True))
+
+
+def _array(data: object) -> list[Any]:
+    if not isinstance(data, list):
+        raise CodecError(f"{data!r} is not an array")
+    return data
+
+
+@functools.cache
+def _field_types(cls: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

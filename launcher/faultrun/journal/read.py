@@ -1,0 +1,97 @@
+"""The journal's reading end: lines back to events, a torn tail cut off, state by replay."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from faultrun.core.decide import decide
+from faultrun.journal.append import BECAUSE
+from faultrun.journal.codec import TAG, CodecError, decode
+from faultrun.model.events import Event
+from faultrun.model.run import RunState
+
+_BLOCK = 65536
+_EVENT_TYPES = {event_type.__name__: event_type for event_type in get_args(Event)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a journal says: where the run stands and where its clock and numbering go on.
+
+    ``torn`` says what was wrong with the tail, empty when nothing was.
+    """
+
+    state: RunState
+    next_seq: int
+    last_s: float
+    boots: tuple[str, ...]
+    torn: str = ""
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield each whole line as an object. What is not one (a bad block, a torn tail) is passed over."""
+    with path.open("rb") as file:
+        for raw in file:
+            try:
+                line = json.loads(raw) if raw.endswith(b"\n") else None
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(line, dict):
+                yield line
+
+
+def event_of(line: dict[str, Any]) -> Event | None:
+    """The event of one line; None for a kind that this version does not know."""
+    event_type = _EVENT_TYPES.get(str(line.get("event")))
+    if event_type is None:
+        return None
+    data = {**line, TAG: event_type.__name__, "at_s": line.get("run_s"), "why": line.get(BECAUSE)}
+    event: Event = decode(data, event_type)
+    return event
+
+
+def replay(path: Path, start: RunState) -> Past:
+    """Reduce the journal to a state. There is no other way to learn where a run stands."""
+    state, next_seq, last_s = start, 0, 0.0
+    boots: list[str] = []
+    torn = cut_torn_tail(path)
+    for line in lines(path):
+        seq = line.get("seq")
+        next_seq = seq + 1 if isinstance(seq, int) else next_seq
+        try:
+            event = event_of(line)
+        except CodecError as error:
+            torn = torn or f"line {next_seq} is not understood ({error})"
+            continue
+        if event is None:
+            continue
+        last_s = max(last_s, event.at_s)
+        if line["event"] == "RunStarted":
+            boots.append(str(line.get("boot", "")))
+        state = decide(state, event).state
+    return Past(state=state, next_seq=next_seq, last_s=last_s, boots=tuple(boots), torn=torn)
+
+
+def cut_torn_tail(path: Path) -> str:
+    """Cut the file after its last line end; say what was cut, or nothing.
+
+    A supervisor that was killed inside a write leaves half a line. Appending
+    to it would make two lines unreadable.
+    """
+    with path.open("rb+") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end == size:
+            return ""
+        file.truncate(end)
+    return f"{size - end} bytes after the last whole line were cut"

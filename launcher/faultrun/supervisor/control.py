@@ -1,0 +1,203 @@
+"""The Unix socket: workers report through it, ``faultrun stop`` and friends command through it."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from faultrun.model.events import (
+    Event,
+    FirstStep,
+    GaspAcknowledged,
+    GaspFailed,
+    GaspSaved,
+    StopRequested,
+    StopSource,
+)
+from faultrun.model.wire import message, parse
+from faultrun.supervisor.lines import Peer, listen, same_user
+from faultrun.supervisor.progress import ProgressPage
+from faultrun.supervisor.reactor import Reactor
+
+_GOODBYE_S = 1.0
+_SAVE_S = 60.0
+_LONGEST_TEXT = 2000
+
+Verb = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+class Control:
+    """Listens on ``path``. Only processes of our own user are heard, and only what is well-formed."""
+
+    def __init__(self, log_dir: Path, reactor: Reactor, stop_window_s: float) -> None:
+        self._stop_window_s = stop_window_s
+        self.path, self._listener = listen(log_dir)
+        self._reactor = reactor
+        self._peers: dict[int, Peer] = {}
+        self._ranks: dict[int, Peer] = {}
+        self._verbs: dict[str, Verb] = {}
+        self._incarnation = -1
+        self._page: ProgressPage | None = None
+        self._first_step_told = False
+        reactor.watch(self._listener.fileno(), self._accept)
+
+    def begin(self, incarnation: int, page: ProgressPage) -> None:
+        """Forget the workers of the incarnation before; listen for those of this one."""
+        self._incarnation = incarnation
+        self._page = page
+        self._first_step_told = False
+        self._ranks.clear()
+
+    def answer(self, kind: str, verb: Verb) -> None:
+        """Have requests of ``kind`` answered by ``verb``, which must not block."""
+        self._verbs[kind] = verb
+
+    def request_gasp(self, ranks: frozenset[int], window_s: float) -> None:
+        """Ask every connected rank to save and leave within ``window_s``."""
+        line = message("gasp", deadline_s=round(window_s, 3), reason="peer")
+        for rank in sorted(ranks & self._ranks.keys()):
+            self._ranks[rank].send(line)
+
+    def tell_end(self, line: str, exit_code: int) -> None:
+        """Tell whoever waits for the end, and let them leave first.
+
+        A preStop hook lives in our container: were we PID 1 and gone, it
+        would be killed and reported as failed.
+        """
+        waiting = [peer for peer in self._peers.values() if peer.waits_for_end]
+        for peer in waiting:
+            peer.send(message("ended", line=line, exit_code=exit_code))
+        for peer in waiting:
+            peer.wait_for_goodbye(_GOODBYE_S)
+
+    def request_save(self, deadline_s: float) -> int:
+        """Ask every connected rank to save and go on; return how many were asked."""
+        line = message("save", deadline_s=round(deadline_s, 3))
+        for rank in sorted(self._ranks):
+            self._ranks[rank].send(line)
+        return len(self._ranks)
+
+    def _answer_save(self, peer: Peer, deadline_s: float) -> None:
+        self.request_save(deadline_s)
+        peer.watches_saves = True
+        peer.send(message("saving", ranks=sorted(self._ranks), deadline_s=deadline_s))
+
+    def _pass_on(self, rank: int, content: Mapping[str, Any]) -> None:
+        """To those who asked for a save without a stop."""
+        told = {name: _short(content[name]) for name in ("step", "path", "why", "took_s") if name in content}
+        for peer in self._peers.values():
+            if peer.watches_saves:
+                peer.send(message(str(content["kind"]), rank=rank, **told))
+
+    def close(self) -> None:
+        """Stop listening; the socket file goes too."""
+        for peer in list(self._peers.values()):
+            self._drop(peer)
+        self._reactor.forget(self._listener.fileno())
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+    def _accept(self) -> Iterable[Event]:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            connection, _ = self._listener.accept()
+            if not same_user(connection):
+                connection.close()
+                return ()
+            connection.setblocking(False)
+            peer = Peer(connection)
+            self._peers[peer.fd] = peer
+            self._reactor.watch(peer.fd, lambda: self._read(peer))
+        return ()
+
+    def _read(self, peer: Peer) -> Iterable[Event]:
+        for line in peer.lines():
+            content = parse(line)
+            if content is not None:
+                yield from self._heard(peer, content)
+        if peer.gone:
+            self._drop(peer)
+
+    def _heard(self, peer: Peer, content: Mapping[str, Any]) -> Iterable[Event]:
+        kind = content["kind"]
+        if kind == "hello" and content.get("incarnation") == self._incarnation:
+            rank = content.get("rank")
+            if isinstance(rank, int):
+                peer.rank = rank
+                self._ranks[rank] = peer
+        elif peer.rank is not None:
+            if self._ranks.get(peer.rank) is peer:
+                yield from self._worker_says(peer.rank, content)
+        elif kind == "stop":
+            source = StopSource.PRESTOP if content.get("source") == "prestop" else StopSource.CONTROL
+            peer.waits_for_end = True
+            yield StopRequested(at_s=self._now(), incarnation=self._incarnation, source=source)
+            peer.send(message("stopping", window_s=self._stop_window_s))
+        elif kind == "save":
+            self._answer_save(peer, _float(content.get("deadline_s")) or _SAVE_S)
+        elif kind in self._verbs:
+            peer.send(message(kind, **self._verbs[kind](content)))
+
+    def _worker_says(self, rank: int, content: Mapping[str, Any]) -> Iterable[Event]:
+        kind, at_s, incarnation = content["kind"], self._now(), self._incarnation
+        step = content.get("step")
+        if kind in ("saved", "failed"):
+            self._pass_on(rank, content)
+        if kind == "step":
+            yield from self._first_step()
+        elif kind == "ack":
+            yield GaspAcknowledged(
+                at_s=at_s, incarnation=incarnation, rank=rank, step=step if isinstance(step, int) else None
+            )
+        elif kind == "saved" and isinstance(step, int):
+            yield GaspSaved(
+                at_s=at_s,
+                incarnation=incarnation,
+                rank=rank,
+                path=str(content.get("path", "")),
+                step=step,
+                size_bytes=_int(content.get("size_bytes")),
+                took_s=_float(content.get("took_s")),
+                digest=str(content.get("digest", "")),
+                replica_group=_ranks(content.get("replica_group")),
+            )
+        elif kind == "failed":
+            yield GaspFailed(
+                at_s=at_s, incarnation=incarnation, rank=rank, why=_short(str(content.get("why", "")))
+            )
+
+    def _first_step(self) -> Iterable[Event]:
+        if self._first_step_told or self._page is None or not self._page.complete:
+            return
+        self._first_step_told = True
+        newest = max(step.step for step in self._page.steps())
+        yield FirstStep(at_s=self._now(), incarnation=self._incarnation, step=newest)
+
+    def _drop(self, peer: Peer) -> None:
+        self._reactor.forget(peer.fd)
+        self._peers.pop(peer.fd, None)
+        if peer.rank is not None and self._ranks.get(peer.rank) is peer:
+            del self._ranks[peer.rank]
+        peer.close()
+
+    def _now(self) -> float:
+        return self._reactor.clock.now()
+
+
+def _int(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _short(value: Any) -> Any:
+    """A text that fits into a line even if every character of it is escaped."""
+    return value if isinstance(value, int | float) else str(value)[:_LONGEST_TEXT]
+
+
+def _ranks(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(isinstance(rank, int) for rank in value):
+        return ()
+    return tuple(sorted(value))

@@ -1,0 +1,286 @@
+"""The workers of this node, and MindSpore's scheduler: started, signalled, reaped."""
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from faultrun.frameworks.environment import Life, Seat, worker_environment
+from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
+from faultrun.model.actions import Kill, RequestGasp, Spawn
+from faultrun.model.events import (
+    DeathNote,
+    Event,
+    GaspRequested,
+    Heartbeat,
+    HelperExit,
+    IncarnationStarted,
+    SpawnFailed,
+    WorkerExit,
+    WorkerStarted,
+)
+from faultrun.model.plan import Plan
+from faultrun.model.spec import RunSpec, Stream
+from faultrun.model.topology import BootId
+from faultrun.supervisor.control import Control
+from faultrun.supervisor.prepare import Outfit
+from faultrun.supervisor.progress import ProgressPage
+from faultrun.supervisor.reactor import Reactor
+from faultrun.workers.follow import Follower
+from faultrun.workers.logs import LogFiles, death_note
+from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """What every worker of this supervisor inherits; read once, where the command line is read."""
+
+    environ: Mapping[str, str]
+    boot: BootId
+    python: str
+    log_dir: Path
+    ascend: bool
+    outfit: Callable[[Plan, int], Outfit]
+    follower: Follower | None = None
+
+
+class Crew:
+    """Owns every process of one node. All methods run in the main thread (PDEATHSIG is per thread)."""
+
+    def __init__(self, spec: RunSpec, base: Base, reactor: Reactor, control: Control) -> None:
+        self._spec = spec
+        self._base = base
+        self._reactor = reactor
+        self._control = control
+        self._workers: dict[int, Process] = {}
+        self._helpers: dict[int, Process] = {}
+        self._incarnation = -1
+        self.page: ProgressPage | None = None
+        self.logs: LogFiles | None = None
+
+    def spawn(self, order: Spawn) -> None:
+        """Start the scheduler if there is one, then every rank; post what became of each."""
+        self._incarnation = order.plan.incarnation
+        self.logs = LogFiles(
+            log_dir=self._base.log_dir,
+            worker_name=self._spec.logs.worker_log_name,
+            incarnation=self._incarnation,
+        )
+        started = 0
+        try:
+            self.logs.open(order.ranks)
+            self._new_page(order)
+            life = self._life(order)
+            if needs_scheduler(self._spec):
+                self._start_scheduler(life)
+            for local_rank, rank in enumerate(order.ranks):
+                self._start_worker(order, life, local_rank, rank)
+                started += 1
+        except OSError as error:
+            # Those behind the first that cannot be started would only be killed again.
+            self._post_failures(order.ranks[started:], error)
+            return
+        self._reactor.post(
+            IncarnationStarted(
+                at_s=self._now(),
+                incarnation=self._incarnation,
+                ranks=order.ranks,
+                master_port=order.master_port,
+            )
+        )
+
+    def request_gasp(self, order: RequestGasp) -> None:
+        """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""
+        began = time.monotonic()
+        leaders = [self._workers[rank] for rank in sorted(order.ranks) if rank in self._workers]
+        with undisturbed():
+            for worker in leaders:
+                worker.signal_leader(signal.SIGTERM)
+                worker.signal_leader(signal.SIGCONT)
+            done_s, took_s = self._now(), time.monotonic() - began
+        self._control.request_gasp(order.ranks, order.deadline_s - self._now())
+        self._reactor.post(
+            GaspRequested(
+                at_s=done_s,
+                incarnation=self._incarnation,
+                ranks=tuple(sorted(order.ranks)),
+                deadline_s=order.deadline_s,
+                took_s=took_s,
+            )
+        )
+
+    def kill(self, order: Kill) -> None:
+        """SIGKILL to the whole process group of each rank."""
+        for rank in sorted(order.ranks):
+            if rank in self._workers:
+                self._workers[rank].kill_group()
+
+    def dismiss_helpers(self) -> None:
+        """End the scheduler: the workers it served are gone."""
+        for helper in self._helpers.values():
+            helper.kill_group()
+
+    def reap_strangers(self) -> Iterable[Event]:
+        """SIGCHLD: adopted orphans are taken out of the process table."""
+        reap_strangers(frozenset(p.pid for p in (*self._workers.values(), *self._helpers.values())))
+        return ()
+
+    def death_notes(self, ranks: tuple[int, ...]) -> tuple[DeathNote, ...]:
+        """What the logs of the dead say last; called from the helper thread once all have ended."""
+        logs = self.logs
+        return tuple(death_note(rank, logs.worker(rank)) for rank in ranks) if logs is not None else ()
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation whose workers these are; -1 before the first."""
+        return self._incarnation
+
+    def newest_steps(self) -> Iterable[Event]:
+        """How far everybody is, read before a death is judged."""
+        steps = self.page.steps() if self.page is not None else ()
+        if steps:
+            yield Heartbeat(at_s=self._now(), incarnation=self._incarnation, steps=steps)
+
+    def pids(self) -> Mapping[int, int]:
+        """Rank to pid of the living workers."""
+        return {rank: worker.pid for rank, worker in self._workers.items()}
+
+    def _new_page(self, order: Spawn) -> None:
+        if self.page is not None:
+            self.page.close()
+        assert self.logs is not None
+        self.page = ProgressPage(self.logs.folder / "progress", order.ranks)
+        self._control.begin(self._incarnation, self.page)
+
+    def _life(self, order: Spawn) -> Life:
+        assert self.logs is not None
+        assert self.page is not None
+        return Life(
+            boot=self._base.boot,
+            plan=order.plan,
+            master_addr=order.master_addr,
+            master_port=order.master_port,
+            socket=str(self._control.path),
+            progress_page=str(self.page.path.absolute()),
+            error_dir=str(self.logs.folder.absolute()),
+            group_info_dir=str(self._base.log_dir.absolute()),
+            ascend=self._base.ascend,
+        )
+
+    def _start_scheduler(self, life: Life) -> None:
+        assert self.logs is not None
+        launch = Launch(
+            argv=scheduler_argv(self._spec.command, self._base.python),
+            env=scheduler_environment(self._base.environ, self._spec, life),
+            stdout=self.logs.scheduler,
+            cpus=self._spec.binding.scheduler_cpus,
+            memory_nodes=self._spec.binding.scheduler_memory_nodes,
+        )
+        self.logs.link_scheduler()
+        helper = start(launch)
+        incarnation = self._incarnation
+        self._helpers[helper.pid] = helper
+        self._reactor.watch(helper.pidfd, lambda: self._helper_ended(helper, "scheduler", incarnation))
+
+    def _start_worker(self, order: Spawn, life: Life, local_rank: int, rank: int) -> None:
+        assert self.logs is not None
+        outfit = self._base.outfit(order.plan, rank)
+        seat = Seat(
+            rank=rank,
+            local_rank=local_rank,
+            node_rank=order.plan.topology.node_rank(self._spec.node),
+            local_world_size=len(order.ranks),
+            device=outfit.device,
+        )
+        group_info = self._base.log_dir / f"device{rank}"
+        launch = Launch(
+            argv=(*self._spec.command.prefix, *outfit.args),
+            env=worker_environment(outfit.environ, self._spec, seat, life),
+            stdout=self.logs.worker(rank),
+            stderr=self._stderr_of(rank, local_rank),
+            cpus=_share(self._spec.binding.cpus, local_rank),
+            memory_nodes=_share(self._spec.binding.memory_nodes, local_rank),
+        )
+        group_info.mkdir(exist_ok=True)
+        worker = start(launch)
+        self._workers[rank] = worker
+        self._show_on_console(rank, local_rank)
+        self._reactor.watch(worker.pidfd, lambda: self._worker_ended(rank))
+        self._reactor.post(
+            WorkerStarted(
+                at_s=self._now(),
+                incarnation=self._incarnation,
+                node=self._spec.node,
+                rank=rank,
+                pid=worker.pid,
+            )
+        )
+
+    def _stderr_of(self, rank: int, local_rank: int) -> Path | None:
+        """A file of its own only where the console shall see one of the two streams."""
+        assert self.logs is not None
+        shown = self._spec.logs.console(rank, local_rank)
+        return self.logs.worker_errors(rank) if shown in (Stream.OUT, Stream.ERR) else None
+
+    def _show_on_console(self, rank: int, local_rank: int) -> None:
+        if self._base.follower is None or self.logs is None:
+            return
+        match self._spec.logs.console(rank, local_rank):
+            case Stream.ALL | Stream.OUT:
+                self._base.follower.follow(self.logs.worker(rank), f"[{rank}] ", to_fd=1)
+            case Stream.ERR:
+                self._base.follower.follow(self.logs.worker_errors(rank), f"[{rank}] ", to_fd=2)
+            case Stream.NONE:
+                pass
+
+    def _worker_ended(self, rank: int) -> Iterable[Event]:
+        worker = self._workers[rank]
+        pidfd = worker.pidfd
+        self._reactor.forget(pidfd)
+        # Until it is reaped its number still means its group; what a clean end leaves behind is swept last.
+        if worker.failed():
+            worker.kill_group()
+        status = worker.reap()
+        assert status is not None, "a readable pidfd is a process that ended"
+        del self._workers[rank]
+        yield from self.newest_steps()
+        yield WorkerExit(
+            at_s=self._now(),
+            incarnation=self._incarnation,
+            node=self._spec.node,
+            rank=rank,
+            pid=worker.pid,
+            status=status,
+        )
+
+    def _helper_ended(self, helper: Process, name: str, incarnation: int) -> Iterable[Event]:
+        """A dismissed helper may end when the next incarnation has one of the same name already."""
+        self._reactor.forget(helper.pidfd)
+        del self._helpers[helper.pid]
+        status = helper.reap()
+        assert status is not None, "a readable pidfd is a process that ended"
+        yield HelperExit(at_s=self._now(), incarnation=incarnation, name=name, pid=helper.pid, status=status)
+
+    def _post_failures(self, ranks: tuple[int, ...], error: OSError) -> None:
+        program = error.filename or self._spec.command.prefix[0]
+        why = f"could not start {program}: {os.strerror(error.errno or errno.EIO)}"
+        for rank in ranks:
+            self._reactor.post(
+                SpawnFailed(
+                    at_s=self._now(),
+                    incarnation=self._incarnation,
+                    rank=rank,
+                    errno=error.errno or 0,
+                    why=why,
+                )
+            )
+
+    def _now(self) -> float:
+        return self._reactor.clock.now()
+
+
+def _share(shares: tuple[tuple[int, ...], ...], local_rank: int) -> tuple[int, ...]:
+    return shares[local_rank] if local_rank < len(shares) else ()

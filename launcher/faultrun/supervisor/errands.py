@@ -1,0 +1,43 @@
+"""What takes time and must not hold up the loop: one helper thread at a time, answers as events."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+from faultrun.model.events import Event
+from faultrun.supervisor.reactor import Reactor
+
+
+class Errands:
+    """Runs functions that yield events. A bug in one is kept and re-raised in the loop's thread."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._thread: threading.Thread | None = None
+        self.bug: BaseException | None = None
+
+    def send(self, errand: Callable[[], Iterable[Event]], on_bug: Callable[[], Event]) -> None:
+        """Start ``errand`` after the one before it has ended; post what it yields."""
+        before = self._thread
+
+        def run() -> None:
+            if before is not None:
+                before.join()
+            try:
+                for event in errand():
+                    self._reactor.post(event)
+            except BaseException as bug:  # noqa: BLE001  carried to the main thread, which re-raises it
+                self.bug = bug
+                self._reactor.post(on_bug())
+
+        self._thread = threading.Thread(target=run, name="faultrun-errand", daemon=True)
+        self._thread.start()
+
+    def raise_bug(self) -> None:
+        """Re-raise what an errand could not have meant to raise."""
+        if self.bug is not None:
+            raise self.bug
+
+    def settle(self, patience_s: float) -> None:
+        """Wait, bounded, for the last errand: a rewrite under way must not be cut by our own exit."""
+        if self._thread is not None:
+            self._thread.join(patience_s)

@@ -1,0 +1,231 @@
+"""Tells people what happens: one line for each thing that matters, one card for each incident."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from faultrun.core import gasp
+from faultrun.core.card import duration, render
+from faultrun.core.diagnose import describe
+from faultrun.core.notices import HOLD_S
+from faultrun.journal.codec import encode
+from faultrun.model.checkpoint import RecoveryPoint, Refusal
+from faultrun.model.events import (
+    ConfigRewritten,
+    Event,
+    FaultNotice,
+    FirstStep,
+    GaspRequested,
+    HelperExit,
+    IncarnationStarted,
+    NothingWhole,
+    PlanAdopted,
+    RecoveryPointChosen,
+    RunFinished,
+    RunStarted,
+    SpawnFailed,
+    StopRequested,
+    WorkerExit,
+)
+from faultrun.model.incident import Card
+from faultrun.model.notice import Notice, Unreadable
+from faultrun.model.plan import Reason
+from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.spec import RunSpec
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The last word on a run: one line, and whether a person should worry."""
+
+    line: str
+    exit_code: int
+
+
+class PlainNarrator:
+    """Writes to ``say`` (stderr) and the incident files. Disk trouble never reaches the loop."""
+
+    def __init__(self, spec: RunSpec, log_dir: Path, say: Say) -> None:
+        self._spec = spec
+        self._log_dir = log_dir
+        self._say = say
+        self._before: RunState | None = None
+        self._refused: tuple[Refusal, ...] = ()
+        self._card: Card | None = None
+        self.outcome: Outcome | None = None
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.Narrator``."""
+        before, self._before = self._before, step.state
+        self._told(event, before, step)
+        if before is None or step.state.phase is not before.phase:
+            self._kept_back(event, step)
+
+    def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901  one row a case
+        match event:
+            case RunStarted():
+                self._started()
+            case FaultNotice(notice=notice):
+                self._noticed(notice, before, step)
+            case RecoveryPointChosen():
+                self._chosen(event)
+            case NothingWhole(refused=refused):
+                self._refused = refused
+            case PlanAdopted():
+                self._adopted(event, before)
+            case ConfigRewritten(file=file, key=key, after=after):
+                self._say(f"rewrote {file}: {key} = {after}")
+            case IncarnationStarted():
+                self._running(event)
+            case FirstStep():
+                self._training(event)
+            case WorkerExit() | HelperExit() | SpawnFailed():
+                self._exit(event, before, step.state)
+            case StopRequested(source=source):
+                self._say(f"told to stop by {source.value}")
+            case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):
+                window = f"SIGKILL in {duration(round(deadline_s - at_s, 1))}"
+                self._say(
+                    f"{_workers(len(ranks))} asked to save; {window} ({self._window_source(step.state)})"
+                )
+            case RunFinished(exit_code=code, why=why):
+                self._finished(code, why, step.state)
+            case _:
+                return
+
+    def _window_source(self, state: RunState) -> str:
+        if state.stop is None:
+            return "--grace"
+        return f"stop window: {self._spec.supervision.windows.stop_grace_source}"
+
+    def _started(self) -> None:
+        workers = f"{_workers(self._spec.topology.world_size)} of {self._spec.command.shown}"
+        self._say(f"run {self._spec.run_id}: {workers}; logs in {self._log_dir}")
+
+    def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
+        """Words of the platform that change what we do, or that cannot be understood; no others."""
+        acted = before is None or step.actions or step.state.phase is not before.phase
+        lost = before is not None and step.state.platform.lost != before.platform.lost
+        incident = step.state.incident
+        if incident is not None and (before is None or before.incident is None):
+            self._say(incident.explanation)
+        elif acted or lost or isinstance(notice, Unreadable):
+            self._say(step.why)
+
+    def _kept_back(self, event: Event, step: Step) -> None:
+        """Nobody should wonder why nothing runs."""
+        if step.state.phase is Phase.HOLDING:
+            self._say(f"{step.why}; at most {duration(HOLD_S)}")
+        elif step.state.phase is Phase.BACKING_OFF and step.state.platform.not_before_s > event.at_s:
+            self._say(f"{step.why}, as the platform's protocol asks")
+
+    def _chosen(self, event: RecoveryPointChosen) -> None:
+        self._refused = event.refused
+        if event.left_alone and event.point is None:
+            self._say(
+                f"starting from the beginning; {event.left_alone} checkpoints found and left alone "
+                "(--resume=always uses them)"
+            )
+
+    def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
+        plan = event.plan
+        if plan.reason is Reason.FAULT and before is not None and before.incident is not None:
+            policy = self._spec.supervision.policy
+            card = self._new_card(before)
+            self._show(
+                replace(
+                    card,
+                    restart=(len(plan.ledger.restarts), policy.max_restarts),
+                    backoff_s=max(0.0, plan.start_at_s - event.at_s),
+                )
+            )
+        elif plan.point is not None:
+            step = "?" if plan.point.global_step is None else plan.point.global_step
+            self._say(f"resuming from {plan.point.path} (step {step})")
+
+    def _running(self, event: IncarnationStarted) -> None:
+        running = f"{_workers(len(event.ranks))} running"
+        self._say(f"incarnation {event.incarnation}: {running}, port {event.master_port}")
+        if self._card is not None:
+            self._update(replace(self._card, restarted_after_s=event.at_s - self._card.incident.at_s))
+
+    def _training(self, event: FirstStep) -> None:
+        if self._card is None:
+            self._say(f"training: every rank has done a step (step {event.step})")
+            return
+        after_s = event.at_s - self._card.incident.at_s
+        self._update(replace(self._card, trained_after_s=after_s))
+        self._say(f"training again {after_s:.1f} s after the failure (step {event.step})")
+
+    def _exit(
+        self, event: WorkerExit | HelperExit | SpawnFailed, before: RunState | None, state: RunState
+    ) -> None:
+        opened = state.incident is not None and (before is None or before.incident is None)
+        if not opened:
+            return
+        match event:
+            case WorkerExit(rank=rank, pid=pid, status=status):
+                self._say(f"rank {rank} (pid {pid}) {describe(status)}")
+            case HelperExit(name=name, pid=pid, status=status):
+                self._say(f"{name} (pid {pid}) {describe(status)}")
+            case SpawnFailed(rank=rank, why=why):
+                self._say(f"rank {rank}: {why}")
+
+    def _finished(self, code: int, why: str, state: RunState) -> None:
+        if state.incident is not None:
+            self._show(replace(self._new_card(state), why=why))
+        saved = ""
+        if state.stop is not None:
+            steps = {save.step for save in state.saves}
+            saved = f"; saved step {max(steps)}" if steps else "; no rank reported a save"
+        restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
+        if "\n" in why:
+            self._say(why)
+            why = why.splitlines()[0]
+        line = f"{why}{saved}; exit code {code}, {restarts} restart{'s' if restarts != 1 else ''}"
+        self.outcome = Outcome(line=line, exit_code=code)
+        self._say(line)
+
+    def _new_card(self, state: RunState) -> Card:
+        assert state.incident is not None
+        rank = state.incident.rank
+        return Card(
+            incident=state.incident,
+            world_size=self._spec.topology.world_size,
+            saves=state.saves,
+            point=state.point if state.phase is Phase.AWAITING_PLAN else None,
+            refused=_newer(self._refused, state.point),
+            restart=None,
+            window_s=self._spec.supervision.policy.window_s,
+            log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
+            unsaved=gasp.unsaved(state),
+        )
+
+    def _show(self, card: Card) -> None:
+        self._update(card)
+        self._say(render(card))
+
+    def _update(self, card: Card) -> None:
+        """Keep the card and write its files anew: they learn how long the recovery took."""
+        self._card = card
+        number = card.incident.number
+        with contextlib.suppress(OSError):
+            # Bytes, because a file name in it need not be UTF-8.
+            text = f"{render(card)}\n".encode(errors="backslashreplace")
+            (self._log_dir / f"incident_{number}.txt").write_bytes(text)
+            data = json.dumps(encode(card), indent=2)
+            (self._log_dir / f"incident_{number}.json").write_text(data + "\n")
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'s' if count != 1 else ''}"
+
+
+def _newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> int:
+    """How many refused files claim to be further than the chosen one."""
+    reached = -1 if point is None or point.global_step is None else point.global_step
+    return sum(1 for one in refused if one.global_step is not None and one.global_step > reached)

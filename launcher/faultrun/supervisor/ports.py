@@ -1,0 +1,79 @@
+"""What the supervisor needs from the world, as protocols; ``cli/wiring.py`` brings the real ones.
+
+No call blocks the loop: what takes time is started here and answered by an
+event, and every answer comes through the reactor.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from faultrun.model.actions import Action, Survey
+from faultrun.model.checkpoint import Verdict
+from faultrun.model.events import Event, NothingWhole, RecoveryPointChosen
+from faultrun.model.facts import NodeFact
+from faultrun.model.plan import Plan
+from faultrun.model.run import Step
+
+
+class World(Protocol):
+    """Everything outside the supervisor's head."""
+
+    def wait(self) -> Iterable[Event]:
+        """Block until something happened; return it in the order in which it happened."""
+        ...
+
+    def perform(self, action: Action) -> None:
+        """Start ``action`` and return; its outcome comes back as events."""
+        ...
+
+
+class Journal(Protocol):
+    """Where every event and decision is written before it is acted on."""
+
+    def append(self, event: Event, step: Step) -> None:
+        """Write one line."""
+        ...
+
+    def sync(self) -> None:
+        """Return once every line is on the disk."""
+        ...
+
+
+class Narrator(Protocol):
+    """Whoever tells people what happens. Must not raise and must not block."""
+
+    def tell(self, event: Event, step: Step) -> None:
+        """One event and what was decided about it."""
+        ...
+
+
+class Surveyor(Protocol):
+    """Looks through the checkpoints; runs in a helper thread."""
+
+    def survey(self, request: Survey, at_s: float) -> RecoveryPointChosen | NothingWhole:
+        """Return the recovery point, or why there is none."""
+        ...
+
+    def read_back(self, path: str) -> Verdict:
+        """Whether a save that was just reported is whole, and a candidate at all."""
+        ...
+
+
+class Preparer(Protocol):
+    """Applies a plan to this node; runs in a helper thread."""
+
+    def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
+        """Yield ConfigRewritten for each file, then Prepared or PrepareFailed."""
+        ...
+
+
+class Agreement(Protocol):
+    """How nodes agree on the next incarnation. Answers come only as events; nothing here blocks."""
+
+    def state(self, fact: NodeFact) -> None:
+        """Make ``fact`` this node's newest statement."""
+        ...
+
+    def raise_alarm(self, incarnation: int, why: str) -> None:
+        """Tell everybody that ``incarnation`` is over."""
+        ...

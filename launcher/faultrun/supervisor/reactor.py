@@ -1,0 +1,110 @@
+"""One place to wait: file descriptors, timers and what other threads post. No polling."""
+
+import heapq
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+
+from faultrun.model.events import Event, Timer, TimerFired
+
+Ready = Callable[[], Iterable[Event]]
+"""Called when a descriptor is readable; returns what that means."""
+
+
+class RunClock:
+    """Run-seconds: this supervisor's monotonic clock, continued from where the journal stopped."""
+
+    def __init__(self, start_s: float = 0.0) -> None:
+        self.start_s = start_s
+        self._zero = time.monotonic() - start_s
+
+    def now(self) -> float:
+        """Run-seconds now, to the microsecond: short in the journal, and read back as the same number."""
+        return round(time.monotonic() - self._zero, 6)
+
+    def utc_ns(self, at_s: float) -> int:
+        """Wall-clock nanoseconds of a moment of this supervisor, comparable with a file's mtime."""
+        return time.time_ns() - int((self.now() - at_s) * 1e9)
+
+    def of_monotonic(self, at_monotonic_s: float) -> float:
+        """Run-seconds of a CLOCK_MONOTONIC reading of this machine."""
+        return at_monotonic_s - self._zero
+
+
+class Reactor:
+    """Collects events. ``post`` may be called from any thread, everything else from the loop's."""
+
+    def __init__(self, clock: RunClock) -> None:
+        self.clock = clock
+        self._epoll = select.epoll()
+        self._ready: dict[int, Ready] = {}
+        self._posted: deque[Event] = deque()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._timers: list[tuple[float, int, Timer, int]] = []
+        self._newest: dict[Timer, int] = {}
+        self._numbers = count()
+        self._epoll.register(self._wake, select.EPOLLIN)
+
+    def watch(self, fd: int, ready: Ready) -> None:
+        """Call ``ready`` whenever ``fd`` is readable or hung up."""
+        self._ready[fd] = ready
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Watch ``fd`` no longer; harmless when it never was."""
+        if self._ready.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def post(self, event: Event) -> None:
+        """Have ``event`` returned by the next ``wait``."""
+        self._posted.append(event)
+        os.eventfd_write(self._wake, 1)
+
+    def start_timer(self, timer: Timer, at_s: float, incarnation: int) -> None:
+        """Return ``TimerFired`` at ``at_s`` run-seconds; replaces a running timer of that name."""
+        number = next(self._numbers)
+        self._newest[timer] = number
+        heapq.heappush(self._timers, (at_s, number, timer, incarnation))
+
+    def wait(self) -> list[Event]:
+        """Block until at least one event is there.
+
+        Descriptors come in the order in which the kernel made them ready: for
+        pidfds that is the order of the deaths.
+        """
+        events: list[Event] = []
+        while not events:
+            ready_fds = [fd for fd, _ in self._epoll.poll(self._patience())]
+            # What we did ourselves comes before what it led to: a worker is started before it has ended.
+            if self._wake in ready_fds:
+                events.extend(self._drain_posted())
+            for fd in ready_fds:
+                ready = self._ready.get(fd)
+                if ready is not None:
+                    events.extend(ready())
+            events.extend(self._fired())
+        return events
+
+    def close(self) -> None:
+        """Let go of the kernel's objects."""
+        self._epoll.close()
+        os.close(self._wake)
+
+    def _patience(self) -> float | None:
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0][0] - self.clock.now())
+
+    def _fired(self) -> Iterable[Event]:
+        while self._timers and self._timers[0][0] <= self.clock.now():
+            _, number, timer, incarnation = heapq.heappop(self._timers)
+            if self._newest.get(timer) == number:
+                yield TimerFired(at_s=self.clock.now(), incarnation=incarnation, timer=timer)
+
+    def _drain_posted(self) -> Iterable[Event]:
+        os.eventfd_read(self._wake)
+        while self._posted:
+            yield self._posted.popleft()

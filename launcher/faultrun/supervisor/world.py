@@ -1,0 +1,125 @@
+"""Every action is performed here and nowhere else; what comes of it returns as events."""
+
+from collections.abc import Callable, Iterable
+
+from faultrun.errors import assert_never
+from faultrun.model.actions import (
+    Action,
+    Kill,
+    Prepare,
+    RaiseAlarm,
+    RequestGasp,
+    Spawn,
+    StartTimer,
+    Survey,
+    Sweep,
+    Tell,
+    VerifySave,
+)
+from faultrun.model.events import Drained, Event, GaspVerified, PrepareFailed
+from faultrun.supervisor.crew import Crew
+from faultrun.supervisor.errands import Errands
+from faultrun.supervisor.ports import Agreement, Preparer, Surveyor
+from faultrun.supervisor.reactor import Reactor
+from faultrun.workers.sweep import sweep
+
+_SWEEP_PATIENCE_S = 10.0
+_JOIN_BEFORE_FORK_S = 5.0
+_INTERNAL = 70
+
+
+class LocalWorld:
+    """Implements ``ports.World`` with this node's processes, files and clock."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        crew: Crew,
+        agreement: Agreement,
+        surveyor: Surveyor,
+        preparer: Preparer,
+        boots: frozenset[str],
+    ) -> None:
+        self._reactor = reactor
+        self._crew = crew
+        self._agreement = agreement
+        self._surveyor = surveyor
+        self._preparer = preparer
+        self._boots = boots
+        self._errands = Errands(reactor)
+
+    def wait(self) -> Iterable[Event]:
+        """See ``ports.World``."""
+        events = self._reactor.wait()
+        self._errands.raise_bug()
+        return events
+
+    def perform(self, action: Action) -> None:
+        """See ``ports.World``."""
+        match action:
+            case RequestGasp():
+                self._crew.request_gasp(action)
+            case Kill():
+                self._crew.kill(action)
+            case StartTimer(timer=timer, at_s=at_s, incarnation=incarnation):
+                self._reactor.start_timer(timer, at_s, incarnation)
+            case Spawn():
+                # fork() copies only the calling thread; the helper thread has nothing left to do by now.
+                self._errands.settle(_JOIN_BEFORE_FORK_S)
+                self._crew.spawn(action)
+            case VerifySave():
+                self._errand(action.incarnation, lambda: self._verify(action))
+            case Sweep():
+                self._crew.dismiss_helpers()
+                self._errand(action.incarnation, lambda: self._sweep(action))
+            case Survey():
+                self._errand(action.incarnation, lambda: [self._surveyor.survey(action, self._now())])
+            case Prepare(plan=plan):
+                self._errand(plan.incarnation, lambda: self._preparer.prepare(plan, self._now()))
+            case Tell(fact=fact):
+                self._agreement.state(fact)
+            case RaiseAlarm(incarnation=incarnation, why=why):
+                self._agreement.raise_alarm(incarnation, why)
+            case other:
+                assert_never(other)
+
+    def settle(self) -> None:
+        """Wait, bounded, for the helper thread; called once the loop has ended."""
+        self._errands.settle(_SWEEP_PATIENCE_S)
+
+    def _errand(self, incarnation: int, errand: Callable[[], Iterable[Event]]) -> None:
+        def bug() -> Event:
+            why = f"a bug in faultrun: {self._errands.bug!r}"
+            return PrepareFailed(at_s=self._now(), incarnation=incarnation, exit_code=_INTERNAL, why=why)
+
+        self._errands.send(errand, bug)
+
+    def _verify(self, action: VerifySave) -> Iterable[Event]:
+        """Whether the window may end is judged by how far everybody is when the save has been read."""
+        verified = self._verified(action)
+        yield from self._crew.newest_steps()
+        yield verified
+
+    def _verified(self, action: VerifySave) -> Event:
+        verdict = self._surveyor.read_back(action.path)
+        return GaspVerified(
+            at_s=self._now(),
+            incarnation=action.incarnation,
+            rank=action.rank,
+            path=action.path,
+            whole=verdict.whole,
+            why=verdict.why,
+        )
+
+    def _sweep(self, action: Sweep) -> Iterable[Event]:
+        swept, stragglers = sweep(self._boots, patience_s=_SWEEP_PATIENCE_S)
+        yield Drained(
+            at_s=self._now(),
+            incarnation=action.incarnation,
+            stragglers=stragglers,
+            swept=swept,
+            notes=self._crew.death_notes(action.dead),
+        )
+
+    def _now(self) -> float:
+        return self._reactor.clock.now()

@@ -1,0 +1,88 @@
+"""Where the output of an incarnation goes, under msrun's names, never truncated."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from faultrun.model.events import DeathNote
+
+_TAIL_BYTES = 16384
+_LINE_CHARS = 500
+_STEP = re.compile(r"\b(?:global[_ ])?step[:= ]\s*(\d{1,15})\b", re.IGNORECASE)
+"""As LossMonitor, Lightning, HF and most hand-written loops print it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """Paths of one incarnation's logs and the links that point at them.
+
+    ``incarnation_<n>/<name>_<rank>.log`` is the file, ``<name>_<rank>.log``
+    beside it the link that msrun's users know.
+    """
+
+    log_dir: Path
+    worker_name: str
+    incarnation: int
+
+    @property
+    def folder(self) -> Path:
+        """The incarnation's own folder."""
+        return self.log_dir / f"incarnation_{self.incarnation}"
+
+    def worker(self, rank: int) -> Path:
+        """Standard output (and error) of one rank."""
+        return self.folder / f"{self.worker_name}_{rank}.log"
+
+    def worker_errors(self, rank: int) -> Path:
+        """Standard error of one rank where it is kept apart."""
+        return self.folder / f"{self.worker_name}_{rank}.err.log"
+
+    @property
+    def scheduler(self) -> Path:
+        """Output of MindSpore's scheduler process."""
+        return self.folder / "scheduler.log"
+
+    def error_file(self, rank: int) -> Path:
+        """Where a rank may leave its own account of its death (TORCHELASTIC_ERROR_FILE)."""
+        return self.folder / f"error_{rank}.json"
+
+    def open(self, ranks: tuple[int, ...]) -> None:
+        """Make the folder and point the links at it, each replaced in one step."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for rank in ranks:
+            point_link(self.log_dir / self.worker(rank).name, self.worker(rank))
+
+    def link_scheduler(self) -> None:
+        """Point ``scheduler.log`` at this incarnation's."""
+        point_link(self.log_dir / self.scheduler.name, self.scheduler)
+
+
+def point_link(link: Path, target: Path) -> None:
+    """Have ``link`` point at ``target`` (relative); a foreign regular file of that name is left alone."""
+    if link.exists() and not link.is_symlink():
+        return
+    fresh = link.with_name(f".{link.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(os.path.relpath(target, link.parent))
+    fresh.replace(link)
+
+
+def death_note(rank: int, log: Path) -> DeathNote:
+    """What a worker's log says at its end: the last line with text, and the last step it printed."""
+    said = [line.strip() for line in _tail(log).splitlines() if line.strip()]
+    step = next((found for line in reversed(said) if (found := _STEP.search(line))), None)
+    return DeathNote(
+        rank=rank,
+        last_line=said[-1][:_LINE_CHARS] if said else "",
+        logged_step=int(step[1]) if step else None,
+    )
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,181 @@
+"""One process of ours: started race-free, known by its pidfd, reaped exactly once."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faultrun.model.events import Exited, Signaled, Status
+
+_FD_LIMIT = 65536
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_MPOL_BIND = 2
+_SYS_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What to execute.
+
+    ``cpus`` is empty when the kernel may choose the processors, ``memory_nodes``
+    (NUMA) when it may choose the memory.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    stdout: Path
+    stderr: Path | None = None
+    cwd: str | None = None
+    cpus: tuple[int, ...] = ()
+    memory_nodes: tuple[int, ...] = ()
+
+
+class Process:
+    """A running child in a session of its own that the kernel kills when we die."""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
+        self.pid = popen.pid
+        self.pidfd = os.pidfd_open(popen.pid)
+        self._popen = popen
+
+    def reap(self) -> Status | None:
+        """Return how it ended, None while it runs. After the first answer nothing is left of it."""
+        code = self._popen.poll()
+        if code is None:
+            return None
+        os.close(self.pidfd)
+        return Exited(code=code) if code >= 0 else Signaled(signum=-code)
+
+    def failed(self) -> bool:
+        """Whether it ended otherwise than by returning 0. It is not reaped by this question."""
+        ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return ended is not None and not (ended.si_code == os.CLD_EXITED and ended.si_status == 0)
+
+    def signal_leader(self, signum: int) -> None:
+        """Signal this process alone; nothing when it has ended."""
+        try:
+            signal.pidfd_send_signal(self.pidfd, signum)
+        except (ProcessLookupError, OSError):
+            return
+
+    def kill_group(self) -> None:
+        """SIGKILL to its whole process group.
+
+        Its pid is its group's id, and cannot be given to another while we
+        have not reaped it.
+        """
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+
+def start(launch: Launch) -> Process:
+    """Execute ``launch``; OSError with the kernel's reason when that is impossible.
+
+    Must be called from the main thread: the kernel's parent-death signal
+    fires when the *thread* that forked ends. The child blocks nothing, owns
+    its session and dies with us even if we die between fork and exec.
+    """
+    parent = os.getpid()
+
+    def before_exec() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(137)
+        if launch.cpus:
+            os.sched_setaffinity(0, launch.cpus)
+        if launch.memory_nodes:
+            _bind_memory(launch.memory_nodes)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err:
+        try:
+            popen = subprocess.Popen(
+                launch.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=dict(launch.env),
+                cwd=launch.cwd,
+                start_new_session=True,
+                preexec_fn=before_exec,  # noqa: PLW1509  no other thread of ours runs Python while workers are spawned
+            )
+        except subprocess.SubprocessError as error:
+            # All that Python tells of a failure in ``before_exec``: the processors are not ours (any more).
+            raise OSError(errno.EINVAL, "its processors cannot be used", launch.argv[0]) from error
+    return Process(popen)
+
+
+def _bind_memory(nodes: tuple[int, ...]) -> None:
+    """As ``numactl --membind``: allocate from these nodes only. A kernel without NUMA ignores it."""
+    mask = sum(1 << node for node in nodes)
+    words = max(nodes) // 64 + 1
+    array = (ctypes.c_ulong * words)(*(mask >> (64 * word) & (1 << 64) - 1 for word in range(words)))
+    number = _SYS_SET_MEMPOLICY.get(os.uname().machine)
+    if number is not None:
+        _LIBC.syscall(number, _MPOL_BIND, array, 64 * words + 1)
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Keep the processor for a moment, where we are allowed to (CAP_SYS_NICE); else change nothing.
+
+    A process that is signalled wakes up and preempts whoever signalled it:
+    with 64 workers on few cores the last one would hear of it 20 ms late.
+    """
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, *before)
+
+
+def keep_only(*fds: int) -> None:
+    """In a forked helper: close everything inherited but ``fds``.
+
+    A lock, a pipe's write end or a socket that lives on in a helper would
+    tell others that the supervisor is still there.
+    """
+    low = 0
+    for fd in (*sorted(fds), _FD_LIMIT):
+        if low < fd:  # closerange(0, 0) closes everything (CPython hands close_range() a last of -1)
+            os.closerange(low, fd)
+        low = fd + 1
+
+
+def become_subreaper() -> None:
+    """Have orphans among our descendants given to us instead of to init, so that we find and reap them."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_strangers(ours: frozenset[int]) -> int:
+    """Reap ended children that we never started (adopted orphans); return how many."""
+    count = 0
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return count
+        # A child of our own at the head of the queue has its pidfd readable: it is reaped there, and
+        # whoever waits behind it at the next SIGCHLD or at the sweep.
+        if ended is None or ended.si_pid in ours:
+            return count
+        os.waitpid(ended.si_pid, os.WNOHANG)
+        count += 1
+
+
+def _append(path: Path) -> Any:
+    return path.open("ab", buffering=0)
