@@ -1,0 +1,124 @@
+"""Make a training script fault tolerant: three lines for torch, one callback for MindSpore, a few calls else.
+
+    from faultrun import sdk
+
+    point = sdk.resume()                          # where to go on; None: from the start
+    sdk.start(save=write_state, directory="ckpt") # what to do when a peer dies or faultrun is told to stop
+    for n in range(point.step + 1 if point else 1, last + 1):
+        ...
+        sdk.step(n)                               # step n is complete
+
+Call ``start`` (or ``sdk.torch.protect``, or make ``sdk.mindspore.DyingGasp``)
+in the main thread, after the state exists and before the loop. Without
+faultrun every call does nothing and ``resume`` returns None.
+
+``sdk.torch`` and ``sdk.mindspore`` import their framework when they are first used.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from faultrun.model.events import WorkPhase
+from faultrun.sdk.files import Folder
+from faultrun.sdk.script import ScriptKeeper
+from faultrun.sdk.session import RecoveryPoint
+from faultrun.sdk.worker import worker
+
+__all__ = [
+    "Folder",
+    "RecoveryPoint",
+    "WorkPhase",
+    "phase",
+    "resume",
+    "should_stop",
+    "start",
+    "step",
+    "updating",
+]
+
+_script: ScriptKeeper | None = None
+
+
+def start(
+    save: Callable[[str], object] | None = None,
+    *,
+    directory: str | Path | Folder | None = None,
+    name: str = "gasp.ckpt",
+) -> None:
+    """Connect to faultrun; with ``save``, be ready to save when asked. Call it in the main thread.
+
+    ``save(path)`` writes the whole state into the file ``path``, which does
+    not exist yet; it runs in another thread while the main thread changes
+    nothing. Files go to ``<directory>/rank_<rank>/<name's stem>-step_<n><its
+    suffix>``, each with a manifest. Unless updates are marked with
+    ``updating``, saving happens inside ``step`` only. ValueError: ``save``
+    without ``directory``.
+    """
+    global _script  # noqa: PLW0603 - a process is one worker
+    if save is not None and directory is None:
+        raise ValueError("sdk.start(save=...) needs directory=: where the saves go")
+    this = worker()
+    if this is not None and save is not None and directory is not None:
+        folder = directory if isinstance(directory, Folder) else Folder(directory=Path(directory))
+        _script = ScriptKeeper(save, folder, name, this.session)
+        this.keep(_script)
+
+
+def step(n: int, epoch: int | None = None) -> None:
+    """Global step ``n`` (counted from 1 since the very first start) is complete. A few microseconds."""
+    this = worker()
+    if this is not None:
+        this.step(n, epoch)
+        if _script is not None:
+            _script.stepped(n, epoch)
+
+
+@contextlib.contextmanager
+def updating() -> Iterator[None]:
+    """Mark a stretch in which the state changes; at all other times it may then be saved."""
+    if _script is None:
+        yield
+        return
+    _script.begin()
+    yield  # an exception leaves the state marked as half changed, which it is
+    _script.end()
+
+
+@contextlib.contextmanager
+def phase(what: WorkPhase | str) -> Iterator[None]:
+    """Tell what this rank does for a while: it helps to find the one that hangs. ValueError: unknown."""
+    now = WorkPhase(what)
+    this = worker()
+    if this is None:
+        yield
+        return
+    this.works_at(now)
+    try:
+        yield
+    finally:
+        this.works_at(WorkPhase.COMPUTING)
+
+
+def resume() -> RecoveryPoint | None:
+    """Where this worker is to go on; None when training starts from nothing, or without faultrun."""
+    this = worker()
+    return this.session.point if this is not None else None
+
+
+def should_stop() -> bool:
+    """Whether to leave the loop here, after this step: for scripts that save and end in their own way.
+
+    Every rank of a node gets True at the same step when the ranks meet in a
+    collective every step. The process then ends with 143, whatever the script returns.
+    """
+    this = worker()
+    return this is not None and this.should_stop()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("torch", "mindspore"):
+        return import_module(f"faultrun.sdk.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

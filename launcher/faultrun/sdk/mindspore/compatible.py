@@ -1,0 +1,138 @@
+"""Stand-ins for the classes of MindX and MindIO in existing scripts: change the import, and they run here.
+
+    mindx_elastic.terminating_message.ExceptionCheckpoint   -> ExceptionCheckpoint
+    mindx_elastic.restore_module.RestoreStrategyGenerator   -> RestoreStrategyGenerator
+    mindspore.train.TFTRegister, TrainFaultTolerance        -> TFTRegister
+    mindspore.nn.OptTFTWrapper                              -> OptTFTWrapper
+
+Where MindIO is installed on an Ascend machine, TFTRegister and OptTFTWrapper are the real ones.
+"""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import mindspore
+from mindspore import nn
+
+from faultrun.sdk.files import Names, numbered
+from faultrun.sdk.mindspore.callback import DyingGasp
+from faultrun.sdk.mindspore.files import appended
+from faultrun.sdk.mindspore.memory import HostState
+from faultrun.sdk.mindspore.optimizer import MarkingOptimizer
+from faultrun.sdk.worker import Worker, lone_worker
+
+
+class ExceptionCheckpoint(DyingGasp):
+    """``DyingGasp`` under the name and with the defaults of MindX; answers SIGTERM under any launcher.
+
+    Unlike there, no work is done in a signal handler, a second signal
+    changes nothing, and the process leaves with 143.
+    """
+
+    def __init__(
+        self, prefix: str = "Exception", directory: str | Path | None = None, config: Any = None
+    ) -> None:
+        super().__init__(prefix=prefix, directory=directory, config=config)
+
+    def _find_worker(self) -> Worker | None:
+        return lone_worker()
+
+
+class TFTRegister(DyingGasp):
+    """MindIO's power-off checkpoint without its controller: any rank may die, rank 0 too.
+
+    ``TFTRegister(rank, ip, port, directory)`` as in MindSpore up to 2.5, or
+    ``TFTRegister(ckpt_save_path=directory)`` as later; where a controller
+    would listen does not matter here. Writes
+    ``tft_saved_checkpoints-step_<global step>/rank_<rank>/ttp_rank_<rank>-<epoch>_<step in epoch>.ckpt``.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The real one where MindIO is."""
+        if has_mindio():
+            return _real_register(*args, **kwargs)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        ctrl_rank_id: int | str | None = None,
+        ctrl_ip: str | None = None,
+        ctrl_port: int | None = None,
+        ckpt_save_path: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        del ctrl_ip, ctrl_port, kwargs
+        if isinstance(ctrl_rank_id, str):
+            ckpt_save_path = ctrl_rank_id
+        if ckpt_save_path is None:
+            raise ValueError("TFTRegister needs a directory to save to: ckpt_save_path")
+        super().__init__(prefix="ttp_rank", directory=ckpt_save_path)
+
+    def _find_worker(self) -> Worker | None:
+        return lone_worker()
+
+    def _names(self, state: HostState) -> Names:
+        rank, place = self._rank(), state.place
+        file = f"ttp_rank_{rank}-{place.epoch}_{place.batch}.ckpt"
+        return numbered(self._directory / f"tft_saved_checkpoints-step_{place.step}" / f"rank_{rank}" / file)
+
+    def _content(self, state: HostState) -> dict[str, Any]:
+        """As MindIO appends: ``step_num`` is global."""
+        content = {
+            "epoch_num": state.place.epoch,
+            "step_num": state.place.step,
+            "cur_rank": self._rank(),
+            "batch_num": self._batch_num,
+            "global_step": _global_step(state),
+        }
+        scale = appended(state, {}).get("loss_scale")
+        return content if scale is None else {**content, "loss_scale": scale}
+
+    def _rank(self) -> int:
+        return self._worker.session.rank if self._worker is not None else 0
+
+
+class OptTFTWrapper(MarkingOptimizer):
+    """Marks where updates begin (``optimizer.py``): a lost peer costs no step, and no copies are made."""
+
+    def __new__(cls, opt: Any, **kwargs: Any) -> Any:
+        """The real one where MindIO is."""
+        if has_mindio():
+            return nn.OptTFTWrapper(opt, **kwargs)
+        return super().__new__(cls, opt, **kwargs)
+
+
+class RestoreStrategyGenerator:
+    """Which ranks' dying-gasp files to load: what faultrun decided, in MindX's form."""
+
+    def gen_fault_tolerance_strategy(self) -> tuple[str, str | None]:
+        """Ranks as ``"0,1"`` and a JSON map ``{"0,8": 0, "1,9": 1}``; ``("-1", None)``: use periodic ones."""
+        ranks = os.environ.get("RESTORE_RANKS", "-1")
+        restore_map = os.environ.get("RESTORE_RANKS_MAP", "")
+        if ranks in ("", "-1") or restore_map in ("", "{}"):
+            return "-1", None
+        return ranks, restore_map
+
+
+def has_mindio() -> bool:
+    """Whether the real thing can work: MindIO is installed and the device is an Ascend."""
+    installed = any(find_spec(name) is not None for name in ("mindio_ttp", "mindio_tft"))
+    return installed and mindspore.get_context("device_target") == "Ascend"
+
+
+def _real_register(*args: Any, **kwargs: Any) -> Any:
+    old = getattr(mindspore.train, "TFTRegister", None)
+    if old is not None:
+        return old(*args, **kwargs)
+    if len(args) == 4:  # the older signature on a newer MindSpore
+        os.environ.setdefault("MS_TFT_IP", str(args[1]))
+        os.environ.setdefault("MS_TFT_PORT", str(args[2]))
+        args = (args[3],)
+    return mindspore.train.TrainFaultTolerance(*args, **kwargs)
+
+
+def _global_step(state: HostState) -> Any:
+    array = state.arrays.get("global_step")
+    return state.place.step if array is None else mindspore.Tensor(array)

@@ -1,0 +1,60 @@
+"""An optimizer that marks the beginning of its updates, so that another thread knows that none has begun.
+
+In data parallel training a graph updates some parameters while the gradients
+of others are still being reduced; a peer that dies then leaves survivors with
+half an update. Here every update waits for all gradients, and then for a
+counter that is raised first. While the counter has not moved, the parameters
+are those of the step before, however long the main thread hangs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import mindspore
+from mindspore import Parameter, Tensor, nn, ops
+
+_NAME = "tft_updates_begun"
+_SHARED = (
+    "param_rank", "optim_filter", "loss_scale", "dynamic_weight_decay", "grad_centralization", "dynamic_lr",
+    "global_step", "is_group", "is_group_lr", "is_group_params_ordered", "use_parallel", "group_params",
+    "group_lr", "group_weight_decay", "group_grad_centralization", "grad_centralization_flags",
+    "skip_auto_parallel_compile", "learning_rate", "parameters", "_parameters", "decay_flags",
+    "dynamic_decay_flags", "weight_decay", "exec_weight_decay", "cache_enable", "reciprocal_scale",
+    "need_scale", "global_step_increase_tensor", "param_length", "enable_tuple_broaden",
+)  # fmt: skip
+
+
+class MarkingOptimizer(nn.Optimizer):  # type: ignore[misc]  # MindSpore has no types
+    """Wraps ``opt``, whose numbers stay what they are; one addition a step. TypeError: not an Optimizer."""
+
+    def __init__(self, opt: Any, **_kwargs: Any) -> None:
+        if not isinstance(opt, nn.Optimizer):
+            raise TypeError(f"OptTFTWrapper wraps a mindspore.nn.Optimizer, not {type(opt).__name__}")
+        super().__init__(opt.learning_rate, list(opt.parameters))
+        self.opt = opt
+        for name in _SHARED:
+            if hasattr(opt, name):
+                setattr(self, name, getattr(opt, name))
+        self.tft_updates_begun = Parameter(Tensor([0], mindspore.int32), name=_NAME, requires_grad=False)
+        self.one = Tensor([1], mindspore.int32)
+        self.depend = ops.Depend()
+        self.add = ops.AssignAdd()
+
+    def construct(self, gradients: Any) -> Any:
+        """As the wrapped optimizer's, after the counter."""
+        one = self.depend(self.one, gradients)
+        begun = self.add(self.tft_updates_begun, one)
+        gradients = self.depend(gradients, begun)
+        return self.opt(gradients)
+
+
+def begun_counter(network: Any) -> Callable[[], int] | None:
+    """Reads the counter of the network's optimizer from any thread; None when its optimizer does not mark.
+
+    Only where parameters can be read in place (``memory``).
+    """
+    for _, parameter in network.parameters_and_names():
+        if parameter.name == _NAME:
+            view = parameter.asnumpy()
+            return lambda: int(view[0])
+    return None

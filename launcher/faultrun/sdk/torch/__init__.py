@@ -1,0 +1,87 @@
+"""Fault tolerance for a torch script, in three lines.
+
+    guard = sdk.torch.protect(model, optimizer, directory="ckpt", objects={"scheduler": scheduler})   # 1
+    guard.resume()
+    for epoch in range(guard.epoch, EPOCHS):
+        for images, labels in guard.batches(loader, epoch):                                           # 2
+            ...
+            optimizer.step()
+            scheduler.step()
+            guard.step()                                                                              # 3
+
+Call ``protect`` in the main thread, after the model has its parameters on
+their device and before the first step.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.files import Folder, Shelf
+from faultrun.sdk.session import Session
+from faultrun.sdk.torch.capture import Buffers, Objects
+from faultrun.sdk.torch.fence import device_of
+from faultrun.sdk.torch.guard import Guard, folder_of
+from faultrun.sdk.torch.keeper import Form, TorchKeeper
+from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped
+from faultrun.sdk.worker import worker
+
+__all__ = ["Folder", "Guard", "protect"]
+
+
+def protect(
+    model: Any,
+    *optimizers: Any,
+    directory: str | Path | Folder,
+    objects: Mapping[str, Any] | None = None,
+    state_fn: Callable[[], Any] | None = None,
+    save_fn: Callable[[Any, str], object] | None = None,
+) -> Guard:
+    """Be ready to save this training whenever faultrun asks, and to go on from what was saved.
+
+    ``objects`` are schedulers, scalers, averaged models and whatever else has
+    ``state_dict`` and ``load_state_dict``, by name. Wrappers such as
+    DistributedDataParallel are looked through. Files go to
+    ``<directory>/rank_<rank>/gasp-step_<step>.pt``; give a ``Folder`` to say
+    which ranks hold the same state (default: all) or how many gasps to keep.
+
+    ``state_fn()`` replaces the dict that is saved, ``save_fn(state, path)``
+    replaces ``torch.save``; both run in another thread.
+    FaultrunError for optimizers without step hooks and for sharded models without ``state_fn``.
+    """
+    inner = unwrapped(model)
+    _check(inner, optimizers, state_fn)
+    this = worker()
+    parts = Parts(
+        model=inner,
+        optimizers=optimizers,
+        objects=Objects(objects or {}),
+        buffers=Buffers(inner),
+        device=device_of(inner),
+        forward_hooks=not is_compiled(model),
+    )
+    shelf = Shelf(folder_of(directory), this.session if this is not None else Session())
+    guard = Guard(parts, this, shelf)
+    if this is not None:
+        this.keep(TorchKeeper(guard, Form(state=state_fn, write=save_fn)))
+    return guard
+
+
+def _check(model: Any, optimizers: tuple[Any, ...], state_fn: Callable[[], Any] | None) -> None:
+    for optimizer in optimizers:
+        if not hasattr(optimizer, "register_step_pre_hook"):
+            raise FaultrunError(
+                f"{type(optimizer).__name__} cannot be protected",
+                because="it has no step hooks, so nobody can tell when it changes the parameters",
+                hint="leave it out and put its step into `with guard.updating():`",
+            )
+    sharded = "FullyShardedDataParallel" in type(model).__name__ or any(
+        type(parameter).__name__ == "DTensor" for parameter in model.parameters()
+    )
+    if sharded and state_fn is None:
+        raise FaultrunError(
+            "a sharded model cannot be protected as it is",
+            because="gathering its state needs the ranks that may be dead",
+            hint="give protect() a state_fn that returns this rank's shard, and a Folder with replica_group",
+        )

@@ -1,0 +1,255 @@
+"""Protects a torch training: knows when its state is consistent, saves it when asked, and brings it back.
+
+No copies of parameters are made in normal training. What happens when:
+
+* between the end of a step (``Guard.step``, or asking ``Guard.batches`` for
+  the next batch) and the next ``optimizer.step()``: the live state is that
+  of the step, and may be saved at any time;
+* inside ``optimizer.step()``: a request waits for it to return;
+* after it, before the end of the step: a request waits for the end. Only
+  when the main thread is stuck or has stopped there is the state saved as
+  the next step's, and only if nothing of it is missing (``capture``).
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from faultrun.errors import FaultrunError
+from faultrun.model.checkpoint import Kind
+from faultrun.sdk.files import Folder, Saved, Shelf, Stamp, numbered
+from faultrun.sdk.gate import Gate, Window
+from faultrun.sdk.session import RecoveryPoint
+from faultrun.sdk.torch.batches import generator_of, opened_after, set_epoch
+from faultrun.sdk.torch.capture import Boundary, Passage, groups_of
+from faultrun.sdk.torch.fence import Device
+from faultrun.sdk.torch.recorder import FILE_NAME, Position, Recorder
+from faultrun.sdk.torch.rng import Rng, reseeded, restore_rng
+from faultrun.sdk.torch.state import Parts, Randomness, Seat, assemble, is_ours, load_into, read_state, rng_of
+from faultrun.sdk.worker import Worker
+
+
+class Guard:
+    """What ``protect`` returns. Main thread only, except where a method says otherwise."""
+
+    def __init__(self, parts: Parts, worker: Worker | None, shelf: Shelf) -> None:
+        self.parts = parts
+        self.shelf = shelf
+        self.gate = Gate()
+        self.history: deque[Boundary] = deque(maxlen=parts.device.ahead)
+        self._epoch_rng: Rng | None = None
+        self.in_loop = False
+        self._worker = worker
+        self._fence = parts.device.fence
+        self.passages: deque[Passage] = deque(maxlen=parts.device.ahead)
+        self._position = Position()
+        self._pending: tuple[Position, Rng, Rng | None] | None = None
+        self._generator: Any = None
+        self.recorder = _recorder(shelf, worker, parts.device)
+        self._updates = dict.fromkeys(map(id, parts.optimizers), 0)
+        for optimizer in parts.optimizers:
+            optimizer.register_step_pre_hook(self._before_update)
+            optimizer.register_step_post_hook(self._after_update)
+        if worker is not None and parts.forward_hooks and self.seat.world_size > 1:
+            parts.model.register_forward_hook(self._after_forward)
+
+    @property
+    def global_step(self) -> int:
+        """Steps completed since the very first start."""
+        return self._position.step
+
+    @property
+    def epoch(self) -> int:
+        """The epoch to go on in, as the script counts; 0 when nothing was resumed."""
+        return self._position.epoch or 0
+
+    @property
+    def step_in_epoch(self) -> int:
+        """How many batches of ``epoch`` are consumed."""
+        return self._position.batches or 0
+
+    def resume(self, load: Callable[[str], object] | None = None) -> RecoveryPoint | None:
+        """Put back everything, random numbers too, from where faultrun says; None when training starts anew.
+
+        A checkpoint in a format of your own is given to ``load(path)``; its
+        step and epoch are then those that faultrun read from it.
+        FaultrunError when nothing can load the file.
+        """
+        point = self._worker.session.point if self._worker is not None else None
+        if point is None:
+            return None
+        state = read_state(point.path)
+        if is_ours(state):
+            self.load(state)
+        elif load is not None:
+            self._position = Position(step=point.step or 0, epoch=point.epoch)
+            load(point.path)
+        else:
+            raise FaultrunError(
+                f"nothing loads the checkpoint {point.path}",
+                because="it is not one of faultrun.sdk.torch"
+                if state is not None
+                else "torch.load refuses it",
+                hint="guard.resume(load=...) with a function that loads your own format",
+            )
+        return point
+
+    def load(self, state: Any) -> None:
+        """Put back a state that ``save`` or a dying gasp wrote, as ``torch.load`` returns it.
+
+        From another rank's file the random numbers are this rank's own, as it
+        last noted them; when it was killed in the instant between two notes, new ones.
+        """
+        position = load_into(self.parts, state)
+        rng, epoch_rng = rng_of(state, "rng"), rng_of(state, "epoch_rng")
+        if state["rank"] != self.seat.rank:
+            noted, began = self.recorder.at_step(position), self.recorder.at_epoch(position.epoch)
+            rng, epoch_rng = noted or (rng and reseeded(rng, self.seat.rank)), began or epoch_rng
+        self._position = position
+        if rng is not None:
+            restore_rng(rng)
+            self._pending = (position, rng, epoch_rng)
+
+    def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
+        """The batches of ``loader`` in ``epoch``; in a resumed epoch only those that are not done yet.
+
+        Asking for the next batch ends a step, unless ``step`` did. Samplers
+        with ``set_epoch`` are told the epoch.
+        """
+        self.in_loop = True
+        for batch in self._open(loader, epoch):
+            self._count_batch(epoch)
+            yield batch
+            if self.gate.window is not Window.CLEAN:
+                self.step()
+        self.in_loop = False
+
+    def step(self, n: int | None = None, epoch: int | None = None) -> None:
+        """A step is complete: call it right after the last of optimizer, scheduler, scaler and averages.
+
+        ``n`` is the global step, by default one more than the last. In
+        particular before anything that talks to other ranks: what is lost
+        with a dead peer then is nothing.
+        """
+        last = self._position
+        self._position = Position(
+            last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.batches
+        )
+        self.gate.boundary(self._capture)
+        if self._worker is not None:
+            self._worker.step(self._position.step, self._position.epoch)
+
+    @contextlib.contextmanager
+    def updating(self) -> Iterator[None]:
+        """Mark a change of parameters that no protected optimizer makes, such as clipping them."""
+        self._begin()
+        yield  # an exception leaves the state marked as half changed, which it is
+        self.gate.end()
+
+    def save(self, path: str | Path) -> Saved:
+        """Write the whole state to ``path``, with a manifest, between two steps: your periodic checkpoint.
+
+        Never overwrites: a name that is taken gets a number. OSError as the file system says.
+        """
+        boundary = self.boundary_now(self.recorder.main_slot)
+        state = assemble(self.parts, boundary, boundary, self.randomness, self.seat)
+        stamp = stamp_of(boundary.position, Kind.PERIODIC)
+        return self.shelf.save(numbered(Path(path)), stamp, lambda sink: torch.save(state, sink))
+
+    @property
+    def seat(self) -> Seat:
+        """Whose state this is."""
+        return Seat(rank=self.shelf.session.rank, world_size=self.shelf.session.world_size)
+
+    @property
+    def randomness(self) -> Randomness:
+        """Any thread."""
+        return Randomness(recorder=self.recorder, epoch=self._epoch_rng)
+
+    def boundary_now(self, slot: int) -> Boundary:
+        """What a boundary at this moment would say. Any thread, while the main thread stands still.
+
+        The random numbers go into this slot of the recorder.
+        """
+        return self._boundary(self.recorder.record(slot, self._position, self._generator))
+
+    def _boundary(self, rng: int) -> Boundary:
+        parts, objects = self.parts, self.parts.objects
+        parts.buffers.capture()
+        groups = [groups_of(optimizer) for optimizer in parts.optimizers]
+        updates = tuple(self._updates.values())
+        return Boundary(self._position, rng, groups, objects.capture(), objects.versions(), updates)
+
+    def _capture(self) -> None:
+        if self._worker is not None:
+            slot = self.recorder.step(self._position, self._generator)
+            self.history.append(self._boundary(slot))
+            if self._fence is not None:
+                self.passages.append(Passage(done=self._fence()))
+
+    def _after_forward(self, model: Any, *_: object) -> None:
+        """From here on the survivors can finish this step without us."""
+        if model.training:
+            last = self._position
+            self.recorder.under_way(Position(last.step + 1, last.epoch, last.batches), self._generator)
+
+    def _before_update(self, *_: object) -> None:
+        self._begin()
+
+    def _after_update(self, optimizer: Any, *_: object) -> None:
+        self._updates[id(optimizer)] += 1
+        self.gate.end()
+
+    def _begin(self) -> None:
+        self.gate.begin()
+        if self._fence is not None and self.passages and self.passages[-1].left is None:
+            self.passages[-1].left = self._fence()
+
+    def _open(self, loader: Any, epoch: int) -> Iterator[Any]:
+        """The batches that are left, with the random numbers as they were at this place."""
+        self._generator = generator = generator_of(loader)
+        pending, self._pending = self._pending, None
+        set_epoch(loader, epoch)
+        if pending is None or pending[0].epoch != epoch:
+            self._position = Position(step=self._position.step, epoch=epoch, batches=0)
+            self._epoch_rng = self.recorder.read(self.recorder.epoch(self._position, generator))
+            self.gate.boundary(self._capture)  # an epoch begins: no new step, but a place to go on from
+            return iter(loader)
+        position, rng, epoch_rng = pending
+        self._position = position
+        self._epoch_rng = epoch_rng or rng
+        restore_rng(self._epoch_rng, generator)
+        self.recorder.epoch(position, generator)
+        batches = opened_after(loader, position.batches or 0) if position.batches else iter(loader)
+        if position.batches:
+            restore_rng(rng, generator)
+        self.gate.boundary(self._capture)
+        return batches
+
+    def _count_batch(self, epoch: int) -> None:
+        last = self._position
+        self._position = Position(last.step, epoch, (last.batches or 0) + 1)
+
+
+def stamp_of(position: Position, kind: Kind) -> Stamp:
+    """What the manifest says about a state at ``position``."""
+    return Stamp(step=position.step, epoch=position.epoch, step_in_epoch=position.batches, kind=kind)
+
+
+def folder_of(directory: str | Path | Folder) -> Folder:
+    """A folder as given, or the one for a pure data parallel run in ``directory``."""
+    return directory if isinstance(directory, Folder) else Folder(directory=Path(directory))
+
+
+def _recorder(shelf: Shelf, worker: Worker | None, device: Device) -> Recorder:
+    """In a file where there is a run to come back to and the file system can map it; else in memory."""
+    run_id, steps = shelf.session.run_id, device.ahead
+    if worker is not None:
+        with contextlib.suppress(OSError, ValueError):
+            path = shelf.folder.directory / f"rank_{shelf.session.rank}" / FILE_NAME
+            return Recorder(path, run_id, steps, device.rng)
+    return Recorder(None, run_id, steps, device.rng)

@@ -1,0 +1,165 @@
+"""Records the random numbers of this rank at every step, in a mapped file that outlives SIGKILL.
+
+In data parallel training one rank's checkpoint serves all, but each rank
+draws its own dropout. A rank that was killed could not save its own; it
+finds it here. The last steps are kept, for the survivors may have saved the
+step before; and, from the end of its forward pass, the step under way, which
+survivors may have finished when this rank was killed in it.
+
+Without a file (``path`` is None) the same in memory, for saves of the living.
+"""
+
+import ctypes
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from faultrun.sdk.torch.rng import Rng
+from faultrun.sdk.torch.twisters import AREA_BYTES, NumpyTwister, PythonTwister
+
+FILE_NAME = "random-state"
+
+_SLOT_BYTES = 16 * 1024
+_HEADER = struct.Struct("<QqqqIII")
+"""Run, step, epoch, batches; lengths of torch's, CUDA's and the loader's states (0: none)."""
+_PYTHON_AT = 64
+_NUMPY_AT = _PYTHON_AT + AREA_BYTES
+_TENSORS_AT = _NUMPY_AT + AREA_BYTES
+
+
+class Position(NamedTuple):
+    """``step`` is global; ``epoch`` as the script counts it; ``batches`` of that epoch are consumed."""
+
+    step: int = 0
+    epoch: int | None = None
+    batches: int | None = None
+
+
+class Recorder:
+    """Slots of random numbers: a ring of steps, two of steps under way, two of epochs, one for each asker.
+
+    A slot is written over while it still has its old name on it: nobody
+    resumes at a step so long ago. OSError where the file system cannot map files.
+    """
+
+    def __init__(
+        self, path: Path | None, run_id: str, steps: int, device_rng: Callable[[], Any] | None = None
+    ) -> None:
+        self._run = zlib.crc32(run_id.encode()) + 1
+        self._steps = steps
+        self.main_slot = steps + 4
+        self.helper_slot = steps + 5
+        self._turn = self._turn_under_way = self._turn_epoch = 0
+        self._page = _mapped(path, (steps + 6) * _SLOT_BYTES)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
+        self._cpu_rng = torch.default_generator.get_state
+        self._device_rng = device_rng
+        self._python = PythonTwister()
+        self._numpy = NumpyTwister()
+        self._python_there = [-1] * (steps + 6)
+        self._numpy_there = [-1] * (steps + 6)
+
+    def step(self, position: Position, loader: Any) -> int:
+        """Record the end of a step; the slot, which is overwritten after as many steps as there are slots."""
+        self._turn = (self._turn + 1) % self._steps
+        return self.record(self._turn, position, loader)
+
+    def under_way(self, position: Position, loader: Any) -> None:
+        """Record the random numbers as they probably will be at the end of this step."""
+        self._turn_under_way ^= 1
+        self.record(self._steps + self._turn_under_way, position, loader)
+
+    def epoch(self, position: Position, loader: Any) -> int:
+        """Record the beginning of an epoch; the slot."""
+        self._turn_epoch ^= 1
+        return self.record(self._steps + 2 + self._turn_epoch, position, loader)
+
+    def record(self, slot: int, position: Position, loader: Any) -> int:
+        """Record in this slot, which is returned."""
+        start = slot * _SLOT_BYTES
+        if self._python_there[slot] != self._python.look():
+            self._put(start + _PYTHON_AT, self._python.packed())
+            self._python_there[slot] = self._python.version
+        if self._numpy_there[slot] != self._numpy.look():
+            self._put(start + _NUMPY_AT, self._numpy.packed())
+            self._numpy_there[slot] = self._numpy.version
+        cpu = self._cpu_rng()
+        at, length = self._address + start + _TENSORS_AT, cpu.numel()
+        ctypes.memmove(at, cpu.data_ptr(), length)
+        others = (0, 0)
+        if loader is not None or self._device_rng is not None:
+            others = self._put_others(at + length, loader)
+        step, epoch, batches = position
+        epoch, batches = -1 if epoch is None else epoch, -1 if batches is None else batches
+        _HEADER.pack_into(self._page, start, self._run, step, epoch, batches, length, *others)
+        return slot
+
+    def read(self, slot: int) -> Rng:
+        """What was recorded in ``slot``."""
+        start = slot * _SLOT_BYTES
+        tensors, at = [], start + _TENSORS_AT
+        for length in _HEADER.unpack_from(self._page, start)[4:]:
+            tensors.append(_tensor(self._page[at : at + length]))
+            at += length
+        return Rng(
+            cpu=tensors[0],
+            python=PythonTwister.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT]),
+            numpy=NumpyTwister.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT]),
+            cuda=tensors[1],
+            loader=tensors[2],
+        )
+
+    def at_step(self, position: Position) -> Rng | None:
+        """What an earlier process of this rank and run recorded at exactly this position."""
+        slots = (slot for slot in range(self._steps + 2) if self._key(slot) == position)
+        return next(map(self.read, slots), None)
+
+    def at_epoch(self, epoch: int | None) -> Rng | None:
+        """What it recorded at the beginning of ``epoch``."""
+        for slot in (self._steps + 2, self._steps + 3):
+            key = self._key(slot)
+            if key is not None and key.epoch == epoch:
+                return self.read(slot)
+        return None
+
+    def _put(self, at: int, data: bytes) -> None:
+        self._page[at : at + len(data)] = data
+
+    def _put_others(self, at: int, loader: Any) -> tuple[int, int]:
+        """The states of the device's and the loader's generator, as far as there are any; their lengths."""
+        lengths = [0, 0]
+        device = None if self._device_rng is None else self._device_rng()
+        for number, tensor in enumerate((device, None if loader is None else loader.get_state())):
+            if tensor is not None:
+                lengths[number] = tensor.numel()
+                ctypes.memmove(at, tensor.data_ptr(), tensor.numel())
+                at += tensor.numel()
+        return lengths[0], lengths[1]
+
+    def _key(self, slot: int) -> Position | None:
+        run, step, epoch, batches, *_ = _HEADER.unpack_from(self._page, slot * _SLOT_BYTES)
+        if run != self._run:
+            return None
+        return Position(step, None if epoch < 0 else epoch, None if batches < 0 else batches)
+
+
+def _mapped(path: Path | None, size_bytes: int) -> mmap.mmap:
+    if path is None:
+        return mmap.mmap(-1, size_bytes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(fd, size_bytes)
+        return mmap.mmap(fd, size_bytes)
+    finally:
+        os.close(fd)
+
+
+def _tensor(data: bytes) -> Any:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else None

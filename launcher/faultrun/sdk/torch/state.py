@@ -1,0 +1,170 @@
+"""The saved state of one rank as one dict: made of live tensors and a boundary, and put back.
+
+    {"faultrun": 1, "global_step", "epoch", "step_in_epoch", "rank", "world_size",
+     "model", "optimizer" (a list when there are several), "objects", "rng", "epoch_rng"}
+
+``torch.load(weights_only=True)`` reads it as long as the objects' own states are plain.
+"""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from faultrun.sdk.torch.capture import Boundary, Buffers, Objects, finished
+from faultrun.sdk.torch.fence import Device, map_tensors
+from faultrun.sdk.torch.recorder import Position, Recorder
+from faultrun.sdk.torch.rng import Rng, rng_from_plain, rng_to_plain
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What is protected. ``model`` is the user's own module, out of its wrappers.
+
+    ``forward_hooks``: whether a hook may be put on it; in a compiled model it would be compiled too.
+    """
+
+    model: Any
+    optimizers: tuple[Any, ...]
+    objects: Objects
+    buffers: Buffers
+    device: Device
+    forward_hooks: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Whose state it is."""
+
+    rank: int
+    world_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Randomness:
+    """The random numbers at each boundary, and those at the beginning of the epoch."""
+
+    recorder: Recorder
+    epoch: Rng | None
+
+
+def unwrapped(model: Any) -> Any:
+    """The module that the user wrote: ``DistributedDataParallel`` and ``torch.compile`` wrap it."""
+    while True:
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel | torch.nn.DataParallel):
+            model = model.module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def is_compiled(model: Any) -> bool:
+    """Whether ``torch.compile`` wraps the module, or a module around it."""
+    while model is not None:
+        if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
+            return True
+        model = getattr(model, "module", None)
+    return False
+
+
+def assemble(
+    parts: Parts, boundary: Boundary, newest: Boundary, randomness: Randomness, seat: Seat
+) -> dict[str, Any]:
+    """The state at ``boundary``; ``newest`` is how far the program has come, ahead of its device."""
+    position = boundary.position
+    optimizers = [
+        _optimizer_state(optimizer, boundary, newest, number)
+        for number, optimizer in enumerate(parts.optimizers)
+    ]
+    model = {**parts.model.state_dict(), **parts.buffers.copies()}
+    state = {
+        "faultrun": SCHEMA,
+        "global_step": position.step,
+        "epoch": position.epoch,
+        "step_in_epoch": position.batches,
+        "rank": seat.rank,
+        "world_size": seat.world_size,
+        "model": model,
+        "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
+        "objects": {**finished(boundary.objects), **parts.objects.live()},
+        "rng": rng_to_plain(randomness.recorder.read(boundary.rng)),
+        "epoch_rng": None if randomness.epoch is None else rng_to_plain(randomness.epoch),
+    }
+    on_host: dict[str, Any] = parts.device.to_host(state)
+    return on_host
+
+
+def copied(state: Any) -> Any:
+    """A copy that the main thread cannot change any more."""
+    return map_tensors(state, lambda tensor: tensor.detach().clone())
+
+
+def read_state(path: str) -> Any:
+    """What ``torch.load`` finds in the file ``path``, with nothing executed; None when it refuses.
+
+    OSError when the file cannot be read.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, IsADirectoryError):
+        return None  # the script's own format, which may hold classes of the script's own
+
+
+def is_ours(state: Any) -> bool:
+    """Whether a loaded object is what ``assemble`` makes."""
+    return isinstance(state, dict) and state.get("faultrun") == SCHEMA
+
+
+def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
+    """Put the state back, random numbers excepted; RuntimeError, KeyError or ValueError: it does not fit."""
+    parts.model.load_state_dict(state["model"])
+    saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
+    for optimizer, one in zip(parts.optimizers, saved, strict=True):
+        optimizer.load_state_dict(one)
+    parts.objects.load(_numbers_for_scalers(state["objects"]))
+    return Position(step=state["global_step"], epoch=state["epoch"], batches=state["step_in_epoch"])
+
+
+def rng_of(state: Mapping[str, Any], key: str) -> Rng | None:
+    """The random numbers under ``key`` ("rng" or "epoch_rng")."""
+    plain = state[key]
+    return None if plain is None else rng_from_plain(plain)
+
+
+def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, number: int) -> dict[str, Any]:
+    state: dict[str, Any] = optimizer.state_dict()
+    groups = [dict(group) for group in state["param_groups"]]
+    for group, captured in zip(groups, boundary.groups[number], strict=True):
+        group.update({key: one for key, one in captured.items() if key != "params"})
+    ahead = newest.updates[number] - boundary.updates[number]
+    each = state["state"]
+    if ahead:
+        each = {key: _steps_back(one, ahead) for key, one in each.items()}
+    return {"state": each, "param_groups": groups}
+
+
+def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:
+    """Step counts are kept on the CPU, which is ``ahead`` of the device that keeps the rest."""
+    step = one.get("step")
+    if isinstance(step, torch.Tensor) and not step.is_cuda:
+        return {**one, "step": step - ahead}
+    return dict(one)
+
+
+def _numbers_for_scalers(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """``GradScaler`` wants numbers where a tensor was captured without waiting for the device."""
+    return {
+        name: {key: value.item() if _is_scalar(value) else value for key, value in state.items()}
+        if isinstance(state, dict) and "_growth_tracker" in state
+        else state
+        for name, state in objects.items()
+    }
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() == 1

@@ -1,0 +1,176 @@
+"""The one worker that this process is: made by the first call, a no-op outside faultrun.
+
+Everything a script calls from ``faultrun.sdk`` ends here. Ties the session,
+the progress slot and the helper thread together, and sees to it that a
+process with a request pending does not end before it is answered.
+"""
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import sys
+import time
+from types import TracebackType
+
+from faultrun.errors import FaultrunError
+from faultrun.model.events import WorkPhase
+from faultrun.sdk.helper import Helper
+from faultrun.sdk.keeper import Keeper
+from faultrun.sdk.lastwords import tells_of_a_dead_peer, write_note
+from faultrun.sdk.progress import ProgressSlot
+from faultrun.sdk.session import Session, read_identity, read_session
+
+LINGER_S = 2.0
+"""How long a script that died of a lost peer waits for faultrun's request, which is milliseconds away."""
+
+_LINGER_UNFINISHED_S = 0.3
+_LOOK_S = 0.05
+
+
+class Worker:
+    """This process as faultrun sees it. Made in the main thread, before the training loop."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._pid = os.getpid()
+        self._slot = _slot_of(session)
+        self._helper = Helper(session, self._slot)
+        self._error: BaseException | None = None
+        self._previous_hook = sys.excepthook
+        sys.excepthook = self._uncaught
+        atexit.register(self._at_exit)
+        os.register_at_fork(after_in_child=self._in_child)
+        self._helper.start()
+
+    @property
+    def asked(self) -> bool:
+        """Whether this rank was asked to save and leave."""
+        return self._helper.requested.is_set()
+
+    def keep(self, keeper: Keeper) -> None:
+        """From now on ``keeper`` holds the state; SIGTERM means "save and leave".
+
+        FaultrunError outside the main thread.
+        """
+        self._take_sigterm()
+        self._helper.keeper = keeper
+
+    def step(self, step: int, epoch: int | None) -> None:
+        """``step`` is finished."""
+        if self._slot is not None:
+            self._slot.stepped(step, -1 if epoch is None else epoch)
+        first = self._helper.step is None
+        self._helper.step = (step, epoch)
+        if first:
+            self._helper.alarm.poke()
+
+    def works_at(self, phase: WorkPhase) -> None:
+        """What this rank does from now on."""
+        if self._slot is not None:
+            self._slot.works_at(phase)
+
+    def should_stop(self) -> bool:
+        """Whether the loop is to end here, at the same step as on every other rank of this node."""
+        helper = self._helper
+        if not helper.cooperative:
+            self._take_sigterm()
+            helper.cooperative = True
+        asked = helper.requested.is_set()
+        step = helper.step[0] if helper.step is not None else 0
+        if self._slot is None:
+            return asked
+        if asked:
+            self._slot.propose_stop(step + 1)
+        agreed = self._slot.agreed_stop()
+        return 0 < agreed <= step
+
+    def _take_sigterm(self) -> None:
+        if not self._helper.alarm.take_sigterm():
+            raise FaultrunError(
+                "faultrun.sdk cannot take SIGTERM here",
+                because="Python gives signals to the main thread only, and this is another one",
+                hint="make the first call of faultrun.sdk in the main thread, before the training loop",
+            )
+
+    def _uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Instead of ending at once: if a peer died first, the request to save is on its way."""
+        at_utc = time.time()
+        self._previous_hook(kind, error, trace)
+        if os.getpid() != self._pid or not isinstance(error, Exception):
+            return
+        self._error = error
+        self._main_is_out()
+        if tells_of_a_dead_peer(error):
+            print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
+            self._helper.requested.wait(LINGER_S)
+        self._await_leaving()
+        write_note(self.session.error_file, error, at_utc)
+
+    def _at_exit(self) -> None:
+        """The last thing before the interpreter ends: a request that is being served comes first."""
+        if os.getpid() != self._pid:
+            return
+        self._main_is_out()
+        keeper = self._helper.keeper
+        if self._error is None and keeper is not None and keeper.unfinished():
+            self._helper.requested.wait(_LINGER_UNFINISHED_S)  # sys.exit in an except clause of the script
+        if self._error is None and self._slot is not None and self._slot.agreed_stop():
+            self._helper.requested.wait(LINGER_S)  # stopped by a peer's proposal; the request comes
+        self._await_leaving()
+
+    def _main_is_out(self) -> None:
+        self._helper.main_is_out.set()
+        if self._helper.keeper is not None:
+            self._helper.keeper.stop()
+
+    def _await_leaving(self) -> None:
+        """While a request is served this process ends in the helper thread, or by SIGKILL at the deadline."""
+        helper = self._helper
+        if helper.requested.is_set() and (helper.keeper is not None or helper.cooperative):
+            while helper.serves:
+                time.sleep(_LOOK_S)
+
+    def _in_child(self) -> None:
+        """A forked data loader is no worker: its signals and its end are its own."""
+        self._helper.alarm.release_in_child()
+        _forget()
+
+
+_worker: Worker | None = None
+_asked_before = False
+
+
+def worker() -> Worker | None:
+    """This process's worker; None outside faultrun and in child processes."""
+    global _worker, _asked_before  # noqa: PLW0603 - a process is one worker
+    if not _asked_before:
+        _asked_before = True
+        session = read_session(os.environ)
+        if session is not None and multiprocessing.parent_process() is None:
+            _worker = Worker(session)
+    return _worker
+
+
+def lone_worker() -> Worker | None:
+    """The worker, made also where only another launcher, or none, started this process.
+
+    For classes that promise to answer SIGTERM wherever they run. None in child processes.
+    """
+    global _worker  # noqa: PLW0603 - a process is one worker
+    if worker() is None and multiprocessing.parent_process() is None:
+        _worker = Worker(read_identity(os.environ))
+    return _worker
+
+
+def _forget() -> None:
+    global _worker  # noqa: PLW0603 - a process is one worker
+    _worker = None
+
+
+def _slot_of(session: Session) -> ProgressSlot | None:
+    if not session.progress:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        return ProgressSlot(session.progress)
+    return None
