@@ -1,0 +1,78 @@
+"""The command line as a whole: verbs, errors as three lines, exit codes."""
+
+import importlib
+import os
+import sys
+
+import click
+
+from faultrun import __version__
+from faultrun.cli.options_command import Asked, FaultrunGroup, run_command
+from faultrun.errors import FaultrunError
+from faultrun.workers import signals
+
+_INTERRUPTED = 130
+_VERBS = {
+    "stop": "End a run: its workers save, then it exits.",
+    "prestop": "Kubernetes preStop hook: the same, and wait for it.",
+    "checkpoint-now": "Have the workers save without stopping.",
+    "ckpt": "List, verify and choose checkpoints.",
+    "config": "Set a value in a configuration file, or restore the originals.",
+    "incident": "Print a first-failure card again.",
+    "recipes": "List the recipes, or show one.",
+    "doctor": "What is wrong with this machine or container before a run.",
+    "render": "Write a manifest, batch script or Dockerfile from a template.",
+    "lint": "Check manifests: grace windows, labels, names, mounts; --fix mends.",
+}
+
+
+def run_program() -> None:
+    """Parse, do, and end the process with the exit code of CONTRACT §5."""
+    try:
+        code = _program().main(standalone_mode=False)
+    except FaultrunError as error:
+        click.echo(f"faultrun: {error}", err=True)
+        code = error.exit_code
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = _INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _program() -> FaultrunGroup:
+    program = FaultrunGroup(run_command(_run), version=__version__)
+    for name, summary in _VERBS.items():
+        program.add_command(_later(name, summary))
+    return program
+
+
+def _run(asked: Asked) -> int:
+    from faultrun.cli.run import run
+
+    return run(asked)
+
+
+def _later(name: str, summary: str) -> click.Command:
+    """A verb whose module is imported when it is used: PID 1 pays for none of them."""
+    module = name.replace("-", "_")
+
+    def verb() -> click.Command:
+        signals.unblock()
+        found = getattr(importlib.import_module(f"faultrun.cli.{module}"), module)
+        assert isinstance(found, click.Command)
+        return found
+
+    class Later(click.Command):
+        def make_context(
+            self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+        ) -> click.Context:
+            return verb().make_context(info_name, args, parent=parent, **extra)
+
+        def invoke(self, ctx: click.Context) -> object:
+            return ctx.command.invoke(ctx)
+
+    return Later(name, short_help=summary)

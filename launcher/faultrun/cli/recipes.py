@@ -1,0 +1,34 @@
+"""``faultrun recipes``: which training codes are known, and what is known of one."""
+
+from pathlib import Path
+
+import click
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def recipes(ctx: click.Context) -> int:
+    """List the recipes for --recipe, one line each."""
+    if ctx.invoked_subcommand is not None:
+        return 0
+    from faultrun.configs.recipe import read_recipe
+    from faultrun.configs.recipe_files import recipe_file, recipe_names
+
+    names = recipe_names()
+    width = max(map(len, names), default=0)
+    for name in names:
+        click.echo(f"{name.ljust(width)}  {read_recipe(recipe_file(name)).summary}")
+    return 0
+
+
+@recipes.command()
+@click.argument("name", metavar="NAME|FILE")
+def show(name: str) -> int:
+    """Print the recipe as it is written, to be copied and changed: --recipe=./mine.yaml."""
+    from faultrun.configs.recipe import read_recipe
+    from faultrun.configs.recipe_files import recipe_file
+
+    file = recipe_file(name)
+    read_recipe(file)
+    click.echo(Path(file).read_text(encoding="utf-8"), nl=False)
+    return 0

@@ -1,0 +1,184 @@
+"""Settings and machine become one ``RunSpec``: every check of the user's wishes happens here, once.
+
+Nothing is written, started or imported from the user's code. Every refusal is a UsageError, or a ConfigError
+for a value of the config file.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeVar
+
+from faultrun.cli.options_errors import likely
+from faultrun.cli.options_values import DAY_S, backoff, run_id, seconds, switch, whole
+from faultrun.cli.resolve_logs import resolve_logs
+from faultrun.cli.resolve_meeting import resolve_meeting
+from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
+from faultrun.cli.resolve_program import Program, resolve_program
+from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
+from faultrun.cli.resolve_windows import resolve_windows, signal_answers
+from faultrun.cli.resolve_workers import Workers, resolve_workers
+from faultrun.cli.run_ids import as_run_id, platform_run_id, readable_run_id
+from faultrun.cli.settings import Settings
+from faultrun.cli.surroundings import Notes, Surroundings
+from faultrun.model.spec import (
+    Binding,
+    Framework,
+    Recovery,
+    RestartPolicy,
+    Resume,
+    RunSpec,
+    Supervision,
+)
+from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology
+from faultrun.platforms import local
+
+E = TypeVar("E", bound=Enum)
+
+_INIT_PID = 1
+_LONGEST_WINDOW_S = 366 * DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """What to run. ``notes`` are lines for stderr, said once; ``dry_run`` asks to show and not to start."""
+
+    spec: RunSpec
+    notes: tuple[str, ...]
+    dry_run: bool
+
+
+def resolve(settings: Settings, around: Surroundings) -> Resolved:
+    """Check everything the user said against itself and the machine.
+
+    Raises UsageError (exit 64), or ConfigError (exit 78) when the config file is to blame.
+    """
+    notes = Notes(settings=settings, lines=list(settings.notes))
+    program = resolve_program(settings, around)
+    recipe = chosen_recipe(settings, program, around)
+    framework = _framework(settings, notes, program, recipe)
+    workers = resolve_workers(settings, around, notes, framework)
+    meeting = resolve_meeting(settings, notes, framework)
+    supervision = _supervision(settings, around, notes)
+    node = NodeId(local.hostname())
+    spec = RunSpec(
+        run_id=_run_id(settings, around, notes),
+        node=node,
+        topology=Topology(nodes=(NodeSlots(node=node, slots=workers.local),)),
+        command=program.command,
+        framework=framework,
+        rendezvous=replace(
+            meeting,
+            rank_table_file=handed_on(settings, around, workers.devices),
+            rank_table_wait_s=rank_table_wait_s(settings),
+        ),
+        supervision=supervision,
+        recovery=_recovery(settings, notes, recipe, workers),
+        logs=resolve_logs(
+            settings, notes, supervision, workers=workers.local, master_addr=meeting.master_addr
+        ),
+        binding=_binding(settings, around, notes, workers),
+        simulation=workers.simulation,
+        environment=environment(recipe, around, framework, notes),
+        devices=workers.devices,
+        fault_files=fault_files(settings, around),
+    )
+    return Resolved(spec=spec, notes=tuple(notes.lines), dry_run=settings.flag("dry_run"))
+
+
+def _framework(settings: Settings, notes: Notes, program: Program, recipe: Chosen | None) -> Framework:
+    named = settings.read("framework", _framework_or_auto)
+    if named is not None:
+        return named
+    if recipe is not None and recipe.recipe.framework is not None and "framework" not in settings.given:
+        return recipe.recipe.framework
+    hint = "--framework=mindspore, torch or tensorflow says it"
+    if program.source is None:
+        notes.add(
+            f"framework plain: {program.command.shown} is not a Python file to read imports from; {hint}"
+        )
+        return Framework.PLAIN
+    from faultrun.frameworks.detect import detect
+
+    found = detect(program.source, program.search)
+    if found.framework is Framework.PLAIN:
+        notes.add(f"framework plain: {found.why}; {hint}")
+    return found.framework
+
+
+def _framework_or_auto(text: str) -> Framework | None:
+    return None if text == "auto" else _one_of(Framework, "auto")(text)
+
+
+def _one_of(kind: type[E], *others: str) -> Callable[[str], E]:
+    def read(text: str) -> E:
+        known = [member.value for member in kind]
+        if text not in known:
+            match = likely(text, known)
+            meant = f"; did you mean {match}?" if match else ""
+            raise ValueError(f"{text!r} is none of {', '.join([*others, *known])}{meant}")
+        return kind(text)
+
+    return read
+
+
+def _supervision(settings: Settings, around: Surroundings, notes: Notes) -> Supervision:
+    plain = RestartPolicy()
+    restarts = settings.read("max_restarts", whole(0, 1_000_000))
+    window_s = settings.read("restart_window", seconds(_LONGEST_WINDOW_S))
+    waits = settings.read("backoff", backoff) or (plain.backoff_min_s, plain.backoff_max_s)
+    settings.read("monitor_interval", seconds())
+    notes.no_effect("monitor_interval", "the kernel reports a death at once, nothing is polled")
+    join = settings.read("join", switch)
+    if join is False and around.pid == _INIT_PID:
+        notes.no_effect("join", "PID 1 of a container stays in the foreground, or the container would end")
+        join = True
+    return Supervision(
+        policy=RestartPolicy(
+            max_restarts=plain.max_restarts if restarts is None else restarts,
+            window_s=plain.window_s if window_s is None else window_s,
+            backoff_min_s=waits[0],
+            backoff_max_s=waits[1],
+        ),
+        windows=resolve_windows(settings, around.environ),
+        exit_code_on_stop=settings.read("exit_code_on_stop", whole(0, 255)),
+        join=True if join is None else join,
+        signals=settings.read("signals", signal_answers) or (),
+    )
+
+
+def _recovery(settings: Settings, notes: Notes, recipe: Chosen | None, workers: Workers) -> Recovery:
+    resume = settings.read("resume", _one_of(Resume)) or Resume.AUTO
+    return recovery(settings, notes, recipe, world_size=workers.world, resume=resume)
+
+
+def _binding(settings: Settings, around: Surroundings, notes: Notes, workers: Workers) -> Binding:
+    if "bind_core" not in settings.given and "bind_numa" not in settings.given:
+        return Binding()
+    from faultrun.platforms.bind_wishes import Off, read_bind_core, read_bind_numa
+    from faultrun.platforms.binding import NotOurs, plan_binding, read_machine
+
+    core = settings.read("bind_core", read_bind_core) or Off()
+    numa = settings.read("bind_numa", read_bind_numa) or Off()
+    devices = workers.devices or local.physical_devices(around.environ, workers.local)
+    try:
+        bound = plan_binding(core, numa, devices, read_machine())
+    except NotOurs as error:
+        raise settings.refuse(error.option, str(error)) from None
+    for line in bound.notes:
+        notes.add(line)
+    return bound.binding
+
+
+def _run_id(settings: Settings, around: Surroundings, notes: Notes) -> RunId:
+    """``--run_id``, else ``--rdzv-id``, else the platform's job, else a new name."""
+    given = settings.read("run_id", run_id)
+    foreign = settings.read("rdzv_id", str)
+    if given is not None:
+        notes.no_effect("rdzv_id", "--run_id names the run")
+        return RunId(given)
+    if foreign not in (None, "", "none"):
+        return RunId(as_run_id(str(foreign)))
+    job = platform_run_id(around.environ)
+    return RunId(job.name if job else readable_run_id(os.urandom(4)))

@@ -1,0 +1,264 @@
+"""The only place that constructs: the real world is put together around one ``RunSpec`` here."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from faultrun import __version__
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.cli.surroundings import Surroundings
+from faultrun.configs.restore import restore
+from faultrun.core.agree import Rules
+from faultrun.errors import ConfigError
+from faultrun.journal.append import JournalWriter, utc_now
+from faultrun.journal.codec import encode
+from faultrun.journal.logdir import RECORD, claim, write_record
+from faultrun.model.events import Event, IncarnationStarted, RunStarted, StopRequested, StopSource
+from faultrun.model.run import RunState, Step
+from faultrun.model.spec import Resume, RunSpec, SignalAnswer, Stream
+from faultrun.model.topology import BootId, RunId
+from faultrun.platforms.local import accelerators_of
+from faultrun.supervisor.agreement import LocalAgreement
+from faultrun.supervisor.control import Control
+from faultrun.supervisor.crew import Base, Crew
+from faultrun.supervisor.lookout import Lookout, lookout_for
+from faultrun.supervisor.loop import supervise
+from faultrun.supervisor.narrator import PlainNarrator
+from faultrun.supervisor.prepare import LocalPreparer
+from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.seating import Seating
+from faultrun.supervisor.survey import CheckpointSurveyor
+from faultrun.supervisor.world import LocalWorld
+from faultrun.workers.deadman import guard
+from faultrun.workers.follow import Follower
+from faultrun.workers.process import become_subreaper
+from faultrun.workers.signals import SignalPipe
+from faultrun.workers.sweep import sweep
+
+_LEFTOVERS_PATIENCE_S = 10.0
+_STOPS = {
+    1: StopSource.SIGHUP,
+    2: StopSource.SIGINT,
+    10: StopSource.SIGUSR1,
+    12: StopSource.SIGUSR2,
+    15: StopSource.SIGTERM,
+}
+
+
+class Running:
+    """One supervisor process: ``run`` returns the exit code and the last line, ``close`` leaves nothing."""
+
+    def __init__(
+        self, spec: RunSpec, around: Surroundings, say: Callable[[str], None], ready: Callable[[], None]
+    ) -> None:
+        self._around = around
+        self._say = say
+        self._ready = ready
+        self._boot = BootId(os.urandom(8).hex())
+        self.log_dir = Path(spec.logs.log_dir).absolute()
+        start = RunState(
+            node=spec.node,
+            topology=spec.topology,
+            policy=spec.supervision.policy,
+            windows=spec.supervision.windows,
+        )
+        before_ns = _modified_ns(self.log_dir / RECORD)
+        self._claimed = claim(self.log_dir, start, spec.run_id)
+        self._before_ns = before_ns if self._claimed.past is not None else None
+        self._spec = replace(spec, run_id=RunId(self._claimed.run_id))
+        self._state = self._claimed.past.state if self._claimed.past is not None else start
+        self._cleanup: list[Callable[[], object]] = []
+
+    @property
+    def journal(self) -> Path:
+        """Path of the journal."""
+        return self._claimed.journal
+
+    def run(self) -> tuple[int, str]:
+        """Supervise until the run is over."""
+        if self._claimed.note:
+            self._say(self._claimed.note)
+        self._restore_configs()
+        self._sweep_leftovers()
+        follower = self._follower()
+        lookout = self._lookout()
+        self._cleanup.append(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
+        guard(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
+        become_subreaper()
+        past = self._claimed.past
+        clock = RunClock(past.last_s if past is not None else 0.0)
+        reactor = Reactor(clock)
+        control = Control(self.log_dir, reactor, self._spec.supervision.windows.stop_grace_s)
+        self._cleanup.append(control.close)
+        self._write_record(control)
+        journal = JournalWriter(
+            self.journal, next_seq=past.next_seq if past else 0, node=self._spec.node, boot=self._boot
+        )
+        self._cleanup.append(journal.close)
+        seating = Seating(self._spec, self._around.environ, self._say)
+        preparer = LocalPreparer(
+            self._spec, self._around.environ, self.log_dir / "original", clock, self._say, seating
+        )
+        crew = Crew(self._spec, self._base(preparer, follower), reactor, control)
+        narrator = PlainNarrator(self._spec, self.log_dir, self._say)
+        world = LocalWorld(
+            reactor,
+            crew,
+            self._agreement(reactor),
+            CheckpointSurveyor(self._spec, self._catalog(), clock, self._before_ns),
+            preparer,
+            frozenset({self._boot}),
+        )
+        self._cleanup += [world.settle, seating.abandon]
+        self._listen_to_signals(reactor, crew, control)
+        started = RunStarted(
+            at_s=clock.now(),
+            incarnation=self._state.incarnation,
+            node=self._spec.node,
+            boot=self._boot,
+            pid=os.getpid(),
+            notices=lookout.first() if lookout is not None else (),
+        )
+        reactor.post(started)
+        if lookout is not None:
+            lookout.attach(reactor, crew)
+        end = supervise(self._state, world, journal, _Heralding(narrator, self._ready))
+        line = narrator.outcome.line if narrator.outcome is not None else ""
+        code = 1 if end.exit_code is None else end.exit_code
+        control.tell_end(line, code)
+        return code, line
+
+    def close(self) -> None:
+        """Leave no process and no open file; in reverse order of what was begun."""
+        while self._cleanup:
+            self._cleanup.pop()()
+
+    def _restore_configs(self) -> None:
+        """A new run must not begin from the recovery point that the run before wrote into a configuration."""
+        before = self._claimed.before
+        if before is None or self._spec.recovery.resume is Resume.ALWAYS:
+            return
+        try:
+            restored = restore(before / "original")
+        except ConfigError as error:
+            self._say(f"a configuration may still name a checkpoint of the run before:\n{error}")
+            return
+        for one in restored:
+            if one.changed:
+                self._say(f"{one.file} is as it was before the last run rewrote it")
+
+    def _sweep_leftovers(self) -> None:
+        """A supervisor that was killed may have left processes that nobody could end."""
+        past = self._claimed.past
+        if past is None:
+            return
+        found, stuck = sweep(frozenset(past.boots), patience_s=_LEFTOVERS_PATIENCE_S)
+        if found:
+            self._say(f"ended {found} processes that the supervisor before left behind")
+        if stuck:
+            self._say(f"processes {' '.join(map(str, stuck))} of the run before cannot be killed")
+
+    def _follower(self) -> Follower | None:
+        """Only where somebody wants to see workers' output; forked before there are threads."""
+        ranks = enumerate(self._spec.topology.ranks_of(self._spec.node))
+        if all(self._spec.logs.console(rank, local) is Stream.NONE for local, rank in ranks):
+            return None
+        follower = Follower()
+        self._cleanup.append(follower.close)
+        return follower
+
+    def _lookout(self) -> Lookout | None:
+        """Only where a platform's files are to be watched; forked before there are threads."""
+        lookout = lookout_for(self._spec)
+        if lookout is not None:
+            self._cleanup.append(lookout.close)
+        return lookout
+
+    def _base(self, preparer: LocalPreparer, follower: Follower | None) -> Base:
+        return Base(
+            environ=self._around.environ,
+            boot=self._boot,
+            python=self._around.python,
+            log_dir=self.log_dir,
+            ascend=accelerators_of("npu", self._around.environ) is not None,
+            outfit=preparer.outfit,
+            follower=follower,
+        )
+
+    def _catalog(self) -> Catalog:
+        return Catalog(
+            tuple(str(Path(root).absolute()) for root in self._spec.recovery.checkpoint_dirs),
+            memory_path=str(self.log_dir / "checkpoints.jsonl"),
+            settle_s=0.0,
+        )
+
+    def _agreement(self, reactor: Reactor) -> LocalAgreement:
+        rules = Rules(
+            topology=self._spec.topology,
+            policy=self._spec.supervision.policy,
+            exit_code_on_stop=self._spec.supervision.exit_code_on_stop,
+        )
+        return LocalAgreement(rules, self._state.plan, self._spec.rendezvous.master_addr, reactor)
+
+    def _write_record(self, control: Control) -> None:
+        write_record(
+            self.log_dir,
+            {
+                "run_id": self._spec.run_id,
+                "boot": self._boot,
+                "pid": os.getpid(),
+                "node": self._spec.node,
+                "socket": str(control.path),
+                "started_at_utc": utc_now(),
+                "version": __version__,
+                "spec": encode(self._spec),
+            },
+        )
+
+    def _listen_to_signals(self, reactor: Reactor, crew: Crew, control: Control) -> None:
+        pipe = SignalPipe()
+        self._cleanup.append(pipe.close)
+
+        answers = dict(self._spec.supervision.signals)
+
+        def drain() -> list[Event]:
+            events: list[Event] = []
+            for signum in pipe.drain():
+                source = _STOPS.get(signum)
+                if source is None:
+                    events.extend(crew.reap_strangers())
+                    continue
+                match answers.get(signum, SignalAnswer.STOP):
+                    case SignalAnswer.STOP:
+                        now_s = reactor.clock.now()
+                        events.append(StopRequested(at_s=now_s, incarnation=crew.incarnation, source=source))
+                    case SignalAnswer.SAVE:
+                        asked = control.request_save(self._spec.supervision.windows.stop_grace_s)
+                        self._say(f"{source.value}: {asked} workers asked to save and go on")
+                    case SignalAnswer.IGNORE:
+                        self._say(f"{source.value} ignored (--signals)")
+            return events
+
+        reactor.watch(pipe.fd, drain)
+
+
+class _Heralding:
+    """A narrator that also says, once, that workers run: ``--join=False`` returns then."""
+
+    def __init__(self, narrator: PlainNarrator, ready: Callable[[], None]) -> None:
+        self._narrator = narrator
+        self._ready = ready
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.Narrator``."""
+        self._narrator.tell(event, step)
+        if isinstance(event, IncarnationStarted):
+            self._ready()
+
+
+def _modified_ns(path: Path) -> int | None:
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return None
