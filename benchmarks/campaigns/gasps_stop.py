@@ -1,0 +1,132 @@
+"""One training that faultrun is told by SIGTERM to stop, and the start that goes on with it."""
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.campaigns.gasps_evidence import Life, Reference, State, disturbed_bits, resumed_well, states
+from benchmarks.campaigns.gasps_job import RUN_S, Training, orphans
+from benchmarks.campaigns.gasps_plan import Stop
+from benchmarks.campaigns.gasps_run import Survived
+from benchmarks.harness import journal
+from benchmarks.harness.benchmark import NotMeasured
+from benchmarks.harness.launched import Launched
+from benchmarks.harness.notes import Note
+
+_STOPPED = 143
+_START_S = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """What the first start left; ``last_line`` is the supervisor's, ``took_s`` is from SIGTERM to its end."""
+
+    exit_code: int
+    life: Life
+    files: tuple[State, ...]
+    orphans: int
+    last_line: str
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOutcome:
+    """A stop that was judged; -1 and 0.0 where it never came so far."""
+
+    stop: Stop
+    broken: tuple[str, ...]
+    newest: int = -1
+    resumed: int = -1
+    saved: int = 0
+    ended_s: float = 0.0
+    took_s: float = 0.0
+
+    @property
+    def lost(self) -> int:
+        """Steps to be done again."""
+        return max(0, self.newest - self.resumed) if self.resumed >= 0 else -1
+
+
+def run(training: Training, stop: Stop, folder: Path, seed: int, reference: Reference) -> StopOutcome:
+    """Train, stop, start again, end; judge. Survived when the training was over before the signal."""
+    began_s = time.monotonic()
+    try:
+        stopped = _stop(training, stop, folder, seed)
+        code, life, left = _go_on(training, folder, seed)
+    except NotMeasured as trouble:
+        return StopOutcome(stop=stop, broken=(str(trouble),), took_s=time.monotonic() - began_s)
+    found = [
+        *broken(stopped, life.resumed),
+        *disturbed_bits(stopped.life, stopped.files, reference),
+        *resumed_well(life, training.workers, reference),
+        *([f"the next start ended with {code}"] if code else []),
+        *([f"{left} orphans of the next start"] if left else []),
+    ]
+    return StopOutcome(
+        stop=stop,
+        broken=tuple(found),
+        newest=stopped.life.newest,
+        resumed=life.resumed,
+        saved=len(stopped.files),
+        ended_s=stopped.took_s,
+        took_s=time.monotonic() - began_s,
+    )
+
+
+def broken(stopped: Stopped, resumed: int) -> list[str]:
+    """Exit code 143, nobody left, the next start exactly where this one was, and a last line that says so."""
+    newest, found = stopped.life.newest, []
+    if stopped.exit_code != _STOPPED:
+        found.append(f"exit code {stopped.exit_code}")
+    if stopped.orphans:
+        found.append(f"{stopped.orphans} orphans")
+    if resumed < newest:
+        found.append(f"{newest - resumed} steps lost: step {newest} was finished, resumed at {resumed}")
+    said = f"saved step {resumed};" if resumed else "no rank reported a save"
+    if said not in stopped.last_line:
+        found.append(f"the last line does not say {said!r}: {stopped.last_line}")
+    return found
+
+
+def _stop(training: Training, stop: Stop, folder: Path, seed: int) -> Stopped:
+    with Launched(training.command(seed), folder, {}) as launched:
+        if stop.step:
+            launched.wait_for(
+                lambda: any(one.step >= stop.step for one in states(launched.notes, "step")),
+                within_s=_START_S,
+                what=f"step {stop.step}",
+            )
+        launched.stay(stop.after_s)
+        told_s = time.monotonic()
+        os.kill(launched.pid, signal.SIGTERM)
+        code = launched.wait_for_the_end(within_s=RUN_S)
+        launched.save_notes(folder / "notes-first.txt")
+        lines = journal.read(folder)
+        if code == 0 and states(launched.notes, "final"):
+            raise Survived
+        return Stopped(
+            exit_code=code,
+            life=_life(launched.notes, lines),
+            files=training.read_back(folder, lines),
+            orphans=orphans(launched, lines),
+            last_line=(launched.console.splitlines() or [""])[-1],
+            took_s=launched.ends[launched.pid] - told_s,
+        )
+
+
+def _go_on(training: Training, folder: Path, seed: int) -> tuple[int, Life, int]:
+    """The same command in the same folder: its exit code, what it told, and who outlived it."""
+    before = len(journal.read(folder))
+    with Launched(training.command(seed), folder, {}) as launched:
+        code = launched.wait_for_the_end(within_s=RUN_S)
+        launched.save_notes(folder / "notes-second.txt")
+        lines = journal.read(folder)
+        return code, _life(launched.notes, lines[before:]), orphans(launched, lines)
+
+
+def _life(notes: Sequence[Note], lines: Sequence[Mapping[str, Any]]) -> Life:
+    return Life(notes=tuple(notes), lines=tuple(lines))

@@ -1,0 +1,108 @@
+"""The launchers that compete: how each is asked to run one and the same job."""
+
+import importlib.util
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.harness.benchmark import OURS
+
+BIN = Path(sys.executable).parent
+LOG_DIR = "log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """``program`` is ``python ...`` as written, or a script with its arguments.
+
+    ``recovery`` are options that only faultrun has: how its workers learn
+    where to resume. ``recovery`` of the others is in ``for_others``: script
+    arguments by which the job finds its newest checkpoint itself.
+    """
+
+    workers: int
+    program: tuple[str, ...]
+    restarts: int = 3
+    recovery: tuple[str, ...] = ()
+    for_others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """``signals``: survivors are asked before they are killed. ``restarts``: workers are started again."""
+
+    name: str
+    module: str
+    command: Callable[[Job], tuple[str, ...]]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    signals: bool = True
+    restarts: bool = True
+
+    def missing(self) -> str:
+        """Why it cannot run here; empty when it can."""
+        if importlib.util.find_spec(self.module.partition(".")[0]) is None:
+            return f"{self.module.partition('.')[0]} is not installed"
+        return ""
+
+
+def _faultrun(job: Job) -> tuple[str, ...]:
+    options = (f"--worker_num={job.workers}", f"--max_restarts={job.restarts}", f"--log_dir={LOG_DIR}")
+    return (sys.executable, "-m", "faultrun", *options, *job.recovery, *job.program)
+
+
+def _torchrun(job: Job) -> tuple[str, ...]:
+    literal = ("--no-python",) if job.program[0] == "python" else ()
+    options = ("--standalone", f"--nproc-per-node={job.workers}", f"--max-restarts={job.restarts}")
+    return (sys.executable, "-m", "torch.distributed.run", *options, *literal, *job.program, *job.for_others)
+
+
+def _msrun(job: Job) -> tuple[str, ...]:
+    workers = (f"--worker_num={job.workers}", f"--local_worker_num={job.workers}")
+    options = (f"--master_port={free_port()}", "--join=True", f"--log_dir={LOG_DIR}")
+    return (
+        shutil.which("msrun", path=str(BIN)) or "msrun",
+        *workers,
+        *options,
+        *job.program,
+        *job.for_others,
+    )
+
+
+def _bare(job: Job) -> tuple[str, ...]:
+    script = str(Path(__file__).parents[1] / "jobs" / "bare.py")
+    meet = ("env", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={free_port()}")
+    return (*meet, sys.executable, script, str(job.workers), *job.program, *job.for_others)
+
+
+BARE = Launcher(name="bare", module="sys", command=_bare, signals=False, restarts=False)
+FAULTRUN = Launcher(name=OURS, module="faultrun", command=_faultrun)
+TORCHRUN = Launcher(name="torchrun", module="torch", command=_torchrun)
+TORCHRUN_OWN_STORE = Launcher(
+    name="torchrun, unshared store",
+    module="torch",
+    command=_torchrun,
+    environ={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
+)
+MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False, restarts=False)
+
+_ALL = {launcher.name: launcher for launcher in (BARE, FAULTRUN, TORCHRUN, TORCHRUN_OWN_STORE, MSRUN)}
+
+
+def launcher(name: str) -> Launcher:
+    """The launcher of that name."""
+    return _ALL[name]
+
+
+def missing(name: str) -> str:
+    """Why the launcher of that name cannot run here; empty when it can."""
+    return _ALL[name].missing()
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,68 @@
+"""What the kernel says about processes: who carries a tag, memory, processor time, signals."""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+def tagged(variable: str, value: str) -> set[int]:
+    """Pids of living processes that were executed with ``variable=value`` in their environment."""
+    wanted = f"\0{variable}={value}\0".encode()
+    found = set()
+    for entry in os.scandir(_PROC):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if wanted in b"\0" + (_PROC / entry.name / "environ").read_bytes():
+                    found.add(int(entry.name))
+    return found
+
+
+def rss_mib(pid: int) -> float:
+    """VmRSS of one process; 0 when it is gone."""
+    return _kib(_PROC / str(pid) / "status", "VmRSS:") / 1024
+
+
+def peak_rss_mib(pid: int) -> float:
+    """VmHWM: the largest VmRSS that the process ever had; 0 when it is gone."""
+    return _kib(_PROC / str(pid) / "status", "VmHWM:") / 1024
+
+
+def pss_mib(pid: int) -> float:
+    """Proportional set size: pages that several processes share are divided among them."""
+    return _kib(_PROC / str(pid) / "smaps_rollup", "Pss:") / 1024
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time used so far, user and system, in steps of a clock tick; 0 when it is gone."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0
+
+
+def heeds(pid: int, signum: signal.Signals) -> bool:
+    """Whether the process catches ``signum`` or holds it back for later, instead of dying of it."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk:", "SigCgt:"))]
+    return any(mask >> (signum - 1) & 1 for mask in masks)
+
+
+def _kib(path: Path, name: str) -> int:
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of ``/proc/<pid>/stat`` from the third on: the name before them may hold anything."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except OSError:
+        return []

@@ -1,0 +1,195 @@
+"""As ``gasp_torch``, with MindSpore on CPU: ``Model.train``, ``DyingGasp``, a death somewhere in a step.
+
+``--guard=marked`` wraps the optimizer in ``OptTFTWrapper`` (no copies),
+``--guard=copies`` copies the state at every step, ``--guard=none`` is a training without the SDK.
+"""
+
+import argparse
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.jobs.gasp_death import Death
+from benchmarks.jobs.tell import Teller, life
+
+tell = Teller()
+tell("running")
+
+import mindspore as ms  # noqa: E402  the note above must not wait for it
+import mindspore.dataset as ds  # noqa: E402
+import numpy as np  # noqa: E402
+from mindspore import nn  # noqa: E402
+from mindspore.communication import get_group_size, get_rank, init  # noqa: E402
+
+from benchmarks.jobs.gasp_sums import parameter_digests  # noqa: E402
+from faultrun import sdk  # noqa: E402
+
+FEATURES, CLASSES, BATCH, STEPS_AN_EPOCH = 64, 10, 8, 10
+_MILESTONES = ("imported", "met", "created", "resumed")
+_A_STEP_S = 0.02
+_PATIENCE_S = 30.0
+_LOOK_S = 0.02
+
+
+class Rows:
+    """The same data every time; numpy 2 wants 0-d arrays where MindSpore expects scalars."""
+
+    def __init__(self, seed: int, workers: int) -> None:
+        rng = np.random.default_rng(seed)
+        count = STEPS_AN_EPOCH * BATCH * workers
+        self.images = rng.standard_normal((count, FEATURES)).astype(np.float32)
+        self.labels = rng.integers(0, CLASSES, count).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        return self.images[index], np.array(self.labels[index])
+
+
+class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
+    """Tells the bits after every step, and dies where it is told to; comes behind ``DyingGasp``."""
+
+    def __init__(self, done: int, death: Death, step_s: float) -> None:
+        super().__init__()
+        self.done = done
+        self.death = death
+        self.step_s = step_s
+        self.pause = threading.Event()
+
+    def on_train_begin(self, run_context: Any) -> None:
+        """Everything is loaded."""
+        tell("resumed", bits(self.done, run_context.original_args().train_network))
+        milestone(self.death, "resumed")
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """The death may come from now on."""
+        step = self.step_of(run_context)
+        self.death.later("anytime", step)
+        self.death.later("step", step, within_s=_A_STEP_S)
+        self.pause.wait(self.step_s)
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """The step is done, but for the training's own checkpoint."""
+        step = self.step_of(run_context)
+        if self.death.due("step", step):
+            self.death.now("step:its end")
+        tell("step", bits(step, run_context.original_args().train_network))
+        self.death.in_save(step)
+
+    def step_of(self, run_context: Any) -> int:
+        """The global step: a resumed training counts its own steps from 1."""
+        return self.done + int(run_context.original_args().cur_step_num)
+
+
+class AfterSave(ms.train.Callback):  # type: ignore[misc]
+    """Behind ``ModelCheckpoint``: who was to die while it saved, and did not, dies now."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__()
+        self.death = death
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """It has saved, if it was its turn."""
+        if self.death.due("save", int(run_context.original_args().cur_step_num)):
+            self.death.now("save:done")
+
+
+def main() -> None:
+    options = read_options()
+    death = Death.parse(options.die, tell)
+    milestone(death, "imported")
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU")
+    init()
+    milestone(death, "met")
+    rank, workers = get_rank(), get_group_size()
+    ms.set_auto_parallel_context(
+        parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=workers, global_rank=rank
+    )
+    ms.set_seed(options.seed)
+    net = nn.SequentialCell(nn.Dense(FEATURES, 64), nn.ReLU(), nn.Dense(64, CLASSES))
+    optimizer = nn.Momentum(net.trainable_params(), 0.01, 0.9)
+    if options.guard == "marked":
+        optimizer = sdk.mindspore.OptTFTWrapper(optimizer)
+    model = ms.Model(net, nn.CrossEntropyLoss(), optimizer)
+    milestone(death, "created")
+    data = ds.GeneratorDataset(
+        Rows(options.seed, workers), ["image", "label"], shuffle=False, num_shards=workers, shard_id=rank
+    ).batch(BATCH, drop_remainder=True)
+    done = resume(net, optimizer)
+    if done:
+        data.set_init_step(done)
+    model.train(
+        options.steps // STEPS_AN_EPOCH,
+        data,
+        callbacks=callbacks(options, death, done, rank),
+        dataset_sink_mode=False,
+        initial_epoch=done // STEPS_AN_EPOCH,
+    )
+    tell("final", bits(options.steps, model.train_network))
+    leave_together(rank, workers)
+    sys.stdout.flush()
+    os._exit(0)  # MindSpore's own shutdown takes seconds
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=40, help=f"a multiple of {STEPS_AN_EPOCH}")
+    parser.add_argument("--save_every", type=int, default=5, help="each rank its own file; 0: never")
+    parser.add_argument("--step_s", type=float, default=0.003, help="how long a step takes at least")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--guard", choices=("marked", "copies", "none"), default="marked")
+    parser.add_argument("--checkpoint_dir", type=Path, default=Path("ck"))
+    parser.add_argument("--die", default="-1:0:never:0", help="RANK:STEP:PLACE:FRACTION")
+    return parser.parse_args()
+
+
+def milestone(death: Death, name: str) -> None:
+    """A place on the way to the first step."""
+    death.strike("start", 1, _MILESTONES.index(name), len(_MILESTONES))
+
+
+def callbacks(options: argparse.Namespace, death: Death, done: int, rank: int) -> list[Any]:
+    """The order matters: the SDK's, ours, and the training's own checkpoint between two of ours."""
+    folder = str(options.checkpoint_dir / f"rank_{rank}")
+    every = 1 if options.guard == "copies" else None
+    gasp = [] if options.guard == "none" else [sdk.mindspore.DyingGasp("net", folder, every=every)]
+    saves = []
+    if options.save_every:
+        config = ms.train.CheckpointConfig(save_checkpoint_steps=options.save_every, keep_checkpoint_max=3)
+        saves = [ms.train.ModelCheckpoint("net", folder, config)]
+    return [*gasp, Notes(done, death, options.step_s), *saves, AfterSave(death)]
+
+
+def resume(net: nn.Cell, optimizer: nn.Cell) -> int:
+    """Put back parameters and optimizer; the global step at which training goes on."""
+    point = sdk.resume()
+    if point is None:
+        return 0
+    saved = ms.load_checkpoint(point.path)
+    ms.load_param_into_net(net, saved)
+    ms.load_param_into_net(optimizer, saved)
+    return point.step or 0
+
+
+def leave_together(rank: int, workers: int) -> None:
+    """Wait for the others: MindSpore ends a rank whose peer is gone, be it in the last callback."""
+    Path(f"done_{life()}_{rank}").touch()
+    others = [Path(f"done_{life()}_{other}") for other in range(workers)]
+    until_s = time.monotonic() + _PATIENCE_S
+    while not all(other.exists() for other in others) and time.monotonic() < until_s:
+        time.sleep(_LOOK_S)
+
+
+def bits(step: int, train_network: nn.Cell) -> str:
+    """The step and the digest, as every note has them."""
+    arrays = {one.name: one.asnumpy() for _, one in train_network.parameters_and_names()}
+    return " ".join((str(step), *parameter_digests(arrays)))
+
+
+if __name__ == "__main__":
+    main()
