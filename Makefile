@@ -1,0 +1,53 @@
+# Everything a person needs to remember: setup, demo, check, test, bench, soak.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+N ?= 50
+SEED ?= 1
+
+.PHONY: help setup demo check test bench soak soak-gasps format clean
+
+help:
+	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
+	@echo "make test    the whole test suite, with the real MindSpore and torch"
+	@echo "make setup   only the installation (.venv, editable, with test tools)"
+	@echo "make check   format, lint, types, layers, fast tests (under 30 s)"
+	@echo "make bench   the performance promises, measured here next to their rivals"
+	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
+	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[mindspore,torch,dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py
+
+check: $(STAMP)
+	@$(BIN)/python tests/check.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+soak: $(STAMP)
+	$(BIN)/python -m benchmarks.campaigns.kills --runs $(N) --seed $(SEED)
+
+soak-gasps: $(STAMP)
+	$(BIN)/python -m benchmarks.campaigns.gasps --runs $(N) --stops $$(($(N) / 2)) --deadlines 20 --seed $(SEED)
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,74 @@
+"""A real ``exception_save`` of a survivor whose peer was killed: whole bytes, wrong state."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from faultrun.core.recover import Chosen, Need
+from faultrun.model.checkpoint import Kind
+from support.catalogs import catalog_of, reasons, survey_of
+
+WORKER = Path(__file__).parent.parent / "support/mindspore_peers.py"
+_PATIENCE_S = 150
+
+
+@contextmanager
+def started(root: Path, role: str, port: int, rank: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the pair; its whole group is killed at the end."""
+    environ = {
+        **os.environ, "MS_WORKER_NUM": "2", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": str(port),
+        "MS_TOPO_TIMEOUT": "120", "MS_ROLE": role, "MS_NODE_ID": str(rank), "RANK_ID": str(rank),
+        "RANK_SIZE": "2", "DEVICE_ID": str(rank), "MS_CPU_COMM_OP_TIMEOUT": "10",
+    }  # fmt: skip
+    with (root / f"{role}_{rank}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(WORKER), str(root / "ckpt")],
+            env=environ,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+@pytest.mark.mindspore
+@pytest.mark.slow
+def test_a_survivors_exception_save_is_not_resumed_from_although_every_byte_is_there(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ExitStack() as stack:
+        stack.enter_context(started(tmp_path, "MS_SCHED", port, 0))
+        survivor = stack.enter_context(started(tmp_path, "MS_WORKER", port, 0))
+        victim = stack.enter_context(started(tmp_path, "MS_WORKER", port, 1))
+        assert victim.wait(_PATIENCE_S) == -signal.SIGKILL
+        died_ns = max(path.stat().st_mtime_ns for path in (tmp_path / "ckpt").rglob("*.ckpt"))
+        survivor.wait(_PATIENCE_S)
+
+    root = tmp_path / "ckpt"
+    (gasp,) = [one for one in catalog_of(root).scan().entries if one.kind is Kind.GASP]
+    assert (gasp.rank, gasp.epoch, gasp.step_in_epoch) == (0, 1, 26), (
+        "labelled with the step it did not finish"
+    )
+
+    found = survey_of(root, Need(world_size=2))
+    assert isinstance(found.choice, Chosen)
+    assert found.choice.point.global_step == 20
+    why = "labelled step 26, its optimizer counts 25: saved in the middle of an update"
+    assert reasons(found, root) == {"rank_0/net-1_26_breakpoint.ckpt": why}
+
+    warned = survey_of(root, Need(world_size=2, distrust_gasps_from_ns=died_ns))
+    assert isinstance(warned.choice, Chosen)
+    assert warned.choice.point.global_step == 20

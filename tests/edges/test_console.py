@@ -1,0 +1,65 @@
+"""stderr that is slow, full or gone, each in a process of its own."""
+
+from support.scripts import printed
+
+_BEGIN = """
+import os, sys
+from faultrun.cli.console import say, settle
+read_end, write_end = os.pipe()
+os.dup2(write_end, 2)
+def fill():
+    os.set_blocking(write_end, False)
+    try:
+        while os.write(write_end, b"." * 4096):
+            pass
+    except BlockingIOError:
+        os.set_blocking(write_end, True)
+def drain():
+    os.set_blocking(read_end, False)
+    text = b""
+    try:
+        while chunk := os.read(read_end, 65536):
+            text += chunk
+    except BlockingIOError:
+        return text.strip(b".").decode()
+"""
+
+
+def test_a_line_is_written_at_once_behind_our_name() -> None:
+    assert printed(_BEGIN + "say('one'); print(drain(), end='')") == "faultrun: one\n"
+
+
+def test_what_was_not_taken_is_offered_with_the_next_line_and_in_order() -> None:
+    code = "fill(); say('one'); say('two'); drain(); say('three'); print(drain(), end='')"
+    assert printed(_BEGIN + code) == "faultrun: one\nfaultrun: two\nfaultrun: three\n"
+
+
+def test_what_was_not_taken_is_offered_a_last_time_at_the_end() -> None:
+    code = "fill(); say('last words'); drain(); settle(); print(drain(), end='')"
+    assert printed(_BEGIN + code) == "faultrun: last words\n"
+
+
+def test_of_what_piles_up_whole_lines_are_kept_and_the_newest() -> None:
+    code = """
+fill()
+for number in range(3000):
+    say(f"{number} " + "x" * 40)
+drain()
+kept = ""
+while not kept.endswith("2999 " + "x" * 40 + "\\n"):
+    settle()
+    kept += drain()
+first = kept.splitlines()[0]
+print(len(kept) < 66_000, first.startswith("faultrun: ") and first.endswith("x" * 40))
+"""
+    assert printed(_BEGIN + code) == "True True\n"
+
+
+def test_a_reader_that_is_gone_and_a_name_that_is_no_utf8_are_no_trouble() -> None:
+    assert printed(_BEGIN + r"say('\udc80'); print(drain(), end='')") == "faultrun: \\udc80\n"
+    gone = "os.close(read_end); say('one'); say('two'); print('went on')"
+    assert printed(_BEGIN + gone) == "went on\n"
+
+
+def test_without_stderr_nothing_is_said() -> None:
+    assert printed(_BEGIN + "os.close(2); say('one'); sys.stderr = None; say('two'); print('ok')") == "ok\n"

@@ -1,0 +1,223 @@
+"""group_info.pb: our decoder and encoder against the protobuf package, any bytes, and whole worlds."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faultrun.checkpoints.group_info import (
+    FILE_NAME,
+    MAX_BYTES,
+    CommGroup,
+    GroupInfo,
+    GroupInfoError,
+    decode_group_info,
+    encode_group_info,
+    read_group_files,
+)
+from faultrun.core.replica_groups import agree_on_groups
+from faultrun.model.restore import ReplicaGroups
+
+SAMPLE = bytes.fromhex("0a1d0a15322d35303034353434383434343839363238313035120408000808120408000808")
+SAMPLE_INFO = GroupInfo(restore_ranks=(0, 8), groups=(CommGroup(name="2-5004544844489628105", ranks=(0, 8)),))
+
+
+def _judge_class() -> Callable[[], Message]:
+    """Build ParallelGroupMap from a proto2 descriptor: protobuf itself decides what the bytes mean."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="node_strategy_judge.proto", package="faultrun_judge", syntax="proto2"
+    )
+    ranks = file.message_type.add(name="ParallelGroupRanks")
+    ranks.field.add(name="dim", number=1, label=field.LABEL_REPEATED, type=field.TYPE_UINT32)
+    item = file.message_type.add(name="ParallelGroupItem")
+    item.field.add(name="group_name", number=1, label=field.LABEL_REQUIRED, type=field.TYPE_STRING)
+    item.field.add(
+        name="parallel_group_ranks",
+        number=2,
+        label=field.LABEL_REQUIRED,
+        type=field.TYPE_MESSAGE,
+        type_name=".faultrun_judge.ParallelGroupRanks",
+    )
+    whole = file.message_type.add(name="ParallelGroupMap")
+    whole.field.add(
+        name="parallel_group_item",
+        number=1,
+        label=field.LABEL_REPEATED,
+        type=field.TYPE_MESSAGE,
+        type_name=".faultrun_judge.ParallelGroupItem",
+    )
+    whole.field.add(
+        name="ckpt_restore_rank_list",
+        number=2,
+        label=field.LABEL_REQUIRED,
+        type=field.TYPE_MESSAGE,
+        type_name=".faultrun_judge.ParallelGroupRanks",
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("faultrun_judge.ParallelGroupMap"))
+
+
+JUDGE = _judge_class()
+
+
+def judged(data: bytes) -> GroupInfo:
+    message = JUDGE()
+    message.ParseFromString(data)
+    return GroupInfo(
+        restore_ranks=tuple(message.ckpt_restore_rank_list.dim),  # type: ignore[attr-defined]
+        groups=tuple(
+            CommGroup(name=item.group_name, ranks=tuple(item.parallel_group_ranks.dim))
+            for item in message.parallel_group_item  # type: ignore[attr-defined]
+        ),
+    )
+
+
+rank_lists = st.lists(st.integers(0, 2**32 - 1), max_size=6).map(tuple)
+infos = st.builds(
+    GroupInfo,
+    restore_ranks=rank_lists,
+    groups=st.lists(
+        st.builds(CommGroup, name=st.text(st.characters(codec="utf-8"), max_size=12), ranks=rank_lists),
+        max_size=4,
+    ).map(tuple),
+)
+
+
+def test_the_known_sample_is_decoded_and_encoded_byte_for_byte() -> None:
+    assert len(SAMPLE) == 37
+    assert decode_group_info(SAMPLE) == SAMPLE_INFO
+    assert encode_group_info(SAMPLE_INFO) == SAMPLE
+    assert judged(SAMPLE) == SAMPLE_INFO
+
+
+@given(infos)
+@settings(max_examples=60, deadline=None)
+def test_what_we_encode_is_what_protobuf_serialises_and_both_read_it_back(info: GroupInfo) -> None:
+    message = JUDGE()
+    message.ckpt_restore_rank_list.SetInParent()  # type: ignore[attr-defined]
+    message.ckpt_restore_rank_list.dim.extend(info.restore_ranks)  # type: ignore[attr-defined]
+    for group in info.groups:
+        item = message.parallel_group_item.add(group_name=group.name)  # type: ignore[attr-defined]
+        item.parallel_group_ranks.SetInParent()
+        item.parallel_group_ranks.dim.extend(group.ranks)
+    assert encode_group_info(info) == message.SerializeToString()
+    assert decode_group_info(encode_group_info(info)) == info
+
+
+def test_packed_ranks_mean_the_same_as_unpacked_ones() -> None:
+    packed = bytes.fromhex("12060a0400089001")
+    assert judged(packed).restore_ranks == decode_group_info(packed).restore_ranks == (0, 8, 144)
+
+
+def test_unknown_fields_of_every_wire_type_are_skipped() -> None:
+    unknown = b"\x18\x96\x01" + b"\x21" + b"8" * 8 + b"\x2d" + b"4" * 4 + b"\x32\x02hi"
+    data = unknown + SAMPLE + unknown
+    assert decode_group_info(data) == judged(data) == SAMPLE_INFO
+
+
+def test_a_known_field_of_the_wrong_wire_type_counts_as_unknown() -> None:
+    data = b"\x08\x07" + b"\x10\x07" + SAMPLE
+    assert decode_group_info(data) == judged(data) == SAMPLE_INFO
+
+
+def test_a_restore_list_given_twice_is_merged() -> None:
+    data = SAMPLE + bytes.fromhex("12020810")
+    assert decode_group_info(data).restore_ranks == judged(data).restore_ranks == (0, 8, 16)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "the file is empty"),
+        (SAMPLE[:31], "there is no restore list"),
+        (b"\x12\x02\x08", "cut: the field at byte 0 needs 2 bytes, 1 are left"),
+        (b"\x12\x06\x08\xff\xff\xff\xff\x1f", "does not fit 32 bits"),
+        (b"\x12\x01\x08", "cut inside a number"),
+        (b"\x13\x00", "wire type 3"),
+        (b"\x00\x00", "starts no field"),
+        (b"\x80" * 11, "does not end"),
+        (b"\x0a\x03\x0a\x01g\x12\x00", "no name or no ranks"),
+    ],
+)
+def test_damage_is_named(data: bytes, why: str) -> None:
+    with pytest.raises(GroupInfoError, match=why):
+        decode_group_info(data)
+
+
+def test_every_cut_of_a_file_is_refused() -> None:
+    for length in range(len(SAMPLE)):
+        with pytest.raises(GroupInfoError):
+            decode_group_info(SAMPLE[:length])
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.builds(
+            lambda info, at, value: (
+                data := bytearray(encode_group_info(info)),
+                data.__setitem__(at % len(data), value),
+            )[0],
+            infos,
+            st.integers(0, 500),
+            st.integers(0, 255),
+        ).map(bytes),
+    )
+)
+@settings(max_examples=250, deadline=None)
+def test_any_bytes_are_refused_or_mean_what_protobuf_says(data: bytes) -> None:
+    try:
+        ours = decode_group_info(data)
+    except GroupInfoError:
+        return
+    try:
+        theirs = judged(data)
+    except (DecodeError, UnicodeDecodeError):
+        pytest.fail(f"protobuf refuses what we accept: {data.hex()}")
+    assert ours.restore_ranks == theirs.restore_ranks
+    assert [group.ranks for group in ours.groups] == [group.ranks for group in theirs.groups]
+
+
+def _write(root: Path, lists: dict[int, tuple[int, ...]]) -> str:
+    for rank, members in lists.items():
+        folder = root / f"device{rank}"
+        folder.mkdir(parents=True)
+        (folder / FILE_NAME).write_bytes(encode_group_info(GroupInfo(restore_ranks=members)))
+    return str(root / "device0" / FILE_NAME)
+
+
+def test_the_files_of_all_ranks_are_found_from_any_one(tmp_path: Path) -> None:
+    _write(tmp_path, {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)})
+    found = read_group_files(str(tmp_path / "device3" / FILE_NAME), 4)
+    assert found.lists == {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)}
+    assert found.unreadable == {}
+
+
+def test_a_dead_ranks_group_is_rebuilt_from_its_peers(tmp_path: Path) -> None:
+    example = _write(tmp_path, {0: (0, 2), 1: (1, 3), 2: (0, 2)})
+    torn = tmp_path / "device2" / FILE_NAME
+    torn.write_bytes(torn.read_bytes()[:-1])
+    found = read_group_files(example, 4)
+    assert found.unreadable.keys() == {2, 3}
+    assert "cut" in found.unreadable[2]
+    assert "No such file" in found.unreadable[3]
+    assert agree_on_groups(found.lists, 4) == ReplicaGroups(world_size=4, groups=((0, 2), (1, 3)))
+
+
+def test_a_pipe_or_a_huge_file_in_place_of_group_info_is_a_reason_and_no_wait(tmp_path: Path) -> None:
+    (tmp_path / "device0").mkdir()
+    (tmp_path / "device1").mkdir()
+    os.mkfifo(tmp_path / "device0" / FILE_NAME)
+    with (tmp_path / "device1" / FILE_NAME).open("wb") as huge:
+        huge.truncate(MAX_BYTES + 1)
+    found = read_group_files(str(tmp_path / "device0" / FILE_NAME), 2)
+    assert found.lists == {}
+    assert "not a regular file" in found.unreadable[0]
+    assert "is no group_info" in found.unreadable[1]

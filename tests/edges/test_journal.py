@@ -1,0 +1,195 @@
+"""The journal on a disk: torn, full, foreign, and read again."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from faultrun.journal.append import JournalWriter
+from faultrun.journal.read import Past, cut_torn_tail, event_of, lines, replay
+from faultrun.model.events import FirstStep, GaspFailed, SpawnFailed
+from faultrun.model.run import RunState, Step
+from faultrun.model.topology import BootId
+from support.processes import files_limited_to
+from support.story import NODE, SIGTERM, Story, checkpoint, new_run
+
+WORLD_SIZE = 2
+START = new_run(WORLD_SIZE)
+
+
+def writer(path: Path, *, next_seq: int = 0) -> JournalWriter:
+    return JournalWriter(path, next_seq=next_seq, node=NODE, boot=BootId("b"))
+
+
+def write(path: Path, story: Story) -> RunState:
+    journal = writer(path)
+    for event, step in story.steps:
+        journal.append(event, step)
+    journal.close()
+    return story.state
+
+
+def a_story() -> Story:
+    """A fault, a recovery and a stop; its times are no round numbers."""
+    story = Story(WORLD_SIZE)
+    story.now_s = 1 / 3
+    story.begins(checkpoint(5, "训练/net-5.ckpt")).reported(r0=6, r1=7).killed(1, after_s=0.1)
+    story.could_not_save(0, "disk full").killed(0, SIGTERM, after_s=1e-7)
+    story.recovers(checkpoint(5)).told_to_stop(after_s=2 / 3)
+    return story
+
+
+def test_the_journal_alone_gives_the_same_state(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    state = write(path, a_story())
+    past = replay(path, START)
+    assert past == Past(
+        state=state, next_seq=len(path.read_bytes().splitlines()), last_s=past.last_s, boots=("b",)
+    )
+    assert past.last_s == pytest.approx(1 / 3 + 0.1 + 2 / 3)
+
+
+def test_a_line_is_what_the_contract_says(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, Story(WORLD_SIZE).begins().never_started(1, errno=2, why="no such file"))
+    line = list(lines(path))[-1]
+    assert list(line)[:5] == ["seq", "at_utc", "run_s", "incarnation", "event"]
+    assert list(line)[-3:] == ["phase", "actions", "why"]
+    assert (line["event"], line["errno"], line["because"]) == ("SpawnFailed", 2, "no such file")
+    assert line["why"] == "rank 1: no such file; 1 get 30 s to save"
+    assert [action["is"] for action in line["actions"]] == ["RequestGasp", "RaiseAlarm", "StartTimer"]
+    assert line["at_utc"].endswith("Z")
+
+
+def test_the_reason_of_an_event_and_of_its_decision_are_both_kept(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    story = Story(WORLD_SIZE).begins().killed(1).could_not_save(0, "disk full")
+    write(path, story)
+    read = event_of(list(lines(path))[-1])
+    assert isinstance(read, GaspFailed)
+    assert read.why == "disk full"
+
+
+def test_torn_at_any_byte_it_loses_at_most_the_torn_line(tmp_path: Path) -> None:
+    whole, torn = tmp_path / "whole.jsonl", tmp_path / "torn.jsonl"
+    story = Story(WORLD_SIZE).starts()
+    write(whole, story)
+    content = whole.read_bytes()
+    events = [event for event, _ in story.steps]
+    for size in range(len(content) + 1):
+        torn.write_bytes(content[:size])
+        kept = content[:size].count(b"\n")
+        past = replay(torn, START)
+        assert past.next_seq == kept
+        assert [event_of(line) for line in lines(torn)] == events[:kept]
+        assert torn.read_bytes() == b"".join(content.splitlines(keepends=True)[:kept])
+        assert bool(past.torn) == (size not in (0, len(content)) and not content[:size].endswith(b"\n"))
+
+
+def test_torn_at_any_byte_of_its_last_line_the_story_goes_on_one_event_before(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    story = a_story()
+    write(path, story)
+    content = path.read_bytes()
+    before = story.steps[-2][1].state
+    last = content[:-1].rfind(b"\n") + 1
+    for size in range(last, len(content), 7):
+        path.write_bytes(content[:size])
+        assert replay(path, START).state == before
+
+
+def test_writing_goes_on_behind_what_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, Story(WORLD_SIZE).begins())
+    path.write_bytes(path.read_bytes() + b'{"seq":99,"half a li')
+    past = replay(path, START)
+    assert past.torn == "20 bytes after the last whole line were cut"
+    journal = writer(path, next_seq=past.next_seq)
+    journal.append(FirstStep(at_s=1, incarnation=0, step=1), Step(state=past.state, why="noted"))
+    journal.close()
+    assert [line["seq"] for line in lines(path)] == list(range(past.next_seq + 1))
+
+
+def test_a_tear_longer_than_one_read_is_cut_whole(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, Story(WORLD_SIZE).starts())
+    content = path.read_bytes()
+    path.write_bytes(content + b"x" * 200_000)
+    assert cut_torn_tail(path) == "200000 bytes after the last whole line were cut"
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\0" * 100,
+        b"\xff\xfe not utf-8",
+        b"[1,2,3]",
+        b'"text"',
+        b"{}",
+        b'{"seq":"x","event":"WorkerExit"}',
+        b'{"seq":null}',
+        b'{"event":"WorkerExit","run_s":1,"incarnation":0,"rank":"one"}',
+        b'{"event":"ClusterTeleported","run_s":1,"incarnation":0}',
+        b'{"event":"TimerFired","run_s":1e999,"incarnation":0,"timer":"teatime"}',
+        b"[" * 5000,
+    ],
+    ids=lambda junk: repr(junk[:20]),
+)
+def test_a_line_that_is_not_understood_is_passed_over(tmp_path: Path, junk: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    story = Story(WORLD_SIZE).begins().killed(1)
+    write(path, story)
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first, junk, b"\n", *rest]))
+    past = replay(path, START)
+    assert past.state == story.state
+    assert past.next_seq == len(story.steps)
+
+
+def test_an_empty_journal_is_a_run_that_has_not_begun(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.touch()
+    assert replay(path, START) == Past(state=START, next_seq=0, last_s=0.0, boots=())
+
+
+def test_the_budget_clock_goes_on_from_the_last_event(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    story = Story(WORLD_SIZE).begins()
+    story.killed(1, after_s=1234.5)
+    write(path, story)
+    assert replay(path, START).last_s == 1234.5
+
+
+def test_a_name_that_is_no_utf8_is_written_as_json_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    name = os.fsdecode(b"ckpt/\xff.pt")
+    story = Story(WORLD_SIZE).starts().chose(checkpoint(5, name))
+    write(path, story)
+    path.read_bytes().decode("utf-8")
+    assert replay(path, START).state.point == checkpoint(5, name)
+
+
+def test_a_full_disk_is_remembered_and_nothing_is_lost_once_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal, story = writer(path), a_story()
+    with files_limited_to(700):
+        for event, step in story.steps:
+            journal.append(event, step)
+        journal.sync()
+        assert journal.trouble.startswith("journal not written: ")
+        assert path.stat().st_size == 700
+    journal.close()
+    assert journal.trouble == ""
+    assert replay(path, START).state == story.state
+
+
+def test_two_writers_one_after_the_other_never_overwrite(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    event = SpawnFailed(at_s=0, incarnation=0, rank=0, errno=2, why="w")
+    for number in range(3):
+        journal = writer(path, next_seq=number)
+        journal.append(event, Step(state=START, why="noted"))
+        journal.close()
+    assert [json.loads(line)["seq"] for line in path.read_text().splitlines()] == [0, 1, 2]

@@ -1,0 +1,126 @@
+"""Logs on the console: copied by a process of its own, which nobody waits for."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.processes import lives, wait_until
+
+_CODE = """
+import sys
+from pathlib import Path
+from faultrun.workers.follow import Follower
+folder = Path(sys.argv[1])
+follower = Follower()
+logs = [folder / "0.log", folder / "1.log"]
+for rank, log in enumerate(logs):
+    follower.follow(log, f"[{rank}] ", to_fd=1 + rank)
+def write(rank, text):
+    with logs[rank].open("a") as file:
+        file.write(text)
+"""
+
+
+def test_lines_are_copied_behind_their_prefix_to_their_stream(tmp_path: Path) -> None:
+    code = """
+write(0, "one\\ntw")
+write(1, "error\\n")
+write(0, "o\\nunfinished")
+follower.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE + code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert done.stdout == "[0] one\n[0] two\n[0] unfinished\n"
+    assert done.stderr == "[1] error\n"
+
+
+def test_what_was_there_before_is_shown_too_and_a_new_incarnation_has_new_files(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_text("before\n")
+    code = """
+follower.follow(folder / "2.log", "[2] ", to_fd=1)
+(folder / "2.log").write_text("next life\\n")
+follower.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE + code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert sorted(done.stdout.splitlines()) == ["[0] before", "[2] next life"]
+
+
+@pytest.mark.slow
+def test_a_console_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
+    code = """
+import time
+began = time.monotonic()
+for _ in range(2000):
+    write(0, "x" * 1000 + "\\n")
+wrote_s = time.monotonic() - began
+follower.close()
+Path(sys.argv[1], "took").write_text(f"{wrote_s} {time.monotonic() - began}")
+"""
+    read_end, write_end = os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", _CODE + code, str(tmp_path)], stdout=write_end)
+    os.close(write_end)
+    try:
+        assert process.wait(30) == 0
+        _, took_s = map(float, (tmp_path / "took").read_text().split())
+        assert took_s < 10
+    finally:
+        process.kill()
+        os.close(read_end)
+
+
+def test_a_console_that_went_away_ends_the_copying_and_nothing_else(tmp_path: Path) -> None:
+    code = """
+write(0, "lost\\n" * 100)
+write(0, "lost\\n" * 100)
+follower.close()
+sys.stderr.write("went on")
+"""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE + code, str(tmp_path)],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, "went on")
+    assert time.monotonic() - began < 10
+
+
+def test_it_ends_with_the_supervisor_even_if_that_was_killed(tmp_path: Path) -> None:
+    code = """
+import os, signal
+Path(sys.argv[1], "pid").write_text(str(follower._pid))
+write(0, "last words\\n")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE + code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.returncode == -9
+    assert "[0] last words\n" in done.stdout
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not lives(pid), what="the follower's end")

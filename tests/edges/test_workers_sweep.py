@@ -1,0 +1,104 @@
+"""Finding and ending what escaped, among the real processes of this machine."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from faultrun.workers.sweep import TAG_VARIABLE, carries_tag, kill_tagged, sweep, tagged
+from support.processes import lives, wait_until
+
+
+@dataclass(slots=True)
+class Crowd:
+    """Processes with a tag in their environment, and others without."""
+
+    folder: Path
+    boot: str = field(default_factory=lambda: os.urandom(8).hex())
+    born: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+
+    def tagged(self, script: str = "exec sleep 60", boot: str | None = None) -> int:
+        return self.any(script, {TAG_VARIABLE: self.boot if boot is None else boot})
+
+    def any(self, script: str, environ: dict[str, str]) -> int:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"], **environ}, cwd=self.folder
+        )
+        self.born.append(process)
+        return process.pid
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Crowd]:
+    crowd = Crowd(tmp_path)
+    yield crowd
+    for process in crowd.born:
+        process.kill()
+        process.wait()
+
+
+def test_whoever_carries_the_tag_is_found_and_nobody_else(crowd: Crowd) -> None:
+    ours = crowd.tagged()
+    others = [
+        crowd.tagged(boot=f"{crowd.boot}ff"),
+        crowd.tagged(boot=crowd.boot[:-1]),
+        crowd.any("exec sleep 60", {f"NOT_{TAG_VARIABLE}": crowd.boot}),
+        crowd.any("exec sleep 60", {}),
+    ]
+    assert list(tagged(frozenset({crowd.boot}))) == [ours]
+    assert sweep(frozenset({crowd.boot}), patience_s=5) == (1, ())
+    assert [lives(pid) for pid in (ours, *others)] == [False, True, True, True, True]
+
+
+def test_forks_sessions_and_double_forks_do_not_shake_it_off(crowd: Crowd) -> None:
+    crowd.tagged("setsid sh -c 'sleep 60 & sleep 60 & echo up > up; wait' & wait")
+    wait_until((crowd.folder / "up").exists)
+    found, stragglers = sweep(frozenset({crowd.boot}), patience_s=5)
+    assert found >= 4
+    assert stragglers == ()
+    assert list(tagged(frozenset({crowd.boot}))) == []
+
+
+def test_one_that_starts_another_whenever_one_dies_is_ended_too(crowd: Crowd) -> None:
+    crowd.tagged("while :; do sleep 60 & echo up > up; wait $!; done")
+    wait_until((crowd.folder / "up").exists)
+    _, stragglers = sweep(frozenset({crowd.boot}), patience_s=5)
+    assert stragglers == ()
+    assert list(tagged(frozenset({crowd.boot}))) == []
+
+
+def test_several_boots_are_swept_at_once_and_no_boot_means_nobody(crowd: Crowd) -> None:
+    first, second = crowd.tagged(), crowd.tagged(boot="another")
+    assert sweep(frozenset(), patience_s=5) == (0, ())
+    assert sweep(frozenset({""}), patience_s=5) == (0, ())
+    assert sweep(frozenset({crowd.boot, "another"}), patience_s=5) == (2, ())
+    assert [lives(first), lives(second)] == [False, False]
+
+
+def test_an_empty_tag_is_not_ours(crowd: Crowd) -> None:
+    pid = crowd.tagged(boot="")
+    assert sweep(frozenset({""}), patience_s=0.01) == (0, ())
+    assert lives(pid)
+
+
+def test_one_that_has_ended_is_not_waited_for(crowd: Crowd) -> None:
+    pid = crowd.tagged("exit 0")
+    wait_until(lambda: not lives(pid))
+    assert not carries_tag(pid, frozenset({crowd.boot}))
+    assert sweep(frozenset({crowd.boot}), patience_s=5) == (0, ())
+
+
+def test_a_number_that_belongs_to_a_stranger_by_now_is_not_killed(crowd: Crowd) -> None:
+    stranger = crowd.any("exec sleep 60", {})
+    kill_tagged(stranger, frozenset({crowd.boot}))
+    assert lives(stranger)
+    kill_tagged(2**22 + 1, frozenset({crowd.boot}))
+
+
+def test_we_never_find_ourselves() -> None:
+    own = Path("/proc/self/environ").read_bytes().decode(errors="replace")
+    boots = {part.split("=", 1)[1] for part in own.split("\0") if part.startswith(f"{TAG_VARIABLE}=")}
+    assert os.getpid() not in list(tagged(frozenset(boots)))

@@ -1,0 +1,50 @@
+"""examples/06_pytorch_resnet50: both ranks are started again with --resume=true, if there is a whole file."""
+
+from pathlib import Path
+
+import pytest
+
+from examples.documented import documented
+from examples.launched import Run, launched
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+STEPS_PER_EPOCH = 22
+LAST_STEP = 132
+
+
+def saved_epochs(run: Run) -> list[int]:
+    """Epochs whose model was the best so far, in the first incarnation."""
+    lines = run.output(0).text.splitlines()
+    return [int(line.split("epoch so far: ")[1].split(",")[0]) for line in lines if line.startswith("saved ")]
+
+
+def test_a_killed_rank_costs_what_was_not_the_best_yet(tmp_path: Path) -> None:
+    example = documented("06_pytorch_resnet50", tmp_path)
+    with launched(*example.command, "--step-delay=0.02", cwd=example.folder) as run:
+        run.wait_until(lambda: run.step(0) >= 2 * STEPS_PER_EPOCH + 5, within_s=60)
+        run.kill(1)
+        assert run.wait_for_the_end(within_s=90) == 0
+
+        for rank in range(2):
+            path, resumed_at = run.output(1, rank).resumed
+            assert path == "rank_0/model_best.pth.tar"
+            assert resumed_at == saved_epochs(run)[-1] * STEPS_PER_EPOCH
+            assert list(run.output(1, rank).losses) == list(range(resumed_at + 1, LAST_STEP + 1))
+        (point,) = [found["point"] for found in run.journal("RecoveryPointChosen") if found["point"]]
+        assert (point["kind"], point["epoch"]) == ("best", saved_epochs(run)[-1])
+        assert float(run.output(1).final.split()[4]) > 0.9
+        assert not (run.log_dir / "incarnation_2").exists(), "one restart was enough"
+
+
+def test_with_a_torn_file_training_does_not_start_from_the_beginning(tmp_path: Path) -> None:
+    example = documented("06_pytorch_resnet50", tmp_path)
+    with launched(*example.command, "--step-delay=0.02", cwd=example.folder) as run:
+        run.wait_until(lambda: bool(saved_epochs(run)), within_s=60)
+        best = example.folder / "rank_0" / "model_best.pth.tar"
+        torn = best.with_name("torn")
+        torn.write_bytes(best.read_bytes()[:-1000])
+        torn.replace(best)
+        run.kill(1)
+        assert run.wait_for_the_end(within_s=60) == 65
+        assert not (run.log_dir / "incarnation_1").exists()

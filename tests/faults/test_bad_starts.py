@@ -1,0 +1,139 @@
+"""What cannot begin says so in three lines, with an exit code of its own, and leaves nothing running."""
+
+import json
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from faultrun.platforms.ports import fresh_port
+from support.processes import marked
+from support.runs import Launcher, Run
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def refusal(run: Run) -> str:
+    """What a person reads, with this test's folder called HERE."""
+    return run.text.replace(str(run.log_dir.parent), "HERE")
+
+
+def test_a_script_that_is_not_there(launcher: Launcher) -> None:
+    (launcher.folder / "train.py").touch()
+    run = launcher.command("--worker_num=2", "trian.py")
+    assert run.ends() == 64
+    assert refusal(run) == (GOLDEN / "error_no_script.txt").read_text()
+    assert not run.log_dir.exists()
+
+
+@pytest.mark.parametrize("join", ["True", "False"])
+def test_a_log_dir_below_a_file_cannot_be_made(launcher: Launcher, join: str) -> None:
+    (launcher.folder / "file").touch()
+    run = launcher.run("train()", "--log_dir=file/logs", f"--join={join}")
+    assert run.ends() == 73
+    assert refusal(run).replace("HERE/file", "file") == (GOLDEN / "error_log_dir.txt").read_text()
+
+
+@pytest.mark.parametrize("join", ["True", "False"])
+def test_a_log_dir_that_another_run_uses_is_refused_with_its_pid(launcher: Launcher, join: str) -> None:
+    first = launcher.run("train()").trains(range(2))
+    second = launcher.run("train()", f"--join={join}")
+    assert second.ends() == 73
+    run_id = json.loads((first.log_dir / "run.json").read_text())["run_id"]
+    text = refusal(second).replace(str(first.pid), "PID").replace(run_id, "RUN_ID").replace("HERE/", "")
+    assert text == (GOLDEN / "error_log_dir_in_use.txt").read_text()
+    assert len(marked(launcher.mark)) >= 3, "the first run goes on"
+    first.signal(15)
+    assert first.ends() == 143
+
+
+def test_a_program_without_its_interpreter_ends_the_run_at_once_and_not_after_the_window(
+    launcher: Launcher,
+) -> None:
+    script = launcher.folder / "train"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    run = launcher.command("--worker_num=3", str(script))
+    assert run.ends() == 127
+    assert [line["rank"] for line in run.events("SpawnFailed")] == [0, 1, 2]
+    assert not run.events("WorkerStarted")
+    assert "rank 0 of 3 could not be started" in run.card(1)
+    assert "No such file or directory" in run.card(1)
+
+
+def test_a_program_that_is_no_program_ends_the_run_with_126(launcher: Launcher) -> None:
+    script = launcher.folder / "train"
+    script.write_bytes(b"\0\1\2\3 no program")
+    script.chmod(0o755)
+    run = launcher.command("--worker_num=2", str(script))
+    assert run.ends() == 126
+    assert "Exec format error" in run.card(1)
+
+
+def test_a_worker_that_cannot_start_takes_the_started_ones_with_it(launcher: Launcher) -> None:
+    (launcher.folder / "faultrun_log").mkdir()
+    (launcher.folder / "faultrun_log" / "device1").touch()
+    run = launcher.run("train()", workers=3)
+    assert run.ends() == 71
+    assert [line["rank"] for line in run.events("SpawnFailed")] == [1, 2]
+    assert [line["rank"] for line in run.events("WorkerExit")] == [0]
+
+
+def test_a_fixed_port_that_is_taken_is_named(launcher: Launcher) -> None:
+    with a_taken_port() as port:
+        run = launcher.run("train()", f"--master_port={port}", "--fixed_port")
+        assert run.ends() == 64
+    assert (
+        refusal(run).replace(str(port), "PORT").splitlines()[1:4]
+        == (GOLDEN / "error_port.txt").read_text().splitlines()
+    )
+    assert not run.events("WorkerStarted")
+
+
+def test_a_port_that_is_taken_is_replaced_where_that_is_allowed(launcher: Launcher) -> None:
+    with a_taken_port() as port:
+        run = launcher.run("say(os.environ['MASTER_PORT'])", f"--master_port={port}")
+        assert run.ends() == 0
+    assert f"port {port} of 127.0.0.1 is taken; using another" in run.text
+    assert run.log(0) == run.log(1) != f"{port}\n"
+
+
+def test_the_users_port_serves_the_first_incarnation_and_a_fresh_one_each_that_follows(
+    launcher: Launcher,
+) -> None:
+    port = fresh_port("127.0.0.1", frozenset())
+    run = launcher.run("say(os.environ['MASTER_PORT'])\nif life == 0: sys.exit(1)", f"--master_port={port}")
+    assert run.ends() == 0
+    assert run.log(0) == f"{port}\n"
+    assert run.log(0, 1) == run.log(1, 1) != f"{port}\n"
+
+
+def test_a_fixed_port_serves_every_incarnation(launcher: Launcher) -> None:
+    port = fresh_port("127.0.0.1", frozenset())
+    run = launcher.run(
+        "say(os.environ['MASTER_PORT'])\nif life == 0: sys.exit(1)", f"--master_port={port}", "--fixed_port"
+    )
+    assert run.ends() == 0
+    assert run.log(0, 1) == f"{port}\n"
+
+
+def test_no_whole_checkpoint_ends_the_run_instead_of_starting_from_zero(launcher: Launcher) -> None:
+    checkpoints = launcher.folder / "ckpt"
+    checkpoints.mkdir()
+    run = launcher.run(
+        "open('ckpt/net-1_5.ckpt', 'wb').write(b'torn')\nif life == 0: sys.exit(1)",
+        "--checkpoint_dir=ckpt",
+        workers=1,
+    )
+    assert run.ends() == 65
+    assert "no whole checkpoint in" in run.text
+    assert len(run.events("IncarnationStarted")) == 1
+
+
+@contextmanager
+def a_taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]

@@ -1,0 +1,80 @@
+"""What workers start: left alone while they save, gone before the next incarnation begins."""
+
+import signal
+from pathlib import Path
+
+from support.processes import lives, wait_until
+from support.runs import ESCAPES, Launcher
+
+LOADER = """
+ask, asked = os.pipe()
+answered, answer = os.pipe()
+loader = os.fork()
+if loader == 0:
+    signal.signal(signal.SIGTERM, lambda *_: os.write(answer, b"signalled"))
+    while True:
+        os.read(ask, 1)
+        os.write(answer, b"batch")
+def save(*_):
+    "A save needs its data loader to the end."
+    os.write(asked, b"?")
+    say("loader says", os.read(answered, 99).decode())
+    sys.exit(143)
+"""
+
+
+def test_who_escaped_from_its_session_is_gone_before_the_restart(launcher: Launcher) -> None:
+    run = launcher.run(
+        ESCAPES + "if life == 0: escape()\nif life == 0: train()\n"
+        "for other in (0, 1): say('escaped', still_there(open(f'escaped_{other}_0').read()))"
+    )
+    run.trains(range(2)).kill(1)
+    assert run.ends() == 0
+    for rank in range(2):
+        assert run.log(rank, 1) == "escaped False\nescaped False\n"
+    (drained,) = run.events("Drained", incarnation=0)
+    assert (drained["swept"], drained["stragglers"]) == (2, [])
+
+
+def test_what_a_finished_run_leaves_behind_is_ended(launcher: Launcher) -> None:
+    run = launcher.run(ESCAPES + "escape()")
+    assert run.ends() == 0
+    for rank in range(2):
+        assert not lives(int((launcher.folder / f"escaped_{rank}_0").read_text()))
+
+
+def test_a_survivors_data_loader_lives_through_the_save(launcher: Launcher) -> None:
+    run = launcher.run(
+        LOADER + "signal.signal(signal.SIGTERM, save)\n"
+        "train_in_the_first_life()\n"
+        "os.kill(loader, signal.SIGKILL)"
+    )
+    run.trains(range(2)).kill(1)
+    assert run.ends() == 0
+    assert "loader says batch\n" in run.log(0)
+
+
+def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(launcher: Launcher) -> None:
+    run = launcher.run(
+        "if os.fork() == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "else: say('child')\n"
+        "if rank == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "train_in_the_first_life()",
+        "--grace=60s",
+        "--max_restarts=0",
+    )
+    run.trains(range(2))
+    children = _children(run.worker(1))
+    assert len(children) == 1
+    run.kill(1)
+    run.event("GaspRequested")
+    wait_until(lambda: not lives(children[0]), while_runs=run.pid, what="the orphan's end")
+    assert lives(run.worker(0))
+    run.signal(signal.SIGTERM)
+    run.event("StopRequested")
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,226 @@
+"""The dying gasp in trouble: slow saves, full disks, frozen survivors, impatient people; real processes."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.runs import Launcher, Run
+
+COUNT = Path(__file__).parent / "gasp_count.py"
+EXACT_S = 0.05
+
+
+def counting(launcher: Launcher, *words: str, trouble: int = 0, options: tuple[str, ...] = ()) -> Run:
+    """Three ranks that count; ``words`` are about their saves in life ``trouble``."""
+    own = ("--worker_num=3", "--checkpoint_dir=ck", "--backoff=10ms..20ms", *options)
+    return launcher.command(*own, str(COUNT), str(trouble), *words)
+
+
+def in_the_second_life(launcher: Launcher, *words: str, options: tuple[str, ...] = ()) -> Run:
+    """All stand at step 8, came from the gasp of step 5, and the next save will be in trouble."""
+    run = counting(launcher, *words, trouble=1, options=options).trains(range(3))
+    run.kill(0)
+    run.trains(range(3), incarnation=1)
+    assert [run.log(rank, 1).splitlines()[0] for rank in range(3)] == ["from 5"] * 3
+    return run
+
+
+def resumed(run: Run, incarnation: int) -> dict[str, Any]:
+    (chosen,) = [
+        line["point"]
+        for line in run.events("RecoveryPointChosen", incarnation=incarnation - 1)
+        if line["point"] is not None
+    ]
+    point: dict[str, Any] = chosen
+    return point
+
+
+def checkpoints(launcher: Launcher) -> dict[str, str]:
+    """Name to digest of everything that lies in the checkpoint directory."""
+    files = (path for path in (launcher.folder / "ck").rglob("*") if path.is_file())
+    return {str(path.relative_to(launcher.folder)): _digest(path) for path in files}
+
+
+def after_the_deadline(run: Run, rank: int, incarnation: int) -> float:
+    """Seconds from the end of the window to the end of ``rank``, which SIGKILL ended."""
+    (asked,) = run.events("GaspRequested", incarnation=incarnation)
+    (left,) = run.events("WorkerExit", incarnation=incarnation, rank=rank)
+    assert left["status"] == {"is": "Signaled", "signum": signal.SIGKILL}
+    return float(left["run_s"] - asked["deadline_s"])
+
+
+def test_a_save_that_outlives_the_window_is_cut_off_and_the_older_checkpoint_serves(
+    launcher: Launcher,
+) -> None:
+    run = in_the_second_life(launcher, "slow", options=("--grace=2s",))
+    before = checkpoints(launcher)
+    run.kill(1)
+    assert run.ends() == 0
+    for rank in (0, 2):
+        assert 0 <= after_the_deadline(run, rank, 1) <= EXACT_S
+    why = "the save did not finish within the window"
+    assert {(line["rank"], line["because"]) for line in run.events("GaspFailed", incarnation=1)} == {
+        (0, why), (2, why)
+    }  # fmt: skip
+    assert resumed(run, 2)["global_step"] == 5
+    assert before.items() <= checkpoints(launcher).items()
+    card = run.card(2)
+    assert f"saved     nothing: ranks 0 2: {why}" in card
+    assert "step 5, lost 3 steps" in card
+    assert run.log(0, 2).splitlines()[0] == "from 5"
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [("device-full", "[Errno 28] No space left on device"), ("limited", "[Errno 27] File too large")],
+)
+def test_a_disk_that_refuses_is_told_and_the_older_checkpoint_is_untouched(
+    launcher: Launcher, word: str, why: str
+) -> None:
+    run = in_the_second_life(launcher, word)
+    before = checkpoints(launcher)
+    run.kill(1)
+    assert run.ends() == 0
+    assert_refused(launcher, run, before, why)
+
+
+def test_a_file_system_without_room_is_told_and_the_older_checkpoint_is_untouched(launcher: Launcher) -> None:
+    (launcher.folder / "ck").mkdir()
+    with small_file_system(launcher.folder / "ck", "1m"):
+        run = in_the_second_life(launcher, "huge")
+        before = checkpoints(launcher)
+        run.kill(1)
+        assert run.ends() == 0
+        assert_refused(launcher, run, before, "[Errno 28] No space left on device")
+
+
+def assert_refused(launcher: Launcher, run: Run, before: dict[str, str], why: str) -> None:
+    """Both survivors said so, left at once, and life 2 went on from step 5."""
+    failed = run.events("GaspFailed", incarnation=1)
+    assert [line["rank"] for line in sorted(failed, key=lambda line: int(line["rank"]))] == [0, 2]
+    assert all(line["because"].startswith(why) for line in failed)
+    assert not run.events("GaspSaved", incarnation=1)
+    assert not run.events("TimerFired", incarnation=1, timer="grace")
+    assert checkpoints(launcher) == before
+    assert f"saved     nothing: ranks 0 2: {why}" in run.card(2)
+    assert resumed(run, 2)["global_step"] == 5
+    assert run.log(2, 2).splitlines()[0] == "from 5"
+
+
+def test_a_frozen_survivor_is_woken_and_saves_when_it_is_the_only_one_that_can(launcher: Launcher) -> None:
+    run = counting(launcher, "unable-0").trains(range(3))
+    run.kill(2, signum=signal.SIGSTOP)
+    run.kill(1)
+    assert run.ends() == 0
+    (saved,) = run.events("GaspSaved")
+    assert (saved["rank"], saved["step"]) == (2, 5)
+    assert resumed(run, 1)["path"] == str(launcher.folder / "ck" / "rank_2" / "count-step_5.json")
+    assert "rank 2 saved step 5" in run.card(1)
+    assert "not rank 0: ValueError: no such luck" in run.card(1)
+
+
+def test_a_survivor_that_stays_frozen_does_not_keep_the_window_open_once_another_saved(
+    launcher: Launcher,
+) -> None:
+    pipes(launcher, 0, 2)
+    run = counting(launcher, "held", options=("--grace=60s",)).trains(range(3))
+    run.kill(1)
+    run.said(0, "saving")
+    run.said(2, "saving")
+    run.kill(2, signum=signal.SIGSTOP)
+    let_go(launcher, 0)
+    assert run.ends() == 0
+    (frozen,) = run.events("WorkerExit", incarnation=0, rank=2)
+    assert frozen["status"] == {"is": "Signaled", "signum": signal.SIGKILL}
+    assert not run.events("TimerFired", incarnation=0, timer="grace")
+    assert resumed(run, 1)["global_step"] == 5
+
+
+def test_a_survivor_that_stays_frozen_is_killed_at_the_deadline(launcher: Launcher) -> None:
+    pipes(launcher, 2)
+    run = counting(launcher, "unable-0", "held", options=("--grace=2s",)).trains(range(3))
+    run.kill(1)
+    run.said(2, "saving")
+    run.kill(2, signum=signal.SIGSTOP)
+    assert run.ends() == 0
+    assert 0 <= after_the_deadline(run, 2, 0) <= EXACT_S
+    assert "from the beginning: no checkpoint, lost 5 steps" in run.card(1)
+    assert run.log(0, 1).splitlines()[0] == "from 0"
+
+
+def test_being_told_again_while_it_saves_changes_nothing_for_a_worker(launcher: Launcher) -> None:
+    pipes(launcher, 0, 2)
+    run = counting(launcher, "held").trains(range(3))
+    run.kill(1)
+    for rank in (0, 2):
+        run.said(rank, "saving")
+        run.kill(rank, signum=signal.SIGTERM)
+        run.kill(rank, signum=signal.SIGTERM)
+    let_go(launcher, 0)
+    run.event("GaspSaved", rank=0)
+    assert run.ends() == 0
+    assert run.log(0).count("saving") == 1
+    assert len(run.events("GaspSaved", rank=0)) == 1
+    (left,) = run.events("WorkerExit", incarnation=0, rank=0)
+    assert left["status"] in ({"is": "Exited", "code": 143}, {"is": "Signaled", "signum": signal.SIGKILL})
+    assert resumed(run, 1)["global_step"] == 5
+
+
+def test_a_second_sigterm_to_faultrun_while_workers_save_ends_it_at_once_and_tears_nothing(
+    launcher: Launcher,
+) -> None:
+    pipes(launcher, 0, 1, 2)
+    run = in_the_second_life(launcher, "held", options=("--stop_grace=60s",))
+    before = checkpoints(launcher)
+    run.signal(signal.SIGTERM)
+    for rank in range(3):
+        run.said(rank, "saving", incarnation=1)
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    exits = run.events("WorkerExit", incarnation=1)
+    assert [line["status"] for line in exits] == [{"is": "Signaled", "signum": signal.SIGKILL}] * 3
+    assert run.text.splitlines()[-1].endswith("no rank reported a save; exit code 143, 1 restart")
+    assert before.items() <= checkpoints(launcher).items()
+    again = counting(launcher, trouble=1)
+    again.said(0, "from 5", incarnation=2)
+    assert again.ends() == 0
+
+
+def pipes(launcher: Launcher, *ranks: int) -> None:
+    """What the saves of ``ranks`` wait for."""
+    for rank in ranks:
+        os.mkfifo(launcher.folder / f"let_go_{rank}")
+
+
+def let_go(launcher: Launcher, rank: int) -> None:
+    """End the wait of one save that has begun."""
+    (launcher.folder / f"let_go_{rank}").write_bytes(b"go")
+
+
+@contextmanager
+def small_file_system(place: Path, size: str) -> Iterator[None]:
+    """A file system of its own at ``place``, where we may make one."""
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    if mount is None or umount is None:
+        pytest.skip("there is no mount program")
+    made = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", f"size={size}", "none", str(place)], check=False, capture_output=True
+    )
+    if made.returncode != 0:
+        pytest.skip("mounting is not permitted")
+    try:
+        yield
+    finally:
+        subprocess.run([umount, "--lazy", str(place)], check=True)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,71 @@
+"""What a run leaves behind: every incarnation's logs, links to the newest, and older runs untouched."""
+
+import json
+import signal
+
+from support.runs import Launcher
+
+
+def test_every_incarnation_keeps_its_logs_and_the_links_point_at_the_newest(launcher: Launcher) -> None:
+    run = launcher.run("say('life', life)\nif life == 0 and rank == 1: sys.exit(1)\nif life == 0: train()")
+    assert run.ends() == 0
+    for rank in range(2):
+        assert "life 0\n" in run.log(rank, 0)
+        assert run.log(rank, 1) == "life 1\n"
+        link = run.log_dir / f"worker_{rank}.log"
+        assert str(link.readlink()) == f"incarnation_1/worker_{rank}.log"
+        assert link.read_text() == "life 1\n"
+
+
+def test_a_run_that_is_continued_writes_behind_what_is_there(launcher: Launcher) -> None:
+    first = launcher.run("say('life', life)\ntrain_in_the_first_life()").trains(range(2))
+    before = (first.log_dir / "journal.jsonl").read_bytes()
+    first.kill_supervisor()
+    second = launcher.run("say('life', life)\ntrain_in_the_first_life()")
+    assert second.ends() == 0
+    assert (second.log_dir / "journal.jsonl").read_bytes().startswith(before)
+    assert "life 0\n" in second.log(0, 0)
+    assert not (second.log_dir / "runs").exists()
+
+
+def test_a_run_that_ended_is_moved_aside_by_the_next_and_nothing_is_overwritten(launcher: Launcher) -> None:
+    codes, ids = (0, 3, 0), []
+    for code in codes:
+        run = launcher.run(f"say('code', {code})\nsys.exit({code})", "--max_restarts=0", workers=1)
+        assert run.ends() == code
+        ids.append(json.loads((run.log_dir / "run.json").read_text())["run_id"])
+    assert len(set(ids)) == 3
+    for run_id, code in zip(ids[:2], codes[:2], strict=True):
+        kept = run.log_dir / "runs" / run_id
+        assert (kept / "worker_0.log").read_text() == f"code {code}\n"
+        assert json.loads((kept / "run.json").read_text())["run_id"] == run_id
+    assert (run.log_dir / "runs" / ids[1] / "incident_1.txt").exists()
+    assert not (run.log_dir / "incident_1.txt").exists()
+    assert "the run before had ended; it is now in" in run.text
+
+
+def test_a_run_id_given_twice_does_not_overwrite_the_first(launcher: Launcher) -> None:
+    for _ in range(3):
+        run = launcher.run("pass", "--run_id=mine", workers=1)
+        assert run.ends() == 0
+    assert sorted(path.name for path in (run.log_dir / "runs").iterdir()) == ["mine", "mine_2"]
+
+
+def test_run_json_says_who_runs_and_where_to_talk_to_it(launcher: Launcher) -> None:
+    run = launcher.run("train()", "--run_id=mine").trains(range(2))
+    record = json.loads((run.log_dir / "run.json").read_text())
+    assert (record["run_id"], record["pid"]) == ("mine", run.pid)
+    assert record["socket"] == str(run.log_dir / "control.sock")
+    assert record["spec"]["topology"]["nodes"][0]["slots"] == 2
+    run.signal(signal.SIGTERM)
+    run.ends()
+    assert not (run.log_dir / "control.sock").exists()
+
+
+def test_a_log_dir_with_a_name_too_long_for_a_socket_works_all_the_same(launcher: Launcher) -> None:
+    deep = "/".join(["a_rather_long_name_of_a_folder"] * 4)
+    run = launcher.run(
+        "sys.exit(0 if os.path.exists(os.environ['FAULTRUN_SOCKET']) else 9)", f"--log_dir={deep}"
+    )
+    assert run.ends() == 0
+    assert (launcher.folder / deep / "worker_1.log").exists()

@@ -1,0 +1,122 @@
+"""Somebody tells the supervisor to stop: the workers save, and the exit code says who asked."""
+
+import json
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.processes import lives, wait_until
+from support.runs import FAULTRUN, Launcher, Run
+
+SAVES = "def save(*_):\n    say('saved')\n    sys.exit(143)\nsignal.signal(signal.SIGTERM, save)\ntrain()"
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain()"
+
+
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
+def test_a_signal_gives_the_workers_time_to_save_and_starts_nothing_again(
+    launcher: Launcher, signum: signal.Signals, code: int
+) -> None:
+    run = launcher.run(SAVES).trains(range(2))
+    run.signal(signum)
+    assert run.ends() == code
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+    assert len(run.events("IncarnationStarted")) == 1
+    assert f"told to stop by {signum.name}" in run.text
+    assert run.text.endswith(
+        f"stopped by {signum.name}; no rank reported a save; exit code {code}, 0 restarts\n"
+    )
+
+
+def test_the_workers_have_as_long_as_a_stop_may_take(launcher: Launcher) -> None:
+    run = launcher.run(STUBBORN, "--grace=60s", "--stop_grace=300ms").trains(range(2))
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    (asked,), exits = run.events("GaspRequested"), run.events("WorkerExit")
+    assert [line["status"]["signum"] for line in exits] == [signal.SIGKILL] * 2
+    assert 0.29 <= exits[0]["run_s"] - asked["run_s"] < 1.8
+
+
+def test_a_second_signal_cuts_the_window_short(launcher: Launcher) -> None:
+    run = launcher.run(STUBBORN, "--stop_grace=60s").trains(range(2))
+    run.signal(signal.SIGTERM)
+    run.event("GaspRequested")
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    assert run.events("StopRequested", phase="killing")
+
+
+def test_a_stop_while_survivors_save_ends_the_run_instead_of_restarting_it(launcher: Launcher) -> None:
+    run = launcher.run(STUBBORN, "--grace=60s", "--stop_grace=200ms").trains(range(2))
+    run.kill(1)
+    run.event("GaspRequested")
+    run.signal(signal.SIGINT)
+    assert run.ends() == 130
+    assert len(run.events("IncarnationStarted")) == 1
+    assert "restart   none: stopped by SIGINT" in run.card(1)
+
+
+def test_a_stop_during_the_wait_before_a_restart_ends_it_at_once(launcher: Launcher) -> None:
+    run = launcher.run("sys.exit(1)", "--backoff=60s..60s")
+    run.event("PlanAdopted", phase="backing_off")
+    run.signal(signal.SIGTERM)
+    assert run.ends(10) == 143
+    assert len(run.events("IncarnationStarted")) == 2
+
+
+def test_a_signal_that_comes_while_faultrun_still_starts_is_kept(launcher: Launcher) -> None:
+    run = launcher.run("train()")
+    _has_blocked_signals(run)
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    assert not run.events("IncarnationStarted") or run.events("StopRequested")
+
+
+def test_the_user_may_choose_the_exit_code(launcher: Launcher) -> None:
+    run = launcher.run("train()", "--exit_code_on_stop=0").trains(range(2))
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 0
+
+
+def test_the_reason_of_the_end_is_left_for_kubernetes(launcher: Launcher) -> None:
+    message = launcher.folder / "termination-log"
+    run = launcher.run("train()", f"--termination_log={message}").trains(range(2))
+    run.signal(signal.SIGTERM)
+    run.ends()
+    assert message.read_text() == "stopped by SIGTERM; no rank reported a save; exit code 143, 0 restarts"
+
+
+def test_a_run_is_stopped_from_another_terminal(launcher: Launcher) -> None:
+    run = launcher.run(SAVES).trains(range(2))
+    command = [*FAULTRUN, "stop", "--log_dir", str(run.log_dir)]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert asked.returncode == 0, asked.stderr
+    assert run.ends() == 143
+    assert "saved" in run.log(0)
+
+
+def test_whoever_talks_nonsense_to_the_control_socket_is_not_answered(launcher: Launcher) -> None:
+    run = launcher.run("train()").trains(range(2))
+    path = json.loads((run.log_dir / "run.json").read_text())["socket"]
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+        peer.sendall(b"\xff\0 nonsense\n{}\n[1]\n" + b"x" * 200_000 + b"\n")
+    assert lives(run.pid)
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+def _has_blocked_signals(run: Run) -> None:
+    """Wait until the interpreter is up and holds signals back; nothing slow is imported yet."""
+    wanted = 1 << (signal.SIGTERM - 1)
+
+    def blocked() -> bool:
+        lines = Path(f"/proc/{run.pid}/status").read_text().splitlines()
+        masks = [int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:")]
+        return bool(masks[0] & wanted)
+
+    wait_until(blocked, while_runs=run.pid, what="signals are held back")

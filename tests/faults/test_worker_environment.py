@@ -1,0 +1,45 @@
+"""What a real worker finds in its environment, whatever ours was full of."""
+
+import pytest
+
+from support.runs import Launcher
+
+SHOW = """
+for name in sorted(os.environ):
+    say(f"{name}={os.environ[name]}")
+"""
+PROMISED = (
+    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT RANK_ID RANK_SIZE "
+    "DEVICE_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID "
+    "TORCHELASTIC_ERROR_FILE "
+    "FAULTRUN_RUN_ID FAULTRUN_INCARNATION FAULTRUN_SOCKET FAULTRUN_GRACE_S"
+)
+
+
+@pytest.mark.parametrize("framework", ["plain", "torch", "tensorflow"])
+def test_every_promised_name_reaches_the_worker_and_misleading_ones_do_not(
+    launcher: Launcher, framework: str
+) -> None:
+    inherited = {
+        "GROUP_INFO_FILE": "/nowhere",
+        "RANK": "77",
+        "FAULTRUN_RESUME_FROM": "/old",
+        "MY_OWN": "kept",
+    }
+    words = (f"--framework={framework}", "--worker_num=2", *launcher.program(SHOW))
+    run = launcher.command(*words, environ=inherited)
+    assert run.ends() == 0
+    for rank in range(2):
+        found = dict(line.split("=", 1) for line in run.log(rank).splitlines() if "=" in line)
+        assert set(PROMISED.split()) <= found.keys()
+        assert (found["RANK"], found["WORLD_SIZE"], found["MY_OWN"]) == (str(rank), "2", "kept")
+        assert not {"GROUP_INFO_FILE", "FAULTRUN_RESUME_FROM"} & found.keys()
+        assert int(found["MASTER_PORT"]) > 1024
+
+
+def test_a_restarted_worker_is_told_why_and_from_where(launcher: Launcher) -> None:
+    run = launcher.run("if life == 0: sys.exit(1)" + SHOW, workers=1)
+    assert run.ends() == 0
+    log = run.log(0, 1).splitlines()
+    for line in ("FAULTRUN_RESTART_REASON=fault", "FAULTRUN_RESUME_FROM=", "TORCHELASTIC_RESTART_COUNT=1"):
+        assert line in log

@@ -1,0 +1,147 @@
+"""The gate between a main thread that changes a state and a helper that reads it."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from faultrun.sdk.gate import Gate, Patience, Window
+from faultrun.sdk.keeper import NotSaved
+
+
+def soon(window_s: float = 5.0, settle_s: float = 0.05, stuck_s: float = 0.1) -> Patience:
+    return Patience(until_s=time.monotonic() + window_s, settle_s=settle_s, stuck_s=stuck_s)
+
+
+def nothing() -> None:
+    pass
+
+
+def held(gate: Gate, patience: Patience, complete: Callable[[], bool] = lambda: False) -> Future[Window]:
+    """Hold in another thread, and know that it waits before this one goes on."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(gate.hold, patience, complete)
+    pool.shutdown(wait=False)
+    until_s = time.monotonic() + 5
+    while not gate.is_wanted and not future.done() and time.monotonic() < until_s:
+        threading.Event().wait(0.001)
+    return future
+
+
+def test_before_the_first_boundary_nothing_is_consistent() -> None:
+    with pytest.raises(NotSaved, match="inside an update"):
+        Gate().hold(soon(0.2), lambda: True)
+
+
+def test_between_updates_the_state_can_be_held_at_once_after_it_settled() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    assert gate.hold(soon(settle_s=0.0), lambda: False) is Window.CLEAN
+
+
+def test_a_step_that_ends_while_we_settle_is_the_one_we_get() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    future = held(gate, soon(settle_s=4.0))
+    gate.begin()
+    gate.end()
+    steps: list[int] = []
+    gate.boundary(lambda: steps.append(2))
+    assert future.result(2) is Window.CLEAN
+    assert steps == [2]
+
+
+def test_inside_an_update_the_reader_waits_for_its_end_and_for_the_boundary() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    gate.begin()
+    future = held(gate, soon(settle_s=0.0, stuck_s=4.0), lambda: True)
+    gate.end()
+    assert not future.done()
+    gate.boundary(nothing)
+    assert future.result(2) is Window.CLEAN
+
+
+def test_while_the_state_is_held_the_main_thread_cannot_begin_an_update() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    gate.hold(soon(settle_s=0.0), lambda: False)
+    began = threading.Event()
+
+    def update() -> None:
+        gate.begin()
+        began.set()
+
+    thread = threading.Thread(target=update)
+    thread.start()
+    assert not began.wait(0.05)
+    gate.release()
+    assert began.wait(2)
+    thread.join()
+
+
+def test_stuck_after_a_whole_update_the_state_can_be_held_as_the_next_steps() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    gate.begin()
+    gate.end()
+    assert gate.hold(soon(settle_s=0.0, stuck_s=0.05), lambda: True) is Window.UPDATED
+
+
+def test_stuck_after_half_an_update_the_state_is_refused() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    gate.begin()
+    gate.end()
+    with pytest.raises(NotSaved, match="after an update"):
+        gate.hold(soon(0.2, settle_s=0.0, stuck_s=0.05), lambda: False)
+
+
+def test_a_script_that_stopped_in_an_update_is_refused_without_waiting() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    gate.begin()
+    future = held(gate, soon(30.0))
+    gate.stop()
+    with pytest.raises(NotSaved, match="half changed"):
+        future.result(2)
+
+
+def test_a_script_that_stopped_between_updates_is_held_without_settling() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    gate.stop()
+    began_s = time.monotonic()
+    assert gate.hold(soon(30.0, settle_s=20.0), lambda: False) is Window.CLEAN
+    assert time.monotonic() - began_s < 5
+
+
+def test_a_moment_that_is_not_due_is_passed_over() -> None:
+    gate = Gate()
+    step = 0
+
+    def count() -> None:
+        nonlocal step
+        step += 1
+
+    gate.boundary(count)
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(gate.hold, soon(), lambda: False, lambda: step == 3)
+    gate.boundary(count)
+    assert not future.done()
+    gate.boundary(count)
+    assert future.result(2) is Window.CLEAN
+    pool.shutdown()
+    assert step == 3
+
+
+def test_a_reader_that_gives_up_leaves_the_gate_open() -> None:
+    gate = Gate()
+    with pytest.raises(NotSaved):
+        gate.hold(soon(0.05), lambda: False)
+    assert not gate.is_wanted
+    gate.begin()
+    gate.boundary(nothing)
+    gate.yield_to_reader()

@@ -1,0 +1,122 @@
+"""Real data-parallel MindSpore trainings whose ranks are killed and stopped, compared bit for bit."""
+
+import json
+import os
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sdk.support.fake_supervisor import FakeSupervisor
+from sdk.support.mindspore_job import (
+    LAST_STEP,
+    START_S,
+    MindSporeJob,
+    file_numbers,
+    file_sum,
+    running,
+    sums,
+)
+
+pytestmark = [pytest.mark.mindspore, pytest.mark.slow, pytest.mark.timeout(600)]
+
+KILLS = int(os.environ.get("FAULTRUN_TEST_MINDSPORE_KILLS", "2"))
+"""How often a random rank is killed at a random moment; the acceptance runs use 40."""
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """Step -> checksum of a run that nothing happens to; the same on both ranks."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    with running(directory / "run", MindSporeJob(), directory / "ckpt") as supervisor:
+        assert supervisor.wait_ended(timeout_s=START_S) == [0, 0]
+    assert sums(directory / "run", 0) == sums(directory / "run", 1)
+    return sums(directory / "run", 0)
+
+
+def kill_at_random(supervisor: FakeSupervisor, chance: random.Random) -> int:
+    rank = chance.randrange(supervisor.world_size)
+    step = chance.randrange(2, LAST_STEP * 2 // 3)
+    supervisor.wait_for(lambda: supervisor.step_of(rank) >= step, f"step {step}", START_S)
+    threading.Event().wait(chance.random() * 0.003)
+    supervisor.kill(rank)
+    return rank
+
+
+def saves(supervisor: FakeSupervisor) -> list[dict[str, Any]]:
+    return [one for rank in range(supervisor.world_size) for one in supervisor.heard(rank, "saved")]
+
+
+def high_step(supervisor: FakeSupervisor) -> int:
+    return max(supervisor.step_of(rank) for rank in range(supervisor.world_size))
+
+
+def assert_resumes(
+    tmp_path: Path, job: MindSporeJob, saved: dict[str, Any], reference: dict[int, str]
+) -> None:
+    env = {"FAULTRUN_RESUME_FROM": saved["path"], "FAULTRUN_RESUME_STEP": str(saved["step"])}
+    with running(tmp_path / "second", job, tmp_path / "ckpt", env) as second:
+        assert second.wait_ended(timeout_s=START_S) == [0, 0], second.logs()
+        assert [second.step_of(rank) for rank in range(2)] == [LAST_STEP, LAST_STEP]
+    for rank in range(2):
+        steps = sums(tmp_path / "second", rank)
+        assert min(steps) == saved["step"] + 1
+        assert steps == {step: crc for step, crc in reference.items() if step > saved["step"]}
+
+
+@pytest.mark.parametrize("kind", ["marked", "every-step"])
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_whichever_rank_is_killed_at_most_one_step_is_lost(
+    tmp_path: Path, reference: dict[int, str], seed: int, kind: str
+) -> None:
+    job = MindSporeJob(words=(kind, "periodic"))
+    with running(tmp_path / "first", job, tmp_path / "ckpt") as supervisor:
+        victim = kill_at_random(supervisor, random.Random(f"{seed} {kind}"))
+        codes = supervisor.wait_ended()
+        assert codes == [-9 if rank == victim else 143 for rank in range(2)], supervisor.logs()
+        (saved,) = saves(supervisor)
+        lost = high_step(supervisor) - saved["step"]
+    assert lost <= 1
+    assert file_sum(saved["path"]) == reference[saved["step"]]
+    if seed == 0:
+        assert_resumes(tmp_path, MindSporeJob(words=(kind,)), saved, reference)
+
+
+def test_told_to_stop_nothing_is_lost_and_mindio_files_are_where_they_belong(
+    tmp_path: Path, reference: dict[int, str]
+) -> None:
+    job = MindSporeJob(words=("tft",), pace_s=0.002)
+    with running(tmp_path / "first", job, tmp_path / "ckpt") as supervisor:
+        supervisor.wait_for(lambda: supervisor.step_of(1) >= 45, "step 45", START_S)
+        for rank in range(2):
+            supervisor.ask(rank)
+        assert supervisor.wait_ended() == [143, 143]
+        found = saves(supervisor)
+        assert max(one["step"] for one in found) == high_step(supervisor)
+    for rank, saved in enumerate(found):
+        step = saved["step"]
+        place = f"tft_saved_checkpoints-step_{step}/rank_{rank}/ttp_rank_{rank}-2_{step - 40}.ckpt"
+        assert saved["path"] == str(tmp_path / "ckpt" / place)
+        assert file_sum(saved["path"]) == reference[step]
+        assert file_numbers(saved["path"]) == {
+            "epoch_num": 2, "step_num": step, "cur_rank": rank, "batch_num": 40, "global_step": step
+        }  # fmt: skip
+        manifest = json.loads(Path(saved["path"] + ".manifest.json").read_text())
+        assert (manifest["step"], manifest["epoch"], manifest["step_in_epoch"]) == (step, 2, step - 40)
+
+
+def test_in_pynative_mode_the_exception_checkpoint_of_old_scripts_works(
+    tmp_path: Path, reference: dict[int, str]
+) -> None:
+    job = MindSporeJob(mode=1, words=("exception",))
+    with running(tmp_path / "first", job, tmp_path / "ckpt") as supervisor:
+        supervisor.wait_for(lambda: supervisor.step_of(0) >= 9, "step 9", START_S)
+        supervisor.kill(0)
+        supervisor.wait_ended()
+        (saved,) = saves(supervisor)
+    step = saved["step"]
+    assert Path(saved["path"]) == tmp_path / "ckpt" / "rank_1" / f"net-1_{step}_breakpoint.ckpt"
+    assert file_sum(saved["path"]) == reference[step]
+    assert file_numbers(saved["path"]) == {"epoch_num": 1, "step_num": step, "global_step": step}

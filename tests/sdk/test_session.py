@@ -1,0 +1,62 @@
+"""What the environment tells the SDK."""
+
+from pathlib import Path
+
+from faultrun.sdk.session import read_identity, read_session
+
+OURS = {
+    "FAULTRUN_SOCKET": "/s",
+    "RANK": "3",
+    "WORLD_SIZE": "8",
+    "FAULTRUN_GRACE_S": "12.5",
+    "FAULTRUN_INCARNATION": "2",
+}
+
+
+def test_without_faultrun_there_is_no_session() -> None:
+    assert read_session({"RANK": "0", "WORLD_SIZE": "2"}) is None
+
+
+def test_rank_window_and_incarnation_are_read() -> None:
+    session = read_session(OURS)
+    assert session is not None
+    assert (session.rank, session.world_size, session.grace_s, session.incarnation) == (3, 8, 12.5, 2)
+    assert session.point is None
+
+
+def test_mindspores_names_serve_as_well() -> None:
+    session = read_identity({"RANK_ID": "1", "RANK_SIZE": "2"})
+    assert (session.rank, session.world_size) == (1, 2)
+
+
+def test_nonsense_is_not_believed() -> None:
+    session = read_identity({"RANK": "x", "WORLD_SIZE": "-4", "FAULTRUN_GRACE_S": "soon"})
+    assert (session.rank, session.world_size, session.grace_s) == (0, 1, 30.0)
+
+
+def test_the_recovery_point_is_read() -> None:
+    session = read_session(
+        {
+            **OURS,
+            "FAULTRUN_RESUME_FROM": "/c/a.pt",
+            "FAULTRUN_RESUME_STEP": "40",
+            "FAULTRUN_RESUME_EPOCH": "",
+            "FAULTRUN_RESTART_REASON": "fault",
+        }
+    )
+    assert session is not None
+    assert session.point is not None
+    assert (session.point.path, session.point.step, session.point.epoch) == ("/c/a.pt", 40, None)
+    assert session.point.reason == "fault"
+
+
+def test_with_replica_groups_every_rank_gets_the_file_of_its_group(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank_{rank}").mkdir()
+        (tmp_path / f"rank_{rank}" / "a.pt").write_bytes(b"")
+    path = str(tmp_path / "rank_0" / "a.pt")
+    maps = '{"0,2": 0, "1,3": 1}'
+    session = read_session({**OURS, "FAULTRUN_RESUME_FROM": path, "RESTORE_RANKS_MAP": maps})
+    assert session is not None
+    assert session.point is not None
+    assert session.point.path == str(tmp_path / "rank_1" / "a.pt")

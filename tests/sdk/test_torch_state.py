@@ -1,0 +1,304 @@
+"""What is saved of a torch training, and that it is brought back exactly; without other ranks."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.files import Folder, Shelf
+from faultrun.sdk.gate import Window
+from faultrun.sdk.keeper import After, NotSaved, Order
+from faultrun.sdk.session import Session
+from faultrun.sdk.torch import protect
+from faultrun.sdk.torch.capture import Buffers, Objects
+from faultrun.sdk.torch.fence import Device
+from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.keeper import Form, TorchKeeper
+from faultrun.sdk.torch.recorder import Position, Recorder
+from faultrun.sdk.torch.rng import current_rng, restore_rng, rng_from_plain, rng_to_plain
+from faultrun.sdk.torch.state import Parts
+from faultrun.sdk.worker import Worker
+from sdk.scripts.train_all import Everything
+from sdk.support.fake_supervisor import supervised
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+TRAIN_ALL = Path(__file__).parent / "scripts" / "train_all.py"
+
+
+class Letters(IterableDataset):  # type: ignore[misc]
+    def __iter__(self) -> Iterator[float]:
+        return (torch.rand(1).item() for _ in range(12))
+
+
+def plain_list() -> Any:
+    return list(range(12))
+
+
+def shuffled() -> Any:
+    return DataLoader(TensorDataset(torch.arange(24)), batch_size=2, shuffle=True)
+
+
+def with_generator() -> Any:
+    generator = torch.Generator().manual_seed(5)
+    return DataLoader(TensorDataset(torch.arange(24)), batch_size=2, shuffle=True, generator=generator)
+
+
+def unbatched() -> Any:
+    return DataLoader(TensorDataset(torch.arange(12)), batch_size=None, shuffle=True)
+
+
+def stream() -> Any:
+    return DataLoader(Letters(), batch_size=None)
+
+
+def with_workers() -> Any:
+    return DataLoader(TensorDataset(torch.arange(24)), batch_size=2, shuffle=True, num_workers=1)
+
+
+def epochs_of(guard: Guard, loader: Any, stop_after: int | None = None) -> list[str]:
+    """What a loop over three epochs sees: batches, and random numbers between them."""
+    seen: list[str] = []
+    for epoch in range(guard.epoch, 3):
+        for batch in guard.batches(loader, epoch):
+            seen.append(f"{epoch} {batch} {torch.rand(1).item():.6f} {random.random():.6f}")
+            guard.step()
+            if guard.global_step == stop_after:
+                return seen
+    return seen
+
+
+def small_guard(directory: Path) -> Guard:
+    torch.manual_seed(1)
+    random.seed(1)
+    net = nn.Linear(2, 2)
+    return protect(net, torch.optim.SGD(net.parameters(), lr=0.1), directory=directory)
+
+
+@pytest.mark.parametrize("make", [plain_list, shuffled, with_generator, unbatched, stream])
+@pytest.mark.parametrize("stop_after", [1, 5, 12, 13, 24, 35])
+def test_a_loop_goes_on_with_the_batches_and_numbers_that_would_have_come(
+    tmp_path: Path, make: Callable[[], Any], stop_after: int
+) -> None:
+    whole = epochs_of(small_guard(tmp_path), make())
+    first = small_guard(tmp_path)
+    began = epochs_of(first, make(), stop_after)
+    saved = first.save(tmp_path / "saved.pt")
+    torch.rand(7)  # what happens later must not matter
+    second = small_guard(tmp_path)
+    loader = make()
+    second.load(torch.load(saved.path, weights_only=True))
+    assert began + epochs_of(second, loader) == whole
+
+
+def test_with_loader_processes_the_order_is_kept(tmp_path: Path) -> None:
+    whole = epochs_of(small_guard(tmp_path), with_workers())
+    first = small_guard(tmp_path)
+    began = epochs_of(first, with_workers(), 5)
+    saved = first.save(tmp_path / "saved.pt")
+    second = small_guard(tmp_path)
+    second.load(torch.load(saved.path, weights_only=True))
+    assert began + epochs_of(second, with_workers()) == whole
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Detected call of .lr_scheduler.step"
+)  # after a step that the scaler skipped
+def test_everything_saved_at_any_moment_is_brought_back_exactly(tmp_path: Path) -> None:
+    """Saves are asked for as it goes; a training resumed from each of them ends in the very same state."""
+    with supervised(tmp_path / "s", 1) as one:
+        env = {"CKPT": str(tmp_path / "ckpt"), "OUT": str(tmp_path)}
+        one.start(0, TRAIN_ALL, "0.002", env=env)
+        one.wait_for(lambda: one.step_of(0) >= 1, "step 1")
+        while len(one.heard(0, "saved")) < 8 and one.step_of(0) < 20:
+            count = len(one.heard(0, "saved"))
+            one.say(0, "save", deadline_s=10.0)
+            one.wait_for(lambda: len(one.heard(0, "saved")) > count, "a save")  # noqa: B023 - waited for at once
+        assert one.wait_ended(0) == [0], one.logs()
+        saves = one.heard(0, "saved")
+        assert one.heard(0, "failed") == []
+    end = (tmp_path / "sum").read_text()
+    assert len({saved["step"] for saved in saves}) > 2
+    for saved in saves:
+        training = Everything(str(tmp_path / "unused"))
+        training.guard.load(torch.load(saved["path"], weights_only=True))
+        assert training.guard.global_step == saved["step"]
+        for _ in training.train():
+            pass
+        assert training.sum() == end
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_random_numbers_survive_being_written_down(tmp_path: Path, waiting: int) -> None:
+    import numpy as np
+
+    random.seed(7)
+    np.random.seed(7)
+    for _ in range(waiting):  # normal numbers are made in pairs: the second waits in the state
+        random.gauss(0, 1)
+        np.random.randn()
+    place, own = Position(step=4, epoch=1, batches=2), torch.Generator().manual_seed(3)
+    documented = current_rng(own)
+    Recorder(tmp_path / "n", "run", 2).step(place, own)
+    recorded = Recorder(tmp_path / "n", "run", 2).at_step(place)
+    assert recorded is not None
+    drawn = []
+    for one in (documented, rng_from_plain(rng_to_plain(documented)), recorded):
+        generator = torch.Generator()
+        restore_rng(one, generator)
+        drawn.append(
+            [
+                torch.rand(2).tolist(),
+                [random.gauss(0, 1), random.random()],
+                np.random.randn(3).tolist(),
+                torch.rand(2, generator=generator).tolist(),
+            ]
+        )
+    assert drawn[0] == drawn[1] == drawn[2]
+
+
+def test_every_record_is_of_its_own_moment(tmp_path: Path) -> None:
+    """Quick copies must see every kind of change, also of a number that only waits."""
+    import numpy as np
+
+    changes: list[Callable[[], object]] = [
+        np.random.randn,
+        np.random.randn,
+        lambda: random.gauss(0, 1),
+        lambda: random.gauss(0, 1),
+        lambda: np.random.shuffle([1, 2, 3]),
+        lambda: np.random.seed(5),
+        lambda: random.seed(5),
+        lambda: torch.rand(1),
+    ]
+    recorder = Recorder(None, "run", 2)
+    for change in changes:
+        change()
+        recorded, documented = recorder.read(recorder.step(Position(step=1), None)), current_rng()
+        assert recorded.python == documented.python
+        assert recorded.numpy is not None
+        assert documented.numpy is not None
+        assert (recorded.numpy[1] == documented.numpy[1]).all()
+        assert recorded.numpy[2:4] == documented.numpy[2:4]
+        assert not recorded.numpy[3] or recorded.numpy[4] == documented.numpy[4]
+        assert torch.equal(recorded.cpu, documented.cpu)
+
+
+def test_the_last_steps_and_the_one_under_way_are_kept(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "n", "run", 2)
+    for step in range(1, 6):
+        recorder.under_way(Position(step=step), None)
+        recorder.step(Position(step=step), None)
+    recorder.under_way(Position(step=6), None)
+    found = [step for step in range(8) if recorder.at_step(Position(step=step)) is not None]
+    assert found == [4, 5, 6]
+    assert Recorder(tmp_path / "n", "another run", 2).at_step(Position(step=5)) is None
+
+
+def test_a_record_of_another_place_is_not_taken(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "n", "run", 2)
+    recorder.step(Position(step=5, epoch=1, batches=2), None)
+    recorder.epoch(Position(step=3, epoch=1, batches=0), None)
+    assert recorder.at_step(Position(step=5, epoch=1, batches=3)) is None
+    assert recorder.at_step(Position(step=3, epoch=1, batches=0)) is None
+    assert recorder.at_epoch(1) is not None
+    assert recorder.at_epoch(2) is None
+
+
+def test_an_optimizer_without_hooks_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(FaultrunError, match=r"guard\.updating"):
+        protect(nn.Linear(2, 2), object(), directory=tmp_path)
+
+
+class Stream:
+    """A device that does what it is asked later: a fence passes once ``done`` has come to its number."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.done = 1 << 30
+
+    def fence(self) -> Callable[[], bool]:
+        self.asked += 1
+        number = self.asked
+        return lambda: number <= self.done
+
+
+def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchKeeper, nn.Module, Any]:
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    parts = Parts(
+        model=net,
+        optimizers=(optimizer,),
+        objects=Objects({}),
+        buffers=Buffers(net),
+        device=Device(fence=stream.fence, ahead=64, to_host=lambda state: state),
+        forward_hooks=False,
+    )
+    shelf = Shelf(Folder(directory=tmp_path), Session())
+    guard = Guard(parts, Worker(Session()), shelf)
+    return guard, TorchKeeper(guard, Form()), net, optimizer
+
+
+def one_step(guard: Guard, net: nn.Module, optimizer: Any) -> None:
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    guard.step()
+
+
+def soon(window_s: float = 5.0) -> Order:
+    import time
+
+    return Order(until_s=time.monotonic() + window_s, after=After.GO_ON)
+
+
+def test_a_program_ahead_of_its_device_is_saved_where_the_device_stands(tmp_path: Path) -> None:
+    """The third update hangs on the device; the program has gone on and asked for two more."""
+    stream = Stream()
+    guard, keeper, net, optimizer = ahead_of_its_device(tmp_path, stream)
+    for _ in range(2):
+        one_step(guard, net, optimizer)
+    device_state = {name: one.clone() for name, one in net.state_dict().items()}
+    stream.done = stream.asked
+    for _ in range(3):
+        one_step(guard, net, optimizer)
+    net.load_state_dict(device_state)  # what a device that hangs would hold
+    saved = keeper.save(soon())
+    assert saved.step == 2
+    state = torch.load(saved.path, weights_only=True)
+    steps = {float(one["step"]) for one in state["optimizer"]["state"].values()}
+    assert steps == {2.0}  # counted on the CPU, which was at 5
+
+
+def test_a_device_that_hangs_inside_an_update_cannot_be_saved(tmp_path: Path) -> None:
+    stream = Stream()
+    guard, keeper, net, optimizer = ahead_of_its_device(tmp_path, stream)
+    one_step(guard, net, optimizer)
+    stream.done = stream.asked + 1  # past the beginning of the next update, not past its end
+    one_step(guard, net, optimizer)
+    with pytest.raises(NotSaved, match="middle of an update"):
+        keeper.save(soon(0.5))
+    assert guard.gate.window is Window.CLEAN
+
+
+def test_the_same_step_is_written_once(tmp_path: Path) -> None:
+    guard, keeper, net, optimizer = ahead_of_its_device(tmp_path, Stream())
+    one_step(guard, net, optimizer)
+    first, second = keeper.save(soon()), keeper.save(soon())
+    assert first == second
+    assert len(list(tmp_path.rglob("*.pt"))) == 1
+
+
+def test_a_script_may_save_in_its_own_format(tmp_path: Path) -> None:
+    guard, _, net, optimizer = ahead_of_its_device(tmp_path, Stream())
+    one_step(guard, net, optimizer)
+    form = Form(state=lambda: {"mine": net.weight.detach().clone()}, write=torch.save)
+    saved = TorchKeeper(guard, form).save(soon())
+    assert torch.load(saved.path, weights_only=True)["mine"].shape == (2, 2)
+    assert os.path.getsize(saved.path) == saved.size_bytes  # noqa: PTH202

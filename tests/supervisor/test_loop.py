@@ -1,0 +1,182 @@
+"""The loop in a node in memory: in which order signals, journal and actions go out."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from faultrun.core.agree import Rules
+from faultrun.model.actions import Action, Kill, RequestGasp, Spawn, StartTimer
+from faultrun.model.events import (
+    Drained,
+    Event,
+    Exited,
+    IncarnationStarted,
+    RunFinished,
+    RunStarted,
+    Signaled,
+)
+from faultrun.model.plan import Plan
+from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.topology import BootId
+from faultrun.supervisor.loop import supervise
+from support.fake_world import SIGKILL, Circumstances, FakeWorld, Habit
+from support.memory_journal import MemoryJournal
+from support.story import NODE, POLICY, Story, new_run, topology
+
+
+@dataclass(slots=True)
+class Protocol:
+    """Everything that left the loop, in order, by name."""
+
+    lines: list[str] = field(default_factory=list)
+
+
+class WatchedWorld(FakeWorld):
+    """Writes down what it is told to do, and lets a test answer to an event."""
+
+    def __init__(self, protocol: Protocol, around: Circumstances, workers: int, plan: Plan | None) -> None:
+        super().__init__(Rules(topology=topology(workers), policy=POLICY), NODE, around, plan=plan)
+        self.protocol = protocol
+        self.upon: Callable[[WatchedWorld, Event], None] = lambda world, event: None
+
+    def perform(self, action: Action) -> None:
+        self.protocol.lines.append(f"perform {type(action).__name__}")
+        super().perform(action)
+
+    def wait(self) -> Iterable[Event]:
+        events = [*super().wait(), *self.coming]
+        self.coming.clear()
+        for event in events:
+            self.upon(self, event)
+        return events
+
+
+class WatchedJournal(MemoryJournal):
+    def __init__(self, protocol: Protocol) -> None:
+        super().__init__()
+        self.protocol = protocol
+
+    def append(self, event: Event, step: Step) -> None:
+        self.protocol.lines.append(f"append {type(event).__name__}")
+        super().append(event, step)
+
+    def sync(self) -> None:
+        self.protocol.lines.append("sync")
+        super().sync()
+
+
+class Silence:
+    def tell(self, event: Event, step: Step) -> None:
+        """Say nothing."""
+
+
+def run(
+    upon: Callable[[WatchedWorld, Event], None],
+    *,
+    workers: int = 2,
+    around: Circumstances | None = None,
+    start: RunState | None = None,
+) -> tuple[RunState, list[str], WatchedWorld]:
+    protocol = Protocol()
+    state = start or new_run(workers)
+    world = WatchedWorld(protocol, around or Circumstances(), workers, state.plan)
+    world.upon = upon
+    world.post(RunStarted(at_s=0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1))
+    end = supervise(state, world, WatchedJournal(protocol), Silence())
+    return end, protocol.lines, world
+
+
+def all_finish(world: WatchedWorld, event: Event) -> None:
+    if isinstance(event, IncarnationStarted):
+        for rank in event.ranks:
+            world.end(rank, Exited(code=0))
+
+
+def one_is_killed(world: WatchedWorld, event: Event) -> None:
+    """Rank 1 dies in the first incarnation; the second goes well."""
+    if isinstance(event, IncarnationStarted) and event.incarnation == 0:
+        world.end(1, Signaled(signum=SIGKILL))
+    else:
+        all_finish(world, event)
+
+
+def test_a_run_that_goes_well_ends_with_zero() -> None:
+    end, _, world = run(all_finish)
+    assert (end.phase, end.exit_code, end.incarnation) == (Phase.FINISHED, 0, 0)
+    assert world.living == {}
+
+
+def test_a_killed_rank_costs_one_restart() -> None:
+    end, _, _ = run(one_is_killed)
+    assert (end.exit_code, end.incarnation) == (0, 1)
+
+
+def test_survivors_are_signalled_before_the_disk_is_touched() -> None:
+    _, lines, _ = run(one_is_killed)
+    at = lines.index("perform RequestGasp")
+    assert lines[at : at + 5] == [
+        "perform RequestGasp",
+        "append WorkerExit",
+        "sync",
+        "perform RaiseAlarm",
+        "perform StartTimer",
+    ]
+
+
+def test_everything_else_is_on_the_disk_before_it_is_done() -> None:
+    _, lines, _ = run(one_is_killed, around=Circumstances(habits={0: Habit.IGNORES}))
+    written_ahead = ("perform RequestGasp", "perform Kill")
+    for before, line in pairwise(lines):
+        if line.startswith("perform") and line not in written_ahead:
+            assert before == "sync" or before.startswith("perform")
+
+
+def test_an_event_that_leads_to_nothing_is_not_waited_for() -> None:
+    _, lines, _ = run(all_finish)
+    at = lines.index("append WorkerStarted")
+    assert lines[at + 1] != "sync"
+
+
+def test_the_last_line_is_on_the_disk_and_what_comes_after_it_is_not_heard() -> None:
+    def finish_twice(world: WatchedWorld, event: Event) -> None:
+        all_finish(world, event)
+        if isinstance(event, Drained):
+            over = RunFinished(at_s=0, incarnation=0, exit_code=9, why="over")
+            world.coming.extend([over, replace(over, exit_code=8)])
+
+    end, lines, _ = run(finish_twice)
+    assert end.exit_code == 9
+    assert lines[-2:] == ["append RunFinished", "sync"]
+    assert lines.count("append RunFinished") == 1
+
+
+def test_a_worker_that_ignores_the_request_is_killed_when_its_time_is_over() -> None:
+    end, _, world = run(one_is_killed, around=Circumstances(habits={0: Habit.IGNORES}))
+    assert [action for action in world.performed if isinstance(action, Kill)] == [Kill(ranks=frozenset({0}))]
+    assert world.now_s == 30
+    assert end.exit_code == 0
+
+
+def test_a_worker_that_cannot_be_killed_ends_the_run_with_its_own_message() -> None:
+    end, _, _ = run(one_is_killed, around=Circumstances(habits={0: Habit.UNKILLABLE}))
+    assert end.exit_code == 137
+    assert end.failure is not None
+    assert "did not end 10 s after SIGKILL" in end.failure[1]
+
+
+def test_a_stopped_run_is_taken_up_again_and_one_that_ended_is_not() -> None:
+    stopped = Story(2).begins().told_to_stop().returned(0).returned(1).drained().state
+    assert stopped.done
+    taken_up, _, world = run(all_finish, start=stopped)
+    assert (taken_up.exit_code, taken_up.incarnation) == (0, 1)
+    assert any(isinstance(action, Spawn) for action in world.performed)
+
+    ended = Story(2).begins().returned(0).returned(1).drained().state
+    again, _, world = run(all_finish, start=ended)
+    assert (again, world.performed) == (ended, [])
+
+
+def test_every_window_has_one_request_and_one_timer() -> None:
+    _, _, world = run(one_is_killed)
+    kinds = [type(action) for action in world.performed if isinstance(action, RequestGasp | StartTimer)]
+    assert kinds == [RequestGasp, StartTimer]

@@ -1,0 +1,153 @@
+"""A plan applied to this node: real configurations rewritten, real ports taken."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from faultrun.errors import ConfigError
+from faultrun.model.checkpoint import RankFile, RecoveryPoint
+from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
+from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.spec import Command, Recovery, Rendezvous, Rewrite, RunSpec
+from faultrun.platforms.ports import fresh_port
+from faultrun.supervisor.prepare import LocalPreparer
+from faultrun.supervisor.reactor import RunClock
+from faultrun.supervisor.seating import Seating
+from support.specs import a_spec
+from support.story import checkpoint, topology
+
+CONFIG = 'epochs: 9  # all of them\npre_trained: ""\n'
+
+
+@dataclass(slots=True)
+class Bench:
+    """A preparer and what it says; the user's script takes ``--lr=1 --resume=no``."""
+
+    preparer: LocalPreparer
+    said: list[str] = field(default_factory=list)
+
+    def events(self, plan: Plan) -> list[Event]:
+        return list(self.preparer.prepare(plan, 0.0))
+
+    def port(self, plan: Plan) -> int:
+        prepared = self.events(plan)[-1]
+        assert isinstance(prepared, Prepared), prepared
+        return prepared.master_port
+
+    def failure(self, plan: Plan) -> PrepareFailed:
+        (failed,) = self.events(plan)
+        assert isinstance(failed, PrepareFailed)
+        return failed
+
+
+def bench(folder: Path, environ: Mapping[str, str] | None = None, **more: object) -> Bench:
+    spec: RunSpec = replace(
+        a_spec(workers=2),
+        command=Command(prefix=("train",), script_args=("--lr=1", "--resume=no"), shown="train"),
+        **more,  # type: ignore[arg-type]
+    )
+    said: list[str] = []
+    seating = Seating(spec, environ or {}, said.append)
+    preparer = LocalPreparer(spec, environ or {}, folder / "original", RunClock(), said.append, seating)
+    return Bench(preparer, said)
+
+
+def plan(point: RecoveryPoint | None = None, incarnation: int = 1) -> Plan:
+    return Plan(
+        incarnation=incarnation,
+        topology=topology(2),
+        reason=Reason.FAULT,
+        point=point,
+        start_at_s=0,
+        ledger=Ledger(),
+    )
+
+
+def rewriting(config: Path) -> Recovery:
+    return Recovery(checkpoint_dirs=("ckpt",), rewrites=(Rewrite(file=str(config), key="pre_trained"),))
+
+
+def test_the_configuration_names_the_recovery_point_and_is_otherwise_untouched(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    events = bench(tmp_path, recovery=rewriting(config)).events(plan(checkpoint(5, "/ckpt/5.ckpt")))
+    assert config.read_text() == CONFIG.replace('""', '"/ckpt/5.ckpt"')
+    rewritten, prepared = events
+    assert isinstance(rewritten, ConfigRewritten)
+    assert (rewritten.file, rewritten.key, rewritten.incarnation) == (str(config), "pre_trained", 1)
+    assert "/ckpt/5.ckpt" in rewritten.after
+    assert isinstance(prepared, Prepared)
+
+
+def test_with_nothing_to_resume_from_the_original_is_there_again(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    used = bench(tmp_path, recovery=rewriting(config))
+    used.events(plan(checkpoint(5)))
+    used.events(plan(None, 2))
+    assert config.read_text() == CONFIG
+
+
+def test_a_configuration_that_went_away_ends_the_run_with_78_in_three_lines(tmp_path: Path) -> None:
+    failed = bench(tmp_path, recovery=rewriting(tmp_path / "gone.yaml")).failure(plan(checkpoint(5)))
+    assert (failed.exit_code, failed.incarnation) == (ConfigError.exit_code, 1)
+    assert len(failed.why.splitlines()) == 3
+
+
+def test_script_arguments_are_replaced_or_appended_only_where_a_point_is(tmp_path: Path) -> None:
+    recovery = Recovery(
+        checkpoint_dirs=("ckpt",), resume_args=("--resume={checkpoint}", "--from_step={global_step}")
+    )
+    used = bench(tmp_path, recovery=recovery)
+    assert used.preparer.outfit(plan(None), 0).args == ("--lr=1", "--resume=no")
+    resumed = used.preparer.outfit(plan(checkpoint(5, "/ckpt/5.ckpt")), 0)
+    assert resumed.args == ("--lr=1", "--resume=/ckpt/5.ckpt", "--from_step=5")
+
+
+def test_each_rank_is_pointed_at_the_file_that_is_its_own(tmp_path: Path) -> None:
+    files = tuple(RankFile(rank=rank, path=f"/ckpt/rank_{rank}.ckpt") for rank in range(2))
+    used = bench(
+        tmp_path, recovery=Recovery(checkpoint_dirs=("ckpt",), resume_args=("--resume={checkpoint}",))
+    )
+    point = replace(checkpoint(5), files=files)
+    found = [used.preparer.outfit(plan(point), rank).args[-1] for rank in range(2)]
+    assert found == ["--resume=/ckpt/rank_0.ckpt", "--resume=/ckpt/rank_1.ckpt"]
+
+
+def test_a_template_that_cannot_be_filled_fails_before_any_worker_starts(tmp_path: Path) -> None:
+    used = bench(tmp_path, recovery=Recovery(checkpoint_dirs=("ckpt",), resume_args=("--epoch={epoch}",)))
+    failed = used.failure(plan(replace(checkpoint(5), epoch=None)))
+    assert failed.exit_code == ConfigError.exit_code
+
+
+def test_the_users_port_comes_first_and_a_fresh_one_each_time_after_it(tmp_path: Path) -> None:
+    wanted = fresh_port("127.0.0.1", frozenset())
+    used = bench(tmp_path, rendezvous=Rendezvous(port=wanted))
+    ports = [used.port(plan(incarnation=number)) for number in range(4)]
+    assert ports[0] == wanted
+    assert len(set(ports)) == 4
+
+
+def test_a_fixed_port_is_always_the_same(tmp_path: Path) -> None:
+    wanted = fresh_port("127.0.0.1", frozenset())
+    used = bench(tmp_path, rendezvous=Rendezvous(port=wanted, fixed_port=True))
+    assert [used.port(plan(incarnation=number)) for number in range(3)] == [wanted] * 3
+
+
+def test_a_port_that_is_taken_is_replaced_unless_it_is_fixed(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        used = bench(tmp_path, rendezvous=Rendezvous(port=taken))
+        assert used.port(plan()) != taken
+        assert used.said == [f"port {taken} of 127.0.0.1 is taken; using another"]
+        failed = bench(tmp_path, rendezvous=Rendezvous(port=taken, fixed_port=True)).failure(plan())
+        assert failed.exit_code == 64
+        assert f"port {taken} of 127.0.0.1 is taken" in failed.why
+
+
+@pytest.mark.parametrize("environ", [{}, {"PATH": "/bin"}])
+def test_workers_inherit_our_environment(tmp_path: Path, environ: dict[str, str]) -> None:
+    assert bench(tmp_path, environ).preparer.outfit(plan(), 1).environ == environ

@@ -1,0 +1,74 @@
+"""Replica groups from the workers' files: believed when they agree, and in doubt no rank has a replica."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faultrun.checkpoints.group_info import GroupInfo, encode_group_info
+from faultrun.model.spec import Replicas, RunSpec
+from faultrun.supervisor.replicas import known_replicas
+from support.asking import plan
+
+ALONE = tuple(frozenset({rank}) for rank in range(4))
+TWO = (frozenset({0, 2}), frozenset({1, 3}))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
+    """Four workers, and a log_dir for their files."""
+    script = tmp_path / "train.py"
+    script.write_text("import mindspore\n")
+    return plan("--worker_num=4", f"--log_dir={tmp_path / 'log'}", str(script)).spec
+
+
+def write(spec: RunSpec, lists: Mapping[int, tuple[int, ...]]) -> None:
+    for rank, ranks in lists.items():
+        folder = Path(spec.logs.log_dir) / f"device{rank}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "group_info.pb").write_bytes(encode_group_info(GroupInfo(restore_ranks=ranks)))
+
+
+def needing_groups(spec: RunSpec) -> RunSpec:
+    return replace(spec, recovery=replace(spec.recovery, replicas=Replicas.GROUP_INFO))
+
+
+def test_without_files_all_ranks_hold_the_same(spec: RunSpec) -> None:
+    assert known_replicas(spec).groups is None
+
+
+def test_where_slices_are_expected_no_file_means_no_replica(spec: RunSpec) -> None:
+    assert known_replicas(needing_groups(spec)).groups == ALONE
+
+
+def test_files_that_agree_are_believed(spec: RunSpec) -> None:
+    write(spec, {0: (0, 2), 1: (1, 3), 2: (2, 0), 3: (3, 1)})
+    for one in (spec, needing_groups(spec)):
+        known = known_replicas(one)
+        assert (known.groups, known.refused) == (TWO, ())
+
+
+def test_a_lost_or_torn_file_is_made_up_for_by_the_peers(spec: RunSpec) -> None:
+    write(spec, {0: (0, 2), 1: (1, 3), 2: (0, 2)})
+    torn = Path(spec.logs.log_dir) / "device2" / "group_info.pb"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    assert known_replicas(spec).groups == TWO
+
+
+@pytest.mark.parametrize(
+    ("lists", "why"),
+    [
+        ({0: (0, 2), 2: (1, 2)}, "contradict each other"),
+        ({0: (0, 2)}, "rank 1 is in no group_info list"),
+        ({0: (0, 4), 1: (1, 5)}, "names rank 4, but the world has 4 ranks"),
+    ],
+)
+def test_in_doubt_no_rank_has_a_replica(
+    spec: RunSpec, lists: Mapping[int, tuple[int, ...]], why: str
+) -> None:
+    write(spec, lists)
+    known = known_replicas(spec)
+    assert known.groups == ALONE
+    assert why in known.refused[0].why
+    assert known.refused[0].path.endswith("device*/group_info.pb")

@@ -1,0 +1,134 @@
+"""Which checkpoint a run resumes from, by ``--resume`` and by what happened; real MindSpore files."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.model.actions import Survey
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.events import NothingWhole, RecoveryPointChosen
+from faultrun.model.spec import Recovery, Resume
+from faultrun.supervisor.reactor import RunClock
+from faultrun.supervisor.survey import CheckpointSurveyor
+from support.ckpt_bytes import ckpt, save
+from support.specs import a_spec
+
+FIRST = Survey(incarnation=-1, continuing=False)
+AGAIN = Survey(incarnation=2, continuing=True)
+
+
+def surveyor(root: Path, resume: Resume = Resume.AUTO, *, roots: int = 1) -> CheckpointSurveyor:
+    """A supervisor's surveyor; what it learns it remembers beside the checkpoints, as a log_dir would."""
+    dirs = (str(root / "ckpt"),) * roots
+    spec = replace(a_spec(workers=2), recovery=Recovery(checkpoint_dirs=dirs, resume=resume))
+    catalog = Catalog(dirs, memory_path=str(root / "memory.jsonl"), settle_s=0.0)
+    return CheckpointSurveyor(spec, catalog, RunClock(), None)
+
+
+def put(root: Path, *steps: int, content: bytes | None = None) -> None:
+    for step in steps:
+        save(root / "ckpt" / f"net-1_{step}.ckpt", content if content is not None else ckpt(1, step))
+
+
+def point_of(answer: RecoveryPointChosen | NothingWhole) -> RecoveryPoint | None:
+    assert isinstance(answer, RecoveryPointChosen), answer
+    return answer.point
+
+
+def step_of(answer: RecoveryPointChosen | NothingWhole) -> int | None:
+    point = point_of(answer)
+    return None if point is None else point.global_step
+
+
+def test_nobody_looks_where_no_folder_was_named(tmp_path: Path) -> None:
+    answer = surveyor(tmp_path, roots=0).survey(AGAIN, 0.0)
+    assert (point_of(answer), answer.incarnation) == (None, 2)
+
+
+def test_a_folder_that_is_not_there_yet_holds_nothing(tmp_path: Path) -> None:
+    assert point_of(surveyor(tmp_path).survey(AGAIN, 0.0)) is None
+
+
+@pytest.mark.parametrize("resume", [Resume.AUTO, Resume.NEVER])
+def test_a_new_run_leaves_alone_what_it_finds_and_so_do_its_restarts(tmp_path: Path, resume: Resume) -> None:
+    put(tmp_path, 10, 20)
+    first = surveyor(tmp_path, resume)
+    answer = first.survey(FIRST, 0.0)
+    assert isinstance(answer, RecoveryPointChosen)
+    assert (answer.point, answer.left_alone) == (None, 2)
+    assert point_of(first.survey(AGAIN, 0.0)) is None
+    put(tmp_path, 5)
+    assert step_of(first.survey(AGAIN, 0.0)) == 5, "its own checkpoints are older by name and still its own"
+
+
+def test_what_was_left_alone_stays_so_for_the_next_supervisor_of_the_run(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    surveyor(tmp_path).survey(FIRST, 0.0)
+    assert point_of(surveyor(tmp_path).survey(AGAIN, 0.0)) is None
+
+
+def test_resume_always_takes_whatever_is_whole(tmp_path: Path) -> None:
+    put(tmp_path, 10, 20)
+    assert step_of(surveyor(tmp_path, Resume.ALWAYS).survey(FIRST, 0.0)) == 20
+
+
+def test_a_continued_run_takes_the_newest_whole_one_and_says_what_it_refused(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    put(tmp_path, 20, content=ckpt(1, 20)[:-7])
+    answer = surveyor(tmp_path).survey(AGAIN, 0.0)
+    assert step_of(answer) == 10
+    assert [Path(refusal.path).name for refusal in answer.refused] == ["net-1_20.ckpt"]
+
+
+def test_when_none_is_whole_the_answer_is_an_error_for_people(tmp_path: Path) -> None:
+    put(tmp_path, 10, 20, content=b"torn")
+    answer = surveyor(tmp_path).survey(AGAIN, 0.0)
+    assert isinstance(answer, NothingWhole)
+    what, because, hint = answer.why.splitlines()
+    assert what == f"no whole checkpoint in {tmp_path}/ckpt"
+    assert because.startswith("  because: 2 found, none whole; ")
+    assert hint == f"  try:     faultrun ckpt list --why {tmp_path}/ckpt"
+
+
+def test_a_quarantined_checkpoint_gives_way_to_an_older_one(tmp_path: Path) -> None:
+    put(tmp_path, 10, 20)
+    request = replace(AGAIN, quarantine=(f"{tmp_path}/ckpt/net-1_20.ckpt",))
+    assert step_of(surveyor(tmp_path).survey(request, 0.0)) == 10
+
+
+def test_a_quarantined_checkpoint_is_still_better_than_none(tmp_path: Path) -> None:
+    put(tmp_path, 20)
+    request = replace(AGAIN, quarantine=(f"{tmp_path}/ckpt/net-1_20.ckpt",))
+    assert step_of(surveyor(tmp_path).survey(request, 0.0)) == 20
+
+
+def test_a_breakpoint_file_from_after_the_fault_is_doubtful_now_and_later(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    save(tmp_path / "ckpt" / "net-1_12_breakpoint.ckpt", ckpt(1, 12), mtime_s=_now_s())
+    looking = surveyor(tmp_path)
+    assert step_of(looking.survey(replace(AGAIN, fault_at_s=0.0), 0.0)) == 10
+    assert step_of(looking.survey(AGAIN, 0.0)) == 10
+
+
+def test_a_breakpoint_file_from_before_the_fault_counts(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    save(tmp_path / "ckpt" / "net-1_12_breakpoint.ckpt", ckpt(1, 12), mtime_s=_now_s() - 3600)
+    assert step_of(surveyor(tmp_path).survey(replace(AGAIN, fault_at_s=0.0), 0.0)) == 12
+
+
+def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    put(tmp_path, 20, content=b"torn")
+    looking = surveyor(tmp_path)
+    assert looking.read_back(f"{tmp_path}/ckpt/net-1_10.ckpt").whole
+    assert not looking.read_back(f"{tmp_path}/ckpt/net-1_20.ckpt").whole
+    elsewhere = looking.read_back(f"{tmp_path}/elsewhere.ckpt")
+    assert (elsewhere.whole, elsewhere.why) == (False, "not a candidate under --checkpoint_dir")
+
+
+def _now_s() -> float:
+    import time
+
+    return time.time()
