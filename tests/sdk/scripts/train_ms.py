@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,16 @@ def main() -> None:
         EPOCHS, data, callbacks=callbacks, dataset_sink_mode=False, initial_epoch=done // STEPS_PER_EPOCH
     )
     print("done", flush=True)
+    leave_together(rank, size)
     os._exit(0)  # MindSpore's own shutdown takes seconds
+
+
+def leave_together(rank: int, size: int) -> None:
+    """Wait for the peers: one that leaves first takes the last acknowledgement of a collective with it."""
+    (OUT / f"done_{rank}").touch()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not all((OUT / f"done_{peer}").exists() for peer in range(size)):
+        time.sleep(0.01)
 
 
 def callback(rank: int) -> Any:
