@@ -1,0 +1,115 @@
+"""Transitions while no worker runs: from a recovery point over a plan to the start, or to the end.
+
+Called by ``decide`` only, which says when each of them applies.
+"""
+
+from dataclasses import replace
+
+from faultrun.core import notices
+from faultrun.core.roster import renewed, taken_up
+from faultrun.core.statement import survey, tell
+from faultrun.model.actions import Prepare, Spawn, StartTimer, Tell
+from faultrun.model.events import (
+    GoGiven,
+    PlanAdopted,
+    Prepared,
+    RecoveryPointChosen,
+    RunFinished,
+    RunStarted,
+    Timer,
+)
+from faultrun.model.facts import Standing
+from faultrun.model.run import Phase, RunState, Step
+
+
+def take_up(state: RunState, event: RunStarted) -> Step:
+    """Begin, or go on where a lost supervisor was: whatever it ran died with it."""
+    if state.done and state.stop is None:
+        return Step(state=state, why="the run had ended; nothing is taken up")
+    fresh = replace(taken_up(state, event), phase=Phase.SURVEYING)
+    fresh = replace(fresh, platform=notices.known_at_start(fresh, event.notices))
+    why = "a new run" if state.plan is None else f"going on after incarnation {state.incarnation}"
+    return Step(state=fresh, actions=(survey(fresh),), why=why)
+
+
+def offer(state: RunState, event: RecoveryPointChosen) -> Step:
+    """The checkpoints were looked through: tell the agreement what this node can resume from."""
+    step = event.point.global_step if event.point is not None else None
+    high_step = max(state.high_step, -1 if step is None else step)
+    state = replace(state, point=event.point, high_step=high_step)
+    where = "from nothing" if event.point is None else f"from {event.point.path}"
+    return await_plan(state, event.at_s, Standing.JOINED, f"resume {where}")
+
+
+def await_plan(state: RunState, now_s: float, standing: Standing, why: str) -> Step:
+    """Tell the agreement where this node stands and let it say what comes next."""
+    state = replace(state, phase=Phase.AWAITING_PLAN)
+    return Step(state=state, actions=(tell(state, now_s, standing),), why=why)
+
+
+def adopt(state: RunState, event: PlanAdopted) -> Step:
+    """Take the agreed plan as the next incarnation, or say why it is not for this node now."""
+    plan = event.plan
+    if state.phase is not Phase.AWAITING_PLAN or plan.incarnation <= state.incarnation:
+        return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
+    if state.stop is not None or state.failure is not None:
+        return Step(state=state, why=f"no incarnation {plan.incarnation}: the run is about to end")
+    if state.node not in (entry.node for entry in plan.topology.nodes):
+        return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
+    state = renewed(state, plan)
+    if plan.start_at_s > event.at_s:
+        return _back_off(state, event.at_s, plan.start_at_s)
+    return prepare(state, event.at_s, f"incarnation {plan.incarnation} is planned")
+
+
+def _back_off(state: RunState, now_s: float, until_s: float) -> Step:
+    wait = StartTimer(timer=Timer.BACKOFF, at_s=until_s, incarnation=state.incarnation)
+    why = f"incarnation {state.incarnation} starts in {until_s - now_s:.1f} s"
+    return Step(state=replace(state, phase=Phase.BACKING_OFF), actions=(wait,), why=why)
+
+
+def prepare(state: RunState, now_s: float, why: str) -> Step:
+    """Have the plan applied to this node, unless the platform wants the start to wait."""
+    if state.plan is None:
+        return Step(state=state, why="there is no plan to prepare")
+    if state.platform.not_before_s > now_s:
+        return _back_off(state, now_s, state.platform.not_before_s)
+    against = notices.hold(state)
+    if against:
+        timer = StartTimer(timer=Timer.HOLD, at_s=now_s + notices.HOLD_S, incarnation=state.incarnation)
+        why = f"workers wait for the platform: {against}"
+        return Step(state=replace(state, phase=Phase.HOLDING), actions=(timer,), why=why)
+    return Step(state=replace(state, phase=Phase.PREPARING), actions=(Prepare(plan=state.plan),), why=why)
+
+
+def ready(state: RunState, event: Prepared) -> Step:
+    """The node is prepared; say so, with the port that it holds."""
+    fact = replace(tell(state, event.at_s, Standing.READY).fact, master_port=event.master_port)
+    return Step(state=replace(state, phase=Phase.AWAITING_GO), actions=(Tell(fact=fact),), why="prepared")
+
+
+def spawn(state: RunState, event: GoGiven) -> Step:
+    """Every node is prepared: start the ranks of this one."""
+    if state.plan is None:
+        return Step(state=state, why="there is no plan to start")
+    if notices.hold(state):
+        return prepare(state, event.at_s, "the platform spoke while the start was prepared")
+    ranks = tuple(state.plan.topology.ranks_of(state.node))
+    spawn = Spawn(plan=state.plan, ranks=ranks, master_addr=event.master_addr, master_port=event.master_port)
+    said = notices.started(state.platform)
+    state = replace(state, phase=Phase.RUNNING, alive=frozenset(ranks), platform=said)
+    return Step(state=state, actions=(spawn,), why=f"incarnation {state.incarnation} starts")
+
+
+def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:
+    """End the run with (exit code, why): no incarnation follows."""
+    state = replace(state, failure=failure)
+    return await_plan(state, now_s, Standing.JOINED, f"giving up: {failure[1]}")
+
+
+def finish(state: RunState, event: RunFinished) -> Step:
+    """The agreement ended the run."""
+    if state.alive:
+        return Step(state=state, why="workers still run; the end waits for them")
+    state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code)
+    return Step(state=state, why=f"the end: {event.why}")
