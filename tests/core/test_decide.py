@@ -12,7 +12,8 @@ from faultrun.model.actions import (
     Tell,
     VerifySave,
 )
-from faultrun.model.events import DeathNote, Exited, Signaled, Timer
+from faultrun.model.events import Exited, Signaled, Timer
+from faultrun.model.evidence import DeathNote
 from faultrun.model.facts import Standing
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase

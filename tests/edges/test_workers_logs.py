@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.events import DeathNote
-from faultrun.workers.logs import LogFiles, death_note, point_link
+from faultrun.model.evidence import DeathNote
+from faultrun.workers.last_words import death_note
+from faultrun.workers.logs import LogFiles, point_link
 
 
 def logs(folder: Path, incarnation: int = 0, name: str = "worker") -> LogFiles:
@@ -73,7 +74,7 @@ def test_the_last_line_and_the_last_step_of_a_log(
     tmp_path: Path, text: str, line: str, step: int | None
 ) -> None:
     (tmp_path / "log").write_text(text)
-    assert death_note(3, tmp_path / "log") == DeathNote(rank=3, last_line=line, logged_step=step)
+    assert death_note(3, [tmp_path / "log"]) == DeathNote(rank=3, last_line=line, logged_step=step)
 
 
 def test_of_a_long_log_only_the_end_is_read(tmp_path: Path) -> None:
@@ -82,10 +83,10 @@ def test_of_a_long_log_only_the_end_is_read(tmp_path: Path) -> None:
         file.truncate(1 << 40)
         file.seek(0, os.SEEK_END)
         file.write(b"\nlast words\n")
-    assert death_note(0, tmp_path / "log") == DeathNote(rank=0, last_line="last words")
+    assert death_note(0, [tmp_path / "log"]) == DeathNote(rank=0, last_line="last words")
 
 
 def test_a_log_that_is_no_text_or_not_there_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"\xff\xfe\x00 step: 5 \x80\r\n")
-    assert death_note(0, tmp_path / "log").logged_step == 5
-    assert death_note(0, tmp_path / "missing") == DeathNote(rank=0)
+    assert death_note(0, [tmp_path / "log"]).logged_step == 5
+    assert death_note(0, [tmp_path / "missing"]) == DeathNote(rank=0)

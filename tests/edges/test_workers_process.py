@@ -86,7 +86,7 @@ def test_whether_it_failed_can_be_asked_without_reaping_it(nursery: Nursery) -> 
     clean, failed = nursery.sh("exit 0"), nursery.sh("exit 3")
     for process in (clean, failed):
         wait_until(lambda process=process: not lives(process.pid))  # type: ignore[misc]
-    assert (clean.failed(), failed.failed()) == (False, True)
+    assert (clean.ended_as(), failed.ended_as()) == (Exited(code=0), Exited(code=3))
     assert (status_of(clean), status_of(failed)) == (Exited(code=0), Exited(code=3))
 
 

@@ -100,17 +100,6 @@ def test_survivors_save_before_they_leave(launcher: Launcher) -> None:
     assert ["saved" in run.log(rank) for rank in range(3)] == [True, False, True]
 
 
-def test_crashing_before_the_first_step_uses_up_the_budget_and_waits_in_between(launcher: Launcher) -> None:
-    run = launcher.run("if rank == 0: sys.exit(3)\ntrain()", "--max_restarts=2", "--backoff=100ms..100ms")
-    assert run.ends() == 3
-    assert [line["incarnation"] for line in run.events("IncarnationStarted")] == [0, 1, 2]
-    assert [run.judgement(number)["status"]["code"] for number in (1, 2, 3)] == [3, 3, 3]
-    assert run.events("PlanAdopted", phase="backing_off", incarnation=2)
-    planned, fired = run.events("PlanAdopted", incarnation=2)[0], run.events("TimerFired", incarnation=2)[0]
-    assert 0.05 <= fired["run_s"] - planned["run_s"] < 1.5
-    assert "restart   none: 2 of 2 restarts within 3600 s are used up" in run.card(3)
-
-
 def test_a_rank_that_fails_after_another_finished_starts_both_again(launcher: Launcher) -> None:
     run = launcher.run("if life == 0 and rank == 1: sys.exit(9)")
     assert run.ends() == 0

@@ -8,13 +8,13 @@ import pytest
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
     ConfigRewritten,
-    DeathNote,
     Exited,
     FirstStep,
     GaspRequested,
     RecoveryPointChosen,
     StopSource,
 )
+from faultrun.model.evidence import DeathNote
 from faultrun.model.spec import RunSpec
 from faultrun.supervisor.narrator import PlainNarrator
 from support.specs import a_spec

@@ -24,7 +24,6 @@ from faultrun.model.actions import (
 )
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import (
-    DeathNote,
     Drained,
     Event,
     Exited,
@@ -47,6 +46,7 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
+from faultrun.model.evidence import DeathNote
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.core.agree import Rules
+from faultrun.core.signature_rows import ROWS
 from faultrun.model.actions import Action, Spawn, StartTimer
 from faultrun.model.events import Event, Exited, Signaled, Status, Timer, TimerFired
 from faultrun.model.plan import Ledger, Plan, Reason
@@ -16,6 +17,7 @@ from faultrun.model.spec import Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.control import Control
+from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
 from faultrun.supervisor.ports import World
 from faultrun.supervisor.prepare import LocalPreparer, Outfit
@@ -173,6 +175,7 @@ class RealNode:
             log_dir=self._folder,
             ascend=False,
             outfit=lambda plan, rank: Outfit(args=(self._script(rank),), environ=os.environ),
+            coroner=Coroner(ROWS, self._reactor.clock),
         )
 
     def _script(self, rank: int) -> str:

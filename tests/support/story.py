@@ -12,7 +12,6 @@ from faultrun.core.decide import decide
 from faultrun.model.actions import Action, Spawn, Tell
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import (
-    DeathNote,
     Drained,
     Event,
     Exited,
@@ -42,6 +41,7 @@ from faultrun.model.events import (
     TimerFired,
     WorkerExit,
 )
+from faultrun.model.evidence import DeathNote
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState, Step

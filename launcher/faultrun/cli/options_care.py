@@ -28,6 +28,12 @@ FAILURES = Section(
             example="--backoff=1s..60s",
         ),
         Option(
+            name="signatures",
+            metavar="FILE",
+            help="Your own rows for the table of known failures (YAML), asked before the built-in ones.",
+            example="--signatures=signatures.yaml",
+        ),
+        Option(
             name="grace",
             metavar="TIME",
             help="Time to save after a peer died: SIGTERM to SIGKILL.",

@@ -21,6 +21,7 @@ from faultrun.cli.resolve_windows import resolve_windows, signal_answers
 from faultrun.cli.resolve_workers import Workers, resolve_workers
 from faultrun.cli.run_ids import as_run_id, platform_run_id, readable_run_id
 from faultrun.cli.settings import Settings
+from faultrun.cli.signature_file import signature_rows
 from faultrun.cli.surroundings import Notes, Surroundings
 from faultrun.model.spec import (
     Binding,
@@ -145,6 +146,7 @@ def _supervision(settings: Settings, around: Surroundings, notes: Notes) -> Supe
         exit_code_on_stop=settings.read("exit_code_on_stop", whole(0, 255)),
         join=True if join is None else join,
         signals=settings.read("signals", signal_answers) or (),
+        signatures=settings.read("signatures", signature_rows) or (),
     )
 
 

@@ -11,6 +11,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.surroundings import Surroundings
 from faultrun.configs.restore import restore
 from faultrun.core.agree import Rules
+from faultrun.core.signature_rows import ROWS
 from faultrun.errors import ConfigError
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
@@ -22,6 +23,7 @@ from faultrun.model.topology import BootId, RunId
 from faultrun.platforms.local import accelerators_of
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.control import Control
+from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
@@ -101,7 +103,7 @@ class Running:
         preparer = LocalPreparer(
             self._spec, self._around.environ, self.log_dir / "original", clock, self._say, seating
         )
-        crew = Crew(self._spec, self._base(preparer, follower), reactor, control)
+        crew = Crew(self._spec, self._base(preparer, follower, clock), reactor, control)
         narrator = PlainNarrator(self._spec, self.log_dir, self._say)
         world = LocalWorld(
             reactor,
@@ -176,7 +178,9 @@ class Running:
             self._cleanup.append(lookout.close)
         return lookout
 
-    def _base(self, preparer: LocalPreparer, follower: Follower | None) -> Base:
+    def _base(self, preparer: LocalPreparer, follower: Follower | None, clock: RunClock) -> Base:
+        coroner = Coroner((*self._spec.supervision.signatures, *ROWS), clock)
+        self._cleanup.append(coroner.close)
         return Base(
             environ=self._around.environ,
             boot=self._boot,
@@ -184,6 +188,7 @@ class Running:
             log_dir=self.log_dir,
             ascend=accelerators_of("npu", self._around.environ) is not None,
             outfit=preparer.outfit,
+            coroner=coroner,
             follower=follower,
         )
 

@@ -7,6 +7,7 @@ a distributed one calls it at its coordinator.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from faultrun.core import crashloop
 from faultrun.core.budget import Allowed, Spent, charge
 from faultrun.core.diagnose import exit_code_of
 from faultrun.core.quarantine import attempts_after
@@ -117,7 +118,7 @@ def _replan(rules: Rules, plan: Plan | None, spoken: list[NodeFact], now_s: floa
     incident = _first_incident(spoken)
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
-        ledger = Ledger()
+        ledger = Ledger(high_step=high_step, saved_step=crashloop.saved_step(point))
         return Adopt(
             plan=_plan(rules, 0, Reason.FIRST if point is None else Reason.CONTINUED, ledger, now_s, spoken)
         )
@@ -128,10 +129,25 @@ def _replan(rules: Rules, plan: Plan | None, spoken: list[NodeFact], now_s: floa
         # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
         ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
         return Adopt(plan=_plan(rules, plan.incarnation + 1, Reason.FAULT, ledger, now_s, spoken))
-    ledger = replace(ledger, attempts=attempts_after(plan, incident.step))
-    match charge(ledger, rules.policy, now_s=now_s, high_step=high_step):
+    return _after_fault(rules, replace(plan, ledger=ledger), incident, spoken, now_s)
+
+
+def _after_fault(
+    rules: Rules, plan: Plan, incident: Incident, spoken: list[NodeFact], now_s: float
+) -> Answer:
+    """Try again while that can help and the budget lasts."""
+    point, high_step = spoken[0].point, max(fact.high_step for fact in spoken)
+    own_code = exit_code_of(incident.status)
+    why = crashloop.hopeless(incident, plan, high_step, point) if rules.policy.max_restarts else ""
+    if why:
+        return Finish(exit_code=crashloop.exit_code(incident, own_code), why=why)
+    ledger = replace(
+        plan.ledger, attempts=attempts_after(plan, incident.step), last_signature=incident.signature
+    )
+    saved_step = crashloop.saved_step(point)
+    match charge(ledger, rules.policy, now_s=now_s, high_step=high_step, saved_step=saved_step):
         case Spent(why=why):
-            return Finish(exit_code=exit_code_of(incident.status), why=why)
+            return Finish(exit_code=own_code, why=why)
         case Allowed(backoff_s=backoff, ledger=charged):
             return Adopt(
                 plan=_plan(rules, plan.incarnation + 1, Reason.FAULT, charged, now_s + backoff, spoken)

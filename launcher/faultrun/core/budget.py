@@ -22,26 +22,39 @@ class Spent:
     why: str
 
 
-def charge(ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int) -> Allowed | Spent:
+def charge(
+    ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int, saved_step: int = -1
+) -> Allowed | Spent:
     """Charge one restart for a fault, or say that the budget is spent.
 
     At most ``max_restarts`` in any ``window_s``, as Erlang supervisors count:
     a lifetime count would end a month-long run for four unrelated node
-    failures, a window ends only the run that is failing *now*. Progress past
-    ``ledger.high_step`` refunds what was spent, so the first restart after
-    progress is charged to an empty ledger and waits for nothing.
+    failures, a window ends only the run that is failing *now*. Progress
+    refunds what was spent, so the first restart after it is charged to an
+    empty ledger and waits for nothing.
     """
-    progressed = high_step > ledger.high_step
-    recent = () if progressed else within_window(ledger.restarts, policy, now_s)
+    recent = (
+        () if progressed(ledger, high_step, saved_step) else within_window(ledger.restarts, policy, now_s)
+    )
     if len(recent) >= policy.max_restarts:
         return Spent(why=_spent(len(recent), policy, high_step))
     charged = replace(
         ledger,
         restarts=(*recent, Restart(at_s=now_s, step=high_step)),
         high_step=max(high_step, ledger.high_step),
+        saved_step=max(saved_step, ledger.saved_step),
         total_restarts=ledger.total_restarts + 1,
     )
     return Allowed(number=len(recent) + 1, backoff_s=backoff_s(len(recent), policy, now_s), ledger=charged)
+
+
+def progressed(ledger: Ledger, high_step: int, saved_step: int) -> bool:
+    """Whether training came further than when the last plan was made.
+
+    A new highest step counts, and so does a newer save: a run that dies often
+    may creep forward from save to save without passing where it once was.
+    """
+    return high_step > ledger.high_step or saved_step > ledger.saved_step
 
 
 def within_window(restarts: tuple[Restart, ...], policy: RestartPolicy, now_s: float) -> tuple[Restart, ...]:

@@ -11,6 +11,7 @@ def render(card: Card) -> str:
     """The card of CONTRACT §6, without a line end."""
     rows = [
         ("cause", _cause(card.incident)),
+        ("try", card.incident.finding.hint if card.incident.finding is not None else ""),
         ("last log", f'{card.log_name}: "{card.incident.last_line}"' if card.incident.last_line else ""),
         ("saved", _saved(card)),
         ("resume", _resume(card)),
@@ -62,6 +63,14 @@ def _at_step(incident: Incident) -> str:
 
 
 def _cause(incident: Incident) -> str:
+    """What was recognised, then the exception or the line that says it."""
+    finding, raised = incident.finding, incident.raised
+    if raised is not None:
+        where = f" ({raised.frame})" if raised.frame else ""
+        text = f"{raised.kind}: {raised.message}{where}" if raised.message else f"{raised.kind}{where}"
+        return f"{finding.says}: {text}" if finding is not None else text
+    if finding is not None:
+        return f"{finding.says}: {finding.line}"
     if incident.cause is Cause.SIGNAL and "SIGKILL" in incident.explanation:
         return "killed from outside: the kernel's OOM killer, an operator or another program"
     return incident.explanation

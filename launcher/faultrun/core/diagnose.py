@@ -1,11 +1,12 @@
-"""Exits and evidence -> who failed first, and who merely followed."""
+"""Exits and evidence -> the incident: who failed first, of what, and who merely followed."""
 
 from dataclasses import replace
 
-from faultrun.core.signatures import signal_name
+from faultrun.core.blame import KILLED, TOGETHER_S, first_to_fail, is_hard
+from faultrun.core.signatures import class_of, signal_name
+from faultrun.core.tracebacks import without_numbers
 from faultrun.errors import assert_never
 from faultrun.model.events import (
-    DeathNote,
     Exited,
     HelperExit,
     RankStep,
@@ -14,13 +15,10 @@ from faultrun.model.events import (
     Status,
     WorkerExit,
 )
+from faultrun.model.evidence import DeathNote, Signature
 from faultrun.model.incident import Cause, Incident
 
-TOGETHER_S = 0.25
-"""Deaths closer than this may be one event seen in the wrong order; see ``first_of``."""
-
-_KILLED = Signaled(signum=9)
-_HARD_SIGNALS = frozenset({"SIGKILL", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE"})
+LEFT_EARLY = "left with exit code 0 while the others trained on"
 
 
 def open_incident(
@@ -56,22 +54,31 @@ def open_incident(
 
 
 def conclude(
-    incident: Incident, exits: tuple[WorkerExit, ...], ours_from_s: float, notes: tuple[DeathNote, ...]
+    incident: Incident,
+    exits: tuple[WorkerExit, ...],
+    ours_from_s: float,
+    notes: tuple[DeathNote, ...],
+    steps: tuple[RankStep, ...] = (),
 ) -> Incident:
     """Name the first to fail, those that died with it, and the followers, now that all are gone.
 
     From ``ours_from_s`` on (the end of the grace window) a SIGKILL is our own.
+    ``steps`` are the newest of each rank.
     """
     incident = _with_logged_step(incident, notes)
+    incident = replace(incident, unstarted=_unstarted(incident, notes))
     faults = [exit_ for exit_ in exits if not exit_.clean]
-    last_lines = {note.rank: note.last_line for note in notes}
     if incident.cause not in (Cause.SIGNAL, Cause.EXIT) or not faults:
         followers = tuple(sorted(exit_.rank for exit_ in faults if exit_.rank != incident.rank))
-        return replace(incident, followers=followers)
-    first = first_of(faults, ours_from_s)
+        what = f"{incident.cause.value}: {without_numbers(incident.explanation)}"
+        return replace(
+            incident, followers=followers, signature=Signature(what=what, step=_step_of(incident, steps))
+        )
+    first, blamed_by = first_to_fail(exits, notes, ours_from_s)
     others = [exit_ for exit_ in faults if exit_ is not first]
     together = tuple(sorted(one.rank for one in others if _died_too(one, first, ours_from_s)))
-    return replace(
+    note = next((note for note in notes if note.rank == first.rank), DeathNote(rank=first.rank))
+    incident = replace(
         incident,
         rank=first.rank,
         status=first.status,
@@ -79,9 +86,34 @@ def conclude(
         cause=Cause.SIGNAL if isinstance(first.status, Signaled) else Cause.EXIT,
         followers=tuple(sorted(e.rank for e in others if e.rank not in together)),
         together=together,
-        explanation=describe(first.status),
-        last_line=last_lines.get(first.rank, ""),
+        explanation=LEFT_EARLY if first.clean else describe(first.status),
+        last_line=note.last_line,
+        fault_class=note.finding.fault_class if note.finding is not None else class_of(first.status),
+        finding=note.finding,
+        raised=note.raised,
+        blamed_by=blamed_by,
     )
+    return replace(incident, signature=_signature(incident, _step_of(incident, steps)))
+
+
+def _signature(incident: Incident, step: int | None) -> Signature:
+    """(exception, own frame) where there is one, else what ended the rank; each at its step."""
+    raised, finding = incident.raised, incident.finding
+    if raised is not None:
+        what = f"{raised.kind}: {without_numbers(raised.message)}"
+        return Signature(what=what, where=raised.frame, step=step)
+    known = f" ({finding.name})" if finding is not None else ""
+    return Signature(what=f"{incident.explanation}{known}", step=step)
+
+
+def _step_of(incident: Incident, steps: tuple[RankStep, ...]) -> int | None:
+    """The blamed rank's own newest step; how far its peers came varies by chance."""
+    own = next((one.step for one in steps if one.rank == incident.rank), None)
+    return incident.step if own is None else own
+
+
+def _unstarted(incident: Incident, notes: tuple[DeathNote, ...]) -> bool:
+    return incident.step is None and any(note.reports for note in notes)
 
 
 def _died_too(other: WorkerExit, first: WorkerExit, ours_from_s: float) -> bool:
@@ -92,7 +124,7 @@ def _died_too(other: WorkerExit, first: WorkerExit, ours_from_s: float) -> bool:
     """
     if other.at_s >= ours_from_s or not is_hard(other.status):
         return False
-    return other.status == _KILLED or other.at_s < first.at_s + TOGETHER_S
+    return other.status == KILLED or other.at_s < first.at_s + TOGETHER_S
 
 
 def _with_logged_step(incident: Incident, notes: tuple[DeathNote, ...]) -> Incident:
@@ -100,28 +132,6 @@ def _with_logged_step(incident: Incident, notes: tuple[DeathNote, ...]) -> Incid
         return incident
     logged = [note.logged_step for note in notes if note.logged_step is not None]
     return replace(incident, step=max(logged), step_from_log=True) if logged else incident
-
-
-def first_of(faults: list[WorkerExit], ours_from_s: float) -> WorkerExit:
-    """The first in kernel order, unless that one looks like a victim of another.
-
-    A survivor whose collective broke returns an error or aborts, and can be
-    reaped before a big process that was killed by SIGKILL is torn down (the
-    peer's sockets close some 20 ms before its exit is reported). So within
-    ``TOGETHER_S`` a death that nobody can fake by following outranks one that
-    can, unless it came when we were killing ourselves (``ours_from_s``).
-    """
-    first = faults[0]
-    if is_hard(first.status):
-        return first
-    until_s = min(first.at_s + TOGETHER_S, ours_from_s)
-    close = (exit_ for exit_ in faults if exit_.at_s < until_s)
-    return next((exit_ for exit_ in close if is_hard(exit_.status)), first)
-
-
-def is_hard(status: Status) -> bool:
-    """Whether the process was ended from outside its own code path (or by its own memory fault)."""
-    return isinstance(status, Signaled) and signal_name(status.signum) in _HARD_SIGNALS
 
 
 def describe(status: Status) -> str:
@@ -136,9 +146,13 @@ def describe(status: Status) -> str:
 
 
 def exit_code_of(status: Status | None) -> int:
-    """The shell's code for a worker's end: its own, 128+n for signal n, 1 when nobody ended."""
+    """The shell's code for a worker's end: its own, 128+n for signal n.
+
+    Never 0, because it is asked of failures: 1 when nobody ended, or a rank
+    that left too early with 0 brought the others down.
+    """
     match status:
-        case None:
+        case None | Exited(code=0):
             return 1
         case Exited(code=code):
             return code

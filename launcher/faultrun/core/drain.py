@@ -139,7 +139,7 @@ def drained(state: RunState, event: Drained) -> Step:
     """
     state = replace(state, alive=frozenset())
     if state.incident is not None:
-        incident = conclude(state.incident, state.exits, state.deadline_s, event.notes)
+        incident = conclude(state.incident, state.exits, state.deadline_s, event.notes, state.steps)
         state = replace(state, incident=incident)
     if state.stop is not None or state.failure is not None:
         return begin.await_plan(state, event.at_s, Standing.DRAINED, "no restart follows")

@@ -1,9 +1,16 @@
-"""Names of what ends a process, as data.
+"""What ends a process, and what the words it leaves behind mean; the rows are in ``signature_rows``.
 
 The core may not ask the operating system; Linux has one numbering of signals
 on the machines that train (x86-64, arm64), written down here.
 Source: signal(7), section "Signal numbering for standard signals".
 """
+
+from collections.abc import Sequence
+
+from faultrun.errors import assert_never
+from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.evidence import FaultClass, Finding, Raised
+from faultrun.model.signature import Row
 
 SIGNAL_NAMES = {
     1: "SIGHUP",
@@ -43,3 +50,64 @@ SIGNAL_NAMES = {
 def signal_name(signum: int) -> str:
     """SIGKILL for 9; ``signal 63`` for one that has no name."""
     return SIGNAL_NAMES.get(signum, f"signal {signum}")
+
+
+def recognise(
+    rows: Sequence[Row], status: Status, raised: Raised | None, lines: Sequence[str]
+) -> Finding | None:
+    """What the table says of a worker that ended with ``status``; ``lines`` are its log's last, oldest first.
+
+    The exception itself is asked first. Log lines are weaker: a program that
+    met trouble and got over it prints the same words. So they are asked only
+    where nothing else is known (but for faulty devices and the like), newest
+    first, and one that speaks of a peer's end gives way to one of its own.
+    """
+    if raised is not None:
+        text = f"{raised.kind}: {raised.message}"
+        found = next((found for row in rows if (found := row.found_in(text))), None)
+        if found is not None:
+            return found
+    if raised is not None or (isinstance(status, Signaled) and status.signum not in _LAST_WORDS):
+        rows = [row for row in rows if row.fault_class in _STRONG]
+    follower: Finding | None = None
+    for line in reversed(lines):
+        for row in rows:
+            found = row.found_in(line)
+            if found is not None and found.fault_class is not FaultClass.CONSEQUENCE:
+                return found
+            follower = follower or found
+    return follower
+
+
+def class_of(status: Status) -> FaultClass:
+    """What the bare end of a process says: signals from outside are transient, its own code says nothing."""
+    match status:
+        case Signaled(signum=signum):
+            return _SIGNAL_CLASSES.get(signum, FaultClass.UNKNOWN)
+        case Exited(code=code):
+            return _EXIT_CLASSES.get(code, FaultClass.UNKNOWN)
+        case _:
+            assert_never(status)
+
+
+_LAST_WORDS = frozenset({6, 15})
+"""SIGABRT and SIGTERM: libraries print why before they raise one of these against themselves."""
+
+_STRONG = frozenset({FaultClass.RESOURCE, FaultClass.HARDWARE, FaultClass.PREEMPTION})
+
+_SIGNAL_CLASSES = {
+    1: FaultClass.TRANSIENT,
+    2: FaultClass.TRANSIENT,
+    9: FaultClass.TRANSIENT,
+    15: FaultClass.TRANSIENT,
+    24: FaultClass.RESOURCE,  # SIGXCPU: ulimit -t
+    25: FaultClass.RESOURCE,  # SIGXFSZ: ulimit -f
+}
+
+_EXIT_CLASSES = {
+    75: FaultClass.TRANSIENT,  # EX_TEMPFAIL of sysexits.h
+    120: FaultClass.RESOURCE,  # CPython: its standard streams could not be flushed (pylifecycle.c)
+    126: FaultClass.DETERMINISTIC,  # not executable, as a shell says
+    127: FaultClass.DETERMINISTIC,  # not found
+    143: FaultClass.TRANSIENT,  # ended by its own SIGTERM handler
+}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
+from faultrun.model.evidence import DeathNote
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId
@@ -336,15 +337,6 @@ class TimerFired:
     at_s: float
     incarnation: int
     timer: Timer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeathNote:
-    """What a dead rank left behind. ``logged_step`` is the last step its log mentions, if any."""
-
-    rank: int
-    last_line: str = ""
-    logged_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import Status
+from faultrun.model.evidence import FaultClass, Finding, Raised, Signature
 
 
 class Cause(Enum):
@@ -25,6 +26,8 @@ class Incident:
     worker is to blame (MindSpore's scheduler died, the platform asks for a restart). ``step`` is the newest
     global step that any rank reported or, where ranks do not report
     (``step_from_log``), that a log mentions; None when nobody says.
+    ``blamed_by`` names the evidence that ``rank`` was the first.
+    ``unstarted``: the workers report their steps, and none had finished one.
     """
 
     number: int
@@ -40,6 +43,12 @@ class Incident:
     step_from_log: bool = False
     explanation: str = ""
     last_line: str = ""
+    fault_class: FaultClass = FaultClass.UNKNOWN
+    finding: Finding | None = None
+    raised: Raised | None = None
+    signature: Signature | None = None
+    blamed_by: str = ""
+    unstarted: bool = False
 
     @property
     def ordered(self) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.evidence import Signature
 from faultrun.model.topology import Topology
 
 
@@ -36,7 +37,9 @@ class Ledger:
     """What the run has spent. Belongs to the run, not to a node: it travels in the plan.
 
     ``restarts`` are those charged since the last refund. ``high_step`` is the
-    largest global step seen when the last plan was made.
+    largest global step seen when the last plan was made, ``saved_step`` that
+    of the recovery point it begins from. ``last_signature`` is how the
+    incarnation before failed.
     """
 
     restarts: tuple[Restart, ...] = ()
@@ -44,6 +47,8 @@ class Ledger:
     incidents: int = 0
     total_restarts: int = 0
     attempts: tuple[Attempt, ...] = ()
+    saved_step: int = -1
+    last_signature: Signature | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

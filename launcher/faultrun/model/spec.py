@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from faultrun.model.signature import Row
 from faultrun.model.topology import NodeId, RunId, Topology
 
 
@@ -201,13 +202,17 @@ class SignalAnswer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """How failures are answered and how the run ends. Signals that ``signals`` does not name mean STOP."""
+    """How failures are answered and how the run ends. Signals that ``signals`` does not name mean STOP.
+
+    ``signatures`` are the user's own rows of the table of known failures.
+    """
 
     policy: RestartPolicy = RestartPolicy()
     windows: Windows = Windows()
     exit_code_on_stop: int | None = None
     join: bool = True
     signals: tuple[tuple[int, SignalAnswer], ...] = ()
+    signatures: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,11 @@ def limits(root: Path = Path("/")) -> Limits:
     )
 
 
+def memory_group(pid: int, root: Path = Path("/")) -> Path | None:
+    """The folder of the control group that ``pid`` belongs to for its memory; None where nothing shows it."""
+    return next((folder for folder, _ in _folders(tuple(_mounts(root)), _groups(root, pid), "memory")), None)
+
+
 def memory_of_machine(root: Path = Path("/")) -> int | None:
     """All memory of the machine in bytes."""
     for line in _text(root / "proc/meminfo").splitlines():
@@ -135,10 +140,10 @@ def _mounts(root: Path) -> Iterator[_Mount]:
             )
 
 
-def _groups(root: Path) -> dict[str, str]:
-    """Our group for each controller (cgroups(7)); version 2 stands under the empty name."""
+def _groups(root: Path, pid: int | None = None) -> dict[str, str]:
+    """The group of ``pid`` (ours) for each controller, cgroups(7); version 2 stands under the empty name."""
     found: dict[str, str] = {}
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in _text(root / "proc" / ("self" if pid is None else str(pid)) / "cgroup").splitlines():
         _, names, group = (*line.split(":", 2), "", "")[:3]
         for name in names.split(","):
             found[name] = group

@@ -100,12 +100,12 @@ class Worker:
         if os.getpid() != self._pid or not isinstance(error, Exception):
             return
         self._error = error
+        write_note(self.session.error_file, error, at_utc)  # now: its time is the evidence for who was first
         self._main_is_out()
         if tells_of_a_dead_peer(error):
             print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
             self._helper.requested.wait(LINGER_S)
         self._await_leaving()
-        write_note(self.session.error_file, error, at_utc)
 
     def _at_exit(self) -> None:
         """The last thing before the interpreter ends: a request that is being served comes first."""

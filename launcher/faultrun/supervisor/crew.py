@@ -12,8 +12,8 @@ from faultrun.frameworks.environment import Life, Seat, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
 from faultrun.model.actions import Kill, RequestGasp, Spawn
 from faultrun.model.events import (
-    DeathNote,
     Event,
+    Exited,
     GaspRequested,
     Heartbeat,
     HelperExit,
@@ -22,15 +22,17 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
+from faultrun.model.evidence import DeathNote
 from faultrun.model.plan import Plan
 from faultrun.model.spec import RunSpec, Stream
 from faultrun.model.topology import BootId
 from faultrun.supervisor.control import Control
+from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.prepare import Outfit
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.follow import Follower
-from faultrun.workers.logs import LogFiles, death_note
+from faultrun.workers.logs import LogFiles
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
 
 
@@ -44,6 +46,7 @@ class Base:
     log_dir: Path
     ascend: bool
     outfit: Callable[[Plan, int], Outfit]
+    coroner: Coroner
     follower: Follower | None = None
 
 
@@ -69,6 +72,7 @@ class Crew:
             worker_name=self._spec.logs.worker_log_name,
             incarnation=self._incarnation,
         )
+        self._base.coroner.begin()
         started = 0
         try:
             self.logs.open(order.ranks)
@@ -130,8 +134,9 @@ class Crew:
 
     def death_notes(self, ranks: tuple[int, ...]) -> tuple[DeathNote, ...]:
         """What the logs of the dead say last; called from the helper thread once all have ended."""
-        logs = self.logs
-        return tuple(death_note(rank, logs.worker(rank)) for rank in ranks) if logs is not None else ()
+        if self.logs is None:
+            return ()
+        return self._base.coroner.notes(ranks, self.logs, self._control.reporting)
 
     @property
     def incarnation(self) -> int:
@@ -241,7 +246,9 @@ class Crew:
         pidfd = worker.pidfd
         self._reactor.forget(pidfd)
         # Until it is reaped its number still means its group; what a clean end leaves behind is swept last.
-        if worker.failed():
+        ended = worker.ended_as()
+        if ended is not None and ended != Exited(code=0):
+            self._base.coroner.saw(rank, worker.pid, ended)
             worker.kill_group()
         status = worker.reap()
         assert status is not None, "a readable pidfd is a process that ended"

@@ -29,6 +29,10 @@ class RunClock:
         """Wall-clock nanoseconds of a moment of this supervisor, comparable with a file's mtime."""
         return time.time_ns() - int((self.now() - at_s) * 1e9)
 
+    def of_utc_ns(self, utc_ns: int) -> float:
+        """Run-seconds of a wall-clock moment such as a file's mtime, as good as the wall clock is steady."""
+        return round(self.now() - (time.time_ns() - utc_ns) / 1e9, 6)
+
     def of_monotonic(self, at_monotonic_s: float) -> float:
         """Run-seconds of a CLOCK_MONOTONIC reading of this machine."""
         return at_monotonic_s - self._zero

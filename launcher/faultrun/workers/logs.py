@@ -1,16 +1,8 @@
 """Where the output of an incarnation goes, under msrun's names, never truncated."""
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
-
-from faultrun.model.events import DeathNote
-
-_TAIL_BYTES = 16384
-_LINE_CHARS = 500
-_STEP = re.compile(r"\b(?:global[_ ])?step[:= ]\s*(\d{1,15})\b", re.IGNORECASE)
-"""As LossMonitor, Lightning, HF and most hand-written loops print it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +29,11 @@ class LogFiles:
     def worker_errors(self, rank: int) -> Path:
         """Standard error of one rank where it is kept apart."""
         return self.folder / f"{self.worker_name}_{rank}.err.log"
+
+    def parts(self, rank: int) -> tuple[Path, ...]:
+        """Where the end of a rank's words may be, the newest last."""
+        log = self.worker(rank)
+        return (log.with_name(f"{log.name}.1"), log, self.worker_errors(rank))
 
     @property
     def scheduler(self) -> Path:
@@ -66,23 +63,3 @@ def point_link(link: Path, target: Path) -> None:
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(os.path.relpath(target, link.parent))
     fresh.replace(link)
-
-
-def death_note(rank: int, log: Path) -> DeathNote:
-    """What a worker's log says at its end: the last line with text, and the last step it printed."""
-    said = [line.strip() for line in _tail(log).splitlines() if line.strip()]
-    step = next((found for line in reversed(said) if (found := _STEP.search(line))), None)
-    return DeathNote(
-        rank=rank,
-        last_line=said[-1][:_LINE_CHARS] if said else "",
-        logged_step=int(step[1]) if step else None,
-    )
-
-
-def _tail(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

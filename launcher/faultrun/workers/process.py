@@ -54,10 +54,14 @@ class Process:
         os.close(self.pidfd)
         return Exited(code=code) if code >= 0 else Signaled(signum=-code)
 
-    def failed(self) -> bool:
-        """Whether it ended otherwise than by returning 0. It is not reaped by this question."""
+    def ended_as(self) -> Status | None:
+        """How it ended, None while it runs. It is not reaped by this question."""
         ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return ended is not None and not (ended.si_code == os.CLD_EXITED and ended.si_status == 0)
+        if ended is None:
+            return None
+        if ended.si_code == os.CLD_EXITED:
+            return Exited(code=ended.si_status)
+        return Signaled(signum=ended.si_status)
 
     def signal_leader(self, signum: int) -> None:
         """Signal this process alone; nothing when it has ended."""

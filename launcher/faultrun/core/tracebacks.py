@@ -1,0 +1,65 @@
+"""What a Python traceback in a log says: the exception, and the innermost frame of the user's own code.
+
+Format: https://docs.python.org/3/library/traceback.html. torch puts
+``[rank3]:`` before each line.
+"""
+
+import re
+from collections.abc import Sequence
+
+from faultrun.model.evidence import Raised
+
+_PREFIX = re.compile(r"^\[rank\d+\]:\s?")
+_HEAD = "Traceback (most recent call last):"
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
+_EXCEPTION = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$")
+_LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|<frozen |^<")
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_MESSAGE_CHARS = 500
+
+
+def last_raised(lines: Sequence[str]) -> Raised | None:
+    """The last exception of ``lines``; None when they hold no traceback that ends.
+
+    A traceback is the frames and the first line behind them that is not
+    indented. A SyntaxError has frames and no head.
+    """
+    found: Raised | None = None
+    frames: list[re.Match[str]] = []
+    inside = False
+    for raw in lines:
+        line = _PREFIX.sub("", raw.rstrip())
+        if line == _HEAD:
+            inside, frames = True, []
+            continue
+        frame = _FRAME.match(line)
+        if frame is not None:
+            inside = True
+            frames.append(frame)
+            continue
+        if not inside or not line or line[0].isspace():
+            continue
+        inside = False
+        ended = _EXCEPTION.match(line)
+        if ended is not None and frames:
+            found = Raised(
+                kind=ended["kind"].rpartition(".")[2],
+                message=(ended["message"] or "")[:_MESSAGE_CHARS],
+                frame=_own(frames),
+            )
+        frames = []
+    return found
+
+
+def without_numbers(message: str) -> str:
+    """``message`` with every number as ``#``: addresses, sizes and steps differ between equal failures."""
+    return _NUMBER.sub("#", message)
+
+
+def _own(frames: Sequence[re.Match[str]]) -> str:
+    """The innermost frame outside libraries, or the innermost of all."""
+    own = [frame for frame in frames if not _LIBRARY.search(frame["file"])]
+    frame = (own or frames)[-1]
+    name = frame["file"].rpartition("/")[2]
+    function = f" in {frame['function']}" if frame["function"] else ""
+    return f"{name}:{frame['line']}{function}"

@@ -1,0 +1,84 @@
+"""What is found at a dead worker: its own account, its log's last words, what the kernel says of it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class FaultClass(Enum):
+    """What kind of trouble the evidence speaks of; it decides whether another attempt can help.
+
+    DETERMINISTIC: the program is wrong and will fail again. RESOURCE: memory,
+    disk or descriptors ran out. CONSEQUENCE: the word of a survivor whose peer
+    was gone, so somebody else failed first.
+    """
+
+    UNKNOWN = "unknown"
+    DETERMINISTIC = "deterministic"
+    TRANSIENT = "transient"
+    RESOURCE = "resource"
+    PREEMPTION = "preemption"
+    HARDWARE = "hardware"
+    CONSEQUENCE = "consequence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """The exception that ended a worker.
+
+    ``frame`` is the innermost frame of the user's own code, as
+    ``train.py:41 in step``. ``at_s`` is when it was raised in run-seconds,
+    None when only the log tells of it.
+    """
+
+    kind: str
+    message: str = ""
+    frame: str = ""
+    at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A row of the table that was recognised: what it says to people, and the ``line`` that says it."""
+
+    name: str
+    fault_class: FaultClass
+    says: str
+    line: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathNote:
+    """What a dead rank left behind. ``logged_step`` is the last step its log mentions, if any.
+
+    ``reports`` tells whether it spoke the SDK, so that silence about steps
+    means that there was none.
+    """
+
+    rank: int
+    last_line: str = ""
+    logged_step: int | None = None
+    raised: Raised | None = None
+    finding: Finding | None = None
+    reports: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What makes two failures the same: what ended the rank, where in its code, and at which step."""
+
+    what: str
+    where: str = ""
+    step: int | None = None
+
+    def same_as(self, other: "Signature") -> bool:
+        """Whether both are one failure that happened twice.
+
+        Ranks report a step when it is finished, and one that fails between
+        the update and the report may be one behind: steps beside each other are the same.
+        """
+        if (self.what, self.where) != (other.what, other.where):
+            return False
+        if self.step is None or other.step is None:
+            return self.step == other.step
+        return abs(self.step - other.step) <= 1

@@ -1,0 +1,96 @@
+"""What a worker left behind: the end of its log, read by seeking, and its own death note.
+
+The note is the file named by ``TORCHELASTIC_ERROR_FILE``: torch's ``@record``
+writes it, and so does the hook of our SDK. Format:
+torch/distributed/elastic/multiprocessing/errors/error_handler.py.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from faultrun.core.signatures import recognise
+from faultrun.core.tracebacks import last_raised
+from faultrun.model.events import Exited, Status
+from faultrun.model.evidence import DeathNote, Raised
+from faultrun.model.signature import Row
+
+_TAIL_BYTES = 65536
+_NOTE_BYTES = 1 << 20
+_LINE_CHARS = 500
+_ASKED_LINES = 200
+_STEP = re.compile(r"\b(?:global[_ ])?step[:= ]\s*(\d{1,15})\b", re.IGNORECASE)
+"""As LossMonitor, Lightning, HF and most hand-written loops print it."""
+
+RunSeconds = Callable[[int], float]
+"""Run-seconds of a file's modification time in wall-clock nanoseconds."""
+
+
+def death_note(
+    rank: int,
+    logs: Sequence[Path],
+    error_file: Path | None = None,
+    status: Status | None = None,
+    rows: Sequence[Row] = (),
+    run_seconds: RunSeconds | None = None,
+) -> DeathNote:
+    """The last line with text, the last step, the exception and what the table says of all that.
+
+    ``logs`` are parts of one log, the oldest first. Without ``status`` nothing is judged.
+    """
+    text = "".join(tail(log) for log in logs)[-_TAIL_BYTES:]
+    said = [line.rstrip() for line in text.splitlines() if line.strip()]
+    step = next((found for line in reversed(said) if (found := _STEP.search(line))), None)
+    raised = None
+    if isinstance(status, Exited) and status.code:
+        raised = noted(error_file, run_seconds) or last_raised(said)
+    return DeathNote(
+        rank=rank,
+        last_line=said[-1].strip()[:_LINE_CHARS] if said else "",
+        logged_step=int(step[1]) if step else None,
+        raised=raised,
+        finding=recognise(rows, status, raised, said[-_ASKED_LINES:]) if status is not None else None,
+    )
+
+
+def noted(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
+    """The exception that the worker wrote down itself; None without a note, or with one that cannot be read.
+
+    The note's own time counts whole seconds; the file's is exact.
+    """
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            changed_ns = os.fstat(file.fileno()).st_mtime_ns
+            content: Any = json.loads(file.read(_NOTE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    message = content.get("message") if isinstance(content, dict) else None
+    if isinstance(message, str):
+        message = {"message": message}
+    if not isinstance(message, dict):
+        return None
+    extra = message.get("extraInfo")
+    stack = extra.get("py_callstack") if isinstance(extra, dict) else None
+    traced = last_raised(stack.splitlines()) if isinstance(stack, str) else None
+    kind, _, text = str(message.get("message", "")).partition(":")
+    return Raised(
+        kind=traced.kind if traced is not None else kind.strip()[:_LINE_CHARS],
+        message=text.strip().partition("\n")[0][:_LINE_CHARS],
+        frame=traced.frame if traced is not None else "",
+        at_s=run_seconds(changed_ns) if run_seconds is not None else None,
+    )
+
+
+def tail(log: Path) -> str:
+    """The last 64 KiB of a log of any size; empty when it is not there."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

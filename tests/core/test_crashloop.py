@@ -1,0 +1,155 @@
+"""Stories of runs that fail again and again: which are ended, which are given another chance."""
+
+from dataclasses import replace
+
+import pytest
+
+from faultrun.model.events import Exited, Signaled, Timer
+from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised, Signature
+from faultrun.model.run import Phase
+from faultrun.model.spec import RestartPolicy
+from support.story import SIGKILL, SIGSEGV, Story, checkpoint
+
+POLICY = RestartPolicy(max_restarts=3, window_s=3600, backoff_min_s=1, backoff_max_s=60)
+BUG = Raised(kind="ValueError", message="bad batch 7", frame="train.py:3 in step")
+DISK = Finding(name="disk-full", fault_class=FaultClass.RESOURCE, says="the disk is full")
+PORT = Finding(name="address-in-use", fault_class=FaultClass.TRANSIENT, says="a port was taken")
+FAULTY = Finding(name="xid", fault_class=FaultClass.HARDWARE, says="the device is faulty")
+IMPORT = Finding(name="import", fault_class=FaultClass.DETERMINISTIC, says="cannot be imported")
+
+
+def story(max_restarts: int = 3) -> Story:
+    return Story(2, replace(POLICY, max_restarts=max_restarts)).begins()
+
+
+def fails(
+    story: Story, note: DeathNote, status: Exited | Signaled | None = None, *, save: int | None = None
+) -> Story:
+    """Rank 0 ends, the other follows; the next incarnation runs if there is one."""
+    story.ended(0, status or Exited(code=1), after_s=1).ended(1, Signaled(signum=15)).drained(note)
+    story.chose(None if save is None else checkpoint(save))
+    if story.phase is Phase.BACKING_OFF:
+        assert story.state.plan is not None
+        story.now_s = story.state.plan.start_at_s
+        story.rang(Timer.BACKOFF)
+    return story if story.state.done else story.prepared()
+
+
+def note(raised: Raised | None = BUG, finding: Finding | None = None, *, reports: bool = False) -> DeathNote:
+    return DeathNote(rank=0, raised=raised, finding=finding, reports=reports)
+
+
+def test_the_same_exception_at_the_same_line_is_not_tried_a_third_time() -> None:
+    run = fails(story(), note())
+    assert not run.state.done
+    other_number = replace(BUG, message="bad batch 8")
+    assert fails(run, note(other_number)).state.exit_code == 93
+    assert "the same failure twice without progress: ValueError: bad batch # at train.py:3" in run.whys[-1]
+
+
+def test_another_line_is_another_failure_and_the_budget_decides() -> None:
+    run = story()
+    for line in (3, 4, 5):
+        fails(run, note(replace(BUG, frame=f"train.py:{line} in step")))
+    assert not run.state.done
+    assert fails(run, note(replace(BUG, frame="train.py:6 in step"))).state.exit_code == 1
+
+
+def test_a_failure_at_random_steps_with_progress_between_is_never_ended() -> None:
+    run = story()
+    for done in range(30):
+        run.reported(r0=3 * done + 2)
+        fails(run, note())
+    assert not run.state.done
+
+
+def test_progress_may_be_a_newer_save_although_no_step_was_new() -> None:
+    run = story().reported(r0=100)
+    fails(run, note(), save=10)
+    for save in (20, 30, 40, 50, 60):
+        run.reported(r0=save + 5)
+        fails(run, note(), save=save)
+    assert not run.state.done
+
+
+def test_the_same_failure_from_an_older_checkpoint_is_another_attempt() -> None:
+    run = story().reported(r0=10)
+    fails(run, note(), save=10)
+    fails(run, note(replace(BUG, message="torn")), save=10)
+    fails(run, note(replace(BUG, message="torn")), save=5)
+    assert not run.state.done
+
+
+def test_the_same_signal_at_the_same_step_is_a_loop_and_at_another_step_is_not() -> None:
+    run = story().reported(r0=10)
+    fails(run, note(None), Signaled(signum=SIGSEGV))
+    run.reported(r0=7)
+    fails(run, note(None), Signaled(signum=SIGSEGV))
+    assert not run.state.done
+    run.reported(r0=7)
+    assert fails(run, note(None), Signaled(signum=SIGSEGV)).state.exit_code == 93
+
+
+def test_being_killed_from_outside_proves_nothing_however_often() -> None:
+    run = story(max_restarts=5)
+    for _ in range(5):
+        fails(run, note(None), Signaled(signum=SIGKILL))
+    assert not run.state.done
+    assert fails(run, note(None), Signaled(signum=SIGKILL)).state.exit_code == 137
+
+
+def test_out_of_memory_twice_at_the_same_step_is_a_loop() -> None:
+    killer = Finding(name="oom-killer", fault_class=FaultClass.RESOURCE, says="out of memory")
+    run = story().reported(r0=4)
+    fails(run, note(None, killer), Signaled(signum=SIGKILL))
+    run.reported(r0=4)
+    assert fails(run, note(None, killer), Signaled(signum=SIGKILL)).state.exit_code == 93
+
+
+def test_who_reports_steps_and_fails_before_the_first_is_not_restarted() -> None:
+    run = fails(story(), note(reports=True))
+    assert run.state.exit_code == 93
+    assert "it failed before the first step" in run.whys[-1]
+
+
+@pytest.mark.parametrize("finding", [PORT, None])
+def test_unless_the_cause_passes_by_itself(finding: Finding | None) -> None:
+    status = Exited(code=1) if finding is not None else Signaled(signum=SIGKILL)
+    run = fails(story(), note(None, finding, reports=True), status)
+    assert not run.state.done
+
+
+def test_a_full_disk_before_the_first_step_is_not_tried_again() -> None:
+    assert fails(story(), note(None, DISK, reports=True)).state.exit_code == 93
+
+
+def test_a_script_that_cannot_import_is_not_restarted_whether_it_reports_steps_or_not() -> None:
+    assert fails(story(), note(BUG, IMPORT)).state.exit_code == 93
+
+
+def test_a_later_incarnation_that_fails_before_its_first_step_has_its_second_chance() -> None:
+    run = story().reported(r0=5)
+    fails(run, note(reports=True))
+    fails(run, note(reports=True))
+    assert not run.state.done
+
+
+def test_a_faulty_device_ends_with_the_workers_own_code_so_that_another_machine_is_tried() -> None:
+    run = story().reported(r0=5)
+    fails(run, note(BUG, FAULTY), Exited(code=7))
+    run.reported(r0=5)
+    assert fails(run, note(BUG, FAULTY), Exited(code=7)).state.exit_code == 7
+
+
+def test_with_restarts_turned_off_the_worker_s_own_code_is_kept() -> None:
+    assert fails(story(max_restarts=0), note(reports=True), Exited(code=3)).state.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("steps", "same"),
+    [((5, 5), True), ((5, 6), True), ((5, 7), False), ((None, 5), False), ((None, None), True)],
+)
+def test_steps_beside_each_other_are_the_same(steps: tuple[int | None, int | None], same: bool) -> None:
+    first, second = (Signature(what="x", step=step) for step in steps)
+    assert first.same_as(second) is same
+    assert second.same_as(first) is same

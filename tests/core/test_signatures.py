@@ -1,0 +1,105 @@
+"""Words that workers leave, and what they mean."""
+
+import pytest
+
+from faultrun.core.signature_rows import ROWS
+from faultrun.core.signatures import class_of, recognise
+from faultrun.model.events import Exited, Signaled
+from faultrun.model.evidence import FaultClass, Raised
+from faultrun.model.signature import Row
+
+FAILED = Exited(code=1)
+
+
+def named(text: str) -> str:
+    kind, _, message = text.partition(": ")
+    found = recognise(ROWS, FAILED, Raised(kind=kind, message=message), [])
+    return found.name if found is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "device-memory"),
+        ("RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB", "device-memory"),
+        ("RuntimeError: aclrtMalloc failed, error code is 207018", "ascend-memory"),
+        ("MemoryError: ", "host-memory"),
+        ("RuntimeError: unable to write to file </torch_5_1_0> shm", "shared-memory"),
+        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.", "shared-memory"),
+        ("OSError: [Errno 28] No space left on device: '/ckpt/a'", "disk-full"),
+        ("OSError: [Errno 122] Disk quota exceeded", "disk-full"),
+        ("RuntimeError: [enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0", "disk-full"),
+        ("OSError: [Errno 24] Too many open files: '/dev/null'", "descriptors"),
+        ("RuntimeError: can't start new thread", "processes"),
+        ("OSError: [Errno 27] File too large", "file-size"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "xid"),
+        ("RuntimeError: NPU function error: UCE ERROR., error code is 507053", "ascend-hardware"),
+        ("OSError: [Errno 5] Input/output error: '/nfs/data'", "storage-io"),
+        ("OSError: [Errno 116] Stale file handle", "stale-handle"),
+        ("DistNetworkError: The server socket has failed to listen: EADDRINUSE", "address-in-use"),
+        ("gaierror: [Errno -3] Temporary failure in name resolution", "name-service"),
+        ("RuntimeError: could not reach the license server", "licence"),
+        ("ModuleNotFoundError: No module named 'nope'", "import"),
+        ("SyntaxError: invalid syntax", "syntax"),
+        ("RuntimeError: [../gloo/transport/tcp/pair.cc:537] Connection closed by peer", "peer-closed"),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", "peer-closed"),
+        ("DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251", "nccl"),
+        ("DistStoreError: Timed out after 61 seconds waiting for clients. 3/4 joined", "rendezvous"),
+        ("RuntimeError: Launch kernel failed, name:Default/grad_reducer/AllReduce-op2", "mindspore-peer"),
+        ("RuntimeError: EI0006: Getting socket times out. Reason: 1", "hccl"),
+        ("ValueError: step 507053 is odd, sample 207001", ""),
+        ("AssertionError: ", ""),
+    ],
+)
+def test_the_table_knows_the_failures_of_the_field(text: str, name: str) -> None:
+    assert named(text) == name
+
+
+def test_every_row_has_a_name_of_its_own_a_source_and_something_to_say() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert all(row.says and row.source for row in ROWS)
+
+
+def test_the_exception_is_asked_before_the_log_and_trouble_that_was_got_over_is_no_cause() -> None:
+    lines = ["Connection reset by peer, retrying", "HTTP Error 503, retrying"]
+    assert recognise(ROWS, FAILED, Raised(kind="ValueError", message="x"), lines) is None
+    broken = [*lines, "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."]
+    found = recognise(ROWS, FAILED, Raised(kind="ValueError", message="x"), broken)
+    assert found is not None
+    assert found.fault_class is FaultClass.HARDWARE
+
+
+def test_without_an_exception_the_newest_line_counts_and_a_lost_peer_only_where_nothing_else_does() -> None:
+    lines = ["OSError: [Errno 28] No space left on device", "Connection reset by peer"]
+    found = recognise(ROWS, FAILED, None, lines)
+    assert found is not None
+    assert found.name == "disk-full"
+    alone = recognise(ROWS, Signaled(signum=6), None, lines[1:])
+    assert alone is not None
+    assert alone.fault_class is FaultClass.CONSEQUENCE
+
+
+@pytest.mark.parametrize("signum", [9, 11])
+def test_who_is_killed_has_no_last_words(signum: int) -> None:
+    assert recognise(ROWS, Signaled(signum=signum), None, ["Connection reset by peer, retrying"]) is None
+
+
+def test_own_rows_come_first() -> None:
+    own = Row(
+        name="ours", fault_class=FaultClass.TRANSIENT, pattern="No space", says="the quota robot", source=""
+    )
+    found = recognise((own, *ROWS), FAILED, None, ["OSError: [Errno 28] No space left on device"])
+    assert found is not None
+    assert found.name == "ours"
+
+
+def test_a_row_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ValueError, match="ours: '\\(' is not a regular expression"):
+        Row(name="ours", fault_class=FaultClass.UNKNOWN, pattern="(", says="", source="")
+
+
+def test_signals_from_outside_are_transient_and_own_faults_are_not() -> None:
+    assert class_of(Signaled(signum=9)) is FaultClass.TRANSIENT
+    assert class_of(Signaled(signum=11)) is FaultClass.UNKNOWN
+    assert class_of(Exited(code=120)) is FaultClass.RESOURCE
+    assert class_of(Exited(code=3)) is FaultClass.UNKNOWN

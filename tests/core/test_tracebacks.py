@@ -1,0 +1,78 @@
+"""The exception and the user's own frame, out of what Python prints."""
+
+import pytest
+
+from faultrun.core.tracebacks import last_raised, without_numbers
+from faultrun.model.evidence import Raised
+
+PLAIN = """\
+step: 5
+Traceback (most recent call last):
+  File "/home/me/train.py", line 41, in <module>
+    main()
+  File "/home/me/train.py", line 30, in step
+    loss.backward()
+  File "/opt/venv/lib/python3.11/site-packages/torch/_tensor.py", line 630, in backward
+    torch.autograd.backward(
+    ^^^^^^^^^^^^^^^^^^^^^^^
+RuntimeError: Expected 3 values
+second line of the message
+bye
+"""
+
+CHAINED = """\
+Traceback (most recent call last):
+  File "a.py", line 1, in f
+    g()
+KeyError: 'x'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "a.py", line 9, in h
+    raise mine.OwnError("no")
+mine.OwnError: no
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "raised"),
+    [
+        (PLAIN, Raised(kind="RuntimeError", message="Expected 3 values", frame="train.py:30 in step")),
+        (CHAINED, Raised(kind="OwnError", message="no", frame="a.py:9 in h")),
+        (
+            "\n".join(f"[rank3]: {line}" for line in PLAIN.splitlines()),
+            Raised(kind="RuntimeError", message="Expected 3 values", frame="train.py:30 in step"),
+        ),
+        (
+            '  File "train.py", line 3\n    def\n       ^\nSyntaxError: invalid syntax\n',
+            Raised(kind="SyntaxError", message="invalid syntax", frame="train.py:3"),
+        ),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 2, in f\nKeyboardInterrupt\n',
+            Raised(kind="KeyboardInterrupt", frame="a.py:2 in f"),
+        ),
+        ("all is well\n", None),
+        ("Traceback (most recent call last):\n", None),
+        ('Traceback (most recent call last):\n  File "a.py", line 2, in f\n    cut off here', None),
+        ('Traceback (most recent call last):\n  File "a.py", line 2, in f\n!!! no exception\n', None),
+    ],
+)
+def test_the_last_exception_and_the_innermost_frame_outside_libraries(
+    text: str, raised: Raised | None
+) -> None:
+    assert last_raised(text.splitlines()) == raised
+
+
+def test_where_all_frames_are_of_libraries_the_innermost_is_named() -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "<frozen runpy>", line 1, in run\n'
+        '  File "/usr/lib/python3.11/json/decoder.py", line 7, in decode\nValueError: x\n'
+    )
+    found = last_raised(text.splitlines())
+    assert found is not None
+    assert found.frame == "decoder.py:7 in decode"
+
+
+def test_numbers_do_not_tell_failures_apart() -> None:
+    assert without_numbers("at 0x7f3a in step 12 (loss 1.5e-3)") == "at # in step # (loss #)"

@@ -1,0 +1,73 @@
+"""What the kernel says of dead processes: its log, and the counters of control groups."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from faultrun.platforms.cgroup import memory_group
+from faultrun.platforms.kernel_log import KernelLog, OomKill, memory_fault, oom_kills
+from faultrun.platforms.oom_events import oom_kill_count
+
+LINES = (
+    "Memory cgroup out of memory: Killed process 4711 (python3) total-vm:43292kB, anon-rss:32512kB,"
+    " file-rss:6612kB, shmem-rss:0kB, UID:0 pgtables:124kB oom_score_adj:0",
+    "Out of memory: Killed process 12 (a (b) c) total-vm:1kB, anon-rss:2kB, file-rss:0kB",
+    "python3[99]: segfault at 0 ip 00007f error 4 in libtorch_cpu.so[7f00+1000]",
+    "eth0: link becomes ready",
+)
+
+
+def test_the_processes_that_the_oom_killer_ended() -> None:
+    assert oom_kills(LINES) == (
+        OomKill(pid=4711, anon_rss_bytes=32512 * 1024),
+        OomKill(pid=12, anon_rss_bytes=2048),
+    )
+
+
+def test_what_a_memory_fault_hit() -> None:
+    assert memory_fault(LINES, 99).endswith("in libtorch_cpu.so[7f00+1000]")
+    assert memory_fault(LINES, 4711) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("memory.events", "low 0\nhigh 0\nmax 5\noom 1\noom_kill 3\noom_group_kill 0\n", 3),
+        ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n", 2),
+        ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", 0),
+        ("memory.events", "oom_kill many\n", 0),
+    ],
+)
+def test_the_counters_of_both_versions(tmp_path: Path, name: str, text: str, count: int) -> None:
+    (tmp_path / name).write_text(text)
+    assert oom_kill_count(tmp_path) == count
+
+
+def test_where_nothing_counts_there_were_none(tmp_path: Path) -> None:
+    assert oom_kill_count(tmp_path) == 0
+    assert oom_kill_count(None) == 0
+
+
+def test_the_group_of_a_process_is_found_where_the_machine_has_groups() -> None:
+    group = memory_group(os.getpid())
+    assert group is None or group.is_dir()
+    assert memory_group(2**22 + 1) == memory_group(2**22 + 1)
+
+
+def test_a_kernel_log_that_may_not_be_read_is_empty(tmp_path: Path) -> None:
+    log = KernelLog(str(tmp_path / "missing"))
+    log.mark()
+    assert log.lines() == ()
+    log.close()
+
+
+def test_records_are_taken_apart_from_the_mark_on(tmp_path: Path) -> None:
+    path = tmp_path / "kmsg"
+    path.write_text("6,1,5,-;before\n")
+    log = KernelLog(str(path))
+    with path.open("a") as file:
+        file.write("6,2,9,-;after; more\n SUBSYSTEM=x\n")
+    assert log.lines() == ("after; more",)
+    assert log.lines() == ()
+    log.close()
