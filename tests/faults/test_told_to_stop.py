@@ -61,7 +61,7 @@ def test_a_stop_while_survivors_save_ends_the_run_instead_of_restarting_it(launc
 
 
 def test_a_stop_during_the_wait_before_a_restart_ends_it_at_once(launcher: Launcher) -> None:
-    run = launcher.run("sys.exit(1)", "--backoff=60s..60s")
+    run = launcher.run("sys.exit(1 + life)", "--backoff=60s..60s")
     run.event("PlanAdopted", phase="backing_off")
     run.signal(signal.SIGTERM)
     assert run.ends(10) == 143
