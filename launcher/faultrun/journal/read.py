@@ -35,12 +35,18 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield each whole line as an object. What is not one (a bad block, a torn tail) is passed over."""
     with path.open("rb") as file:
         for raw in file:
-            try:
-                line = json.loads(raw) if raw.endswith(b"\n") else None
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(line, dict):
+            line = line_of_bytes(raw)
+            if line is not None:
                 yield line
+
+
+def line_of_bytes(raw: bytes) -> dict[str, Any] | None:
+    """One line with its end as an object; None for half a line and for what is no object."""
+    try:
+        line = json.loads(raw) if raw.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) else None
 
 
 def event_of(line: dict[str, Any]) -> Event | None:

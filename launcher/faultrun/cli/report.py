@@ -1,0 +1,133 @@
+"""``faultrun report``: what a run cost, from its journal alone, while it runs or long after it ended."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from faultrun.cli.console import say
+from faultrun.cli.talk import LOG_DIR_VARIABLE
+from faultrun.core.account import Accountant
+from faultrun.core.span import span
+from faultrun.errors import LogDirError
+from faultrun.journal.append import FILE_NAME
+from faultrun.journal.logdir import read_record
+from faultrun.journal.read import line_of_bytes, lines
+from faultrun.model.account import Account
+from faultrun.reports.document import document
+from faultrun.reports.html import NO_PLOTLY, html, plotly_js
+from faultrun.reports.markdown import markdown
+from faultrun.reports.words import percent
+
+HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
+_LONG_BYTES = 50_000_000
+_CHUNK_BYTES = 2_000_000
+
+
+@click.command()
+@click.option(
+    "--log_dir",
+    "--log-dir",
+    default="faultrun_log",
+    envvar=LOG_DIR_VARIABLE,
+    show_default=True,
+    help=f"The run's log_dir, or one under runs/; also {LOG_DIR_VARIABLE}.",
+)
+@click.option(
+    "--html", "html_file", metavar="FILE", help="Where the page goes.  [report.html in the log_dir]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON and write nothing.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print it as Markdown and write nothing.")
+@click.option("--quiet", is_flag=True, help="Say nothing but errors.")
+def report(log_dir: str, html_file: str | None, as_json: bool, as_markdown: bool, quiet: bool) -> int:
+    """Write report.html, report.md and report.json: where the run's time went, and what would lose less."""
+    folder = Path(log_dir)
+    account = account_of(folder)
+    data = document(account, read_record(folder))
+    if as_json:
+        click.echo(json.dumps(data, indent=2))
+        return 0
+    if as_markdown:
+        click.echo(markdown(data), nl=False)
+        return 0
+    page = Path(html_file) if html_file else folder / HTML
+    write(folder, page, data, account)
+    if not quiet:
+        if not plotly_js():
+            say(NO_PLOTLY)
+        click.echo(summary(data))
+        click.echo(f"{page}  (and {MARKDOWN}, {JSON} in {folder})")
+    return 0
+
+
+def account_of(folder: Path) -> Account:
+    """Read the whole journal of ``folder``, in one pass. LogDirError when there is none."""
+    accountant = Accountant()
+    try:
+        for line in _with_bar(folder / FILE_NAME):
+            accountant.take(line)
+    except OSError as error:
+        raise LogDirError(
+            f"no run can be read in {folder}",
+            because=f"{folder / FILE_NAME}: {error.strerror}",
+            hint="--log_dir=DIR of the run, as it printed when it started",
+        ) from error
+    return accountant.account()
+
+
+def write(folder: Path, page: Path, data: Mapping[str, Any], account: Account) -> None:
+    """Write the three forms, each whole or not at all. LogDirError when a folder cannot be written."""
+    try:
+        _replace(folder / JSON, json.dumps(data, indent=1) + "\n")
+        _replace(folder / MARKDOWN, markdown(data))
+        _replace(page, html(data, account))
+    except OSError as error:
+        raise LogDirError(
+            f"the report cannot be written to {error.filename or folder}",
+            because=str(error.strerror or error),
+            hint="faultrun report --markdown prints it instead",
+        ) from error
+
+
+def summary(data: Mapping[str, Any]) -> str:
+    """The run in one line."""
+    return (
+        f"{percent(data['productive_share'])} of {span(data['wall_s'])} was productive; "
+        f"{data['incidents_total']:,} incidents, {data['restarts']:,} restarts, "
+        f"{data['lost_steps']:,} steps trained twice"
+    )
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_bytes(text.encode(errors="backslashreplace"))
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _with_bar(path: Path) -> Iterator[dict[str, Any]]:
+    """The journal's lines; a long journal shows how far it has been read."""
+    size = path.stat().st_size
+    if size < _LONG_BYTES:
+        yield from lines(path)
+        return
+    unshown = 0
+    with (
+        path.open("rb") as file,
+        click.progressbar(length=size, label="reading the journal", file=sys.stderr) as bar,
+    ):
+        for raw in file:
+            unshown += len(raw)
+            if unshown > _CHUNK_BYTES:
+                bar.update(unshown)
+                unshown = 0
+            line = line_of_bytes(raw)
+            if line is not None:
+                yield line
+        bar.update(unshown)

@@ -1,0 +1,297 @@
+"""Journal lines -> what the run cost. One pass, memory by incident and not by line.
+
+Works on the lines as they stand, not on decoded events: a million of them take seconds, and a journal of a
+newer version, with events or phases that are not known here, is still accounted for to the last second.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from faultrun.core.account_fault import OpenFault, number_of
+from faultrun.core.account_life import OpenLife
+from faultrun.core.account_time import Away, Samples, Timeline
+from faultrun.model.account import Account, Fault, Life, Saves, Spending
+
+_KINDS = {
+    "new": Spending.CHOOSE,
+    "surveying": Spending.CHOOSE,
+    "awaiting_plan": Spending.CHOOSE,
+    "backing_off": Spending.BACKOFF,
+    "holding": Spending.IDLE,
+    "preparing": Spending.SPAWN,
+    "awaiting_go": Spending.SPAWN,
+    "running": Spending.TRAINING,
+    "draining": Spending.DRAIN,
+    "killing": Spending.DRAIN,
+    "sweeping": Spending.DRAIN,
+}
+_RUNNING = "running"
+_FINISHED = "finished"
+_ENDING = frozenset({"draining", "killing", "sweeping"})
+_MOST_SAVES = 10_000
+
+
+class Accountant:
+    """Takes the lines of one journal in their order; ``account`` may be asked for at any time."""
+
+    def __init__(self) -> None:
+        self._away = Away()
+        self._timeline = Timeline()
+        self._samples = Samples()
+        self._events: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._lives: list[Life] = []
+        self._faults: list[Fault] = []
+        self._life: OpenLife | None = None
+        self._fault: OpenFault | None = None
+        self._phase = ""
+        self._now_s = 0.0
+        self._high: int | None = None
+        self._reports_steps = False
+        self._step_s: float | None = None
+        self._saves = Saves()
+        self._save_times: list[float] = []
+        self._stops = 0
+        self._restarts = 0
+        self._workers = 0
+        self._ended: tuple[int, str] | None = None
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """Account for one line; what it does not know it only counts."""
+        name = line.get("event")
+        run_s = line.get("run_s")
+        if not isinstance(name, str) or not isinstance(run_s, (int, float)):
+            return
+        self._events[name] += 1
+        self._pass_time(self._away.at_s(line, float(run_s), name == "RunStarted"))
+        known = _HANDLERS.get(name)
+        if known is not None:
+            known(self, line)
+        phase = str(line.get("phase", self._phase))
+        if phase != self._phase:
+            self._enter(phase, line)
+
+    def _pass_time(self, at_s: float) -> None:
+        number = self._life.number if self._life is not None else -1
+        self._timeline.advance(self._timeline.end_s + self._away.gap_s, Spending.AWAY, number)
+        self._timeline.advance(at_s, self._kind(), number)
+        self._now_s = self._timeline.end_s
+
+    def _kind(self) -> Spending:
+        life = self._life
+        if self._phase == _RUNNING and (life is None or life.running_s is None):
+            return Spending.SPAWN
+        return _KINDS.get(self._phase, Spending.IDLE)
+
+    @property
+    def now_kind(self) -> Spending | None:
+        """What the time since the last line is spent on; None before the first and after the last."""
+        if self._phase in ("", _FINISHED):
+            return None
+        kind = self._kind()
+        starting = self._life is not None and self._life.first_step_s is None and self._reports_steps
+        return Spending.START if kind is Spending.TRAINING and starting else kind
+
+    def account(self) -> Account:
+        """What is known by the last line taken."""
+        lives, faults = list(self._lives), list(self._faults)
+        timeline = self._timeline.copy()
+        if self._life is not None:
+            lives.append(self._close_life(self._life, timeline, faults, "still running"))
+        if self._fault is not None:
+            faults.append(self._fault.close(timeline, "not over"))
+        times = sorted(self._save_times)
+        segments = timeline.segments()
+        return Account(
+            began_utc=self._away.began_utc,
+            last_utc=self._away.last_utc,
+            wall_s=timeline.end_s,
+            spent=timeline.spent(),
+            segments=segments,
+            lives=tuple(lives),
+            faults=tuple(faults),
+            stops=self._stops,
+            restarts=self._restarts,
+            saves=replace(self._saves, took_s=times[len(times) // 2] if times else None),
+            refused=dict(self._refused),
+            steps=self._samples.points(),
+            step_s=self._life.step_s if self._life is not None and self._life.step_s else self._step_s,
+            high_step=self._high,
+            events=dict(self._events),
+            ended=self._ended,
+            phase=self._phase,
+        )
+
+    # ------------------------------------------------------------------ phases
+
+    def _enter(self, phase: str, line: Mapping[str, Any]) -> None:
+        before, self._phase = self._phase, phase
+        if phase not in _ENDING or before in _ENDING:
+            return
+        if line["event"] == "StopRequested":
+            self._stops += 1
+            self._end_life("stopped")
+        elif _clean(line):
+            self._end_life("finished")
+        else:
+            self._end_life(f"incident {len(self._faults) + (2 if self._fault is not None else 1)}")
+            self._close_fault("failed again before its first step")
+            self._fault = OpenFault(line, self._now_s, len(self._faults) + 1, self._high)
+
+    def _close_fault(self, end: str) -> None:
+        if self._fault is not None:
+            self._faults.append(self._fault.close(self._timeline, end))
+            self._fault = None
+
+    def _end_life(self, end: str) -> None:
+        if self._life is None:
+            return
+        life, self._life = self._life, None
+        self._lives.append(self._close_life(life, self._timeline, self._faults, end))
+        self._step_s = life.step_s or self._step_s
+
+    def _close_life(self, life: OpenLife, timeline: Timeline, faults: list[Fault], end: str) -> Life:
+        """Split its running time into start, recompute and training, and charge the fault before it."""
+        recompute_s = life.settle(timeline, self._now_s, self._step_s, self._reports_steps)
+        if faults and recompute_s and life.after_fault == faults[-1].number:
+            faults[-1] = replace(faults[-1], recompute_s=recompute_s)
+        return life.close(self._now_s, self._workers, end)
+
+    # ------------------------------------------------------------------ events
+
+    def _plan(self, line: Mapping[str, Any]) -> None:
+        plan = line.get("plan")
+        plan = plan if isinstance(plan, dict) else {}
+        point = plan.get("point")
+        point = point if isinstance(point, dict) else {}
+        self._end_life("ended")
+        number = number_of(plan.get("incarnation"))
+        after = self._fault.number if self._fault is not None else None
+        resumed = number_of(point.get("global_step"))
+        self._life = OpenLife(
+            number=-1 if number is None else number,
+            begin_s=self._now_s,
+            resumed_from=str(point.get("path", "")),
+            resumed_step=resumed,
+            high_before=self._high,
+            after_fault=after,
+        )
+        if self._fault is not None:
+            self._fault.resumes(resumed, str(point.get("path", "")))
+        if plan.get("reason") == "fault":
+            self._restarts += 1
+
+    def _started(self, line: Mapping[str, Any]) -> None:
+        self._workers = max(self._workers, len(_list(line, "ranks")))
+        if self._life is not None:
+            self._life.running_s = self._now_s
+        if not self._reports_steps:
+            self._close_fault("running again")
+
+    def _first_step(self, line: Mapping[str, Any]) -> None:
+        self._reports_steps = True
+        step = number_of(line.get("step"))
+        if self._life is not None:
+            self._life.first_step(self._timeline, self._now_s, step)
+        self._stepped(step)
+        self._close_fault("training again")
+
+    def _heartbeat(self, line: Mapping[str, Any]) -> None:
+        known = (number_of(one.get("step")) for one in _list(line, "steps") if isinstance(one, dict))
+        self._stepped(max((step for step in known if step is not None), default=None))
+
+    def _stepped(self, step: int | None) -> None:
+        if step is None:
+            return
+        self._high = step if self._high is None else max(self._high, step)
+        self._samples.add(self._now_s, step)
+        if self._life is not None:
+            self._life.stepped(self._now_s, step)
+
+    def _drained(self, line: Mapping[str, Any]) -> None:
+        """The final judgement on the incident travels in what is then told to the agreement."""
+        for action in _list(line, "actions"):
+            fact = action.get("fact") if isinstance(action, dict) else None
+            incident = fact.get("incident") if isinstance(fact, dict) else None
+            if isinstance(incident, dict) and self._fault is not None:
+                self._fault.judged(incident)
+                self._logged(number_of(incident.get("step")))
+
+    def _logged(self, step: int | None) -> None:
+        """Where ranks do not report, the log told how far they were; the life has ended by now."""
+        if step is None or self._fault is None or (self._high is not None and step <= self._high):
+            return
+        self._high = step
+        if self._lives and self._lives[-1].reached_step is None:
+            self._lives[-1] = replace(self._lives[-1], reached_step=step)
+
+    def _chosen(self, line: Mapping[str, Any]) -> None:
+        refused = [one for one in _list(line, "refused") if isinstance(one, dict)]
+        # What never got its final name was never a candidate: that is how a careful writer is interrupted.
+        refused = [one for one in refused if not str(one.get("why", "")).startswith("never finished")]
+        for one in refused:
+            self._refused[str(one.get("why", ""))[:80]] += 1
+        if self._fault is not None:
+            self._fault.refused = len(refused)
+        self._drained(line)
+
+    def _asked(self, line: Mapping[str, Any]) -> None:
+        self._saves = replace(self._saves, asked=self._saves.asked + len(_list(line, "ranks")))
+
+    def _saved(self, line: Mapping[str, Any]) -> None:
+        self._saves = replace(self._saves, saved=self._saves.saved + 1)
+        took_s = line.get("took_s")
+        if isinstance(took_s, (int, float)) and len(self._save_times) < _MOST_SAVES:
+            self._save_times.append(float(took_s))
+        if self._fault is not None:
+            self._fault.saved += 1
+
+    def _unsaved(self, _line: Mapping[str, Any]) -> None:
+        self._saves = replace(self._saves, failed=self._saves.failed + 1)
+
+    def _timer(self, line: Mapping[str, Any]) -> None:
+        if line.get("timer") == "grace" and line.get("phase") == "killing":
+            self._saves = replace(self._saves, cut=self._saves.cut + 1)
+
+    def _run_started(self, _line: Mapping[str, Any]) -> None:
+        if self._life is not None:
+            self._end_life("supervisor lost")
+        self._close_fault("supervisor lost")
+        self._ended = None
+
+    def _finished(self, line: Mapping[str, Any]) -> None:
+        code = number_of(line.get("exit_code"))
+        why = str(line.get("because") or line.get("why") or "")
+        self._ended = (-1 if code is None else code, why)
+        self._end_life("ended")
+        self._close_fault("the run ended")
+
+
+def _list(line: Mapping[str, Any], name: str) -> list[Any]:
+    found = line.get(name)
+    return found if isinstance(found, list) else []
+
+
+def _clean(line: Mapping[str, Any]) -> bool:
+    """Whether the line is the last worker's good end."""
+    status = line.get("status")
+    return line["event"] == "WorkerExit" and isinstance(status, dict) and status.get("code") == 0
+
+
+_HANDLERS = {
+    "RunStarted": Accountant._run_started,
+    "PlanAdopted": Accountant._plan,
+    "IncarnationStarted": Accountant._started,
+    "FirstStep": Accountant._first_step,
+    "Heartbeat": Accountant._heartbeat,
+    "Drained": Accountant._drained,
+    "RecoveryPointChosen": Accountant._chosen,
+    "NothingWhole": Accountant._chosen,
+    "GaspRequested": Accountant._asked,
+    "GaspSaved": Accountant._saved,
+    "GaspFailed": Accountant._unsaved,
+    "TimerFired": Accountant._timer,
+    "RunFinished": Accountant._finished,
+}

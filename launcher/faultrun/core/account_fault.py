@@ -1,0 +1,86 @@
+"""One incident while its lines are read: who, why, and what was lost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from faultrun.core.account_time import Timeline
+from faultrun.core.diagnose import describe
+from faultrun.model.account import Fault, Spending
+from faultrun.model.events import Exited, Signaled
+
+_LONGEST = 300
+
+
+class OpenFault:
+    """From the line that opened an incident until training goes on."""
+
+    def __init__(self, line: Mapping[str, Any], at_s: float, number: int, step: int | None) -> None:
+        self.number = number
+        self.saved = 0
+        self.refused = 0
+        self._at_s = at_s
+        self._incarnation = number_of(line.get("incarnation"))
+        self._rank = number_of(line.get("rank"))
+        self._cause = str(line.get("event", ""))
+        self._what = what_ended(line)
+        self._step = step
+        self._resumed: int | None = None
+        self._resumes = False
+
+    def judged(self, incident: Mapping[str, Any]) -> None:
+        """The final judgement, made once all workers are gone."""
+        self.number = number_of(incident.get("number")) or self.number
+        self._rank = number_of(incident.get("rank"))
+        self._cause = str(incident.get("cause") or self._cause)
+        self._what = str(incident.get("explanation") or self._what)[:_LONGEST]
+        step = number_of(incident.get("step"))
+        self._step = self._step if step is None else step
+
+    def resumes(self, step: int | None, path: str) -> None:
+        """A plan was made: from ``step``, or from nothing when there is no ``path``."""
+        self._resumed = 0 if not path else step
+        self._resumes = True
+
+    def close(self, timeline: Timeline, end: str) -> Fault:
+        """The finished record; what was spent since is read off the timeline."""
+        spent: dict[Spending, float] = {
+            kind: seconds
+            for kind, seconds in timeline.within(self._at_s).items()
+            if kind not in (Spending.TRAINING, Spending.RECOMPUTE)
+        }
+        lost = None
+        if self._resumes and self._step is not None and self._resumed is not None:
+            lost = max(0, self._step - self._resumed)
+        return Fault(
+            number=self.number,
+            incarnation=-1 if self._incarnation is None else self._incarnation,
+            at_s=self._at_s,
+            rank=self._rank,
+            cause=self._cause,
+            what=self._what,
+            step=self._step,
+            resumed_step=self._resumed if self._resumes else None,
+            lost_steps=lost,
+            recompute_s=0.0,
+            spent=spent,
+            saved=self.saved,
+            refused=self.refused,
+            end=end,
+        )
+
+
+def what_ended(line: Mapping[str, Any]) -> str:
+    """In words what the line says of a process that ended; else the decision's reason."""
+    status = line.get("status")
+    if isinstance(status, dict):
+        code, signum = number_of(status.get("code")), number_of(status.get("signum"))
+        if signum is not None:
+            return describe(Signaled(signum=signum))
+        if code is not None:
+            return describe(Exited(code=code))
+    return str(line.get("because") or line.get("why") or "")[:_LONGEST]
+
+
+def number_of(value: object) -> int | None:
+    """A whole number of a journal line; None for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

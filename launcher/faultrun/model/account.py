@@ -1,0 +1,166 @@
+"""What a run cost: where its time went, what each incident took, and what would lose less.
+
+Times are seconds since the run began. The clock is the journal's ``run_s`` plus
+the time in which no supervisor lived, by the wall clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Spending(Enum):
+    """What a moment of the run was used for. Every moment is exactly one of these."""
+
+    TRAINING = "training"  # steps that are part of the result
+    RECOMPUTE = "recompute"  # steps trained a second time after a restart
+    DETECT = "detect"  # no step is done any more and nobody has noticed yet
+    DRAIN = "drain"  # survivors save, everything stops, leftovers are swept
+    CHOOSE = "choose"  # checkpoints are read and one is agreed on
+    BACKOFF = "backoff"  # the pause before a restart
+    SPAWN = "spawn"  # configurations rewritten, workers executed
+    START = "start"  # workers run and have not done a step
+    IDLE = "idle"  # the platform kept workers back
+    AWAY = "away"  # no supervisor: it was killed, or the run was stopped and started again
+
+    @property
+    def productive(self) -> bool:
+        """Whether this is what the run is for."""
+        return self is Spending.TRAINING
+
+
+RECOVERY = (
+    Spending.DETECT,
+    Spending.DRAIN,
+    Spending.CHOOSE,
+    Spending.BACKOFF,
+    Spending.IDLE,
+    Spending.SPAWN,
+    Spending.START,
+)
+"""The parts of a recovery in their usual order, from the fault to the first new step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """An uninterrupted stretch of one kind, ``[begin_s, end_s)``, in the life of one incarnation."""
+
+    kind: Spending
+    begin_s: float
+    end_s: float
+    incarnation: int
+
+    @property
+    def length_s(self) -> float:
+        """How long it lasted."""
+        return self.end_s - self.begin_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One incarnation. Steps are global; None where nobody reported them."""
+
+    number: int
+    begin_s: float
+    running_s: float | None
+    first_step_s: float | None
+    end_s: float
+    workers: int
+    resumed_from: str
+    resumed_step: int | None
+    reached_step: int | None
+    end: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One incident and what it cost.
+
+    ``spent`` are seconds by kind, from the fault to the first new step; ``recompute_s`` is what the next
+    incarnation then trained a second time. ``saved`` counts ranks with a dying-gasp save.
+    """
+
+    number: int
+    incarnation: int
+    at_s: float
+    rank: int | None
+    cause: str
+    what: str
+    step: int | None
+    resumed_step: int | None
+    lost_steps: int | None
+    recompute_s: float
+    spent: Mapping[Spending, float]
+    saved: int
+    refused: int
+    end: str
+
+    @property
+    def recovery_s(self) -> float:
+        """From the fault until training went on, or the run ended."""
+        return sum(self.spent.values())
+
+    @property
+    def cost_s(self) -> float:
+        """All that would not have been spent without it."""
+        return self.recovery_s + self.recompute_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saves:
+    """Dying-gasp saves of the run: ranks asked, saved, failed; ``cut`` windows ran out with a rank left.
+
+    ``took_s`` is the median time of a save, None without one.
+    """
+
+    asked: int = 0
+    saved: int = 0
+    failed: int = 0
+    cut: int = 0
+    took_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A whole run. ``spent`` sums to ``wall_s``.
+
+    ``steps`` are samples ``(at_s, global step)`` for a plot, thinned out. ``events`` counts journal lines by
+    name. ``ended`` is None while the run goes on; ``cut_off``: its supervisor was lost.
+    """
+
+    began_utc: str
+    last_utc: str
+    wall_s: float
+    spent: Mapping[Spending, float]
+    segments: tuple[Segment, ...]
+    lives: tuple[Life, ...]
+    faults: tuple[Fault, ...]
+    stops: int
+    restarts: int
+    saves: Saves
+    refused: Mapping[str, int]
+    steps: tuple[tuple[float, int], ...]
+    step_s: float | None
+    high_step: int | None
+    events: Mapping[str, int]
+    ended: tuple[int, str] | None
+    phase: str
+
+    @property
+    def productive_share(self) -> float:
+        """ETTR: productive time over wall time; 1 for a run without time."""
+        return self.spent.get(Spending.TRAINING, 0.0) / self.wall_s if self.wall_s > 0 else 1.0
+
+    @property
+    def lost_steps(self) -> int:
+        """Steps that had to be trained again, over all incidents."""
+        return sum(fault.lost_steps or 0 for fault in self.faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One thing to change: what, the numbers behind it, and the option or place to change."""
+
+    what: str
+    because: str
+    hint: str

@@ -1,0 +1,1 @@
+"""The report of a run as JSON, Markdown and one HTML file: text made from an account."""

@@ -1,0 +1,88 @@
+"""``report.md``: the report for a terminal, an issue or a chat."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from faultrun.core.span import span
+from faultrun.reports.words import KINDS, outcome, percent, shown_incidents, slowest, steps, who
+
+_BAR = 30
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """The whole page, ending in a newline."""
+    return "\n".join((*_head(report), *_losses(report), *_advice(report), *_incidents(report))) + "\n"
+
+
+def _head(report: Mapping[str, Any]) -> Iterator[str]:
+    yield f"# Run {report['run_id']}"
+    yield ""
+    yield f"`{_code(report['command'])}`, {report['workers']} workers, {report['framework']}; "
+    yield f"{report['began_utc']} to {report['last_utc']}; {_cell(outcome(report))}"
+    yield ""
+    recovery = report["recovery"]
+    lost = f"{report['lost_steps']:,} steps trained twice"
+    yield f"* **{percent(report['productive_share'])} productive** (ETTR): of {span(report['wall_s'])}, "
+    yield f"  {span(report['spent']['training'])} were training that counts"
+    yield f"* {report['incidents_total']:,} incidents, {report['restarts']:,} restarts, {lost}"
+    if recovery["count"]:
+        yield (
+            f"* training again after {span(recovery['median_s'])} (median), {span(recovery['p90_s'])} (p90), "
+            f"{span(recovery['worst_s'])} (worst); slowest part: {recovery['slowest_part']}"
+        )
+    yield ""
+
+
+def _losses(report: Mapping[str, Any]) -> Iterator[str]:
+    wall_s = report["wall_s"]
+    yield "## Where the time went"
+    yield ""
+    yield "| | time | share | | |"
+    yield "|---|---:|---:|---|---|"
+    for name, seconds in report["spent"].items():
+        if seconds > 0:
+            share = seconds / wall_s if wall_s else 0.0
+            bar = "█" * max(1, round(share * _BAR))
+            yield f"| {name} | {span(seconds)} | {percent(share)} | {KINDS.get(name, '')} | {bar} |"
+    yield f"| **wall time** | **{span(wall_s)}** | | | |"
+    yield ""
+
+
+def _advice(report: Mapping[str, Any]) -> Iterator[str]:
+    if not report["advice"]:
+        return
+    yield "## To lose less"
+    yield ""
+    for one in report["advice"]:
+        yield f"* **{_cell(one['what'])}**: {_cell(one['because'])}."
+        yield f"  Try: {_cell(one['hint'])}"
+    yield ""
+
+
+def _incidents(report: Mapping[str, Any]) -> Iterator[str]:
+    if not report["incidents"]:
+        return
+    rows, note = shown_incidents(report["incidents"])
+    yield "## Incidents"
+    yield ""
+    if note:
+        yield note
+        yield ""
+    yield "| # | after | first to fail | what | step | lost | recovery | slowest part | then |"
+    yield "|---:|---:|---|---|---|---:|---:|---|---|"
+    for row in rows:
+        lost = "" if row["lost_steps"] is None else f"{row['lost_steps']:,}"
+        yield (
+            f"| {row['number']} | {span(row['at_s'])} | {who(row)} | {_cell(row['what'])} | {steps(row)} "
+            f"| {lost} | {span(row['recovery_s'])} | {slowest(row)} | {_cell(row['end'])} |"
+        )
+    yield ""
+
+
+def _cell(text: object) -> str:
+    """One line that cannot end a table cell or begin a tag."""
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _code(text: object) -> str:
+    return " ".join(str(text).split()).replace("`", "'")

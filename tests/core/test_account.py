@@ -1,0 +1,228 @@
+"""What a run cost, told as stories: every second is accounted for, once, under the right name."""
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faultrun.core.account import Accountant
+from faultrun.core.advice import advise, save_interval
+from faultrun.journal.append import line_of
+from faultrun.model.account import Account, Spending
+from faultrun.model.events import FirstStep, StopSource, Timer
+from support.story import SIGTERM, Story, checkpoint
+
+_ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)
+
+
+def lines_of(story: Story, *, away_s: float = 0.0, away_after: int = 0) -> list[dict[str, Any]]:
+    """The story's journal; the wall clock jumps by ``away_s`` after that many lines."""
+    made = []
+    for count, (event, step) in enumerate(story.steps):
+        at = _ZERO + timedelta(seconds=event.at_s + (away_s if count >= away_after > 0 else 0.0))
+        made.append({"at_utc": at.isoformat().replace("+00:00", "Z"), **line_of(event, step, {})})
+    return made
+
+
+def account_of(lines: list[dict[str, Any]]) -> Account:
+    accountant = Accountant()
+    for line in lines:
+        accountant.take(line)
+    return accountant.account()
+
+
+def passes(story: Story, seconds: float) -> Story:
+    story.now_s += seconds
+    return story
+
+
+def first_step(story: Story, step: int) -> Story:
+    return story.tell(FirstStep(at_s=story.now_s, incarnation=story.state.incarnation, step=step))
+
+
+def begins(story: Story) -> Story:
+    """2 s to choose, 1 s to prepare, 3 s to execute, 4 s to the first step."""
+    passes(story.starts(), 2).chose(None)
+    passes(story, 1).prepared()
+    passes(story, 3).all_run()
+    return first_step(passes(story, 4), 1)
+
+
+def one_fault(*, resume_at: int) -> Story:
+    """Killed at step 101 after 100 s, then 5 s drain, 2 s choose, 1 s prepare, 3 s spawn, 4 s start."""
+    story = begins(Story(3))
+    passes(story, 100).reported(r0=101, r1=101, r2=101).killed(2)
+    passes(story, 1).saved(0, 101)
+    passes(story, 4).killed(0, SIGTERM).killed(1, SIGTERM)
+    story.drained()
+    passes(story, 2).chose(checkpoint(resume_at))
+    passes(story, 1).prepared()
+    passes(story, 3).all_run()
+    first_step(passes(story, 4), resume_at + 1)
+    passes(story, 200).reported(r0=resume_at + 201)
+    return story.returned(0).returned(1).returned(2).drained()
+
+
+def test_every_second_of_a_run_with_a_fault_has_its_name() -> None:
+    account = account_of(lines_of(one_fault(resume_at=61)))
+    spent = {kind: seconds for kind, seconds in account.spent.items() if seconds}
+    assert spent == {
+        Spending.CHOOSE: pytest.approx(2 + 2),
+        Spending.SPAWN: pytest.approx(1 + 3 + 1 + 3),
+        Spending.START: pytest.approx(4 + 4),
+        Spending.DRAIN: pytest.approx(5),
+        Spending.TRAINING: pytest.approx(100 + 160, abs=0.5),
+        Spending.RECOMPUTE: pytest.approx(40, abs=0.5),
+    }
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+    assert account.productive_share == pytest.approx(260 / 325, abs=0.002)
+    assert account.ended == (0, "every rank finished")
+
+
+def test_the_fault_says_who_where_and_what_it_took() -> None:
+    account = account_of(lines_of(one_fault(resume_at=61)))
+    (fault,) = account.faults
+    assert (fault.number, fault.rank, fault.what, fault.step) == (1, 2, "killed by SIGKILL", 101)
+    assert (fault.resumed_step, fault.lost_steps, fault.saved) == (61, 40, 1)
+    assert fault.recovery_s == pytest.approx(5 + 2 + 1 + 3 + 4)
+    assert fault.cost_s == pytest.approx(fault.recovery_s + 40, abs=0.5)
+    assert fault.end == "training again"
+    assert [(life.number, life.end, life.reached_step) for life in account.lives] == [
+        (0, "incident 1", 101),
+        (1, "finished", 262),
+    ]
+
+
+def test_no_step_is_trained_twice_when_the_gasp_saved_the_last_one() -> None:
+    account = account_of(lines_of(one_fault(resume_at=101)))
+    assert account.lost_steps == 0
+    assert account.spent[Spending.RECOMPUTE] == 0
+
+
+def test_a_life_that_dies_before_its_first_step_was_all_start_and_closes_the_fault_before_it() -> None:
+    story = begins(Story(2))
+    passes(story, 50).reported(r0=51).killed(0).killed(1)
+    story.drained().chose(checkpoint(40)).prepared().all_run()
+    passes(story, 7).killed(1).killed(0)
+    story.drained().chose(checkpoint(40))
+    account = account_of(lines_of(story))
+    assert [fault.end for fault in account.faults] == ["failed again before its first step", "not over"]
+    assert account.spent[Spending.START] == pytest.approx(4 + 7)
+    assert account.spent[Spending.TRAINING] == pytest.approx(50)
+
+
+def test_a_run_whose_ranks_report_nothing_counts_running_as_training() -> None:
+    story = Story(2).begins().all_run()
+    passes(story, 30).killed(0).killed(1)
+    story.recovers(checkpoint(5)).all_run()
+    passes(story, 20).returned(0).returned(1).drained()
+    account = account_of(lines_of(story))
+    assert account.spent[Spending.TRAINING] == pytest.approx(50)
+    assert account.faults[0].end == "running again"
+    assert account.high_step is None
+
+
+def test_the_wait_before_a_restart_has_a_name_of_its_own() -> None:
+    story = begins(Story(1))
+    story.killed(0).recovers(checkpoint(1)).all_run()
+    passes(story, 1).killed(0).recovers(checkpoint(1)).all_run()
+    assert account_of(lines_of(story)).spent[Spending.BACKOFF] > 0
+
+
+def test_the_time_without_a_supervisor_is_known_from_the_wall_clock() -> None:
+    story = begins(Story(2))
+    passes(story, 10)
+    count = len(story.steps)
+    story.starts().drained()
+    account = account_of(lines_of(story, away_s=500.0, away_after=count))
+    assert account.spent[Spending.AWAY] == pytest.approx(510.0 - 0.0, abs=10.1)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+
+
+def test_a_stop_is_no_incident() -> None:
+    story = begins(Story(2))
+    passes(story, 10).told_to_stop(StopSource.SIGTERM)
+    passes(story, 2).killed(0, SIGTERM).killed(1, SIGTERM).drained()
+    account = account_of(lines_of(story))
+    assert (account.stops, account.faults) == (1, ())
+    assert account.lives[-1].end == "stopped"
+    assert account.ended is not None
+    assert account.ended[0] == 143
+
+
+def test_a_window_that_runs_out_is_counted() -> None:
+    story = begins(Story(2))
+    story.killed(0)
+    passes(story, 30).rang(Timer.GRACE)
+    assert account_of(lines_of(story)).saves.cut == 1
+
+
+def test_events_and_phases_of_a_newer_version_are_accounted_for_and_counted() -> None:
+    lines = lines_of(one_fault(resume_at=61))
+    strange = {"event": "Levitated", "run_s": 60.0, "phase": "floating", "at_utc": "?", "incarnation": 0}
+    back = {"event": "Landed", "run_s": 65.0, "phase": "running", "at_utc": None}
+    account = account_of([*lines[:7], strange, back, *lines[7:]])
+    assert account.events["Levitated"] == 1
+    assert account.spent[Spending.IDLE] == pytest.approx(5.0)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+
+
+_JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+_FIELDS = ("status", "plan", "ranks", "steps", "refused", "actions", "took_s", "step", "exit_code", "rank")
+
+
+_WHOLE = (lines_of(one_fault(resume_at=61)), lines_of(begins(Story(2))))
+
+
+@st.composite
+def _mangled(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """A journal of which lines are missing, doubled, or hold anything in their fields."""
+    lines = _WHOLE[draw(st.integers(0, 1))]
+    places = draw(st.lists(st.integers(0, len(lines) - 1), max_size=40))
+    return [
+        {**lines[at], _FIELDS[draw(st.integers(0, len(_FIELDS) - 1))]: draw(_JUNK)} if at % 3 else lines[at]
+        for at in places
+    ]
+
+
+@given(_mangled())
+def test_whatever_the_journal_holds_every_second_is_counted_once(lines: list[dict[str, Any]]) -> None:
+    account = account_of(lines)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s, abs=1e-6)
+    ends = [segment.end_s for segment in account.segments]
+    assert [segment.begin_s for segment in account.segments] == pytest.approx([0.0, *ends[:-1]][: len(ends)])
+    advise(account, {})
+
+
+def test_asking_in_the_middle_changes_nothing() -> None:
+    accountant = Accountant()
+    lines = lines_of(one_fault(resume_at=61))
+    for line in lines:
+        accountant.take(line)
+        accountant.account()
+    assert accountant.account() == account_of(lines)
+
+
+def test_the_best_interval_is_youngs_and_advised_when_faults_lose_much_more() -> None:
+    account = account_of(lines_of(one_fault(resume_at=61)))
+    best = save_interval(account)
+    assert best is not None
+    assert best.save_s == 0.4
+    assert best.between_faults_s == pytest.approx(300, abs=1)
+    assert best.best_s == pytest.approx((2 * 0.4 * 300) ** 0.5, rel=0.01)
+    texts = [one.what for one in advise(account, {})]
+    assert any(text.startswith("save about every 15 s") for text in texts)
+
+
+def test_a_run_without_faults_gets_no_advice_on_faults() -> None:
+    story = begins(Story(2))
+    passes(story, 100).returned(0).returned(1).drained()
+    account = account_of(lines_of(story))
+    assert account.faults == ()
+    assert advise(account, {}) == ()
