@@ -217,6 +217,7 @@ class Running:
                 "node": self._spec.node,
                 "socket": str(control.path),
                 "started_at_utc": utc_now(),
+                "cwd": str(Path.cwd()),
                 "version": __version__,
                 "spec": encode(self._spec),
             },

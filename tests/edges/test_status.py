@@ -1,0 +1,71 @@
+"""The parts of status that need no run: the journal's end, rates, and what of many ranks is shown."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.harness.long_journal import Shape, write_journal
+from click.testing import CliRunner
+
+from faultrun.cli.status import status
+from faultrun.cli.status_ranks import Pace
+from faultrun.cli.status_text import chosen
+from faultrun.journal.tail import tail
+from faultrun.model.status import RankState
+
+
+def test_the_tail_begins_at_the_last_plan_and_has_one_heartbeat(tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal.jsonl", Shape(events=3000, workers=4, incidents=7))
+    end = tail(tmp_path / "journal.jsonl")
+    names = [line["event"] for line in end.lines]
+    assert names[0] == "PlanAdopted"
+    assert names[-1] == "RunFinished"
+    assert names.count("Heartbeat") == 1
+    assert end.lines[0]["plan"]["incarnation"] == 7
+    assert end.first["event"] == "RunStarted"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"event":"PlanAdopted"', b"\xff\n\0\n", b"[]\n7\n"])
+def test_the_tail_of_a_broken_journal_is_empty(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(content)
+    assert tail(path).lines == ()
+    done = CliRunner().invoke(status, ["--log_dir", str(tmp_path)], standalone_mode=False)
+    assert done.exception is None
+
+
+def test_a_word_of_a_worker_that_looks_like_a_plan_is_no_plan(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    plan = {"seq": 0, "event": "PlanAdopted", "plan": {"incarnation": 3}}
+    said = {"seq": 1, "event": "GaspFailed", "because": '"event":"PlanAdopted"'}
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (plan, said)))
+    assert [line["event"] for line in tail(path).lines] == ["PlanAdopted", "GaspFailed"]
+
+
+def test_of_many_ranks_those_that_failed_and_those_behind_are_shown() -> None:
+    ranks = [RankState(rank=n, pid=n, state="training", step=1000 - n % 7) for n in range(1000)]
+    ranks[500] = RankState(rank=500, pid=1, state="failed", what="killed by SIGKILL")
+    shown, left_out = chosen(ranks, 10)
+    assert len(shown) == 10
+    assert 500 in [rank.rank for rank in shown]
+    assert {rank.step for rank in shown if rank.rank != 500} == {994}
+    assert left_out.startswith("990 more: training, steps 994 to 1,000")
+
+
+def test_a_rate_is_of_the_last_seconds() -> None:
+    pace = Pace()
+    assert pace.rate((0, 0), 100.0, 10) is None
+    assert pace.rate((0, 0), 110.0, 20) == pytest.approx(1.0)
+    for second in range(111, 160):
+        pace.rate((0, 0), float(second), 20 + 5 * (second - 110))
+    assert pace.rate((0, 0), 160.0, 270) == pytest.approx(5.0)
+
+
+def test_watching_without_rich_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal.jsonl", Shape(events=50, workers=1, incidents=0))
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    with pytest.raises(Exception, match="needs rich") as raised:
+        status.main(["--log_dir", str(tmp_path), "--watch"], standalone_mode=False)
+    assert "pip install 'faultrun[watch]'" in str(raised.value)
