@@ -4,6 +4,7 @@ import atexit
 import os
 import select
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 import click
@@ -15,6 +16,24 @@ _LAST_WORDS_MS = 1000
 _unsaid = bytearray()
 
 
+def _plain(line: str) -> str:
+    return f"faultrun: {line}"
+
+
+_shape: list[Callable[[str], str]] = [_plain]
+_line_start: list[bytes] = [b""]
+
+
+def speak(shape: Callable[[str], str]) -> None:
+    """Give what ``say`` is told this shape from now on."""
+    _shape[0] = shape
+
+
+def begin_lines_with(start: bytes) -> None:
+    """Write ``start`` before each line from now on."""
+    _line_start[0] = start
+
+
 def say(line: str) -> None:
     """One thing that matters, on stderr.
 
@@ -22,12 +41,17 @@ def say(line: str) -> None:
     (Ctrl-S, a pager) none to wait: what it does not take now it is offered
     with the next line. Of what piles up the newest 64 KiB are kept.
     """
+    write(_shape[0](line))
+
+
+def write(text: str) -> None:
+    """As ``say``, for what has its final shape."""
     fd = _descriptor()
     if fd is None:
         with suppress(OSError, ValueError):
-            click.echo(f"faultrun: {line}", err=True)
+            click.echo(text, err=True)
         return
-    _unsaid.extend(f"faultrun: {line}\n".encode(errors="backslashreplace"))
+    _unsaid.extend(_line_start[0] + f"{text}\n".encode(errors="backslashreplace"))
     if len(_unsaid) > _KEPT:
         del _unsaid[: _unsaid.index(b"\n", len(_unsaid) - _KEPT) + 1]
     _offer(fd, 0)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from faultrun.cli.option import Option, Section, Takes
 from faultrun.cli.options_care import FAILURES, LOGS, RESUMING
 from faultrun.cli.options_start import MEETING, WORKERS
+from faultrun.cli.options_view import WATCHING
 
 COMMAND = Section(
     title="This command",
@@ -62,7 +63,7 @@ COMMAND = Section(
     ),
 )
 
-SECTIONS: tuple[Section, ...] = (WORKERS, MEETING, FAILURES, RESUMING, LOGS, COMMAND)
+SECTIONS: tuple[Section, ...] = (WORKERS, MEETING, FAILURES, RESUMING, LOGS, WATCHING, COMMAND)
 
 
 def every_option() -> Iterator[Option]:

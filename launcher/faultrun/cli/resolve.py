@@ -17,6 +17,7 @@ from faultrun.cli.resolve_meeting import resolve_meeting
 from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
 from faultrun.cli.resolve_program import Program, resolve_program
 from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
+from faultrun.cli.resolve_view import resolve_view
 from faultrun.cli.resolve_windows import resolve_windows, signal_answers
 from faultrun.cli.resolve_workers import Workers, resolve_workers
 from faultrun.cli.run_ids import as_run_id, platform_run_id, readable_run_id
@@ -84,6 +85,7 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
         environment=environment(recipe, around, framework, notes),
         devices=workers.devices,
         fault_files=fault_files(settings, around),
+        view=resolve_view(settings),
     )
     return Resolved(spec=spec, notes=tuple(notes.lines), dry_run=settings.flag("dry_run"))
 

@@ -42,6 +42,9 @@ def run(asked: Asked) -> int:
     except NotFinished as error:
         _write_termination_message(_termination_log(settings), f"{error.what}: {error.because}")
         raise
+    from faultrun.cli.wiring_view import speak
+
+    speak(resolved.spec)
     for note in resolved.notes:
         say(note)
     check_recovery(resolved.spec, around.environ)
@@ -74,6 +77,7 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> None:
 
 
 def _supervise(resolved: Resolved, around: Surroundings, ready: Callable[[], None]) -> int:
+    from faultrun.cli.report_at_end import report_at_end
     from faultrun.cli.wiring import Running
 
     running = Running(resolved.spec, around, say, ready)
@@ -84,6 +88,7 @@ def _supervise(resolved: Resolved, around: Surroundings, ready: Callable[[], Non
     finally:
         running.close()
     _write_termination_message(Path(resolved.spec.logs.termination_log), line)
+    report_at_end(resolved.spec, running.log_dir, code, say)
     return code
 
 

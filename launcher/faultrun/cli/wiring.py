@@ -9,6 +9,7 @@ from pathlib import Path
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.surroundings import Surroundings
+from faultrun.cli.wiring_view import line_start, narrator_for, sidecars, without_secrets
 from faultrun.configs.restore import restore
 from faultrun.core.agree import Rules
 from faultrun.core.signature_rows import ROWS
@@ -27,7 +28,7 @@ from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
-from faultrun.supervisor.narrator import PlainNarrator
+from faultrun.supervisor.ports import Narrator
 from faultrun.supervisor.prepare import LocalPreparer
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.seating import Seating
@@ -86,6 +87,7 @@ class Running:
         self._sweep_leftovers()
         follower = self._follower()
         lookout = self._lookout()
+        self._sidecars()
         self._cleanup.append(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
         guard(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
         become_subreaper()
@@ -104,7 +106,7 @@ class Running:
             self._spec, self._around.environ, self.log_dir / "original", clock, self._say, seating
         )
         crew = Crew(self._spec, self._base(preparer, follower, clock), reactor, control)
-        narrator = PlainNarrator(self._spec, self.log_dir, self._say)
+        narrator = narrator_for(self._spec, self.log_dir, self._say)
         world = LocalWorld(
             reactor,
             crew,
@@ -167,9 +169,15 @@ class Running:
         ranks = enumerate(self._spec.topology.ranks_of(self._spec.node))
         if all(self._spec.logs.console(rank, local) is Stream.NONE for local, rank in ranks):
             return None
-        follower = Follower()
+        follower = Follower(line_start(self._spec))
         self._cleanup.append(follower.close)
         return follower
+
+    def _sidecars(self) -> None:
+        """Forked before there are threads; they end with us, or a moment later."""
+        past = self._claimed.past
+        for sidecar in sidecars(self._spec, self.log_dir, past.next_seq if past is not None else 0):
+            self._cleanup.append(sidecar.close)
 
     def _lookout(self) -> Lookout | None:
         """Only where a platform's files are to be watched; forked before there are threads."""
@@ -219,7 +227,7 @@ class Running:
                 "started_at_utc": utc_now(),
                 "cwd": str(Path.cwd()),
                 "version": __version__,
-                "spec": encode(self._spec),
+                "spec": encode(without_secrets(self._spec)),
             },
         )
 
@@ -253,7 +261,7 @@ class Running:
 class _Heralding:
     """A narrator that also says, once, that workers run: ``--join=False`` returns then."""
 
-    def __init__(self, narrator: PlainNarrator, ready: Callable[[], None]) -> None:
+    def __init__(self, narrator: Narrator, ready: Callable[[], None]) -> None:
         self._narrator = narrator
         self._ready = ready
 

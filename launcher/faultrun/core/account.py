@@ -12,7 +12,7 @@ from typing import Any
 from faultrun.core.account_fault import OpenFault, number_of
 from faultrun.core.account_life import OpenLife
 from faultrun.core.account_time import Away, Samples, Timeline
-from faultrun.model.account import Account, Fault, Life, Saves, Spending
+from faultrun.model.account import NOT_OVER, Account, Fault, Life, Saves, Spending
 
 _KINDS = {
     "new": Spending.CHOOSE,
@@ -56,6 +56,8 @@ class Accountant:
         self._stops = 0
         self._restarts = 0
         self._workers = 0
+        self._standbys = 0
+        self._silent_from_s: float | None = None
         self._ended: tuple[int, str] | None = None
 
     def take(self, line: Mapping[str, Any]) -> None:
@@ -101,7 +103,7 @@ class Accountant:
         if self._life is not None:
             lives.append(self._close_life(self._life, timeline, faults, "still running"))
         if self._fault is not None:
-            faults.append(self._fault.close(timeline, "not over"))
+            faults.append(self._fault.close(timeline, NOT_OVER))
         times = sorted(self._save_times)
         segments = timeline.segments()
         return Account(
@@ -114,6 +116,7 @@ class Accountant:
             faults=tuple(faults),
             stops=self._stops,
             restarts=self._restarts,
+            standbys=self._standbys,
             saves=replace(self._saves, took_s=times[len(times) // 2] if times else None),
             refused=dict(self._refused),
             steps=self._samples.points(),
@@ -136,9 +139,19 @@ class Accountant:
         elif _clean(line):
             self._end_life("finished")
         else:
+            began_s = self._stuck_since(line)
             self._end_life(f"incident {len(self._faults) + (2 if self._fault is not None else 1)}")
             self._close_fault("failed again before its first step")
-            self._fault = OpenFault(line, self._now_s, len(self._faults) + 1, self._high)
+            self._fault = OpenFault(line, began_s, len(self._faults) + 1, self._high)
+
+    def _stuck_since(self, line: Mapping[str, Any]) -> float:
+        """When the fault began: a death is noticed at once, a hang long after the last step."""
+        since_s, self._silent_from_s = self._silent_from_s, None
+        if since_s is None or line["event"] != "HangDetected":
+            return self._now_s
+        number = self._life.number if self._life is not None else -1
+        self._timeline.relabel(since_s, self._now_s, Spending.DETECT, number)
+        return since_s
 
     def _close_fault(self, end: str) -> None:
         if self._fault is not None:
@@ -182,6 +195,18 @@ class Accountant:
             self._fault.resumes(resumed, str(point.get("path", "")))
         if plan.get("reason") == "fault":
             self._restarts += 1
+
+    def _suspected(self, line: Mapping[str, Any]) -> None:
+        suspicion = line.get("suspicion")
+        silent_s = suspicion.get("silent_s") if isinstance(suspicion, dict) else None
+        if isinstance(silent_s, (int, float)):
+            self._silent_from_s = max(0.0, self._now_s - max(0.0, float(silent_s)))
+
+    def _dismissed(self, _line: Mapping[str, Any]) -> None:
+        self._silent_from_s = None
+
+    def _worker(self, line: Mapping[str, Any]) -> None:
+        self._standbys += line.get("standby") is True
 
     def _started(self, line: Mapping[str, Any]) -> None:
         self._workers = max(self._workers, len(_list(line, "ranks")))
@@ -283,6 +308,9 @@ def _clean(line: Mapping[str, Any]) -> bool:
 _HANDLERS = {
     "RunStarted": Accountant._run_started,
     "PlanAdopted": Accountant._plan,
+    "HangSuspected": Accountant._suspected,
+    "HangDismissed": Accountant._dismissed,
+    "WorkerStarted": Accountant._worker,
     "IncarnationStarted": Accountant._started,
     "FirstStep": Accountant._first_step,
     "Heartbeat": Accountant._heartbeat,

@@ -32,7 +32,7 @@ class OpenFault:
         self.number = number_of(incident.get("number")) or self.number
         self._rank = number_of(incident.get("rank"))
         self._cause = str(incident.get("cause") or self._cause)
-        self._what = str(incident.get("explanation") or self._what)[:_LONGEST]
+        self._what = (what_happened(incident) or self._what)[:_LONGEST]
         step = number_of(incident.get("step"))
         self._step = self._step if step is None else step
 
@@ -67,6 +67,14 @@ class OpenFault:
             refused=self.refused,
             end=end,
         )
+
+
+def what_happened(incident: Mapping[str, Any]) -> str:
+    """The judgement in words, with what the evidence at the dead worker says, if it says anything."""
+    finding = incident.get("finding")
+    says = str(finding.get("says") or "") if isinstance(finding, dict) else ""
+    words = str(incident.get("explanation") or incident.get("cause") or "")
+    return f"{words}: {says}" if says and says not in words else words
 
 
 def what_ended(line: Mapping[str, Any]) -> str:

@@ -72,6 +72,10 @@ class Life:
     end: str
 
 
+NOT_OVER = "not over"
+"""How a fault ends that the run has not got over yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One incident and what it cost.
@@ -125,7 +129,7 @@ class Account:
     """A whole run. ``spent`` sums to ``wall_s``.
 
     ``steps`` are samples ``(at_s, global step)`` for a plot, thinned out. ``events`` counts journal lines by
-    name. ``ended`` is None while the run goes on; ``cut_off``: its supervisor was lost.
+    name. ``standbys`` counts places that a warm standby took. ``ended`` is None while the run goes on.
     """
 
     began_utc: str
@@ -137,6 +141,7 @@ class Account:
     faults: tuple[Fault, ...]
     stops: int
     restarts: int
+    standbys: int
     saves: Saves
     refused: Mapping[str, int]
     steps: tuple[tuple[float, int], ...]

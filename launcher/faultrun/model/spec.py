@@ -228,6 +228,26 @@ class FaultFiles:
     restart_in_place: bool = False
 
 
+class LogFormat(Enum):
+    """What faultrun itself says on stderr."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """How the run is watched, and who is told of it. Empty texts: nobody."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    live_line: bool = True
+    report: bool = True
+    metrics_port: int | None = None
+    metrics_file: str = ""
+    on_event: str = ""
+    webhook: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """One user request, complete and checked. Values that do not fit together never get this far.
@@ -250,3 +270,4 @@ class RunSpec:
     environment: tuple[tuple[str, str], ...] = ()
     devices: tuple[int, ...] = ()
     fault_files: FaultFiles = FaultFiles()
+    view: View = View()

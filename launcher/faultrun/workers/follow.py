@@ -26,14 +26,15 @@ _LAST_WORDS_S = 2.0
 class Follower:
     """The supervisor's end. Start it before any thread; nothing here blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, line_start: bytes = b"") -> None:
+        """``line_start`` is written before each line that goes to a terminal."""
         commands, self._pipe = os.pipe2(os.O_CLOEXEC)
         self._pid = os.fork()
         if self._pid == 0:
             try:
                 keep_only(0, 1, 2, commands)
                 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-                _Copier(commands).run()
+                _Copier(commands, line_start).run()
             finally:
                 os._exit(0)
         os.close(commands)
@@ -73,8 +74,9 @@ class _Followed:
 class _Copier:
     """In the child: waits for commands and for files to grow."""
 
-    def __init__(self, commands: int) -> None:
+    def __init__(self, commands: int, line_start: bytes) -> None:
         self._commands = commands
+        self._line_start = line_start
         self._unread = b""
         self._inotify = _LIBC.inotify_init1(os.O_CLOEXEC)
         self._files: dict[int, _Followed] = {}
@@ -99,7 +101,8 @@ class _Copier:
             order = json.loads(line)
             path = os.fsencode(order["path"])
             watch = _LIBC.inotify_add_watch(self._inotify, path, _IN_MODIFY)
-            followed = _Followed(os.open(path, os.O_RDONLY), order["prefix"].encode(), order["fd"])
+            prefix = (self._line_start if os.isatty(order["fd"]) else b"") + order["prefix"].encode()
+            followed = _Followed(os.open(path, os.O_RDONLY), prefix, order["fd"])
             self._files[watch] = followed
             self._copy(followed)
         return bool(data)

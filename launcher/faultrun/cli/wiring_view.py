@@ -1,0 +1,77 @@
+"""Who tells of a run beside its supervisor: the narrator, and the sidecars that the options ask for."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from faultrun import __version__
+from faultrun.cli import console
+from faultrun.journal.append import FILE_NAME
+from faultrun.model.spec import LogFormat, RunSpec
+from faultrun.supervisor.json_narrator import JsonNarrator, note
+from faultrun.supervisor.narrator import PlainNarrator
+from faultrun.supervisor.sidecar import CLEAR, Sidecar
+
+_TERMINAL = 2
+_LAST_PAINT_S = 1.0
+_LAST_SCRAPE_S = 3.0
+
+
+def narrator_for(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> PlainNarrator | JsonNarrator:
+    """Words for people, or objects for a log collector."""
+    if spec.view.log_format is LogFormat.JSON:
+        return JsonNarrator(spec, log_dir, console.write)
+    return PlainNarrator(spec, log_dir, say)
+
+
+def speak(spec: RunSpec) -> None:
+    """Have the console say everything in the form that was asked for."""
+    if spec.view.log_format is LogFormat.JSON:
+        console.speak(lambda text: note(spec.run_id, text))
+    elif has_live_line(spec):
+        console.begin_lines_with(CLEAR)
+
+
+def line_start(spec: RunSpec) -> bytes:
+    """What workers' lines begin with where they share a terminal with the live line."""
+    return CLEAR if has_live_line(spec) else b""
+
+
+def has_live_line(spec: RunSpec) -> bool:
+    """Only a person at a terminal that understands it."""
+    wanted = spec.view.live_line and spec.supervision.join and spec.view.log_format is LogFormat.TEXT
+    return wanted and os.environ.get("TERM", "dumb") != "dumb" and os.isatty(_TERMINAL)
+
+
+def sidecars(spec: RunSpec, log_dir: Path, next_seq: int) -> list[Sidecar]:
+    """Start those that are wanted; before any thread. ``next_seq`` is the first line that we shall write."""
+    journal, view = log_dir / FILE_NAME, spec.view
+    started: list[Sidecar] = []
+    if has_live_line(spec):
+        from faultrun.supervisor.live_line import LiveLine
+
+        line = LiveLine(_TERMINAL, log_dir, spec.topology.world_size)
+        started.append(Sidecar(line, journal, _TERMINAL, patience_s=_LAST_PAINT_S))
+    if view.on_event or view.webhook:
+        from faultrun.supervisor.herald import PATIENCE_S, Herald
+
+        herald = Herald(spec.run_id, log_dir, view.on_event, view.webhook, next_seq)
+        started.append(Sidecar(herald, journal, patience_s=PATIENCE_S))
+    if view.metrics_port is not None or view.metrics_file:
+        from faultrun.supervisor.exporter import Exporter
+
+        exporter = Exporter(
+            log_dir,
+            {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__},
+            spec.supervision.policy,
+            view.metrics_port,
+            view.metrics_file,
+        )
+        started.append(Sidecar(exporter, journal, patience_s=_LAST_SCRAPE_S))
+    return started
+
+
+def without_secrets(spec: RunSpec) -> RunSpec:
+    """As ``run.json`` may show it to others: a webhook's address often holds a token."""
+    return replace(spec, view=replace(spec.view, webhook="(given)" if spec.view.webhook else ""))

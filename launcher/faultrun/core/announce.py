@@ -1,0 +1,109 @@
+"""What the world is told of a run: incident, restart, give-up and finished, from journal lines."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from faultrun.core.account_fault import number_of, what_happened
+
+_LONGEST = 2000
+KINDS = ("incident", "restart", "give-up", "finished")
+
+
+class Announcer:
+    """Takes a journal's lines in order; says each thing once.
+
+    ``text`` is a sentence for people, under the name that chat systems look for.
+    """
+
+    def __init__(self, run_id: str, log_dir: str) -> None:
+        self._about = {"run_id": run_id, "log_dir": log_dir}
+        self._told = 0
+        self._stopped = False
+        self._plan: Mapping[str, Any] = {}
+        self._fault_s: float | None = None
+
+    def take(self, line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """What is to be told after ``line``; usually nothing."""
+        name = line.get("event")
+        yield from self._judged(line)
+        if name == "StopRequested":
+            self._stopped = True
+        elif name == "RunStarted":
+            self._stopped = False
+        elif name == "PlanAdopted":
+            plan = line.get("plan")
+            self._plan = plan if isinstance(plan, dict) else {}
+        elif name == "IncarnationStarted" and (number_of(line.get("incarnation")) or 0) > 0:
+            yield self._restarted(line)
+        elif name == "RunFinished":
+            yield self._ended(line)
+
+    def _judged(self, line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        actions = line.get("actions")
+        for action in actions if isinstance(actions, list) else ():
+            fact = action.get("fact") if isinstance(action, dict) else None
+            incident = fact.get("incident") if isinstance(fact, dict) else None
+            number = number_of(incident.get("number")) if isinstance(incident, dict) else None
+            if incident is None or number is None or number <= self._told:
+                continue
+            self._told = number
+            at_s = incident.get("at_s")
+            self._fault_s = float(at_s) if isinstance(at_s, (int, float)) else None
+            rank, step = number_of(incident.get("rank")), number_of(incident.get("step"))
+            what = what_happened(incident)[:_LONGEST]
+            who = "" if rank is None else f" rank {rank}:"
+            where = "" if step is None else f" at step {step}"
+            yield self._say(
+                "incident",
+                line,
+                f"incident {number}:{who} {what}{where}",
+                number=number,
+                rank=rank,
+                step=step,
+                cause=incident.get("cause"),
+                fault_class=incident.get("fault_class"),
+                explanation=what,
+                card=f"incident_{number}.txt",
+            )
+
+    def _restarted(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        point = self._plan.get("point")
+        point = point if isinstance(point, dict) else {}
+        path, step = str(point.get("path", "")), number_of(point.get("global_step"))
+        run_s, after_s = line.get("run_s"), None
+        if isinstance(run_s, (int, float)) and self._fault_s is not None:
+            after_s = round(float(run_s) - self._fault_s, 3)
+        source = (
+            f" from {path}" + ("" if step is None else f" (step {step})") if path else " from the beginning"
+        )
+        took = "" if after_s is None else f", {after_s:.1f} s after the fault"
+        incarnation = number_of(line.get("incarnation"))
+        return self._say(
+            "restart",
+            line,
+            f"incarnation {incarnation} runs{source}{took}",
+            reason=self._plan.get("reason"),
+            resumed_from=path,
+            resumed_step=step,
+            after_s=after_s,
+        )
+
+    def _ended(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        code = number_of(line.get("exit_code"))
+        why = str(line.get("because") or line.get("why") or "")[:_LONGEST]
+        kind = "finished" if code == 0 or self._stopped else "give-up"
+        word = "stopped" if self._stopped else "finished" if code == 0 else "gave up"
+        return self._say(
+            kind, line, f"{word}: {why}; exit code {code}", exit_code=code, why=why, stopped=self._stopped
+        )
+
+    def _say(self, kind: str, line: Mapping[str, Any], text: str, **more: Any) -> dict[str, Any]:
+        run = f"faultrun {self._about['run_id']}: "
+        return {
+            "kind": kind,
+            **self._about,
+            "at_utc": line.get("at_utc"),
+            "incarnation": line.get("incarnation"),
+            "text": run + text,
+            **more,
+        }

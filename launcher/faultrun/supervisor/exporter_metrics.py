@@ -1,0 +1,102 @@
+"""The metrics themselves: names, units and help by Prometheus' conventions. Needs prometheus-client."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+
+from faultrun.model.account import NOT_OVER, Account, Spending
+from faultrun.supervisor.exporter import State
+
+
+def metrics(account: Account, state: State) -> Iterator[Metric]:
+    """Everything that is exported."""
+    yield InfoMetricFamily("faultrun", "The run that is supervised.", value=dict(state.about))
+    yield from _now(state)
+    yield from _steps(account, state)
+    yield from _totals(account, state)
+    yield _recoveries(account, state.buckets_s)
+
+
+def _now(state: State) -> Iterator[Metric]:
+    phase = GaugeMetricFamily("faultrun_phase", "1 for the phase that the run is in.", labels=["phase"])
+    for name in state.phases:
+        phase.add_metric([name], float(name == state.phase))
+    yield phase
+    yield GaugeMetricFamily(
+        "faultrun_incarnation", "Life of the worker group, from 0.", value=state.incarnation
+    )
+    yield GaugeMetricFamily("faultrun_world_size", "Workers that the run has.", value=state.world_size)
+    yield GaugeMetricFamily("faultrun_workers_up", "Workers that run now.", value=state.up)
+    yield GaugeMetricFamily(
+        "faultrun_restarts_left", "Restarts for faults that the budget allows now.", value=state.restarts_left
+    )
+    if state.ended is not None:
+        yield GaugeMetricFamily(
+            "faultrun_exit_code", "Exit code of the run, once it is over.", value=state.ended[0]
+        )
+
+
+def _steps(account: Account, state: State) -> Iterator[Metric]:
+    if state.steps:
+        yield GaugeMetricFamily("faultrun_step", "Global step of the furthest rank.", value=max(state.steps))
+        yield GaugeMetricFamily(
+            "faultrun_slowest_step", "Global step of the rank furthest behind.", value=min(state.steps)
+        )
+    elif account.high_step is not None:
+        yield GaugeMetricFamily("faultrun_step", "Global step of the furthest rank.", value=account.high_step)
+    if state.oldest_step_s is not None:
+        yield GaugeMetricFamily(
+            "faultrun_step_age_seconds",
+            "Time since the most silent rank reported.",
+            value=state.oldest_step_s,
+        )
+
+
+def _totals(account: Account, state: State) -> Iterator[Metric]:
+    spent = CounterMetricFamily(
+        "faultrun_time_seconds", "Time of the run, by what it was spent on.", labels=["spent_on"]
+    )
+    for kind in Spending:
+        seconds = account.spent.get(kind, 0.0) + state.since_last.get(kind, 0.0)
+        spent.add_metric([kind.value], seconds)
+    yield spent
+    yield CounterMetricFamily("faultrun_incidents", "Faults that ended workers.", value=len(account.faults))
+    by_cause = CounterMetricFamily(
+        "faultrun_incident_causes", "Faults that are over, by cause.", labels=["cause"]
+    )
+    causes = Counter(fault.cause for fault in account.faults if fault.end != NOT_OVER)
+    for cause, count in sorted(causes.items()):
+        by_cause.add_metric([cause], count)
+    yield by_cause
+    yield CounterMetricFamily("faultrun_restarts", "Restarts after a fault.", value=account.restarts)
+    yield CounterMetricFamily(
+        "faultrun_lost_steps", "Steps that were trained twice.", value=account.lost_steps
+    )
+    saves = CounterMetricFamily("faultrun_gasp_saves", "Dying-gasp saves, by outcome.", labels=["outcome"])
+    saves.add_metric(["saved"], account.saves.saved)
+    saves.add_metric(["failed"], account.saves.failed)
+    yield saves
+    yield CounterMetricFamily(
+        "faultrun_gasp_windows_cut", "Grace windows that ran out with a worker left.", value=account.saves.cut
+    )
+    yield CounterMetricFamily(
+        "faultrun_checkpoints_refused", "Checkpoints that were not whole when one was looked for.",
+        value=sum(account.refused.values()),
+    )  # fmt: skip
+
+
+def _recoveries(account: Account, buckets_s: tuple[float, ...]) -> Metric:
+    took = [fault.recovery_s for fault in account.faults if fault.end.endswith("again")]
+    counts = [(str(limit), float(sum(one <= limit for one in took))) for limit in buckets_s]
+    histogram = HistogramMetricFamily(
+        "faultrun_recovery_seconds", "From a fault until every rank had done a step again."
+    )
+    histogram.add_metric([], buckets=[*counts, ("+Inf", float(len(took)))], sum_value=sum(took))
+    return histogram

@@ -1,0 +1,85 @@
+"""Processes of our own that tell others of the run: they read the journal, and nothing waits for them.
+
+Whatever a console, a web server or a user's command does, it does it to a sidecar: the supervisor only
+holds the end of a pipe. When that closes, on purpose or because the supervisor was killed, the sidecar reads
+what is left of the journal, does its last work and ends.
+"""
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from faultrun.journal.follow import JournalFollower
+from faultrun.workers.process import keep_only
+
+CLEAR = b"\r\x1b[K"
+"""To the beginning of a terminal's row, and wipe it."""
+
+
+class Work(Protocol):
+    """What a sidecar does. Runs in the child; what it raises ends the child and nobody else."""
+
+    interval_s: float
+
+    def begin(self, lifeline: int) -> None:
+        """Called once, before anything else. ``lifeline`` becomes readable when ``end`` is near."""
+        ...
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """One new line of the journal."""
+        ...
+
+    def tick(self) -> None:
+        """Called after new lines, and at least every ``interval_s``."""
+        ...
+
+    def end(self) -> None:
+        """The supervisor is gone or wants us gone; the whole journal has been taken."""
+        ...
+
+
+class Sidecar:
+    """The supervisor's end. To be made before any thread is; nothing here blocks but ``close``, bounded."""
+
+    def __init__(self, work: Work, journal: Path, *keep: int, patience_s: float) -> None:
+        self._patience_s = patience_s
+        lifeline, self._held = os.pipe2(os.O_CLOEXEC)
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                keep_only(lifeline, *keep)
+                _run(work, JournalFollower(journal), lifeline)
+            finally:
+                os._exit(0)
+        os.close(lifeline)
+        self._pidfd = os.pidfd_open(self._pid)  # whoever reaps it: this never means another process
+
+    def close(self) -> None:
+        """Let it finish, at most ``patience_s`` seconds, then end it."""
+        os.close(self._held)
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        if not poll.poll(self._patience_s * 1000):
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        os.close(self._pidfd)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _run(work: Work, journal: JournalFollower, lifeline: int) -> None:
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    work.begin(lifeline)
+    gone = False
+    while not gone:
+        gone = bool(poll.poll(work.interval_s * 1000))
+        for line in journal.new_lines():
+            work.take(line)
+        work.tick()
+    work.end()

@@ -1,0 +1,123 @@
+"""Who is told of a real run: commands, webhooks, metrics, JSON lines, the report. None disturbs it."""
+
+import json
+import socket
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from support.processes import PATIENCE_S, wait_until
+from support.runs import Launcher
+
+COUNT = (sys.executable, str(Path(__file__).with_name("gasp_count.py")), "0")
+ENV = {"FAULTRUN_REPORT": "True"}
+
+
+@contextmanager
+def listening(answers: threading.Event) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that keeps what it is sent, and answers only once ``answers`` is set."""
+    heard: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            answers.wait(PATIENCE_S * 3)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *words: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook?token=secret", heard
+    finally:
+        answers.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -> None:
+    port, answers = free_port(), threading.Event()
+    answers.set()
+    with listening(answers) as (url, heard):
+        run = launcher.command(
+            "--worker_num=2", "--checkpoint_dir=ck", "--log_format=json", f"--webhook={url}",
+            "--on_event=cat >> told.jsonl; echo >> told.jsonl; echo $FAULTRUN_EVENT",
+            f"--metrics_port={port}", "--metrics_file=m/run.prom", *COUNT, environ=ENV,
+        ).trains((0, 1))  # fmt: skip
+        run.event("FirstStep")
+        scraped = wait_until(
+            lambda: scrape(port, "faultrun_workers_up 2.0"), what="two workers in the metrics"
+        )
+        assert "faultrun_step 5.0" in scraped
+        assert 'faultrun_phase{phase="running"} 1.0' in scraped
+        run.kill(1)
+        assert run.ends() == 0
+    kinds = ["incident", "restart", "finished"]
+    told = [json.loads(line) for line in (launcher.folder / "told.jsonl").read_text().splitlines() if line]
+    assert [one["kind"] for one in told] == kinds
+    assert [one["kind"] for one in heard] == kinds
+    assert told[0]["rank"] == 1
+    assert told[0]["step"] == 5
+    assert told[1]["resumed_step"] == 5
+    assert told[2]["exit_code"] == 0
+    assert (run.log_dir / "on_event.log").read_text().splitlines() == kinds
+    left = (launcher.folder / "m" / "run.prom").read_text()
+    assert "faultrun_incidents_total 1.0" in left
+    assert "faultrun_exit_code 0.0" in left
+    assert "secret" not in (run.log_dir / "run.json").read_text()
+
+    lines = [json.loads(line) for line in run.text.splitlines()]
+    assert [line["event"] for line in lines if line.get("run_s") is not None] == [
+        line["event"] for line in run.events()
+    ]
+    assert any("incident 1" in line["message"] and line["level"] == "info" for line in lines)
+    assert [line["level"] for line in lines if line["event"] == "WorkerExit"].count("error") == 2
+    report = json.loads((run.log_dir / "report.json").read_text())
+    assert report["incidents_total"] == 1
+    assert abs(sum(report["spent"].values()) - report["wall_s"]) <= 0.01 * report["wall_s"]
+    assert "report.html" in lines[-1]["message"]
+
+
+def scrape(port: int, wanted: str) -> str | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text: str = answer.read().decode()
+    except OSError:
+        return None
+    return text if wanted in text else None
+
+
+def test_a_webhook_that_never_answers_and_a_command_that_never_ends_change_nothing(
+    launcher: Launcher,
+) -> None:
+    with listening(threading.Event()) as (url, heard):
+        run = launcher.run("sys.exit(3)", "--max_restarts=0", f"--webhook={url}", "--on_event=sleep 600")
+        assert run.ends() == 3
+        assert heard == [] or heard[0]["kind"] == "incident"
+    assert "not done" in (run.log_dir / "on_event.log").read_text()
+
+
+def test_a_port_that_is_taken_is_said_before_anything_starts(launcher: Launcher) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = launcher.run("train()", f"--metrics_port={port}")
+        assert run.ends() == 64
+    assert f"port {port} cannot be used" in run.text
+    assert "try:     another port, or --metrics_file=FILE.prom" in run.text
