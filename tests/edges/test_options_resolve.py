@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Hold, Resume, Rewrite, Stream
+from faultrun.model.spec import Hold, RestoreConfigs, Resume, Rewrite, Stream
 from support.asking import plan, refusal
 
 
@@ -64,6 +64,7 @@ def test_defaults_are_those_of_the_contract(script: str) -> None:
     assert spec.supervision.join
     assert spec.supervision.exit_code_on_stop is None
     assert spec.recovery.resume is Resume.AUTO
+    assert spec.recovery.restore_configs is RestoreConfigs.NEVER
     assert spec.logs.log_dir == "faultrun_log"
     assert spec.logs.tail is None
     assert spec.binding.hold is Hold.NONE

@@ -2,10 +2,11 @@
 
 import shlex
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.launched import FAULTRUN, ROOT
+from examples.launched import FAULTRUN, ROOT, run_to_the_end
 
 _LEFT_BY_RUNS = (
     "faultrun_log", "__pycache__", "output", "checkpoints", "ttp_checkpoints", "model_dir", "rank_*", "*.ckpt"
@@ -26,9 +27,29 @@ class Example:
         assert len(before) == len(after), f"lines of {name} came or went"
         return {old: new for old, new in zip(before, after, strict=True) if old != new}
 
-    def is_as_it_was(self, name: str) -> bool:
-        """Whether a file has its first bytes."""
-        return (self.folder / name).read_bytes() == (ROOT / "examples" / self.folder.name / name).read_bytes()
+    @property
+    def rewritten(self) -> dict[str, int]:
+        """How many lines of which file a run has changed, as ``git diff --stat`` would say."""
+        return changed_files(ROOT / "examples" / self.folder.name, self.folder)
+
+    def is_restored(self) -> bool:
+        """``faultrun config restore``; whether no file differs from the checkout's by a byte any more."""
+        run_to_the_end(*FAULTRUN, "config", "restore", cwd=self.folder, within_s=60)
+        return self.rewritten == {}
+
+
+def changed_files(before: Path, after: Path) -> dict[str, int]:
+    """Changed lines of each file that is in both folders; git must find as many new ones as old ones."""
+    words = ("git", "diff", "--no-index", "--numstat", "--no-renames", "--diff-filter=M", "-z")
+    found = subprocess.run([*words, before, after], capture_output=True, text=True, check=False, timeout=60)
+    assert found.returncode in (0, 1), found.stderr
+    fields = found.stdout.split("\0")[:-1]  # counts, name before, name after
+    changed = {}
+    for counts, _, name in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
+        new, old = counts.split()
+        assert new == old, f"lines came or went: {counts} {name}"
+        changed[str(Path(name).relative_to(after))] = int(new)
+    return changed
 
 
 def documented(name: str, where: Path) -> Example:

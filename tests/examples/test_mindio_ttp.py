@@ -46,3 +46,4 @@ def test_the_survivors_save_and_training_goes_on_at_the_next_step(
         assert list(run.output(1).losses) == list(range(resumed_at + 1, LAST_STEP + 1))
         assert "lost 0 steps" in run.console or "lost 1 step" in run.console
         assert run.output(1).final == undisturbed.final
+    assert example.is_restored(), "the recipe passes arguments and rewrites nothing"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from examples.launched import FAULTRUN, ROOT, Output, in_background, launched
+from examples.documented import changed_files
+from examples.launched import FAULTRUN, ROOT, Output, in_background, launched, run_to_the_end
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 
@@ -51,3 +52,6 @@ def test_a_killed_rank_changes_no_bit_of_the_result(undisturbed: Output, tmp_pat
         assert run.output(1).final == undisturbed.final
         assert Path(path).name in config.read_text(encoding="utf-8")
         assert not (run.log_dir / "incarnation_2").exists(), "one restart was enough"
+    assert changed_files(EXAMPLE, tmp_path) == {"config.yaml": 1}
+    run_to_the_end(*FAULTRUN, "config", "restore", cwd=tmp_path, within_s=60)
+    assert changed_files(EXAMPLE, tmp_path) == {}

@@ -44,6 +44,7 @@ def test_a_lost_slice_comes_back_from_its_replica(tmp_path: Path) -> None:
         assert float(final[0].split()[4]) > 0.9
         assert not (run.log_dir / "incarnation_2").exists(), "one restart was enough"
 
+    assert example.rewritten == {}, "the recipe passes arguments and rewrites nothing"
     told = run_to_the_end(*FAULTRUN, "config", "restore", cwd=example.folder, within_s=30)
     assert "no file was rewritten" in told
 

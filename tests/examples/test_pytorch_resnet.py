@@ -35,6 +35,7 @@ def test_a_killed_rank_costs_what_was_not_the_best_yet(tmp_path: Path) -> None:
         assert (point["kind"], point["epoch"]) == ("best", saved_epochs(run)[-1])
         assert float(run.output(1).final.split()[4]) > 0.9
         assert not (run.log_dir / "incarnation_2").exists(), "one restart was enough"
+    assert example.is_restored(), "the recipe passes an argument and rewrites nothing"
 
 
 def test_with_a_torn_file_training_does_not_start_from_the_beginning(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.documented import changed_files
 from examples.launched import FAULTRUN, ROOT, TORCHRUN, Output, launched, run_to_the_end
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -48,3 +49,6 @@ def test_a_killed_rank_changes_no_bit_of_the_result(
         assert run.output(1).final == under_torchrun.final
         assert Path(path).name in config.read_text(encoding="utf-8")
         assert not (run.log_dir / "incarnation_2").exists(), "one restart was enough"
+    assert changed_files(EXAMPLE, tmp_path) == {"config.yaml": 1}
+    run_to_the_end(*FAULTRUN, "config", "restore", cwd=tmp_path, within_s=60)
+    assert changed_files(EXAMPLE, tmp_path) == {}

@@ -32,3 +32,4 @@ def test_the_documents_spelling_is_put_right_and_training_recovers(tmp_path: Pat
         assert list(second) == list(range(resumed_at + 1, LAST_STEP + 1))
         assert all(second[step] == first[step] for step in first if step > resumed_at)
         assert float(run.output(1).final.split()[4]) > 0.9
+    assert example.is_restored(), "the recipe sets variables and rewrites nothing"

@@ -129,6 +129,14 @@ RESUMING = Section(
             example="--resume=always",
         ),
         Option(
+            name="restore_configs",
+            metavar="WHEN",
+            help="Give rewritten files their first bytes back: end, however the run ends; never leaves it to "
+            "`faultrun config restore`.",
+            default="never",
+            example="--restore_configs=end",
+        ),
+        Option(
             name="run_id",
             metavar="ID",
             help="Name of the run.",

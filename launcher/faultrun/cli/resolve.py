@@ -29,6 +29,7 @@ from faultrun.model.spec import (
     Framework,
     Recovery,
     RestartPolicy,
+    RestoreConfigs,
     Resume,
     RunSpec,
     Supervision,
@@ -154,7 +155,9 @@ def _supervision(settings: Settings, around: Surroundings, notes: Notes) -> Supe
 
 def _recovery(settings: Settings, notes: Notes, recipe: Chosen | None, workers: Workers) -> Recovery:
     resume = settings.read("resume", _one_of(Resume)) or Resume.AUTO
-    return recovery(settings, notes, recipe, world_size=workers.world, resume=resume)
+    when = settings.read("restore_configs", _one_of(RestoreConfigs)) or RestoreConfigs.NEVER
+    found = recovery(settings, notes, recipe, world_size=workers.world, resume=resume)
+    return replace(found, restore_configs=when)
 
 
 def _binding(settings: Settings, around: Surroundings, notes: Notes, workers: Workers) -> Binding:

@@ -19,7 +19,7 @@ from faultrun.journal.codec import encode
 from faultrun.journal.logdir import RECORD, claim, write_record
 from faultrun.model.events import Event, IncarnationStarted, RunStarted, StopRequested, StopSource
 from faultrun.model.run import RunState, Step
-from faultrun.model.spec import Resume, RunSpec, SignalAnswer, Stream
+from faultrun.model.spec import RestoreConfigs, Resume, RunSpec, SignalAnswer, Stream
 from faultrun.model.topology import BootId, RunId
 from faultrun.platforms.local import accelerators_of
 from faultrun.supervisor.agreement import LocalAgreement
@@ -83,7 +83,7 @@ class Running:
         """Supervise until the run is over."""
         if self._claimed.note:
             self._say(self._claimed.note)
-        self._restore_configs()
+        self._forget_the_run_before()
         self._sweep_leftovers()
         follower = self._follower()
         lookout = self._lookout()
@@ -129,6 +129,12 @@ class Running:
         if lookout is not None:
             lookout.attach(reactor, crew)
         end = supervise(self._state, world, journal, _Heralding(narrator, self._ready))
+        if self._spec.recovery.restore_configs is RestoreConfigs.END:
+            self._restore_configs(
+                self.log_dir / "original",
+                told="{file} has its first bytes back (--restore_configs)",
+                trouble="a rewritten configuration was left as it is",
+            )
         line = narrator.outcome.line if narrator.outcome is not None else ""
         code = 1 if end.exit_code is None else end.exit_code
         control.tell_end(line, code)
@@ -139,19 +145,26 @@ class Running:
         while self._cleanup:
             self._cleanup.pop()()
 
-    def _restore_configs(self) -> None:
+    def _forget_the_run_before(self) -> None:
         """A new run must not begin from the recovery point that the run before wrote into a configuration."""
         before = self._claimed.before
-        if before is None or self._spec.recovery.resume is Resume.ALWAYS:
-            return
+        if before is not None and self._spec.recovery.resume is not Resume.ALWAYS:
+            self._restore_configs(
+                before / "original",
+                told="{file} is as it was before the last run rewrote it",
+                trouble="a configuration may still name a checkpoint of the run before",
+            )
+
+    def _restore_configs(self, originals: Path, *, told: str, trouble: str) -> None:
+        """Give back first bytes; whatever cannot be given back is said, and changes nothing else."""
         try:
-            restored = restore(before / "original")
+            restored = restore(originals)
         except ConfigError as error:
-            self._say(f"a configuration may still name a checkpoint of the run before:\n{error}")
+            self._say(f"{trouble}:\n{error}")
             return
         for one in restored:
             if one.changed:
-                self._say(f"{one.file} is as it was before the last run rewrote it")
+                self._say(told.format(file=one.file))
 
     def _sweep_leftovers(self) -> None:
         """A supervisor that was killed may have left processes that nobody could end."""

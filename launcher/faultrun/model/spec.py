@@ -131,6 +131,13 @@ class Rewrite:
     format: str = ""
 
 
+class RestoreConfigs(Enum):
+    """Whether rewritten configurations get their first bytes back without being asked (``--restore_configs``)."""
+
+    NEVER = "never"
+    END = "end"
+
+
 class Replicas(Enum):
     """How it is known which ranks hold the same state.
 
@@ -151,6 +158,7 @@ class Recovery:
     resume_args: tuple[str, ...] = ()
     resume: Resume = Resume.AUTO
     replicas: Replicas = Replicas.AUTO
+    restore_configs: RestoreConfigs = RestoreConfigs.NEVER
 
 
 class Stream(Enum):
