@@ -1,8 +1,19 @@
 """The program. Signals are held back before anything slow is imported: none is lost while we start."""
 
-from faultrun.workers import signals
-
-signals.block()
+_signal = __import__(
+    "_signal"
+)  # the bare C module: the enums of ``signal`` cost more than all that came before
+_signal.pthread_sigmask(
+    _signal.SIG_BLOCK,
+    (
+        _signal.SIGTERM,
+        _signal.SIGINT,
+        _signal.SIGHUP,
+        _signal.SIGUSR1,
+        _signal.SIGUSR2,
+        _signal.SIGCHLD,
+    ),
+)
 
 
 def main() -> None:

@@ -166,6 +166,8 @@ def test_a_shell_that_does_not_stay_or_of_which_nothing_is_known(words: tuple[st
         (("/usr/bin/faultrun",), ()),
         (("python3.11", "-m", "faultrun", "run"), ("run",)),
         (("tini", "-g", "--", "faultrun", "x"), ("x",)),
+        (("env", "--block-signal=TERM", "A=b", "faultrun", "x"), ("x",)),
+        (("env", "true"), None),
         (("bash", "-c", "cd /job; exec faultrun --tee=3 'a b.py'"), ("--tee=3", "a b.py")),
         (("sh", "-c", "A=1 faultrun \\\n  t.py # yes"), ("t.py",)),
         (("sh", "-c", "faultrun $OPTIONS t.py"), None),

@@ -29,7 +29,14 @@ CASES = {
         (),
         ("storage=nfs", "nfs_server=10.0.0.5", "work=/data/atlas_dls", "data=/data/imagenet"),
         ("storage=host", "work=/data/work", "accelerator_type=module-910b-8", "host_network=true"),
-        ("rank_table=false", "hot_reset=false", "cpu=190", "memory=700Gi", "recipe=pangu-alpha"),
+        (
+            "rank_table=false",
+            "hot_reset=false",
+            "hold_signals=true",
+            "cpu=190",
+            "memory=700Gi",
+            "recipe=pangu-alpha",
+        ),
         ("fault_scheduling=grace", "grace_period=899", "max_retry=0", "options=--tee=3"),
         ("grace_over_time=120", "grace_period=100"),
     ),
@@ -41,7 +48,7 @@ CASES = {
     "job": (
         (),
         ("storage=nfs", "nfs_server=nfs", "work=/w", "data=/d", "memory=64Gi"),
-        ("host_network=yes",),
+        ("host_network=yes", "hold_signals=yes"),
     ),
     "jobset": ((), ("storage=host", "work=/w", "gpu_resource=amd.com/gpu", "devices=4"), ("max_retry=100",)),
 }
@@ -336,3 +343,6 @@ def test_the_image_starts_faultrun_without_a_shell() -> None:
     assert json.loads(lines["ENTRYPOINT"]) == ["faultrun"]
     assert (lines["COPY"], lines["USER"], lines["STOPSIGNAL"]) == ("src /job/code", "4711", "SIGTERM")
     assert "COPY" not in rendered("Dockerfile", "base_image=a")
+    held = rendered("Dockerfile", "base_image=a", "hold_signals=true")
+    assert 'ENTRYPOINT ["env", "--block-signal=TERM,INT,HUP,USR1,USR2", "faultrun"]\n' in held
+    assert "ENTRYPOINT" not in held.replace('ENTRYPOINT ["env"', "", 1)

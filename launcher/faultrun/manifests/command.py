@@ -92,8 +92,8 @@ def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return faultrun's own words, without its name; None if the container does not start faultrun.
 
     Recognised: ``faultrun ...``, ``python -m faultrun ...``, the same behind an
-    init such as tini, and as one of the plain commands of a shell's script that
-    expands nothing.
+    init such as tini or behind ``env``, and as one of the plain commands of a
+    shell's script that expands nothing.
     """
     shell = shell_of(words)
     if shell is not None:
@@ -123,6 +123,10 @@ def _faultrun(words: tuple[str, ...]) -> tuple[str, ...] | None:
     if rest and PurePosixPath(rest[0]).name in _INITS:
         rest.pop(0)
         while rest and rest[0].startswith("-"):
+            rest.pop(0)
+    if rest and PurePosixPath(rest[0]).name == "env":
+        rest.pop(0)
+        while rest and (rest[0].startswith("-") or _ASSIGNMENT.match(rest[0])):
             rest.pop(0)
     name = PurePosixPath(rest[0]).name if rest else ""
     if name == "faultrun":

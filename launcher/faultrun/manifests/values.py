@@ -171,6 +171,12 @@ TABLE = (
     Value(name="hot_reset", help="Follow devices that are reset in place.", default="true", read=switch),
     Value(name="host_network", help="Use the node's network.", default="false", read=switch),
     Value(
+        name="hold_signals",
+        help="Start through `env --block-signal` (coreutils 8.31), so that no SIGTERM is too early.",
+        default="false",
+        read=switch,
+    ),
+    Value(
         name="storage",
         help="What the volumes are: claim, nfs or host.",
         default="claim",

@@ -132,7 +132,7 @@ class Rewrite:
 
 
 class RestoreConfigs(Enum):
-    """Whether rewritten configurations get their first bytes back without being asked (``--restore_configs``)."""
+    """When rewritten configurations get their first bytes back by themselves (``--restore_configs``)."""
 
     NEVER = "never"
     END = "end"
