@@ -101,14 +101,14 @@ def _one(deletion: Deletion) -> tuple[Deletion, Left]:
 def summary(done: Sequence[tuple[Deletion, Left]]) -> str:
     """What the deletions proved."""
     fine = sum(not broken(*one) for one in done)
-    asked = [(deletion, left) for deletion, left in done if left.asked]
+    asked = [(deletion, left) for deletion, left in done if left.newest >= 0]
     fitting = [left for deletion, left in asked if deletion.save_s < deletion.window_s]
     never = sum(not left.came_up for _, left in done)
     ways = Counter(deletion.hook for deletion, _ in done)
     return "\n".join(
         (
             f"{fine} of {len(done)} pods kept every promise: exit code 143, the hook 0, at most one save of a"
-            " rank, none torn, and a whole one whenever the window was long enough",
+            " rank, none torn, and one of the newest step whenever the window was long enough",
             f"{len(asked)} were deleted while they trained: {sum(bool(left.files) for left in fitting)} of"
             f" {len(fitting)} saves that were shorter than the window came through",
             ", ".join(f"{hook.value}: {ways[hook]}" for hook in Hook),

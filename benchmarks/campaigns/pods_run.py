@@ -29,7 +29,7 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a deleted pod left. ``asked``: some rank had a finished step when it was asked to save.
+    """What a deleted pod left. ``newest`` is the newest step that a rank said it had when asked; -1: none.
 
     ``came_up``: the launcher ran at all before the period was over. ``hook_code``
     is None where there was no hook; ``files`` are whole saves: rank, step.
@@ -38,7 +38,7 @@ class Left:
     exit_code: int | None
     came_up: bool
     hook_code: int | None
-    asked: bool
+    newest: int
     saves_begun: tuple[int, ...]
     files: tuple[tuple[int, int], ...]
     torn: tuple[str, ...]
@@ -80,12 +80,17 @@ def broken(deletion: Deletion, left: Left) -> list[str]:
         found.append(f"saved more than once: {left.saves_begun}")
     if left.torn:
         found.append(f"torn: {', '.join(left.torn)}")
-    if left.asked and deletion.save_s + _MUST_FIT_S < deletion.window_s and not left.files:
-        found.append(f"a save of {deletion.save_s:.1f} s was lost in a window of {deletion.window_s:.1f} s")
     steps = {step for _, step in left.files}
+    fits = deletion.save_s + _MUST_FIT_S < deletion.window_s
+    if fits and max(steps, default=-1) < left.newest:
+        found.append(f"step {left.newest} was finished, steps {sorted(steps)} saved; {_lengths(deletion)}")
     if steps and not any(f"saved step {step};" in left.last_line for step in steps):
         found.append(f"the last line does not tell what was saved: {left.last_line}")
     return found
+
+
+def _lengths(deletion: Deletion) -> str:
+    return f"a save of {deletion.save_s:.1f} s in a window of {deletion.window_s:.1f} s"
 
 
 def _wait_for_training(pod: Pod, folder: Path) -> None:
@@ -117,7 +122,7 @@ def _left(pod: Pod, folder: Path, code: int | None, hook_code: int | None, took_
         exit_code=code,
         came_up=bool(lines),
         hook_code=hook_code,
-        asked=any(step is not None for step in acknowledged),
+        newest=max((step for step in acknowledged if step is not None), default=-1),
         saves_begun=tuple(_count(log, "saving") for log in _logs(folder)),
         files=whole,
         torn=torn,

@@ -17,7 +17,7 @@ LEFT = Left(
     exit_code=143,
     came_up=True,
     hook_code=0,
-    asked=True,
+    newest=7,
     saves_begun=(1, 1),
     files=((0, 7),),
     torn=(),
@@ -60,10 +60,12 @@ def test_every_broken_promise_of_a_pod_is_said() -> None:
     assert said(hook_code=137) == ["the hook ended with 137"]
     assert said(saves_begun=(1, 2)) == ["saved more than once: (1, 2)"]
     assert said(torn=("rank_0/x",)) == ["torn: rank_0/x"]
-    assert said(files=()) == ["a save of 1.0 s was lost in a window of 3.0 s"]
+    lengths = "a save of 1.0 s in a window of 3.0 s"
+    assert said(files=()) == [f"step 7 was finished, steps [] saved; {lengths}"]
+    assert said(newest=8) == [f"step 8 was finished, steps [7] saved; {lengths}"]
     assert said(last_line="no rank reported a save")[0].startswith("the last line does not tell")
-    assert said(asked=False, files=()) == []
-    assert said(came_up=False, exit_code=137, asked=False, files=(), hook_code=-9) == []
+    assert said(newest=-1, files=()) == []
+    assert said(came_up=False, exit_code=137, newest=-1, files=(), hook_code=-9) == []
 
 
 def said(**changed: object) -> list[str]:
