@@ -93,13 +93,13 @@ _MINDSPORE = Training(
     places=(Place.STEP, Place.ANYTIME, Place.SAVE, Place.STEP, Place.START),
     bare=FAULTRUN,  # MindSpore needs a scheduler beside its workers
     bits=_mindspore_bits,
-    options=("--guard=marked",),
+    options=("--guard=default",),
     unprotected=("--guard=none",),
 )
 _COPIES = replace(_MINDSPORE, name="mindspore-copies", options=("--guard=copies",))
 
 TRAININGS = {training.name: training for training in (TORCH, _MINDSPORE, _COPIES)}
-"""By name. ``mindspore`` marks the beginning of its updates, ``mindspore-copies`` copies every step."""
+"""By name. ``mindspore`` has ``DyingGasp()`` as it comes, ``mindspore-copies`` one that copies every step."""
 
 
 def orphans(launched: Launched, lines: Sequence[dict[str, object]]) -> int:

@@ -1,7 +1,7 @@
 """As ``gasp_torch``, with MindSpore on CPU: ``Model.train``, ``DyingGasp``, a death somewhere in a step.
 
-``--guard=marked`` wraps the optimizer in ``OptTFTWrapper`` (no copies),
-``--guard=copies`` copies the state at every step, ``--guard=none`` is a training without the SDK.
+``--guard=default`` adds ``DyingGasp()`` and nothing else, ``marked`` wraps the optimizer in
+``OptTFTWrapper`` too, ``copies`` copies the state at every step, ``none`` is a training without the SDK.
 """
 
 import argparse
@@ -142,7 +142,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--save_every", type=int, default=5, help="each rank its own file; 0: never")
     parser.add_argument("--step_s", type=float, default=0.003, help="how long a step takes at least")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--guard", choices=("marked", "copies", "none"), default="marked")
+    parser.add_argument("--guard", choices=("default", "marked", "copies", "none"), default="default")
     parser.add_argument("--checkpoint_dir", type=Path, default=Path("ck"))
     parser.add_argument("--die", default="-1:0:never:0", help="RANK:STEP:PLACE:FRACTION")
     return parser.parse_args()

@@ -66,7 +66,7 @@ def assert_resumes(
         assert steps == {step: crc for step, crc in reference.items() if step > saved["step"]}
 
 
-@pytest.mark.parametrize("kind", ["marked", "every-step"])
+@pytest.mark.parametrize("kind", ["default", "every-step"])
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_whichever_rank_is_killed_at_most_one_step_is_lost(
     tmp_path: Path, reference: dict[int, str], seed: int, kind: str

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +90,76 @@ def test_old_classes_refuse_what_the_old_ones_refused() -> None:
         TFTRegister(0, "127.0.0.1", 30051)
     with pytest.raises(ValueError, match="prefix"):
         DyingGasp(prefix="a/b")
+
+
+def test_updates_are_marked_without_a_word_in_the_script_and_what_else_changes_is_known() -> None:
+    from mindspore import nn
+
+    from faultrun.sdk.mindspore.optimizer import begun_counter, mark_updates, updated_in_marks
+
+    network = one_step_network()
+    assert mark_updates(network)
+    assert mark_updates(network), "twice is once"
+    assert begun_counter(network) is not None
+    marked = updated_in_marks(network)
+    assert marked == {
+        *("0.weight", "0.bias", "1.gamma", "1.beta"),
+        *("moments.0.weight", "moments.0.bias", "moments.1.gamma", "moments.1.beta"),
+    }
+    others = {one.name for _, one in network.parameters_and_names()} - marked
+    assert {"1.moving_mean", "1.moving_variance", "global_step"} <= others
+    two = nn.CellList([one_step_network(), one_step_network()])
+    assert not mark_updates(two), "nobody knows which of them updates last"
+
+
+def test_a_state_saved_inside_a_step_has_nothing_of_that_step_in_it(tmp_path: Path) -> None:
+    """Batch norm's averages have moved, the update has not begun: the step before is what is saved."""
+    import time
+
+    import numpy as np
+
+    from faultrun.sdk.files import Folder, Saved, Shelf, Stamp
+    from faultrun.sdk.gate import Gate
+    from faultrun.sdk.keeper import After, NotSaved, Order
+    from faultrun.sdk.mindspore.keeper import MindSporeKeeper, Training
+    from faultrun.sdk.mindspore.memory import HostMemory, HostState, Place
+    from faultrun.sdk.mindspore.optimizer import begun_counter, mark_updates, updated_in_marks
+    from faultrun.sdk.session import Session
+
+    network = one_step_network()
+    mark_updates(network)
+    memory = HostMemory(network, updated_in_marks(network))
+    begun = begun_counter(network)
+    assert begun is not None
+    place = Place(step=7, epoch=1, batch=7, step_num=7)
+    training = Training(
+        gate=Gate(), memory=memory, place=place, begun=begun, mark=(place, begun()), live=True
+    )
+    written: list[HostState] = []
+
+    def write(shelf: Shelf, state: HostState, stamp: Stamp) -> Saved:
+        written.append(state)
+        return Saved(path=str(tmp_path / "x"), step=stamp.step, size_bytes=0, took_s=0.0, digest="")
+
+    keeper = MindSporeKeeper(training, Shelf(Folder(directory=tmp_path), Session()), write)
+    parameters = {one.name: one for _, one in network.parameters_and_names()}
+    parameters["1.moving_mean"].asnumpy()[:] = 9.0  # as the forward pass of step 8 does
+    training.gate.begin()
+    keeper.save(Order(until_s=time.monotonic() + 0.2, after=After.GO_ON))
+    (state,) = written
+    assert state.place.step == 7
+    assert not np.any(state.arrays["1.moving_mean"])
+    assert "tft_updates_begun" not in state.arrays
+    parameters["tft_updates_begun"].asnumpy()[0] += 1
+    with pytest.raises(NotSaved):  # an update has begun, and there is no copy
+        keeper.save(Order(until_s=time.monotonic() + 0.2, after=After.GO_ON))
+
+
+def one_step_network() -> Any:
+    import mindspore as ms
+    from mindspore import nn
+
+    ms.set_device("CPU")
+    net = nn.SequentialCell(nn.Dense(4, 3), nn.BatchNorm1d(3))
+    optimizer = nn.Momentum(net.trainable_params(), nn.ExponentialDecayLR(0.1, 0.9, 4), 0.9)
+    return nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer)

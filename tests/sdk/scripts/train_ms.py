@@ -84,7 +84,8 @@ def main() -> None:
     )
     ms.set_seed(1)
     net = nn.SequentialCell(nn.Dense(64, 64), nn.ReLU(), nn.Dense(64, 64), nn.ReLU(), nn.Dense(64, 10))
-    optimizer = nn.Momentum(net.trainable_params(), 0.01, 0.9)
+    # a schedule: the optimizer then counts its steps, before any gradient has arrived
+    optimizer = nn.Momentum(net.trainable_params(), nn.ExponentialDecayLR(0.01, 0.9, STEPS_PER_EPOCH), 0.9)
     if "marked" in WORDS:
         optimizer = sdk.mindspore.OptTFTWrapper(optimizer)
     model = ms.Model(net, nn.CrossEntropyLoss(), optimizer)

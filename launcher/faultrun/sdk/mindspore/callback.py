@@ -2,9 +2,11 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mindspore import get_context
 from mindspore.train import Callback, CheckpointConfig
 
 from faultrun.sdk.files import Folder, Names, Saved, Shelf, Stamp
@@ -13,7 +15,7 @@ from faultrun.sdk.mindspore.files import appended, breakpoint_names, write_check
 from faultrun.sdk.mindspore.interval import Interval
 from faultrun.sdk.mindspore.keeper import MindSporeKeeper, Training
 from faultrun.sdk.mindspore.memory import HostMemory, HostState, Place
-from faultrun.sdk.mindspore.optimizer import begun_counter
+from faultrun.sdk.mindspore.optimizer import begun_counter, mark_updates, updated_in_marks
 from faultrun.sdk.worker import Worker, worker
 
 
@@ -22,10 +24,11 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
 
     ``prefix``, ``directory`` and ``config`` mean what they mean for
     ``ModelCheckpoint``, which may be used in the same run; give every rank a
-    directory of its own, as there. ``every`` is how often the state is copied
-    to the host, in steps; by default so seldom that copying takes less than
-    one percent of the time. Wrap the optimizer in ``OptTFTWrapper`` and on
-    the CPU no copies are needed. Does nothing when faultrun did not start the process.
+    directory of its own, as there. On the CPU the optimizer is wrapped in
+    ``OptTFTWrapper``, unless it is, and nothing is copied. Where that cannot
+    be done, or ``every`` is given, the state is copied to the host: every so many
+    steps, by default so seldom that copying takes less than one percent of
+    the time. Does nothing when faultrun did not start the process.
     """
 
     def __init__(
@@ -44,6 +47,9 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         self._network = config.saved_network
         self._base = dict(config.append_dict or {})  # now: ModelCheckpoint counts up in the very same dict
         self._interval = Interval(every)
+        self._marks = every is None
+        self._counter: Callable[[], int] | None = None
+        self._counted_first = 0
         self._training = Training(gate=Gate())
         self._worker = self._find_worker()
         self._offset: int | None = None
@@ -62,8 +68,13 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
             return
         params = run_context.original_args()
         training = self._training
-        training.memory = HostMemory(self._network if self._network is not None else params.train_network)
-        training.begun = begun_counter(params.train_network) if training.memory.views is not None else None
+        network = params.train_network
+        if self._marks and get_context("device_target") == "CPU":
+            mark_updates(network)
+        saved = self._network if self._network is not None else network
+        training.memory = HostMemory(saved, updated_in_marks(network))
+        self._counter = begun_counter(network) if training.memory.views is not None else None
+        self._counted_first = self._counter() if self._counter is not None else 0
         self._batch_num = int(params.batch_num)
         training.running = True
         shelf = Shelf(Folder(directory=self._directory), self._worker.session)
@@ -100,8 +111,12 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         training = self._training
         if training.memory is None:
             return
+        if self._counter is not None and self._counter() != self._counted_first:
+            training.begun = self._counter  # a graph compiled before it was marked would never count
         if training.begun is not None:
-            training.begun_at_place = training.begun()
+            with training.memory.lock:
+                training.memory.copy_early()
+                training.mark = place, training.begun()
         if training.place is None:
             training.live = training.memory.views_are_live()
         training.place = place

@@ -33,13 +33,17 @@ class Writing(Protocol):
 
 @dataclass(slots=True)
 class Training:
-    """What the callback, in the main thread, lets the keeper know, in the helper thread."""
+    """What the callback, in the main thread, lets the keeper know, in the helper thread.
+
+    ``begun`` counts the updates that have begun, once it is seen that they are
+    counted; ``mark`` is its number at the newest boundary, changed under ``memory.lock``.
+    """
 
     gate: Gate
     memory: HostMemory | None = None
     place: Place | None = None
     begun: Callable[[], int] | None = None
-    begun_at_place: int = 0
+    mark: tuple[Place, int] | None = None
     live: bool = False
     step_s: float = 0.0
     running: bool = False
@@ -128,15 +132,18 @@ class MindSporeKeeper:
     def _live_before_updates(self) -> HostState | None:
         """The live parameters, if it is certain that no update touched them while they were read."""
         training = self._training
-        memory, place, begun = training.memory, training.place, training.begun
-        if memory is None or memory.views is None or place is None or begun is None or not training.live:
+        memory, begun = training.memory, training.begun
+        if memory is None or memory.views is None or begun is None or not training.live:
             return None
         for _ in range(_TRIES):
-            if begun() != training.begun_at_place:
+            with memory.lock:
+                mark = training.mark
+                early = {name: np.copy(one) for name, one in memory.early.items()}
+            if mark is None or begun() != mark[1]:
                 return None
-            arrays = {name: np.copy(view) for name, view in memory.views.items()}
-            if begun() == training.begun_at_place and training.place is place:
-                return HostState(place=place, arrays=arrays)
+            arrays = {name: np.copy(view) for name, view in memory.views.items() if name not in early}
+            if begun() == mark[1] and training.mark is mark:
+                return HostState(place=mark[0], arrays={**arrays, **early})
         return None
 
     def _copy(self) -> HostState:

@@ -13,6 +13,8 @@ from typing import Any
 import mindspore
 import numpy as np
 
+from faultrun.sdk.mindspore.optimizer import COUNTER
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -36,16 +38,22 @@ class HostState:
 
 
 class HostMemory:
-    """The parameters of ``network``. The main thread copies them; the helper thread reads under ``lock``."""
+    """The parameters of ``network``. The main thread copies them; the helper thread reads under ``lock``.
 
-    def __init__(self, network: Any) -> None:
+    ``marked`` are those that change in marked updates only (``optimizer``);
+    of the others ``early`` holds a copy, made at every boundary.
+    """
+
+    def __init__(self, network: Any, marked: frozenset[str] = frozenset()) -> None:
         network.init_parameters_data()
-        self._parameters = {one.name: one for _, one in network.parameters_and_names()}
+        self._parameters = {one.name: one for _, one in network.parameters_and_names() if one.name != COUNTER}
         self.dtypes = {name: one.dtype for name, one in self._parameters.items()}
         self.lock = threading.Lock()
         self.newest: HostState | None = None
         self._copies: dict[str, Any] | None = None
         self.views = self._views()
+        unmarked = self._parameters.keys() - marked if marked else ()
+        self.early = {name: np.copy(self._parameters[name].asnumpy()) for name in unmarked}
 
     def copy(self, place: Place) -> None:
         """Copy every parameter; main thread only, between steps."""
@@ -56,6 +64,11 @@ class HostMemory:
                 for name, one in self._parameters.items():
                     np.copyto(self._copies[name], one.asnumpy())
             self.newest = HostState(place=place, arrays=self._copies)
+
+    def copy_early(self) -> None:
+        """Copy what may change before the next update; main thread only, between steps, under ``lock``."""
+        for name, copy in self.early.items():
+            np.copyto(copy, self._parameters[name].asnumpy())
 
     def _views(self) -> dict[str, Any] | None:
         """Views that stay what the graph works on; None where there are none."""

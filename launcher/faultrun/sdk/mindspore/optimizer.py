@@ -13,7 +13,9 @@ from typing import Any
 import mindspore
 from mindspore import Parameter, Tensor, nn, ops
 
-_NAME = "tft_updates_begun"
+COUNTER = "tft_updates_begun"
+"""The parameter that counts updates; no part of a training's state."""
+
 _SHARED = (
     "param_rank", "optim_filter", "loss_scale", "dynamic_weight_decay", "grad_centralization", "dynamic_lr",
     "global_step", "is_group", "is_group_lr", "is_group_params_ordered", "use_parallel", "group_params",
@@ -35,7 +37,7 @@ class MarkingOptimizer(nn.Optimizer):  # type: ignore[misc]  # MindSpore has no 
         for name in _SHARED:
             if hasattr(opt, name):
                 setattr(self, name, getattr(opt, name))
-        self.tft_updates_begun = Parameter(Tensor([0], mindspore.int32), name=_NAME, requires_grad=False)
+        self.tft_updates_begun = Parameter(Tensor([0], mindspore.int32), name=COUNTER, requires_grad=False)
         self.one = Tensor([1], mindspore.int32)
         self.depend = ops.Depend()
         self.add = ops.AssignAdd()
@@ -48,13 +50,56 @@ class MarkingOptimizer(nn.Optimizer):  # type: ignore[misc]  # MindSpore has no 
         return self.opt(gradients)
 
 
+def mark_updates(network: Any) -> bool:
+    """Have the optimizer of ``network`` mark its updates; whether it does now.
+
+    Before the network's first step only: later a compiled graph would go on
+    with the optimizer it has. A network with several optimizers, or with one
+    that cannot be wrapped, stays as it is.
+    """
+    if begun_counter(network) is not None:
+        return True
+    if getattr(network, "compile_cache", None):
+        return False
+    found = [
+        (cell, name, child)
+        for _, cell in network.cells_and_names()
+        for name, child in cell.name_cells().items()
+        if isinstance(child, nn.Optimizer)
+    ]
+    if len(found) != 1:
+        return False
+    cell, name, optimizer = found[0]
+    try:
+        marking = MarkingOptimizer(optimizer)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    setattr(cell, name, marking)
+    return True
+
+
+def updated_in_marks(network: Any) -> frozenset[str]:
+    """The parameters that only a marked update changes: the trained ones, and the optimizer's states of them.
+
+    Others change when they like: batch norm's averages in the forward pass,
+    a loss scale, the optimizer's own count of steps.
+    """
+    for _, cell in network.cells_and_names():
+        if isinstance(cell, MarkingOptimizer):
+            trained = [one for one in cell.opt.parameters if isinstance(one, Parameter)]
+            shapes = {tuple(one.shape) for one in trained if one.size > 1}
+            states = [one for one in cell.opt.get_parameters() if tuple(one.shape) in shapes]
+            return frozenset(one.name for one in (*trained, *states) if one.size > 1)
+    return frozenset()
+
+
 def begun_counter(network: Any) -> Callable[[], int] | None:
     """Reads the counter of the network's optimizer from any thread; None when its optimizer does not mark.
 
     Only where parameters can be read in place (``memory``).
     """
     for _, parameter in network.parameters_and_names():
-        if parameter.name == _NAME:
+        if parameter.name == COUNTER:
             view = parameter.asnumpy()
             return lambda: int(view[0])
     return None
