@@ -36,7 +36,7 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
             **os.environ,
             "FAULTRUN_PROGRESS": f"{page}:0",
             "RANK": "0",
-            "WORLD_SIZE": "1",
+            "WORLD_SIZE": "2",  # as in a data parallel run: the forward pass has a hook then
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(sys.path),
         },

@@ -6,7 +6,6 @@ step is small: hyperparameters, schedulers and the like, random numbers,
 where the data stand, and the buffers that a forward pass changes.
 """
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
+from faultrun.sdk.torch.engine import memory_at
 from faultrun.sdk.torch.fence import Fence, map_tensors
 from faultrun.sdk.torch.recorder import Position
 
@@ -89,7 +89,7 @@ class Buffers:
         self._large = [pair for pair in pairs if _bytes_of(pair[0]) > SMALL_BYTES]
         self._seen = [one._version for one, _ in self._large]
         on_cpu = all(one.device.type == "cpu" and one.is_contiguous() for one, _ in self._small)
-        self._moves = [(copy.data_ptr(), one.data_ptr(), _bytes_of(one)) for one, copy in self._small]
+        self._moves = [(_memory_of(copy), _memory_of(one)) for one, copy in self._small if on_cpu]
         self._copy_small = self._move if on_cpu else self._copy
 
     def capture(self) -> None:
@@ -109,8 +109,8 @@ class Buffers:
 
     def _move(self) -> None:
         """The quickest way for a few small tensors on the CPU; ``_small`` keeps their memory where it is."""
-        for to, where, size_bytes in self._moves:
-            ctypes.memmove(to, where, size_bytes)
+        for copy, live in self._moves:
+            copy[:] = live
 
     def _copy(self) -> None:
         torch._foreach_copy_([copy for _, copy in self._small], [one for one, _ in self._small])
@@ -124,7 +124,7 @@ def groups_of(optimizer: Any) -> list[dict[str, Any]]:
 def finished(objects: Mapping[str, Any]) -> dict[str, Any]:
     """Captured states as ``state_dict`` would have returned them."""
     return {
-        name: {key: value for key, value in state.items() if key != "optimizer"}
+        name: {key: value for key, value in state.fields.items() if key != "optimizer"}
         if isinstance(state, _SchedulerState)
         else state
         for name, state in objects.items()
@@ -166,8 +166,10 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-class _SchedulerState(dict):  # type: ignore[type-arg]
+class _SchedulerState(NamedTuple):
     """All that a scheduler's object holds, its optimizer too."""
+
+    fields: dict[str, Any]
 
 
 def _copier(one: Any) -> Callable[[Any], Any]:
@@ -179,7 +181,7 @@ def _copier(one: Any) -> Callable[[Any], Any]:
 
 def _copied_scheduler(one: Any) -> Any:
     """Torch's own schedulers replace what they change, and their ``state_dict`` is their ``__dict__``."""
-    return _SchedulerState(one.__dict__)
+    return _SchedulerState(one.__dict__.copy())
 
 
 def _frozen_state(one: Any) -> Any:
@@ -198,6 +200,10 @@ def _frozen_scaler(scaler: Any, scale: Any) -> dict[str, Any]:
         "growth_interval": scaler.get_growth_interval(),
         "_growth_tracker": scaler._growth_tracker.detach().clone(),
     }
+
+
+def _memory_of(tensor: Any) -> memoryview:
+    return memory_at(tensor.data_ptr(), _bytes_of(tensor))
 
 
 def _bytes_of(tensor: Any) -> int:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from faultrun.sdk.torch.engine import RAW_BYTES, Engine, state_of
 from faultrun.sdk.torch.rng import Rng
 from faultrun.sdk.torch.twisters import AREA_BYTES, NumpyTwister, PythonTwister
 
@@ -58,7 +59,11 @@ class Recorder:
         self._turn = self._turn_under_way = self._turn_epoch = 0
         self._page = _mapped(path, (steps + 6) * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
-        self._cpu_rng = torch.default_generator.get_state
+        self._cpu = Engine(torch.default_generator)
+        self._live = self._cpu.live
+        bytes_of_page = memoryview(self._page)
+        starts = [slot * _SLOT_BYTES + _TENSORS_AT for slot in range(steps + 6)]
+        self._raw = [bytes_of_page[start : start + RAW_BYTES] for start in starts]
         self._device_rng = device_rng
         self._python = PythonTwister()
         self._numpy = NumpyTwister()
@@ -89,15 +94,28 @@ class Recorder:
         if self._numpy_there[slot] != self._numpy.look():
             self._put(start + _NUMPY_AT, self._numpy.packed())
             self._numpy_there[slot] = self._numpy.version
-        cpu = self._cpu_rng()
-        at, length = self._address + start + _TENSORS_AT, cpu.numel()
-        ctypes.memmove(at, cpu.data_ptr(), length)
-        others = (0, 0)
+        if self._live is not None:
+            self._raw[slot][:] = self._live
+            length = RAW_BYTES
+        else:
+            state = self._cpu.asked()
+            length = len(state)
+            self._put(start + _TENSORS_AT, state)
+        cuda = kept = 0
         if loader is not None or self._device_rng is not None:
-            others = self._put_others(at + length, loader)
+            cuda, kept = self._put_others(self._address + start + _TENSORS_AT + length, loader)
         step, epoch, batches = position
-        epoch, batches = -1 if epoch is None else epoch, -1 if batches is None else batches
-        _HEADER.pack_into(self._page, start, self._run, step, epoch, batches, length, *others)
+        _HEADER.pack_into(
+            self._page,
+            start,
+            self._run,
+            step,
+            -1 if epoch is None else epoch,
+            -1 if batches is None else batches,
+            length,
+            cuda,
+            kept,
+        )
         return slot
 
     def read(self, slot: int) -> Rng:
@@ -105,14 +123,14 @@ class Recorder:
         start = slot * _SLOT_BYTES
         tensors, at = [], start + _TENSORS_AT
         for length in _HEADER.unpack_from(self._page, start)[4:]:
-            tensors.append(_tensor(self._page[at : at + length]))
+            tensors.append(self._page[at : at + length])
             at += length
         return Rng(
-            cpu=tensors[0],
+            cpu=state_of(tensors[0]),
             python=PythonTwister.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT]),
             numpy=NumpyTwister.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT]),
-            cuda=tensors[1],
-            loader=tensors[2],
+            cuda=_tensor(tensors[1]),
+            loader=_tensor(tensors[2]),
         )
 
     def at_step(self, position: Position) -> Rng | None:
@@ -128,7 +146,7 @@ class Recorder:
                 return self.read(slot)
         return None
 
-    def _put(self, at: int, data: bytes) -> None:
+    def _put(self, at: int, data: bytes | memoryview) -> None:
         self._page[at : at + len(data)] = data
 
     def _put_others(self, at: int, loader: Any) -> tuple[int, int]:

@@ -17,6 +17,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from faultrun.sdk.torch.engine import memory_at
+
 AREA_BYTES = 2560
 """What the state of one twister takes when it is packed."""
 
@@ -33,18 +35,19 @@ class PythonTwister:
 
     def __init__(self) -> None:
         self._generator: Any = random.getstate.__self__  # type: ignore[attr-defined]
-        self._peek = ctypes.c_uint64.from_address(id(self._generator) + _HEADER_BYTES)  # index, first word
+        self._peek = memory_at(id(self._generator) + _HEADER_BYTES, 8).cast("Q")  # index, first word
         words = random.getstate()[1]
         fits = _random.Random.__basicsize__ >= _HEADER_BYTES + 625 * 4
-        self._known = fits and self._peek.value == words[-1] | words[0] << 32
-        self._seen: tuple[object, ...] = ()
+        self._known = fits and self._peek[0] == words[-1] | words[0] << 32
+        self._seen: object = None
+        self._waiting: object = None
         self.version = 0
 
     def look(self) -> int:
         """A number that grows with every change."""
-        seen = (self._peek.value, self._generator.gauss_next)
-        if seen != self._seen or not self._known:
-            self._seen = seen
+        seen, waiting = self._peek[0], self._generator.gauss_next
+        if seen != self._seen or waiting != self._waiting or not self._known:
+            self._seen, self._waiting = seen, waiting
             self.version += 1
         return self.version
 
@@ -118,13 +121,12 @@ def _numpy_look(numpy: Any, state: Any) -> Look:
     waiting_at = _where_numbers_wait(numpy)
     if type(generator).__name__ != "MT19937" or waiting_at is None:
         return object  # a new one every time: never the same
-    address = generator.ctypes.state_address
-    first, position = ctypes.c_uint32.from_address(address), ctypes.c_int32.from_address(address + 624 * 4)
-    waiting = ctypes.c_int32.from_address(id(state) + waiting_at)
-    _, words, at, is_waiting, _ = state.get_state()
-    if (first.value, position.value, waiting.value) != (words[0], at, is_waiting):
+    words = memory_at(generator.ctypes.state_address, 625 * 4).cast("I")  # the last one is the position
+    waiting = memory_at(id(state) + waiting_at, 4).cast("i")
+    _, known, at, is_waiting, _ = state.get_state()
+    if (words[0], words[624], waiting[0]) != (known[0], at, is_waiting):
         return object
-    return lambda: (first.value, position.value, waiting.value)
+    return lambda: (words[0], words[624], waiting[0])
 
 
 def _where_numbers_wait(numpy: Any) -> int | None:
