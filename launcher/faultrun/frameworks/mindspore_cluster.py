@@ -1,0 +1,214 @@
+"""The rendezvous of MindSpore's workers as a state machine: requests in, answers out. No socket, no clock.
+
+The scheduler process of MindSpore answers at once, and its workers then sleep
+for seconds between questions whose answer was "not yet" (3-5 s between
+heartbeats, 3 s for the address of a peer). Here an answer that would say
+"not yet" is held until it can be given:
+
+* a registration, until every rank has registered: everybody's first heartbeat then says "complete";
+* the reading of a peer's address (``MCCL_COLLECTIVE_RANK_...``), until that peer has written it;
+* a departure, until every rank departs or is gone: nobody takes the last acknowledgement of a
+  collective with it.
+
+Workers bound each of these waits themselves and ask again. What is not
+understood raises NotUnderstood, and the cluster is of no more use.
+"""
+
+import json
+from dataclasses import dataclass, replace
+
+from faultrun.errors import assert_never
+from faultrun.frameworks.mindspore_wire import (
+    Delete,
+    Heartbeat,
+    HostNames,
+    Name,
+    NotUnderstood,
+    Read,
+    Register,
+    Request,
+    Unregister,
+    Write,
+    write_fields,
+)
+
+_WORKER = "MS_WORKER"
+_ADDRESS = b"MCCL_COLLECTIVE_RANK_"
+_COMPLETE = 1
+_MAX_KEYS = 100_000
+_MAX_BYTES = 1 << 24
+_ADDRESSES_A_RANK = 16
+_LONGEST_HOST = 256
+_LONGEST_NODE = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What to send to the connection called ``link``."""
+
+    link: int
+    name: Name
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    link: int
+    host: str
+
+
+class Cluster:
+    """One life of a group of ``size`` workers on one node. ``link`` is whatever number a connection has.
+
+    A group in which everybody departed may register anew.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._begin()
+
+    def _begin(self) -> None:
+        self._members: dict[int, _Member] = {}
+        self._leaving: dict[int, int] = {}
+        self._gone: set[int] = set()
+        self._data: dict[bytes, bytes] = {}
+        self._data_bytes = 0
+        self._readers: dict[bytes, dict[int, None]] = {}
+        self._addresses_told = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank has registered."""
+        return len(self._members) == self._size
+
+    @property
+    def formed(self) -> bool:
+        """Whether every rank was told every rank's address: what is left of ``init()`` needs us no more."""
+        return self.complete and self._addresses_told >= self._size * self._size
+
+    @property
+    def ranks(self) -> frozenset[int]:
+        """Who has registered."""
+        return frozenset(self._members)
+
+    def receive(self, link: int, request: Request) -> list[Answer]:
+        """What can be answered now. NotUnderstood for what no worker of ours asks."""
+        match request:
+            case Register():
+                return self._register(link, request)
+            case Heartbeat(node=node):
+                return [self._alive(link, self._rank(node))]
+            case Unregister():
+                return self._leave(link, request)
+            case Write(key=key, value=value):
+                return self._write(key, value)
+            case Read(key=key):
+                return self._read(link, key)
+            case Delete(key=key):
+                name = Name.FOUND if self._forget(key) else Name.MISSING
+                return [Answer(link=link, name=name, body=write_fields({1: key}))]
+            case HostNames():
+                return [self._host_names(link)]
+            case _:
+                assert_never(request)
+
+    def lose(self, link: int) -> list[Answer]:
+        """A connection broke: its worker ended, or will connect again."""
+        for links in self._readers.values():
+            links.pop(link, None)
+        rank = next((rank for rank, member in self._members.items() if member.link == link), None)
+        if rank is None:
+            return []
+        if not self.complete:
+            del self._members[rank]
+            return []
+        self._gone.add(rank)
+        return self._let_go()
+
+    def _register(self, link: int, request: Register) -> list[Answer]:
+        rank = self._rank(request.node)
+        if request.role != _WORKER:
+            raise NotUnderstood(f"node {rank} registers as {request.role[:20]!r}")
+        if len(request.host) > _LONGEST_HOST:
+            raise NotUnderstood(f"node {rank} has a host name of {len(request.host)} characters")
+        if self.complete and self._everybody_leaves():
+            self._begin()
+        welcomed = self.complete
+        self._members[rank] = _Member(link=link, host=request.host)
+        self._gone.discard(rank)
+        if welcomed:
+            return [self._welcome(rank)]
+        return [self._welcome(one) for one in sorted(self._members)] if self.complete else []
+
+    def _welcome(self, rank: int) -> Answer:
+        body = write_fields({1: 1, 2: rank, 3: self._size})
+        return Answer(link=self._members[rank].link, name=Name.SUCCESS, body=body)
+
+    def _alive(self, link: int, rank: int) -> Answer:
+        """A worker may have connected anew since it registered."""
+        if rank in self._members:
+            self._members[rank] = replace(self._members[rank], link=link)
+            self._gone.discard(rank)
+        body = write_fields({1: 1, 2: _COMPLETE if self.complete else 0, 3: self._size})
+        return Answer(link=link, name=Name.SUCCESS, body=body)
+
+    def _leave(self, link: int, request: Unregister) -> list[Answer]:
+        rank = self._rank(request.node)
+        if not self.complete:
+            return [Answer(link=link, name=Name.INCOMPLETE, body=Name.INCOMPLETE.value)]
+        self._leaving[rank] = link
+        return self._let_go()
+
+    def _everybody_leaves(self) -> bool:
+        return len(self._leaving.keys() | self._gone) == self._size
+
+    def _let_go(self) -> list[Answer]:
+        """Answer all who leave once everybody does; who asks again later is answered at once."""
+        if not self._everybody_leaves():
+            return []
+        waiting = [link for rank, link in sorted(self._leaving.items()) if rank not in self._gone]
+        self._gone.update(self._leaving)
+        return [Answer(link=link, name=Name.SUCCESS, body=Name.SUCCESS.value) for link in waiting]
+
+    def _write(self, key: bytes, value: bytes) -> list[Answer]:
+        self._forget(key)
+        size = self._data_bytes + len(key) + len(value)
+        if size > _MAX_BYTES or len(self._data) >= _MAX_KEYS:
+            raise NotUnderstood(f"more than {len(self._data)} keys or {self._data_bytes} bytes to keep")
+        self._data[key] = value
+        self._data_bytes = size
+        return [answer for link in self._readers.pop(key, {}) for answer in self._read(link, key)]
+
+    def _forget(self, key: bytes) -> bool:
+        value = self._data.pop(key, None)
+        if value is None:
+            return False
+        self._data_bytes -= len(key) + len(value)
+        return True
+
+    def _read(self, link: int, key: bytes) -> list[Answer]:
+        value = self._data.get(key)
+        if value is not None:
+            self._addresses_told += key.startswith(_ADDRESS)
+            return [Answer(link=link, name=Name.FOUND, body=write_fields({1: key, 2: value}))]
+        if key.startswith(_ADDRESS):
+            self._hold(link, key)
+            return []
+        return [Answer(link=link, name=Name.MISSING, body=write_fields({1: key}))]
+
+    def _hold(self, link: int, key: bytes) -> None:
+        """A worker that lost its patience asks for the same again; it waits for one answer and gets one."""
+        if key not in self._readers and len(self._readers) >= _ADDRESSES_A_RANK * self._size:
+            raise NotUnderstood(f"more than {len(self._readers)} addresses are asked for")
+        self._readers.setdefault(key, {})[link] = None
+
+    def _host_names(self, link: int) -> Answer:
+        names = [self._members[rank].host for rank in sorted(self._members)] if self.complete else []
+        body = json.dumps({"hostnames": names}, separators=(",", ":")).encode()
+        return Answer(link=link, name=Name.FOUND if self.complete else Name.MISSING, body=body)
+
+    def _rank(self, node: str) -> int:
+        """The rank of a node: we gave out the numbers, so another one is not one of ours."""
+        if not (node.isascii() and node.isdigit() and len(node) <= _LONGEST_NODE and int(node) < self._size):
+            raise NotUnderstood(f"a node called {node[:20]!r} among {self._size}")
+        return int(node)
