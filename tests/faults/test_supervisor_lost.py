@@ -33,7 +33,9 @@ def test_no_worker_no_loader_and_no_escaped_grandchild_outlives_the_supervisor(l
 
 def test_the_scheduler_goes_with_the_supervisor_and_with_the_workers(launcher: Launcher) -> None:
     stand_in(launcher.folder)
-    run = launcher.run("train_in_the_first_life()", "--framework=mindspore", "--join=True")
+    run = launcher.run(
+        "train_in_the_first_life()", "--framework=mindspore", "--ms_scheduler=native", "--join=True"
+    )
     scheduler = scheduler_of(launcher, run)
     run.trains(range(2)).kill(1)
     run.event("IncarnationStarted", incarnation=1)
@@ -41,7 +43,7 @@ def test_the_scheduler_goes_with_the_supervisor_and_with_the_workers(launcher: L
     assert run.ends() == 0
     assert "stand-in scheduler MS_SCHED" in (run.log_dir / "scheduler.log").read_text()
 
-    again = launcher.run("train()", "--framework=mindspore")
+    again = launcher.run("train()", "--framework=mindspore", "--ms_scheduler=native")
     scheduler = scheduler_of(launcher, again)
     again.trains(range(2))
     again.kill_supervisor()
@@ -51,7 +53,7 @@ def test_the_scheduler_goes_with_the_supervisor_and_with_the_workers(launcher: L
 
 def test_a_scheduler_that_falls_while_it_is_needed_restarts_everybody(launcher: Launcher) -> None:
     stand_in(launcher.folder)
-    run = launcher.run("train_in_the_first_life()", "--framework=mindspore")
+    run = launcher.run("train_in_the_first_life()", "--framework=mindspore", "--ms_scheduler=native")
     scheduler = scheduler_of(launcher, run)
     run.trains(range(2))
     os.kill(scheduler, signal.SIGSEGV)

@@ -16,7 +16,7 @@ from faultrun.frameworks.environment import Life, Seat, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Ledger, Plan, Reason
-from faultrun.model.spec import Resume, RunSpec
+from faultrun.model.spec import MsScheduler, Resume, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.platforms.local import accelerators_of
 from faultrun.supervisor.prepare import filled, values
@@ -30,7 +30,9 @@ def show(spec: RunSpec, around: Surroundings) -> int:
     point, words, code = _recovery_point(spec)
     begins = point if spec.recovery.resume is Resume.ALWAYS else None
     if needs_scheduler(spec):
-        click.echo(f"scheduler  {shlex.join(scheduler_argv(spec.command, around.python))}")
+        ours = spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN
+        native = shlex.join(scheduler_argv(spec.command, around.python))
+        click.echo(f"scheduler  {'builtin, in the supervisor' if ours else native}")
     for rank in spec.topology.ranks_of(spec.node):
         _show_worker(spec, _plan(spec, begins), rank, around.environ)
     click.echo(f"after a failure: {words}")

@@ -118,6 +118,14 @@ MEETING = Section(
             example="--cluster_time_out=300",
         ),
         Option(
+            name="ms_scheduler",
+            metavar="WHO",
+            help="Who brings MindSpore's workers together: builtin (faultrun itself: init() in one second), "
+            "native (MindSpore's scheduler process), or auto: builtin on CPU for proved versions.",
+            default="auto",
+            example="--ms_scheduler=native",
+        ),
+        Option(
             name="nnodes",
             metavar="N",
             help="Nodes of the run; more than 1 is not built yet.",

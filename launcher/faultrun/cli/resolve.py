@@ -17,6 +17,7 @@ from faultrun.cli.resolve_meeting import resolve_meeting
 from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
 from faultrun.cli.resolve_program import Program, resolve_program
 from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
+from faultrun.cli.resolve_scheduler import resolve_scheduler
 from faultrun.cli.resolve_view import resolve_view
 from faultrun.cli.resolve_windows import resolve_windows, signal_answers
 from faultrun.cli.resolve_workers import Workers, resolve_workers
@@ -75,6 +76,9 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
             meeting,
             rank_table_file=handed_on(settings, around, workers.devices),
             rank_table_wait_s=rank_table_wait_s(settings),
+            ms_scheduler=resolve_scheduler(
+                settings, around, notes, (framework, program.command, meeting, workers.simulation)
+            ),
         ),
         supervision=supervision,
         recovery=_recovery(settings, notes, recipe, workers),

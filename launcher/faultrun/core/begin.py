@@ -95,7 +95,13 @@ def spawn(state: RunState, event: GoGiven) -> Step:
     if notices.hold(state):
         return prepare(state, event.at_s, "the platform spoke while the start was prepared")
     ranks = tuple(state.plan.topology.ranks_of(state.node))
-    spawn = Spawn(plan=state.plan, ranks=ranks, master_addr=event.master_addr, master_port=event.master_port)
+    spawn = Spawn(
+        plan=state.plan,
+        ranks=ranks,
+        master_addr=event.master_addr,
+        master_port=event.master_port,
+        native_scheduler=state.native_scheduler,
+    )
     said = notices.started(state.platform)
     state = replace(state, phase=Phase.RUNNING, alive=frozenset(ranks), platform=said)
     return Step(state=state, actions=(spawn,), why=f"incarnation {state.incarnation} starts")

@@ -52,6 +52,8 @@ def _who(card: Card) -> str:
 def _how(incident: Incident) -> str:
     if incident.status is not None:
         return describe(incident.status)
+    if incident.cause is Cause.RENDEZVOUS:
+        return "stopped for another scheduler"
     return "stopped for the platform" if incident.ordered else "could not be started"
 
 

@@ -9,10 +9,11 @@ file, environment or process: time arrives on events, waiting leaves as
 
 from dataclasses import replace
 
-from faultrun.core import begin, drain, gasp, notices
+from faultrun.core import begin, drain, gasp, notices, rendezvous
 from faultrun.core.diagnose import describe
 from faultrun.core.roster import never_started, progressed, reaped
 from faultrun.model.events import (
+    ClusterFormed,
     ConfigRewritten,
     Drained,
     Event,
@@ -31,9 +32,11 @@ from faultrun.model.events import (
     PlanAdopted,
     Prepared,
     PrepareFailed,
+    RanksMet,
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
+    SchedulerFailed,
     SpawnFailed,
     StopRequested,
     Timer,
@@ -86,7 +89,9 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
         case Phase.RUNNING, WorkerExit(clean=True):
             return drain.sweep_when_empty(reaped(state, event), event.at_s, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
-            return drain.fault(state, event)
+            return drain.fault(rendezvous.suspected(state, event), event)
+        case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):
+            return rendezvous.heard(state, event)
         case ((Phase.DRAINING | Phase.KILLING), WorkerExit(rank=rank, status=status)):
             return drain.sweep_when_empty(reaped(state, event), event.at_s, f"rank {rank} {describe(status)}")
         case ((Phase.DRAINING | Phase.KILLING), SpawnFailed(rank=rank)):

@@ -46,6 +46,7 @@ def renewed(state: RunState, plan: Plan) -> RunState:
         promises=(),
         steps=(),
         point=plan.point,
+        forming=False,
     )
 
 

@@ -1,4 +1,4 @@
-"""MindSpore's scheduler: a process of ours that only keeps the cluster's membership.
+"""MindSpore's own scheduler: a process of ours that only keeps the cluster's membership.
 
 msrun runs the user's script a second time for it; here it is a line of
 Python, so nothing of the user's happens twice. It serves one incarnation: a

@@ -92,13 +92,15 @@ class Prepare:
 class Spawn:
     """Start these ranks; answers WorkerStarted or SpawnFailed for each, and IncarnationStarted if all run.
 
-    After the first that cannot be started no other is tried.
+    After the first that cannot be started no other is tried. ``native_scheduler``:
+    MindSpore's scheduler process serves them, whatever the run was started with.
     """
 
     plan: Plan
     ranks: tuple[int, ...]
     master_addr: str
     master_port: int
+    native_scheduler: bool = False
 
 
 Action = StartTimer | RequestGasp | Kill | VerifySave | Sweep | Survey | Tell | RaiseAlarm | Prepare | Spawn

@@ -188,6 +188,32 @@ class HelperExit:
     status: Status
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksMet:
+    """Every rank has registered with our own scheduler (MindSpore, ``--ms_scheduler=builtin``)."""
+
+    at_s: float
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFormed:
+    """Every rank knows every other; ``took_s`` since they met. Their ``init()`` returns now."""
+
+    at_s: float
+    incarnation: int
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerFailed:
+    """Our own scheduler was asked something that it does not understand, or could not listen."""
+
+    at_s: float
+    incarnation: int
+    why: str
+
+
 class WorkPhase(Enum):
     """What a rank says it is doing (SDK)."""
 
@@ -328,6 +354,7 @@ class Timer(Enum):
     REAP = "reap"  # killed workers that the kernel has not given back yet
     BACKOFF = "backoff"  # the pause before a restart
     HOLD = "hold"  # the platform, which does not want workers now
+    FORMING = "forming"  # ranks that met at our own scheduler, until their init() is through
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +405,9 @@ Event = (
     | IncarnationStarted
     | WorkerExit
     | HelperExit
+    | RanksMet
+    | ClusterFormed
+    | SchedulerFailed
     | Heartbeat
     | FirstStep
     | StopRequested

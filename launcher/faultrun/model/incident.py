@@ -16,6 +16,7 @@ class Cause(Enum):
     SCHEDULER = "scheduler"
     SPAWN = "spawn"
     PLATFORM = "platform"
+    RENDEZVOUS = "rendezvous"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,11 @@ class Incident:
 
     @property
     def ordered(self) -> bool:
-        """Whether the platform stopped workers that lived: not their fault, and nothing torn by a death."""
-        return self.cause is Cause.PLATFORM
+        """Whether workers that lived were stopped, by the platform or for another scheduler.
+
+        It is not their fault, and nothing was torn by a death.
+        """
+        return self.cause in (Cause.PLATFORM, Cause.RENDEZVOUS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

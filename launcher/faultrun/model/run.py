@@ -58,7 +58,11 @@ class Promise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """Values only. ``alive`` are this node's ranks that have not been reaped."""
+    """Values only. ``alive`` are this node's ranks that have not been reaped.
+
+    ``forming``: they have met at our own MindSpore scheduler and are not through
+    ``init()``. ``native_scheduler``: ours is given up for the rest of the run.
+    """
 
     node: NodeId
     topology: Topology
@@ -88,6 +92,8 @@ class RunState:
     failure: tuple[int, str] | None = None
     exit_code: int | None = None
     platform: Platform = Platform()
+    forming: bool = False
+    native_scheduler: bool = False
 
     @property
     def done(self) -> bool:

@@ -94,6 +94,13 @@ class Binding:
     worker_env: tuple[tuple[tuple[str, str], ...], ...] = ()
 
 
+class MsScheduler(Enum):
+    """Who serves the rendezvous of MindSpore's workers: the supervisor, or MindSpore's scheduler process."""
+
+    BUILTIN = "builtin"
+    NATIVE = "native"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
     """Where the workers meet. ``port`` is used by the first incarnation, by all when ``fixed_port``."""
@@ -104,6 +111,7 @@ class Rendezvous:
     cluster_time_out_s: int = 600
     rank_table_file: str = ""
     rank_table_wait_s: float = 300.0
+    ms_scheduler: MsScheduler = MsScheduler.NATIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,16 @@ from faultrun.model.events import (
     Heartbeat,
     HelperExit,
     IncarnationStarted,
+    SchedulerFailed,
     SpawnFailed,
     WorkerExit,
     WorkerStarted,
 )
 from faultrun.model.evidence import DeathNote
 from faultrun.model.plan import Plan
-from faultrun.model.spec import RunSpec, Stream
+from faultrun.model.spec import MsScheduler, RunSpec, Stream
 from faultrun.model.topology import BootId
+from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.prepare import Outfit
@@ -60,6 +62,7 @@ class Crew:
         self._control = control
         self._workers: dict[int, Process] = {}
         self._helpers: dict[int, Process] = {}
+        self._scheduler: BuiltinScheduler | None = None
         self._incarnation = -1
         self.page: ProgressPage | None = None
         self.logs: LogFiles | None = None
@@ -79,7 +82,7 @@ class Crew:
             self._new_page(order)
             life = self._life(order)
             if needs_scheduler(self._spec):
-                self._start_scheduler(life)
+                self._provide_scheduler(order, life)
             for local_rank, rank in enumerate(order.ranks):
                 self._start_worker(order, life, local_rank, rank)
                 started += 1
@@ -124,6 +127,9 @@ class Crew:
 
     def dismiss_helpers(self) -> None:
         """End the scheduler: the workers it served are gone."""
+        if self._scheduler is not None:
+            self._scheduler.close()
+            self._scheduler = None
         for helper in self._helpers.values():
             helper.kill_group()
 
@@ -174,6 +180,22 @@ class Crew:
             group_info_dir=str(self._base.log_dir.absolute()),
             ascend=self._base.ascend,
         )
+
+    def _provide_scheduler(self, order: Spawn, life: Life) -> None:
+        """Ours, which listens before the first worker runs; or MindSpore's process."""
+        assert self.logs is not None
+        if order.native_scheduler or self._spec.rendezvous.ms_scheduler is MsScheduler.NATIVE:
+            self._start_scheduler(life)
+            return
+        size, address = order.plan.topology.world_size, (order.master_addr, order.master_port)
+        self.logs.link_scheduler()
+        try:
+            self._scheduler = BuiltinScheduler(
+                self._reactor, size, self._incarnation, address, self.logs.scheduler
+            )
+        except OSError as error:
+            why = f"cannot listen at {address[0]}:{address[1]}: {error.strerror}"
+            self._reactor.post(SchedulerFailed(at_s=self._now(), incarnation=self._incarnation, why=why))
 
     def _start_scheduler(self, life: Life) -> None:
         assert self.logs is not None

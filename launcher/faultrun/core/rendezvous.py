@@ -1,0 +1,78 @@
+"""Our own scheduler for MindSpore's workers: whether it serves them, and giving it up for MindSpore's.
+
+It is given up once, for the rest of the run, and at the price of one restart
+that nobody is charged for.
+"""
+
+from dataclasses import replace
+
+from faultrun.core import drain
+from faultrun.errors import assert_never
+from faultrun.model.actions import StartTimer
+from faultrun.model.events import (
+    ClusterFormed,
+    Exited,
+    HelperExit,
+    RanksMet,
+    SchedulerFailed,
+    SpawnFailed,
+    Timer,
+    TimerFired,
+    WorkerExit,
+)
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.run import Phase, RunState, Step
+
+FORMING_S = 15.0
+"""From the last registration until every ``init()`` is through: 0.6 s, a few on a loaded machine."""
+
+_INSTEAD = "MindSpore's own scheduler process serves the rest of the run"
+
+
+def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | TimerFired) -> Step:
+    """What our scheduler says of the workers. Waiting workers that it cannot serve are started again."""
+    match event:
+        case RanksMet(at_s=at_s, incarnation=incarnation):
+            timer = StartTimer(timer=Timer.FORMING, at_s=at_s + FORMING_S, incarnation=incarnation)
+            return Step(state=replace(state, forming=True), actions=(timer,), why="every rank has registered")
+        case ClusterFormed(took_s=took_s):
+            return Step(state=replace(state, forming=False), why=f"the cluster formed in {took_s:.1f} s")
+        case SchedulerFailed(why=why, at_s=at_s):
+            return _give_up(state, at_s, f"the built-in scheduler failed: {why}")
+        case TimerFired(at_s=at_s) if state.forming:
+            why = f"init() took longer than {FORMING_S:g} s after all ranks had met at the built-in scheduler"
+            return _give_up(state, at_s, why)
+        case TimerFired():
+            return Step(state=state, why="the cluster had formed in time")
+        case _:
+            assert_never(event)
+
+
+def suspected(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed) -> RunState:
+    """A worker that leaves ``init()`` by itself, with an error, may have disliked our scheduler."""
+    if state.forming and isinstance(fault, WorkerExit) and isinstance(fault.status, Exited):
+        return replace(state, native_scheduler=True)
+    return state
+
+
+def _give_up(state: RunState, now_s: float, why: str) -> Step:
+    why = f"{why}; {_INSTEAD}"
+    if state.native_scheduler:
+        return Step(state=state, why="the built-in scheduler is given up already")
+    state = replace(state, native_scheduler=True, forming=False)
+    if state.phase is not Phase.RUNNING:
+        return Step(state=state, why=why)
+    newest = max(state.steps, key=lambda step: step.step, default=None)
+    incident = Incident(
+        number=state.incidents + 1,
+        incarnation=state.incarnation,
+        at_s=now_s,
+        cause=Cause.RENDEZVOUS,
+        rank=None,
+        status=None,
+        followers=(),
+        step=newest.step if newest else None,
+        epoch=newest.epoch if newest else None,
+        explanation=why,
+    )
+    return drain.open_drain(state, incident, why)

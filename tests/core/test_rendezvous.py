@@ -1,0 +1,104 @@
+"""Our own scheduler as stories: it serves, or MindSpore's takes over for the rest of the run."""
+
+from faultrun.core.card import render
+from faultrun.core.rendezvous import FORMING_S
+from faultrun.model.actions import RequestGasp, Spawn, StartTimer
+from faultrun.model.events import ClusterFormed, Exited, RanksMet, SchedulerFailed, Timer
+from faultrun.model.incident import Card, Cause
+from faultrun.model.run import Phase
+from support.story import SIGTERM, Story, checkpoint
+
+
+def met() -> Story:
+    """Both ranks have registered, and none is through ``init()``."""
+    story = Story(2).begins()
+    return story.tell(RanksMet(at_s=10, incarnation=0))
+
+
+def failed(story: Story, why: str = "a message called b'13'") -> Story:
+    return story.tell(SchedulerFailed(at_s=story.now_s, incarnation=story.state.incarnation, why=why))
+
+
+def test_a_cluster_that_forms_in_time_is_left_alone() -> None:
+    story = met()
+    assert story.performed(StartTimer) == [
+        StartTimer(timer=Timer.FORMING, at_s=10 + FORMING_S, incarnation=0)
+    ]
+    story.tell(ClusterFormed(at_s=10.5, incarnation=0, took_s=0.5))
+    story.rang(Timer.FORMING)
+    assert story.phase is Phase.RUNNING
+    assert story.actions == []
+    assert not story.state.native_scheduler
+
+
+def test_an_init_that_does_not_end_is_started_again_with_the_other_scheduler_and_nobody_is_charged() -> None:
+    story = met()
+    story.rang(Timer.FORMING, after_s=25)
+
+    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline_s=55)]
+    assert "MindSpore's own scheduler process serves the rest of the run" in story.whys[-1]
+    story.killed(0, SIGTERM).killed(1, SIGTERM).recovers()
+
+    assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True]
+    assert story.state.plan is not None
+    assert story.state.plan.ledger.restarts == ()
+
+
+def test_what_it_does_not_understand_gives_it_up_for_the_rest_of_the_run() -> None:
+    story = Story(2).begins().reported(r0=7, r1=8)
+    failed(story)
+    assert story.state.incident is not None
+    assert (story.state.incident.cause, story.state.incident.step) == (Cause.RENDEZVOUS, 8)
+    story.killed(0, SIGTERM).killed(1, SIGTERM).recovers(checkpoint(7))
+    story.killed(0).killed(1, SIGTERM).recovers(checkpoint(7))
+    assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True, True]
+
+
+def test_a_failure_while_the_workers_leave_changes_the_next_start_only() -> None:
+    story = Story(2).begins().killed(1)
+    story.actions.clear()
+    failed(story)
+    assert story.actions == []
+    assert story.phase is Phase.DRAINING
+    story.killed(0, SIGTERM).recovers()
+    assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True]
+
+
+def test_a_failure_is_acted_on_once() -> None:
+    story = Story(2).begins()
+    failed(failed(story))
+    assert len(story.performed(RequestGasp)) == 1
+    assert story.whys[-1] == "the built-in scheduler is given up already"
+
+
+def test_an_error_inside_init_is_held_against_the_scheduler_and_a_kill_is_not() -> None:
+    assert met().returned(1, 1).state.native_scheduler
+    assert not met().killed(1).state.native_scheduler
+    formed = met().tell(ClusterFormed(at_s=11, incarnation=0, took_s=1))
+    assert not formed.returned(1, 1).state.native_scheduler
+    assert not Story(2).begins().ended(1, Exited(code=1)).state.native_scheduler
+
+
+def test_the_next_incarnation_meets_anew() -> None:
+    story = met().killed(1).killed(0, SIGTERM).recovers()
+    assert not story.state.forming
+    story.rang(Timer.FORMING)
+    assert story.phase is Phase.RUNNING
+
+
+def test_the_card_says_that_nobody_failed() -> None:
+    story = failed(Story(2).begins())
+    assert story.state.incident is not None
+    card = Card(
+        incident=story.state.incident,
+        world_size=2,
+        saves=(),
+        point=None,
+        refused=0,
+        restart=(0, 3),
+        window_s=3600,
+    )
+    assert render(card).splitlines()[0] == (
+        "incident 1  all workers stopped for another scheduler   first failure"
+    )
+    assert "not counted" in render(card)
