@@ -48,6 +48,10 @@ def formed(size: int) -> Cluster:
     return cluster
 
 
+def dies(cluster: Cluster, rank: int) -> list[Answer]:
+    return [*cluster.lose(rank), *cluster.lose(100 + rank)]
+
+
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
 def test_nobody_is_welcome_before_the_last_rank_is_there(order: list[int]) -> None:
     cluster = Cluster(4)
@@ -132,8 +136,22 @@ def test_whoever_leaves_first_waits_for_the_others() -> None:
 def test_whoever_died_is_not_waited_for() -> None:
     cluster = formed(3)
     cluster.receive(0, Unregister(node="0"))
-    assert cluster.lose(1) == []
-    assert told(cluster.lose(2)) == [(0, Name.SUCCESS)]
+    assert dies(cluster, 1) == []
+    assert told(dies(cluster, 2)) == [(0, Name.SUCCESS)]
+
+
+def test_a_worker_that_gave_up_its_heartbeat_is_still_there() -> None:
+    cluster = formed(2)
+    assert cluster.lose(0) == cluster.lose(1) == []
+    assert cluster.receive(100, Unregister(node="0")) == []
+    assert told(cluster.receive(101, Unregister(node="1"))) == [(100, Name.SUCCESS), (101, Name.SUCCESS)]
+
+
+def test_a_worker_that_lost_its_patience_and_left_keeps_nobody() -> None:
+    cluster = formed(2)
+    cluster.receive(100, Unregister(node="0"))
+    assert dies(cluster, 0) == []
+    assert told(cluster.receive(101, Unregister(node="1"))) == [(101, Name.SUCCESS)]
 
 
 def test_a_worker_that_asks_to_leave_again_is_answered_when_the_others_leave() -> None:

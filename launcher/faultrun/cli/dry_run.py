@@ -100,6 +100,7 @@ def _show_worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str
         error_dir=str(log_dir / "incarnation_0"),
         group_info_dir=str(log_dir),
         ascend=accelerators_of("npu", environ) is not None,
+        builtin_scheduler=spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN,
     )
     click.echo(f"rank {rank}     {shlex.join(_argv(spec, plan, rank))}")
     for name, value in sorted(worker_environment(environ, spec, seat, life).items()):

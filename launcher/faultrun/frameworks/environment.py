@@ -48,7 +48,8 @@ class Life:
     """What the workers of one incarnation on one node share; paths are absolute.
 
     ``group_info_dir`` holds ``device<rank>/group_info.pb``. ``ascend`` says
-    whether the workers run on Ascend devices.
+    whether the workers run on Ascend devices, ``builtin_scheduler`` whether
+    MindSpore's ranks meet in the supervisor.
     """
 
     boot: BootId
@@ -60,12 +61,14 @@ class Life:
     error_dir: str
     group_info_dir: str
     ascend: bool
+    builtin_scheduler: bool = False
 
 
 def worker_environment(base: Mapping[str, str], spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
     """The complete environment of one worker, on top of what the user's shell had."""
     unset = _unset(spec, life)
     return {
+        **_unless_set(life),
         **{name: value for name, value in base.items() if name not in unset},
         **dict(spec.environment),
         **_ranks(spec, seat, life),
@@ -78,6 +81,16 @@ def worker_environment(base: Mapping[str, str], spec: RunSpec, seat: Seat, life:
         **_binding(spec, seat),
         **_simulated(spec),
     }
+
+
+def _unless_set(life: Life) -> dict[str, str]:
+    """What a user's own variables win over.
+
+    Heartbeats tell MindSpore's scheduler that a rank is gone; we know from the
+    kernel. Without them a script that is done leaves at once, and not when its
+    heartbeat thread has slept its five seconds out.
+    """
+    return {"MS_DISABLE_HEARTBEAT": "1"} if life.builtin_scheduler else {}
 
 
 def _unset(spec: RunSpec, life: Life) -> frozenset[str]:

@@ -7,7 +7,7 @@ heartbeats, 3 s for the address of a peer). Here an answer that would say
 
 * a registration, until every rank has registered: everybody's first heartbeat then says "complete";
 * the reading of a peer's address (``MCCL_COLLECTIVE_RANK_...``), until that peer has written it;
-* a departure, until every rank departs or is gone: nobody takes the last acknowledgement of a
+* a departure, until every rank departs or has ended: nobody takes the last acknowledgement of a
   collective with it.
 
 Workers bound each of these waits themselves and ask again. What is not
@@ -15,7 +15,7 @@ understood raises NotUnderstood, and the cluster is of no more use.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from faultrun.errors import assert_never
 from faultrun.frameworks.mindspore_wire import (
@@ -69,6 +69,7 @@ class Cluster:
 
     def _begin(self) -> None:
         self._members: dict[int, _Member] = {}
+        self._rank_of: dict[int, int] = {}
         self._leaving: dict[int, int] = {}
         self._gone: set[int] = set()
         self._data: dict[bytes, bytes] = {}
@@ -98,10 +99,10 @@ class Cluster:
                 return self._register(link, request)
             case Heartbeat(node=node):
                 return [self._alive(link, self._rank(node))]
-            case Unregister():
-                return self._leave(link, request)
+            case Unregister(node=node):
+                return self._leave(link, self._rank(node))
             case Write(key=key, value=value):
-                return self._write(key, value)
+                return self._write(link, key, value)
             case Read(key=key):
                 return self._read(link, key)
             case Delete(key=key):
@@ -113,15 +114,16 @@ class Cluster:
                 assert_never(request)
 
     def lose(self, link: int) -> list[Answer]:
-        """A connection broke: its worker ended, or will connect again."""
+        """A connection broke. A rank of which none is left has ended, or will register again."""
         for links in self._readers.values():
             links.pop(link, None)
-        rank = next((rank for rank, member in self._members.items() if member.link == link), None)
-        if rank is None:
+        rank = self._rank_of.pop(link, None)
+        if rank is None or rank in self._rank_of.values():
             return []
         if not self.complete:
             del self._members[rank]
             return []
+        self._leaving.pop(rank, None)
         self._gone.add(rank)
         return self._let_go()
 
@@ -131,11 +133,11 @@ class Cluster:
             raise NotUnderstood(f"node {rank} registers as {request.role[:20]!r}")
         if len(request.host) > _LONGEST_HOST:
             raise NotUnderstood(f"node {rank} has a host name of {len(request.host)} characters")
-        if self.complete and self._everybody_leaves():
+        if len(self._gone) == self._size:
             self._begin()
         welcomed = self.complete
         self._members[rank] = _Member(link=link, host=request.host)
-        self._gone.discard(rank)
+        self._belongs(link, rank)
         if welcomed:
             return [self._welcome(rank)]
         return [self._welcome(one) for one in sorted(self._members)] if self.complete else []
@@ -145,32 +147,36 @@ class Cluster:
         return Answer(link=self._members[rank].link, name=Name.SUCCESS, body=body)
 
     def _alive(self, link: int, rank: int) -> Answer:
-        """A worker may have connected anew since it registered."""
-        if rank in self._members:
-            self._members[rank] = replace(self._members[rank], link=link)
-            self._gone.discard(rank)
+        self._belongs(link, rank)
         body = write_fields({1: 1, 2: _COMPLETE if self.complete else 0, 3: self._size})
         return Answer(link=link, name=Name.SUCCESS, body=body)
 
-    def _leave(self, link: int, request: Unregister) -> list[Answer]:
-        rank = self._rank(request.node)
+    def _leave(self, link: int, rank: int) -> list[Answer]:
         if not self.complete:
             return [Answer(link=link, name=Name.INCOMPLETE, body=Name.INCOMPLETE.value)]
+        self._belongs(link, rank)
         self._leaving[rank] = link
         return self._let_go()
 
-    def _everybody_leaves(self) -> bool:
-        return len(self._leaving.keys() | self._gone) == self._size
+    def _belongs(self, link: int, rank: int) -> None:
+        """A worker has one connection for what it must do in time, and one for the rest; either may go."""
+        if rank in self._members:
+            self._rank_of[link] = rank
+            self._gone.discard(rank)
 
     def _let_go(self) -> list[Answer]:
-        """Answer all who leave once everybody does; who asks again later is answered at once."""
-        if not self._everybody_leaves():
+        """Answer all who leave, once everybody does or is gone."""
+        if len(self._leaving.keys() | self._gone) < self._size:
             return []
-        waiting = [link for rank, link in sorted(self._leaving.items()) if rank not in self._gone]
-        self._gone.update(self._leaving)
-        return [Answer(link=link, name=Name.SUCCESS, body=Name.SUCCESS.value) for link in waiting]
+        leaving, self._leaving = self._leaving, {}
+        self._gone.update(leaving)
+        success = Name.SUCCESS
+        return [Answer(link=link, name=success, body=success.value) for _, link in sorted(leaving.items())]
 
-    def _write(self, key: bytes, value: bytes) -> list[Answer]:
+    def _write(self, link: int, key: bytes, value: bytes) -> list[Answer]:
+        writer = key.removeprefix(_ADDRESS).rpartition(b"_")[2]
+        if key.startswith(_ADDRESS) and writer.isdigit() and len(writer) <= _LONGEST_NODE:
+            self._belongs(link, int(writer))
         self._forget(key)
         size = self._data_bytes + len(key) + len(value)
         if size > _MAX_BYTES or len(self._data) >= _MAX_KEYS:

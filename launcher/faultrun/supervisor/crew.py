@@ -179,12 +179,17 @@ class Crew:
             error_dir=str(self.logs.folder.absolute()),
             group_info_dir=str(self._base.log_dir.absolute()),
             ascend=self._base.ascend,
+            builtin_scheduler=self._serves_itself(order),
         )
+
+    def _serves_itself(self, order: Spawn) -> bool:
+        ours = self._spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN
+        return ours and not order.native_scheduler and needs_scheduler(self._spec)
 
     def _provide_scheduler(self, order: Spawn, life: Life) -> None:
         """Ours, which listens before the first worker runs; or MindSpore's process."""
         assert self.logs is not None
-        if order.native_scheduler or self._spec.rendezvous.ms_scheduler is MsScheduler.NATIVE:
+        if not life.builtin_scheduler:
             self._start_scheduler(life)
             return
         size, address = order.plan.topology.world_size, (order.master_addr, order.master_port)
