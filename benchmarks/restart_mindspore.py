@@ -74,12 +74,13 @@ BENCHMARK = Benchmark(
     method=(
         f"Data parallel on CPU, a checkpoint every {SAVE_EVERY} steps; rank {VICTIM} writes the time and"
         f" sends itself SIGKILL before step {KILL_AT} of {STEPS}. faultrun restarts with the checkpoint"
-        " that it has verified. msrun ends, half a minute later, and is started again at once; the script"
-        " then takes the newest checkpoint itself. All times are those of the last worker, but the first"
+        " that it has verified, once with its own scheduler (the default) and once with MindSpore's. msrun"
+        " ends, half a minute later, and is started again at once; the script then takes the newest"
+        " checkpoint itself. All times are those of the last worker, but the first"
         " step's."
     ),
-    contenders=(OURS, "msrun"),
-    cases=("2 workers",),
+    contenders=(OURS, "faultrun, MindSpore's scheduler", "msrun"),
+    cases=("2 workers", "4 workers"),
     metrics=(
         Metric(key="ended", label="kill → launcher's end", unit=Unit.SECONDS),
         Metric(key="forked", label="kill → new workers exec'ed", unit=Unit.SECONDS),
@@ -92,7 +93,7 @@ BENCHMARK = Benchmark(
     promises=(
         Promise(text="MindSpore, kill → first step: cold ≤ 1/4 of (msrun's exit + start again)", judge=judge),
     ),
-    rounds=1,
+    rounds=3,
     measure=measure,
     missing=missing,
 )

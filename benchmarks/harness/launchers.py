@@ -86,9 +86,18 @@ TORCHRUN_OWN_STORE = Launcher(
     command=_torchrun,
     environ={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
 )
+FAULTRUN_NATIVE = Launcher(
+    name="faultrun, MindSpore's scheduler",
+    module="faultrun",
+    command=_faultrun,
+    environ={"FAULTRUN_MS_SCHEDULER": "native"},
+)
 MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False, restarts=False)
 
-_ALL = {launcher.name: launcher for launcher in (BARE, FAULTRUN, TORCHRUN, TORCHRUN_OWN_STORE, MSRUN)}
+_ALL = {
+    launcher.name: launcher
+    for launcher in (BARE, FAULTRUN, FAULTRUN_NATIVE, TORCHRUN, TORCHRUN_OWN_STORE, MSRUN)
+}
 
 
 def launcher(name: str) -> Launcher:

@@ -72,7 +72,12 @@ def test_a_failure_is_acted_on_once() -> None:
 
 
 def test_an_error_inside_init_is_held_against_the_scheduler_and_a_kill_is_not() -> None:
-    assert met().returned(1, 1).state.native_scheduler
+    story = met().returned(1, 1)
+    assert story.state.native_scheduler
+    assert story.state.incident is not None
+    assert story.state.incident.explanation.startswith("rank 1 exited with code 1 in init()")
+    story.killed(0, SIGTERM).recovers()
+    assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True]
     assert not met().killed(1).state.native_scheduler
     formed = met().tell(ClusterFormed(at_s=11, incarnation=0, took_s=1))
     assert not formed.returned(1, 1).state.native_scheduler

@@ -156,6 +156,19 @@ def test_the_scheduler_is_a_member_of_the_cluster_without_a_rank_of_its_own() ->
     }
 
 
+def test_ranks_that_meet_in_the_supervisor_send_no_heartbeats_unless_the_user_wants_them() -> None:
+    ours = replace(life(), builtin_scheduler=True)
+
+    def heartbeats(inherited: Mapping[str, str], life: Life) -> str | None:
+        return worker_environment(inherited, spec(Framework.MINDSPORE), SEAT, life).get(
+            "MS_DISABLE_HEARTBEAT"
+        )
+
+    assert heartbeats({}, ours) == "1"
+    assert heartbeats({"MS_DISABLE_HEARTBEAT": "0"}, ours) == "0"
+    assert heartbeats({}, life()) is None
+
+
 def test_only_mindspore_needs_a_scheduler_and_not_for_a_dry_run() -> None:
     assert [framework for framework in Framework if needs_scheduler(spec(framework))] == [Framework.MINDSPORE]
     dry = spec(Framework.MINDSPORE, simulation=Simulation(level=1))

@@ -17,6 +17,7 @@ from faultrun.model.events import (
     ConfigRewritten,
     Drained,
     Event,
+    Exited,
     FaultNotice,
     FirstStep,
     GaspAcknowledged,
@@ -88,8 +89,10 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return begin.spawn(state, event)
         case Phase.RUNNING, WorkerExit(clean=True):
             return drain.sweep_when_empty(reaped(state, event), event.at_s, f"rank {event.rank} finished")
+        case Phase.RUNNING, WorkerExit(status=Exited()) if state.forming:
+            return rendezvous.left_init(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
-            return drain.fault(rendezvous.suspected(state, event), event)
+            return drain.fault(state, event)
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):
             return rendezvous.heard(state, event)
         case ((Phase.DRAINING | Phase.KILLING), WorkerExit(rank=rank, status=status)):

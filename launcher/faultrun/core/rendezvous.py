@@ -7,15 +7,14 @@ that nobody is charged for.
 from dataclasses import replace
 
 from faultrun.core import drain
+from faultrun.core.diagnose import describe
+from faultrun.core.roster import reaped
 from faultrun.errors import assert_never
 from faultrun.model.actions import StartTimer
 from faultrun.model.events import (
     ClusterFormed,
-    Exited,
-    HelperExit,
     RanksMet,
     SchedulerFailed,
-    SpawnFailed,
     Timer,
     TimerFired,
     WorkerExit,
@@ -48,11 +47,10 @@ def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | T
             assert_never(event)
 
 
-def suspected(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed) -> RunState:
-    """A worker that leaves ``init()`` by itself, with an error, may have disliked our scheduler."""
-    if state.forming and isinstance(fault, WorkerExit) and isinstance(fault.status, Exited):
-        return replace(state, native_scheduler=True)
-    return state
+def left_init(state: RunState, event: WorkerExit) -> Step:
+    """A worker that leaves ``init()`` by itself, with an error, may have disliked what our scheduler said."""
+    why = f"rank {event.rank} {describe(event.status)} in init(), where the built-in scheduler serves it"
+    return _give_up(reaped(state, event), event.at_s, why)
 
 
 def _give_up(state: RunState, now_s: float, why: str) -> Step:

@@ -63,7 +63,7 @@ class PlainNarrator:
         before, self._before = self._before, step.state
         self._told(event, before, step)
         if before is not None and step.state.native_scheduler and not before.native_scheduler:
-            self._other_scheduler(event, step)
+            self._say(step.why)
         if before is None or step.state.phase is not before.phase:
             self._kept_back(event, step)
 
@@ -98,16 +98,6 @@ class PlainNarrator:
                 self._finished(code, why, step.state)
             case _:
                 return
-
-    def _other_scheduler(self, event: Event, step: Step) -> None:
-        """The one thing about the rendezvous that a person should know; the journal has the rest."""
-        if isinstance(event, WorkerExit):
-            self._say(
-                f"rank {event.rank} left init() with an error: MindSpore's own scheduler process serves the "
-                "rest of the run"
-            )
-        else:
-            self._say(step.why)
 
     def _window_source(self, state: RunState) -> str:
         if state.stop is None:
