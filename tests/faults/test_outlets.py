@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from support.free_port import free_port
 from support.processes import PATIENCE_S, wait_until
 from support.runs import Launcher
 
@@ -44,12 +45,6 @@ def listening(answers: threading.Event) -> Iterator[tuple[str, list[dict[str, An
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -> None:

@@ -60,13 +60,17 @@ def _steps(account: Account, state: State) -> Iterator[Metric]:
 
 
 def _totals(account: Account, state: State) -> Iterator[Metric]:
-    spent = CounterMetricFamily(
-        "faultrun_time_seconds", "Time of the run, by what it was spent on.", labels=["spent_on"]
+    # Gauges: what looked like training turns out to have been a repetition once a life is over.
+    spent = GaugeMetricFamily(
+        "faultrun_time_seconds", "Time of the run so far, by what it was spent on.", labels=["spent_on"]
     )
+    seconds = {kind: account.spent.get(kind, 0.0) + state.since_last.get(kind, 0.0) for kind in Spending}
     for kind in Spending:
-        seconds = account.spent.get(kind, 0.0) + state.since_last.get(kind, 0.0)
-        spent.add_metric([kind.value], seconds)
+        spent.add_metric([kind.value], seconds[kind])
     yield spent
+    wall_s = sum(seconds.values())
+    share = seconds[Spending.TRAINING] / wall_s if wall_s > 0 else 1.0
+    yield GaugeMetricFamily("faultrun_productive_ratio", "Training that counts, of wall time.", value=share)
     yield CounterMetricFamily("faultrun_incidents", "Faults that ended workers.", value=len(account.faults))
     by_cause = CounterMetricFamily(
         "faultrun_incident_causes", "Faults that are over, by cause.", labels=["cause"]
