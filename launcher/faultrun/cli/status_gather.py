@@ -82,7 +82,7 @@ class _Look:
             phase=str(last.get("phase", "")),
             why=str(last.get("why", "")),
             incarnation=_int(last.get("incarnation"), -1),
-            world_size=len(ranks),
+            world_size=self._plan.topology.world_size if self._plan is not None else len(ranks),
             elapsed_s=self._elapsed_s(),
             last_event_age_s=self._age_s(last),
             step=max(steps, default=None),

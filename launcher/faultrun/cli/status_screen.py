@@ -1,7 +1,7 @@
 """``faultrun status --watch`` on a terminal: the whole screen, drawn by rich, anew every second."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group
 from rich.layout import Layout
@@ -22,6 +22,8 @@ _COLOURS = {
 }
 _PHASES = {"running": "bold green", "finished": "bold", "draining": "bold red", "killing": "bold red"}
 _NAME_WIDTH = 13
+_SHORT = 18
+_LESS_IMPORTANT = ("resumed", "checkpoint")
 
 
 def watch(look: Callable[[], RunStatus], interval_s: float) -> RunStatus:
@@ -40,12 +42,12 @@ def watch(look: Callable[[], RunStatus], interval_s: float) -> RunStatus:
 def _fitted(status: RunStatus, console: Console) -> Layout:
     """Exactly as many lines as the terminal has now."""
     width, height = console.size
-    head = _head(status, width)
+    head = _head(status, width, leave_out=_LESS_IMPORTANT if height < _SHORT else ())
     head_lines = len(console.render_lines(head, console.options.update(width=width, height=None)))
     room = max(1, height - head_lines - 4)
     shown, left_out = chosen(status.ranks, room)
     table = _table(shown, width)
-    foot = Text(f" {left_out}" if left_out else "", style="dim", no_wrap=True, overflow="ellipsis")
+    foot = Text(f" {left_out}", style="dim", no_wrap=True, overflow="ellipsis")
     keys = Text(" Ctrl-C leaves; the run goes on", style="dim", no_wrap=True)
     screen = Layout()
     screen.split_column(
@@ -54,7 +56,7 @@ def _fitted(status: RunStatus, console: Console) -> Layout:
     return screen
 
 
-def _head(status: RunStatus, width: int) -> Group:
+def _head(status: RunStatus, width: int, leave_out: Sequence[str]) -> Group:
     name = Text(f" {status.run_id}  ", style="bold")
     name.append(title(status), style=_style_of(status))
     name.truncate(width, overflow="ellipsis")
@@ -62,6 +64,8 @@ def _head(status: RunStatus, width: int) -> Group:
     grid.add_column(width=_NAME_WIDTH - 2, style="dim")
     grid.add_column(no_wrap=width >= 100, overflow="ellipsis" if width >= 100 else "fold")
     for label, text in facts(status):
+        if label in leave_out:
+            continue
         grid.add_row(label, Text(text, style="red" if label == "supervisor" else ""))
     return Group(name, Padding(grid, (0, 0, 1, 1)))
 

@@ -97,10 +97,15 @@ def cells(rank: RankState) -> tuple[str, ...]:
         rank.doing if rank.state == "training" and rank.doing not in ("", "computing") else rank.state,
         "" if rank.step is None else f"{rank.step:,}",
         "" if rank.rate is None else f"{rank.rate:.3g}",
-        "" if rank.step_age_s is None else f"{span(rank.step_age_s)}",
+        _age(rank.step_age_s),
         "" if rank.rss_bytes is None else f"{rank.rss_bytes / _MIB:,.0f} MiB",
         "" if rank.cpu is None else f"{rank.cpu:.0%}",
     )
+
+
+def _age(seconds: float | None) -> str:
+    """A healthy rank's is a flicker of milliseconds, which nobody reads."""
+    return "" if seconds is None else "now" if seconds < 1 else span(seconds)
 
 
 def brief(status: RunStatus) -> str:

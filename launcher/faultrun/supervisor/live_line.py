@@ -96,8 +96,9 @@ class LiveLine:
         if self._phase == "running":
             words += self._progress()
         elif self._phase:
-            words.append(f"{_PHASES.get(self._phase, self._phase)} {span(self._now() - self._phase_s)}")
-        words.append(span(self._now() - self._began_s))
+            since_s = int(self._now() - self._phase_s)
+            words.append(_PHASES.get(self._phase, self._phase) + (f" {span(since_s)}" if since_s else ""))
+        words.append(span(int(self._now() - self._began_s)))
         if self._restarts:
             words.append(f"{self._restarts} restart{'s' if self._restarts != 1 else ''}")
         return "  ".join(words)
