@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 N ?= 50
 SEED ?= 1
+FAULTS ?= 500
 
-.PHONY: help setup demo check test bench soak soak-gasps format clean
+.PHONY: help setup demo check test bench soak soak-gasps soak-day matrix format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
@@ -16,6 +17,7 @@ help:
 	@echo "make check   format, lint, types, layers, fast tests (under 30 s)"
 	@echo "make bench   the performance promises, measured here next to their rivals"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
+	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
 
 setup: $(STAMP)
@@ -44,6 +46,12 @@ soak: $(STAMP)
 
 soak-gasps: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.gasps --runs $(N) --stops $$(($(N) / 2)) --deadlines 20 --seed $(SEED)
+
+soak-day: $(STAMP)
+	$(BIN)/python -m benchmarks.campaigns.day --faults $(FAULTS) --seed $(SEED)
+
+matrix: $(STAMP)
+	$(BIN)/python -m benchmarks.campaigns.matrix
 
 format: $(STAMP)
 	$(BIN)/ruff format .

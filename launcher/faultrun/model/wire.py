@@ -66,6 +66,17 @@ def store_progress(
     _SLOT.pack_into(page, offset, step, epoch, phase, at_monotonic_s, count)
 
 
+def store_attached(page: memoryview, offset: int, at_monotonic_s: float) -> None:
+    """Say that a worker uses this slot, before its first step: the slot's time without a count."""
+    _SLOT.pack_into(page, offset, 0, -1, 0, at_monotonic_s, 0)
+
+
+def attached(slot: bytes) -> bool:
+    """Whether a worker that reports its steps has ever come to this slot."""
+    at_monotonic_s: float = _SLOT.unpack_from(slot)[3]
+    return at_monotonic_s > 0
+
+
 def propose_stop(page: memoryview, step: int) -> None:
     """Say that all ranks of this page stop after global ``step``, unless one has said so before.
 

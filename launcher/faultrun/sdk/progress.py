@@ -5,7 +5,7 @@ import os
 import time
 
 from faultrun.model.events import WorkPhase
-from faultrun.model.wire import SLOT_BYTES, agreed_stop, propose_stop, store_progress
+from faultrun.model.wire import SLOT_BYTES, agreed_stop, propose_stop, store_attached, store_progress
 
 _NUMBER = {phase: number for number, phase in enumerate(WorkPhase)}
 
@@ -23,6 +23,7 @@ class ProgressSlot:
         self._step = 0
         self._epoch = -1
         self._work = _NUMBER[WorkPhase.COMPUTING]
+        store_attached(self._page, self._at, time.monotonic())
 
     def stepped(self, step: int, epoch: int) -> None:
         """``step`` is finished; -1 when the epoch is not known."""

@@ -11,7 +11,9 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from faultrun.errors import FaultrunError
 from faultrun.model.events import WorkPhase
@@ -20,6 +22,9 @@ from faultrun.sdk.keeper import Keeper
 from faultrun.sdk.lastwords import tells_of_a_dead_peer, write_note
 from faultrun.sdk.progress import ProgressSlot
 from faultrun.sdk.session import Session, read_identity, read_session
+
+if TYPE_CHECKING:
+    from faultrun.testing import Injector
 
 LINGER_S = 2.0
 """How long a script that died of a lost peer waits for faultrun's request, which is milliseconds away."""
@@ -37,11 +42,14 @@ class Worker:
         self._slot = _slot_of(session)
         self._helper = Helper(session, self._slot)
         self._error: BaseException | None = None
+        self._chaos = _chaos_of(os.environ)
         self._previous_hook = sys.excepthook
         sys.excepthook = self._uncaught
         atexit.register(self._at_exit)
         os.register_at_fork(after_in_child=self._in_child)
         self._helper.start()
+        if self._chaos is not None:
+            self._chaos.at("startup")
 
     @property
     def asked(self) -> bool:
@@ -64,11 +72,15 @@ class Worker:
         self._helper.step = (step, epoch)
         if first:
             self._helper.alarm.poke()
+        if self._chaos is not None:
+            self._chaos.at("step", step)
 
     def works_at(self, phase: WorkPhase) -> None:
         """What this rank does from now on."""
         if self._slot is not None:
             self._slot.works_at(phase)
+        if self._chaos is not None and phase is WorkPhase.SAVING:
+            self._chaos.at("save", self._helper.step[0] if self._helper.step is not None else None)
 
     def should_stop(self) -> bool:
         """Whether the loop is to end here, at the same step as on every other rank of this node."""
@@ -166,6 +178,15 @@ def lone_worker() -> Worker | None:
 def _forget() -> None:
     global _worker  # noqa: PLW0603 - a process is one worker
     _worker = None
+
+
+def _chaos_of(environ: Mapping[str, str]) -> "Injector | None":
+    """Faults on demand (``faultrun.testing``), where somebody asked for them."""
+    if not environ.get("FAULTRUN_CHAOS"):
+        return None
+    from faultrun.testing import from_environment
+
+    return from_environment()
 
 
 def _slot_of(session: Session) -> ProgressSlot | None:

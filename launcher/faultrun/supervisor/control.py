@@ -35,7 +35,6 @@ class Control:
         self._reactor = reactor
         self._peers: dict[int, Peer] = {}
         self._ranks: dict[int, Peer] = {}
-        self._reporting: set[int] = set()
         self._verbs: dict[str, Verb] = {}
         self._incarnation = -1
         self._page: ProgressPage | None = None
@@ -48,7 +47,6 @@ class Control:
         self._page = page
         self._first_step_told = False
         self._ranks.clear()
-        self._reporting.clear()
 
     def answer(self, kind: str, verb: Verb) -> None:
         """Have requests of ``kind`` answered by ``verb``, which must not block."""
@@ -100,11 +98,6 @@ class Control:
         with contextlib.suppress(OSError):
             self.path.unlink()
 
-    @property
-    def reporting(self) -> frozenset[int]:
-        """The ranks of this incarnation that have spoken the SDK, the dead included."""
-        return frozenset(self._reporting)
-
     def _accept(self) -> Iterable[Event]:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             connection, _ = self._listener.accept()
@@ -132,7 +125,6 @@ class Control:
             if isinstance(rank, int):
                 peer.rank = rank
                 self._ranks[rank] = peer
-                self._reporting.add(rank)
         elif peer.rank is not None:
             if self._ranks.get(peer.rank) is peer:
                 yield from self._worker_says(peer.rank, content)

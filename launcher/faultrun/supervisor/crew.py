@@ -140,9 +140,9 @@ class Crew:
 
     def death_notes(self, ranks: tuple[int, ...]) -> tuple[DeathNote, ...]:
         """What the logs of the dead say last; called from the helper thread once all have ended."""
-        if self.logs is None:
+        if self.logs is None or self.page is None:
             return ()
-        return self._base.coroner.notes(ranks, self.logs, self._control.reporting)
+        return self._base.coroner.notes(ranks, self.logs, self.page.reporting())
 
     @property
     def incarnation(self) -> int:

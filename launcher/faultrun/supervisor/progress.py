@@ -4,7 +4,7 @@ import mmap
 from pathlib import Path
 
 from faultrun.model.events import RankStep, WorkPhase
-from faultrun.model.wire import SLOT_BYTES, Progress, unpack_progress
+from faultrun.model.wire import SLOT_BYTES, Progress, attached, unpack_progress
 
 _PHASES = tuple(WorkPhase)
 
@@ -40,6 +40,14 @@ class ProgressPage:
             if progress is not None:
                 found.append((rank, progress))
         return tuple(found)
+
+    def reporting(self) -> frozenset[int]:
+        """The ranks that use the page, whether they have finished a step or not."""
+        return frozenset(
+            rank
+            for slot, rank in enumerate(self._ranks)
+            if attached(self._page[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES])
+        )
 
     @property
     def complete(self) -> bool:

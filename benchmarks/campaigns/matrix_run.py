@@ -1,0 +1,205 @@
+"""One cell of the fault matrix: a training with one fault, what was said of it, and whether that is right."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.procfs import tagged
+from faultrun.testing import VARIABLE, Fault, Kind, Moment, remove_groups
+
+ROOT = Path(__file__).resolve().parents[2]
+PHASES = (Moment.STARTUP, Moment.COMPILE, Moment.STEP, Moment.SAVE)
+RANKS = (0, 1, 2, 3)
+_JOB = ROOT / "benchmarks" / "jobs" / "chaos.py"
+_BETWEEN_SAVES = 6
+_AT_SAVE = 4
+_RUN_S = 240.0
+_PEER_S = "6"
+_RESTART, _STOP = "restart", "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """``value`` is the exit code of an exit."""
+
+    kind: Kind
+    phase: Moment
+    rank: int
+    value: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As people call it."""
+        return self.kind.value if self.value is None else f"{self.kind.value} {self.value:g}"
+
+    @property
+    def fault(self) -> Fault:
+        """As ``FAULTRUN_CHAOS`` describes it."""
+        step = {Moment.STEP: _BETWEEN_SAVES, Moment.SAVE: _AT_SAVE}.get(self.phase)
+        life = None if self.kind is Kind.DISK else 0
+        return Fault(kind=self.kind, rank=self.rank, step=step, phase=self.phase, life=life, value=self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """``cause``: one of these stands in the card's cause."""
+
+    cause: tuple[str, ...]
+    fault_class: tuple[str, ...]
+    decision: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was said and done; ``wrong`` says what should not be."""
+
+    cell: Cell
+    blamed: int | None
+    fault_class: str
+    cause: str
+    decision: str
+    exit_code: int
+    took_s: float
+    wrong: tuple[str, ...]
+    folder: Path
+
+
+def expected(cell: Cell) -> Expected:
+    """The right answer. Before the first step only what passes by itself is tried again."""
+    begun = cell.phase in (Moment.STEP, Moment.SAVE)
+    chance = (_RESTART, 0)
+    bug = (_RESTART, 0) if begun else (_STOP, 93)
+    causes, classes, (decision, exit_code) = {
+        Kind.KILL: (("killed from outside",), ("transient",), chance),
+        Kind.SEGV: (("memory fault", "SIGSEGV"), ("unknown",), bug),
+        Kind.RAISE: (("InjectedError: injected in",), ("unknown",), bug),
+        Kind.EXIT: (("exited with code 3", "left with exit code 0"), ("unknown",), bug),
+        Kind.OOM: (("out of memory", "memory is full"), ("resource",), bug),
+        Kind.DISK: (("the disk is full",), ("resource",), (_RESTART, 93)),
+        Kind.LOG: (("the disk is full",), ("resource",), (_RESTART, 0)),
+    }.get(cell.kind, (("hang", "stopped"), ("unknown", "transient"), chance))
+    return Expected(cause=causes, fault_class=classes, decision=decision, exit_code=exit_code)
+
+
+def run(cell: Cell, collective: str) -> Outcome:
+    """Train with the fault; the folder is kept when anything is wrong."""
+    folder = Path(tempfile.mkdtemp(prefix=f"matrix-{cell.kind.value}-{cell.phase.value}-{cell.rank}-"))
+    small_disk = cell.kind is Kind.DISK and _mount_small(folder / "ckpt")
+    if cell.kind is Kind.DISK and not small_disk:
+        return _skipped(cell, folder)
+    began_s = time.monotonic()
+    try:
+        code = _train(cell, collective, folder)
+    finally:
+        took_s = time.monotonic() - began_s
+        remove_groups()
+        if small_disk:
+            subprocess.run(["umount", str(folder / "ckpt")], check=False)
+    outcome = _judged(cell, folder, code, took_s)
+    if not outcome.wrong:
+        shutil.rmtree(folder)
+    return outcome
+
+
+def _train(cell: Cell, collective: str, folder: Path) -> int:
+    options = ("--framework=plain", "--worker_num=4", "--checkpoint_dir=ckpt", "--backoff=10ms..20ms")
+    job = (str(_JOB), f"--collective={collective}", f"--peer_timeout={_PEER_S}")
+    with (folder / "console.txt").open("wb") as console:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "faultrun", *options, *job],
+            cwd=folder,
+            env={**os.environ, VARIABLE: cell.fault.text, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(_RUN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return -1
+
+
+def _judged(cell: Cell, folder: Path, code: int, took_s: float) -> Outcome:
+    logs = folder / "faultrun_log"
+    right = expected(cell)
+    card = _card(logs)
+    incident: dict[str, Any] = card.get("incident", {})
+    text = (logs / "incident_1.txt").read_text() if (logs / "incident_1.txt").exists() else ""
+    cause = next((line.strip()[len("cause") :].strip() for line in text.splitlines()[1:2]), "nothing failed")
+    restarted = (logs / "incarnation_1").exists()
+    outcome = Outcome(
+        cell=cell,
+        blamed=incident.get("rank"),
+        fault_class=incident.get("fault_class", ""),
+        cause=cause,
+        decision=_RESTART if restarted else _STOP,
+        exit_code=code,
+        took_s=took_s,
+        wrong=(),
+        folder=folder,
+    )
+    wrong = []
+    if outcome.blamed != cell.rank and cell.kind is not Kind.DISK:  # which all ranks share
+        wrong.append(f"rank {outcome.blamed} blamed")
+    if not any(one in cause for one in right.cause):
+        wrong.append("wrong cause")
+    if outcome.fault_class not in right.fault_class:
+        wrong.append(f"class is not {' or '.join(right.fault_class)}")
+    if outcome.decision != right.decision:
+        wrong.append(f"decision is not {right.decision}")
+    if code != right.exit_code:
+        wrong.append(f"exit code is not {right.exit_code}")
+    if any("WRONG" in log.read_text(errors="replace") for log in logs.glob("incarnation_*/worker_*.log")):
+        wrong.append("wrong resume")
+    orphans = _orphans(logs)
+    if orphans:
+        wrong.append(f"orphans {sorted(orphans)}")
+    return replace(outcome, wrong=tuple(wrong))
+
+
+def _card(logs: Path) -> dict[str, Any]:
+    try:
+        card: dict[str, Any] = json.loads((logs / "incident_1.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return card
+
+
+def _orphans(logs: Path) -> set[int]:
+    try:
+        boot = json.loads((logs / "run.json").read_text())["boot"]
+    except (OSError, ValueError, KeyError):
+        return set()
+    return tagged("FAULTRUN_BOOT_ID", boot)
+
+
+def _mount_small(folder: Path) -> bool:
+    folder.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _skipped(cell: Cell, folder: Path) -> Outcome:
+    shutil.rmtree(folder)
+    return Outcome(
+        cell=cell,
+        blamed=cell.rank,
+        fault_class="",
+        cause="not run: no small file system may be mounted here",
+        decision="",
+        exit_code=0,
+        took_s=0.0,
+        wrong=(),
+        folder=folder,
+    )

@@ -1,0 +1,196 @@
+"""A training that is rehearsed with faults: its state follows from its step, so that a wrong resume shows.
+
+Four phases, each announced to ``faultrun.testing``: startup (before the ranks
+meet), compile (the first collective), step, save. ``--collective=gloo`` meets
+by torch, ``sockets`` by hand, without any framework. Prints ``WRONG`` and
+leaves with 9 when what it resumed from, or what it ends with, is not the truth.
+"""
+
+import argparse
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from faultrun import sdk, testing
+from faultrun.model.checkpoint import Kind
+from faultrun.sdk.files import Folder, Shelf, Stamp, numbered
+from faultrun.sdk.session import read_identity
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+_MODULUS = (1 << 61) - 1
+_KEEP = 2
+_WRONG = 9
+
+Reduce = Callable[[int], int]
+
+
+class State:
+    """All there is to save."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.weight = 1
+
+    def update(self, total: int) -> None:
+        """One step, whose gradients sum up to ``total`` over the ranks."""
+        self.weight = (self.weight * 31 + total) % _MODULUS
+        self.step += 1
+
+    def write(self, path: str) -> None:
+        """In one go, and on the disk when this returns."""
+        with Path(path).open("w", encoding="ascii") as file:
+            file.write(json.dumps({"step": self.step, "weight": self.weight}))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self, path: str) -> None:
+        """What ``write`` wrote."""
+        held = json.loads(Path(path).read_text(encoding="ascii"))
+        self.step, self.weight = held["step"], held["weight"]
+
+    def check(self) -> None:
+        """Leave with 9 unless the weight is what an undisturbed training has at this step."""
+        truth = State()
+        while truth.step < self.step:
+            truth.update(sum(gradient(truth.step + 1, rank) for rank in range(WORLD)))
+        if truth.weight != self.weight:
+            print(f"WRONG step {self.step}: {self.weight} is not {truth.weight}", flush=True)
+            os._exit(_WRONG)
+
+
+def gradient(step: int, rank: int) -> int:
+    """What ``rank`` contributes to ``step``."""
+    return step * 1000 + rank
+
+
+def main() -> None:
+    options = read_options()
+    chaos = testing.from_environment()
+    point = sdk.resume()
+    chaos.at("startup")
+    reduce = gloo(options) if options.collective == "gloo" else sockets(options)
+    state = State()
+    if point is not None:
+        state.read(point.path)
+        state.check()
+        print(f"resumed at step {state.step}", flush=True)
+    folder = Folder(directory=Path(options.ckpt).absolute(), keep=_KEEP)
+    sdk.start(save=state.write, directory=folder, name="state.json")
+    chaos.at("compile")
+    reduce(0)
+    shelf = Shelf(folder, read_identity(os.environ))
+    while state.step < options.steps:
+        step = state.step + 1
+        time.sleep(options.step_s)
+        total = reduce(gradient(step, RANK))
+        with sdk.updating():
+            state.update(total)
+        print(f"step {step}", flush=True)
+        sdk.step(step)
+        chaos.at("step", step)
+        if step % options.save_every == 0:
+            save(state, folder, shelf, chaos)
+    state.check()
+    reduce(0)  # nobody leaves before all are done
+    print(f"final step {state.step} weight {state.weight}", flush=True)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def save(state: State, folder: Folder, shelf: Shelf, chaos: testing.Injector) -> None:
+    """A periodic checkpoint of this rank, with a manifest; only the newest two are kept."""
+    own = folder.directory / f"rank_{RANK}"
+    path = own / f"periodic-{state.step}.json"
+    chaos.at("save", state.step, path=str(path))
+    saved = shelf.save_by_path(numbered(path), Stamp(step=state.step, kind=Kind.PERIODIC), state.write)
+    chaos.at("saved", state.step, path=saved.path)
+    mine = sorted(own.glob("periodic-*.json"), key=lambda one: (len(one.name), one.name))
+    for old in [one for one in mine if not one.name.endswith(".manifest.json")][:-_KEEP]:
+        for name in (f"{old.name}.manifest.json", old.name):
+            with suppress(FileNotFoundError):
+                (own / name).unlink()
+
+
+def gloo(options: argparse.Namespace) -> Reduce:
+    """torch.distributed over gloo."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=options.peer_timeout))
+
+    def reduce(value: int) -> int:
+        tensor = torch.tensor([value], dtype=torch.int64)
+        dist.all_reduce(tensor)
+        return int(tensor.item())
+
+    return reduce
+
+
+def sockets(options: argparse.Namespace) -> Reduce:
+    """Rank 0 adds what all send and sends the sum back; a peer's death breaks the connection at once."""
+    port = int(os.environ["MASTER_PORT"])
+    if RANK == 0:
+        return _hub(port, options.peer_timeout)
+    deadline = time.monotonic() + options.peer_timeout
+    peer = socket.socket()
+    while peer.connect_ex(("127.0.0.1", port)) != 0:
+        if time.monotonic() > deadline:
+            raise TimeoutError("rank 0 did not come")
+        peer.close()
+        time.sleep(0.01)
+        peer = socket.socket()
+    peer.settimeout(options.peer_timeout)
+    stream = peer.makefile("rwb")
+
+    def reduce(value: int) -> int:
+        stream.write(f"{value}\n".encode())
+        stream.flush()
+        return int(_line(stream.readline()))
+
+    return reduce
+
+
+def _hub(port: int, timeout_s: float) -> Reduce:
+    with socket.create_server(("127.0.0.1", port)) as server:
+        server.settimeout(timeout_s)
+        peers = [server.accept()[0] for _ in range(WORLD - 1)]
+    for peer in peers:
+        peer.settimeout(timeout_s)
+    streams = [peer.makefile("rwb") for peer in peers]
+
+    def reduce(value: int) -> int:
+        total = value + sum(int(_line(stream.readline())) for stream in streams)
+        for stream in streams:
+            stream.write(f"{total}\n".encode())
+            stream.flush()
+        return total
+
+    return reduce
+
+
+def _line(line: bytes) -> bytes:
+    if not line:
+        raise ConnectionResetError(104, "Connection reset by peer")
+    return line
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--collective", choices=("sockets", "gloo"), default="sockets")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--save_every", type=int, default=4)
+    parser.add_argument("--step_s", type=float, default=0.02)
+    parser.add_argument("--ckpt", default="ckpt")
+    parser.add_argument("--peer_timeout", type=float, default=30.0)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
