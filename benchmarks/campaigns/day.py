@@ -72,7 +72,7 @@ def run(number: int, seed: int, lives: int, workers: int) -> Job:
             env={
                 **os.environ,
                 VARIABLE: f"random:seed={seed},mean={_MEAN_STEPS},kinds={_KINDS},lives={lives}",
-                "PYTHONPATH": str(_ROOT),
+                "PYTHONPATH": f"{_ROOT}:{_ROOT}/launcher",
             },
             stdin=subprocess.DEVNULL,
             stdout=console,
