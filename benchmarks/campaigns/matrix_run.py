@@ -116,7 +116,12 @@ def _train(cell: Cell, collective: str, folder: Path) -> int:
         process = subprocess.Popen(
             [sys.executable, "-m", "faultrun", *options, *job],
             cwd=folder,
-            env={**os.environ, VARIABLE: cell.fault.text, "PYTHONPATH": f"{ROOT}:{ROOT}/launcher", "OMP_NUM_THREADS": "1"},
+            env={
+                **os.environ,
+                VARIABLE: cell.fault.text,
+                "PYTHONPATH": f"{ROOT}:{ROOT}/launcher",
+                "OMP_NUM_THREADS": "1",
+            },
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,

@@ -165,6 +165,13 @@ LOGS = Section(
             example="--worker_log_name=worker_{hostname}",
         ),
         Option(
+            name="log_max_size",
+            metavar="SIZE",
+            help="A longer worker log is cut: its first and its newest part are kept. 0: never.",
+            default="1g",
+            example="--log_max_size=200m",
+        ),
+        Option(
             name="tail_worker_log",
             metavar="RANKS",
             help="Copy these ranks' output to the console: 0,3 or -1 for all.",

@@ -60,6 +60,14 @@ def seconds(longest_s: float = DAY_S) -> Callable[[str], float]:
     return read
 
 
+def size(text: str) -> int:
+    """Bytes: ``200m``, ``1g``, ``64k`` or a plain number."""
+    found = re.fullmatch(r"(\d{1,15})([kmgt]?)(?:i?b)?", text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is not a size such as 200m or 1g")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
+
+
 def backoff(text: str) -> tuple[float, float]:
     """``1s..60s`` as (1.0, 60.0); one time alone is both ends."""
     first, dots, last = text.partition("..")

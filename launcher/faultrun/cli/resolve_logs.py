@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from faultrun.cli.options_values import ranks, streams
+from faultrun.cli.options_values import ranks, size, streams
 from faultrun.cli.settings import Settings
 from faultrun.cli.surroundings import Notes
 from faultrun.model.spec import Logs, Stream, Supervision
@@ -36,6 +36,7 @@ def resolve_logs(
         tee=tee,
         redirects=redirects,
         termination_log=settings.read("termination_log", str) or plain.termination_log,
+        max_bytes=plain.max_bytes if (longest := settings.read("log_max_size", size)) is None else longest,
     )
 
 

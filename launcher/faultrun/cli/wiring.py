@@ -8,6 +8,7 @@ from pathlib import Path
 
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.cli.herald import Herald
 from faultrun.cli.surroundings import Surroundings
 from faultrun.cli.wiring_view import line_start, narrator_for, sidecars, without_secrets
 from faultrun.configs.restore import restore
@@ -17,8 +18,8 @@ from faultrun.errors import ConfigError
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
 from faultrun.journal.logdir import RECORD, claim, write_record
-from faultrun.model.events import Event, IncarnationStarted, RunStarted, StopRequested, StopSource
-from faultrun.model.run import RunState, Step
+from faultrun.model.events import Event, RunStarted, StopRequested, StopSource
+from faultrun.model.run import RunState
 from faultrun.model.spec import RestoreConfigs, Resume, RunSpec, SignalAnswer, Stream
 from faultrun.model.topology import BootId, RunId
 from faultrun.platforms.local import accelerators_of
@@ -28,7 +29,6 @@ from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
-from faultrun.supervisor.ports import Narrator
 from faultrun.supervisor.prepare import LocalPreparer
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.seating import Seating
@@ -37,6 +37,7 @@ from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.deadman import guard
 from faultrun.workers.follow import Follower
 from faultrun.workers.process import become_subreaper
+from faultrun.workers.rotate import Rotator
 from faultrun.workers.signals import SignalPipe
 from faultrun.workers.sweep import sweep
 
@@ -86,6 +87,7 @@ class Running:
         self._forget_the_run_before()
         self._sweep_leftovers()
         follower = self._follower()
+        rotator = self._rotator()
         lookout = self._lookout()
         self._sidecars()
         self._cleanup.append(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
@@ -105,7 +107,7 @@ class Running:
         preparer = LocalPreparer(
             self._spec, self._around.environ, self.log_dir / "original", clock, self._say, seating
         )
-        crew = Crew(self._spec, self._base(preparer, follower, clock), reactor, control)
+        crew = Crew(self._spec, self._base(preparer, (follower, rotator), clock), reactor, control)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
         world = LocalWorld(
             reactor,
@@ -128,7 +130,8 @@ class Running:
         reactor.post(started)
         if lookout is not None:
             lookout.attach(reactor, crew)
-        end = supervise(self._state, world, journal, _Heralding(narrator, self._ready))
+        herald = Herald(narrator, self._ready, journal, self._say)
+        end = supervise(self._state, world, journal, herald)
         if self._spec.recovery.restore_configs is RestoreConfigs.END:
             self._restore_configs(
                 self.log_dir / "original",
@@ -192,6 +195,14 @@ class Running:
         for sidecar in sidecars(self._spec, self.log_dir, past.next_seq if past is not None else 0):
             self._cleanup.append(sidecar.close)
 
+    def _rotator(self) -> Rotator | None:
+        """Forked before there are threads, too."""
+        if not self._spec.logs.max_bytes:
+            return None
+        rotator = Rotator(self._spec.logs.max_bytes)
+        self._cleanup.append(rotator.close)
+        return rotator
+
     def _lookout(self) -> Lookout | None:
         """Only where a platform's files are to be watched; forked before there are threads."""
         lookout = lookout_for(self._spec)
@@ -199,7 +210,10 @@ class Running:
             self._cleanup.append(lookout.close)
         return lookout
 
-    def _base(self, preparer: LocalPreparer, follower: Follower | None, clock: RunClock) -> Base:
+    def _base(
+        self, preparer: LocalPreparer, log_keepers: tuple[Follower | None, Rotator | None], clock: RunClock
+    ) -> Base:
+        follower, rotator = log_keepers
         coroner = Coroner((*self._spec.supervision.signatures, *ROWS), clock)
         self._cleanup.append(coroner.close)
         return Base(
@@ -211,6 +225,7 @@ class Running:
             outfit=preparer.outfit,
             coroner=coroner,
             follower=follower,
+            rotator=rotator,
         )
 
     def _catalog(self) -> Catalog:
@@ -269,20 +284,6 @@ class Running:
             return events
 
         reactor.watch(pipe.fd, drain)
-
-
-class _Heralding:
-    """A narrator that also says, once, that workers run: ``--join=False`` returns then."""
-
-    def __init__(self, narrator: Narrator, ready: Callable[[], None]) -> None:
-        self._narrator = narrator
-        self._ready = ready
-
-    def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.Narrator``."""
-        self._narrator.tell(event, step)
-        if isinstance(event, IncarnationStarted):
-            self._ready()
 
 
 def _modified_ns(path: Path) -> int | None:

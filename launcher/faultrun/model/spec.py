@@ -185,6 +185,7 @@ class Logs:
     ``worker_log_name`` is msrun's: ``<name>_<rank>.log``, {ip} and {hostname} already replaced.
     ``tee`` and ``redirects`` are torchrun's, a stream for each local rank; empty when not asked for.
     Every stream is always in the log file: ask ``console`` what else is copied.
+    A log of more than ``max_bytes`` is cut, its first part and its newest kept; 0: never.
     """
 
     log_dir: str = "faultrun_log"
@@ -193,6 +194,7 @@ class Logs:
     tee: tuple[Stream, ...] = ()
     redirects: tuple[Stream, ...] = ()
     termination_log: str = "/dev/termination-log"
+    max_bytes: int = 1 << 30
 
     def console(self, rank: int, local_rank: int) -> Stream:
         """What of this worker is copied to the console.

@@ -36,6 +36,7 @@ from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.follow import Follower
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
+from faultrun.workers.rotate import Rotator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class Base:
     outfit: Callable[[Plan, int], Outfit]
     coroner: Coroner
     follower: Follower | None = None
+    rotator: Rotator | None = None
 
 
 class Crew:
@@ -79,6 +81,8 @@ class Crew:
         started = 0
         try:
             self.logs.open(order.ranks)
+            if self._base.rotator is not None:
+                self._base.rotator.watch(self._log_files(order.ranks))
             self._new_page(order)
             life = self._life(order)
             if needs_scheduler(self._spec):
@@ -250,6 +254,11 @@ class Crew:
                 pid=worker.pid,
             )
         )
+
+    def _log_files(self, ranks: tuple[int, ...]) -> list[Path]:
+        assert self.logs is not None
+        errors = [self._stderr_of(rank, local_rank) for local_rank, rank in enumerate(ranks)]
+        return [*(self.logs.worker(rank) for rank in ranks), *(path for path in errors if path is not None)]
 
     def _stderr_of(self, rank: int, local_rank: int) -> Path | None:
         """A file of its own only where the console shall see one of the two streams."""

@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.workers.process import keep_only
+from faultrun.workers.process import keep_only, let_end
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_MODIFY = 0x2
@@ -50,17 +50,7 @@ class Follower:
     def close(self) -> None:
         """Let it copy the last words, then end it; bounded, whatever the console does."""
         os.close(self._pipe)
-        try:
-            pidfd = os.pidfd_open(self._pid)
-        except OSError:
-            return
-        ended, _, _ = select.select([pidfd], [], [], _LAST_WORDS_S)
-        if not ended:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
-        os.close(pidfd)
+        let_end(self._pid, _LAST_WORDS_S)
 
 
 @dataclass(slots=True)
@@ -119,6 +109,8 @@ class _Copier:
             self._copy(self._files[watch])
 
     def _copy(self, followed: _Followed) -> None:
+        if os.fstat(followed.fd).st_size < os.lseek(followed.fd, 0, os.SEEK_CUR):
+            os.lseek(followed.fd, 0, os.SEEK_SET)  # it was cut (workers/rotate.py)
         while chunk := os.read(followed.fd, _CHUNK):
             *lines, followed.rest = (followed.rest + chunk).split(b"\n")
             text = b"".join(followed.prefix + line + b"\n" for line in lines)

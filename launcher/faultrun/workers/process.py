@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -158,6 +159,21 @@ def keep_only(*fds: int) -> None:
         if low < fd:  # closerange(0, 0) closes everything (CPython hands close_range() a last of -1)
             os.closerange(low, fd)
         low = fd + 1
+
+
+def let_end(pid: int, patience_s: float) -> None:
+    """Give a forked helper that was told to end its time, then SIGKILL; reap it."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    ended, _, _ = select.select([pidfd], [], [], patience_s)
+    if not ended:
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    os.close(pidfd)
 
 
 def become_subreaper() -> None:

@@ -1,0 +1,106 @@
+"""Keeps workers' logs from filling the disk: of each the first part, and the newest.
+
+Workers append to their files themselves, so a flood costs neither them nor
+the supervisor anything but disk. A process of its own looks at the sizes; it
+cuts a file in place, because its writer cannot be told to open another. What
+is written between the copy and the cut is lost, and only in a flood.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from faultrun.workers.process import keep_only, let_end
+
+FIRST_SUFFIX = ".first"
+NEWEST_SUFFIX = ".1"
+_LOOK_MS = 300
+_LAST_LOOK_S = 2.0
+_CHUNK = 1 << 16
+_PART = 4
+"""The first part and the newest are each this fraction of the largest size."""
+
+
+class Rotator:
+    """The supervisor's end. Start it before any thread; nothing here blocks."""
+
+    def __init__(self, max_bytes: int) -> None:
+        commands, self._pipe = os.pipe2(os.O_CLOEXEC)
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                keep_only(commands)
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                _look_after(commands, max_bytes)
+            finally:
+                os._exit(0)
+        os.close(commands)
+        os.set_blocking(self._pipe, False)
+
+    def watch(self, logs: Sequence[Path]) -> None:
+        """From now on look after these files, and no longer after those of before."""
+        for log in logs:
+            log.touch()
+        lines = "".join(f"{json.dumps(str(log))}\n" for log in logs)
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, f"\n{lines}".encode())
+
+    def close(self) -> None:
+        """End it, whatever the disk does."""
+        os.close(self._pipe)
+        let_end(self._pid, _LAST_LOOK_S)
+
+
+def rotate(log: Path, max_bytes: int) -> int:
+    """Cut ``log`` if it has more than ``max_bytes``; the bytes that went. OSError: the disk does not let us.
+
+    ``<log>.first`` keeps its beginning, for good; ``<log>.1`` the newest
+    before the cut; the file goes on with a line that says so.
+    """
+    size = log.stat().st_size
+    if size <= max_bytes:
+        return 0
+    part = max(1, max_bytes // _PART)
+    first = log.with_name(log.name + FIRST_SUFFIX)
+    newest = log.with_name(log.name + NEWEST_SUFFIX)
+    if not first.exists():
+        _copy(log, first, 0, part)
+    _copy(log, newest, size - part, part)
+    gone = log.stat().st_size
+    os.truncate(log, 0)
+    said = f"faultrun: {gone} bytes were cut here; the first of all: {first.name}, the last: {newest.name}\n"
+    with log.open("ab", buffering=0) as file:
+        file.write(said.encode())
+    return gone
+
+
+def _look_after(commands: int, max_bytes: int) -> None:
+    logs: list[Path] = []
+    unread = b""
+    poll = select.poll()
+    poll.register(commands, select.POLLIN)
+    while True:
+        if poll.poll(_LOOK_MS):
+            data = os.read(commands, _CHUNK)
+            if not data:
+                return
+            *lines, unread = (unread + data).split(b"\n")
+            for line in lines:
+                logs = [*logs, Path(json.loads(line))] if line else []
+        for log in logs:
+            with contextlib.suppress(OSError):
+                rotate(log, max_bytes)
+
+
+def _copy(source: Path, target: Path, offset: int, count: int) -> None:
+    partial = target.with_name(f".{target.name}.partial")
+    with source.open("rb") as read, partial.open("wb") as write:
+        read.seek(offset)
+        while count > 0 and (chunk := read.read(min(count, _CHUNK))):
+            write.write(chunk)
+            count -= len(chunk)
+    partial.replace(target)

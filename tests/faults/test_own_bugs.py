@@ -1,0 +1,66 @@
+"""A bug in faultrun itself: workers do not outlive it, its traceback is kept, the journal is whole."""
+
+import json
+import sys
+
+import pytest
+
+from support.runs import FAULTRUN, Launcher, Run
+
+_BROKEN = """
+import sys
+from faultrun.{module} import {name}
+def broken(*arguments, **more):
+    raise RuntimeError("a bug of ours")
+{name}.{method} = broken
+from faultrun.__main__ import main
+sys.argv[0] = "faultrun"
+sys.exit(main())
+"""
+
+
+def broken_program(launcher: Launcher, module: str, name: str, method: str) -> tuple[str, ...]:
+    """The real program with one method that raises."""
+    path = launcher.folder / "broken.py"
+    path.write_text(_BROKEN.format(module=module, name=name, method=method))
+    return (sys.executable, str(path))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "method"),
+    [
+        ("supervisor.narrator", "PlainNarrator", "_exit"),  # in the loop
+        ("supervisor.coroner", "Coroner", "notes"),  # in the helper thread
+        ("supervisor.coroner", "Coroner", "saw"),  # between a death and its reaping
+    ],
+)
+def test_a_bug_ends_the_run_with_70_and_leaves_nothing_behind(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, module: str, name: str, method: str
+) -> None:
+    monkeypatch.setattr("support.runs.FAULTRUN", broken_program(launcher, module, name, method))
+    run = launcher.run("if rank == 1 and life == 0: sys.exit(3)\ntrain_in_the_first_life()")
+    assert run.ends() == 70
+    kept = (run.log_dir / "faultrun_traceback.txt").read_text()
+    assert "RuntimeError: a bug of ours" in kept
+    assert f"a bug in faultrun ended the run; traceback in {run.log_dir}/faultrun_traceback.txt" in run.text
+    lines = (run.log_dir / "journal.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == list(range(len(lines)))
+    goes_on(launcher, monkeypatch, run)
+
+
+def goes_on(launcher: Launcher, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """With the bug gone the next start takes the run up where it was."""
+    monkeypatch.setattr("support.runs.FAULTRUN", FAULTRUN)
+    again = launcher.run("train_in_the_first_life()")
+    assert again.ends() == 0
+    assert again.text.startswith("faultrun: going on with run ")
+
+
+def test_a_torn_journal_is_cut_at_its_last_whole_line_and_that_is_said(launcher: Launcher) -> None:
+    first = launcher.run("train()").trains(range(2))
+    first.kill_supervisor()
+    with (first.log_dir / "journal.jsonl").open("ab") as file:
+        file.write(b'{"seq":99,"event":"Worker')
+    second = launcher.run("say('second')")
+    assert second.ends() == 0
+    assert "(25 bytes after the last whole line were cut)" in second.text
