@@ -126,6 +126,14 @@ MEETING = Section(
             example="--ms_scheduler=native",
         ),
         Option(
+            name="compile_cache",
+            metavar="log_dir|DIR",
+            help="Keep MindSpore's compiled graphs for the next start of this job. Only for scripts whose "
+            "graphs hold no number that changes on a restart: MindSpore would not notice.",
+            default="none",
+            example="--compile_cache=log_dir",
+        ),
+        Option(
             name="nnodes",
             metavar="N",
             help="Nodes of the run; more than 1 is not built yet.",

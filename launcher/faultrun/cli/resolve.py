@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from faultrun.cli.options_errors import likely
 from faultrun.cli.options_values import DAY_S, backoff, run_id, seconds, switch, whole
+from faultrun.cli.resolve_compile_cache import resolve_compile_cache
 from faultrun.cli.resolve_logs import resolve_logs
 from faultrun.cli.resolve_meeting import resolve_meeting
 from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
@@ -66,6 +67,7 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
     meeting = resolve_meeting(settings, notes, framework)
     supervision = _supervision(settings, around, notes)
     node = NodeId(local.hostname())
+    logs = resolve_logs(settings, notes, supervision, workers=workers.local, master_addr=meeting.master_addr)
     spec = RunSpec(
         run_id=_run_id(settings, around, notes),
         node=node,
@@ -82,15 +84,16 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
         ),
         supervision=supervision,
         recovery=_recovery(settings, notes, recipe, workers),
-        logs=resolve_logs(
-            settings, notes, supervision, workers=workers.local, master_addr=meeting.master_addr
-        ),
+        logs=logs,
         binding=_binding(settings, around, notes, workers),
         simulation=workers.simulation,
         environment=environment(recipe, around, framework, notes),
         devices=workers.devices,
         fault_files=fault_files(settings, around),
         view=resolve_view(settings),
+        compile_cache=resolve_compile_cache(
+            settings, around, notes, (framework, program, workers.world, logs.log_dir)
+        ),
     )
     return Resolved(spec=spec, notes=tuple(notes.lines), dry_run=settings.flag("dry_run"))
 

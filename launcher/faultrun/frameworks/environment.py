@@ -7,6 +7,7 @@ where a name changes what another framework does; those are named below.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from faultrun.frameworks import compile_cache
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, RunSpec
@@ -69,6 +70,7 @@ def worker_environment(base: Mapping[str, str], spec: RunSpec, seat: Seat, life:
     unset = _unset(spec, life)
     return {
         **_unless_set(life),
+        **compile_cache.variables(spec.compile_cache, life.plan),
         **{name: value for name, value in base.items() if name not in unset},
         **dict(spec.environment),
         **_ranks(spec, seat, life),

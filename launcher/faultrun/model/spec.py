@@ -271,6 +271,7 @@ class RunSpec:
     """One user request, complete and checked. Values that do not fit together never get this far.
 
     ``environment`` is what workers get on top of the inherited variables, name and value.
+    ``compile_cache`` is where MindSpore keeps this job's compiled graphs, absolute; empty: nowhere.
     ``devices`` are the device numbers of the local ranks by the rank table; empty: local rank i has device i.
     """
 
@@ -289,3 +290,4 @@ class RunSpec:
     devices: tuple[int, ...] = ()
     fault_files: FaultFiles = FaultFiles()
     view: View = View()
+    compile_cache: str = ""
