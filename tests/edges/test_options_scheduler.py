@@ -71,12 +71,15 @@ def test_a_wrong_name_and_a_framework_without_scheduler(tmp_path: Path, script: 
 
 def test_the_version_is_that_of_the_workers_python(tmp_path: Path) -> None:
     def asked(program: str) -> str | None:
-        return installed_version(Command(prefix=(program, "-u"), script_args=(), shown=""), sys.executable)
+        command = Command(prefix=(program, "-u"), script_args=(), shown="")
+        return installed_version(command, sys.executable, sys.path)
 
     assert asked(sys.executable) == INSTALLED
     assert asked(str(other_python(tmp_path, "2.3.0"))) == "2.3.0"
     assert asked(str(other_python(tmp_path, ""))) is None
     assert asked("bash") == INSTALLED
+    nowhere = Command(prefix=("bash",), script_args=(), shown="")
+    assert installed_version(nowhere, sys.executable, ("", "/nowhere", str(tmp_path))) is None
 
 
 def other_python(tmp_path: Path, version: str) -> Path:

@@ -33,6 +33,6 @@ def resolve_compile_cache(
     from faultrun.frameworks.compile_cache import key
     from faultrun.frameworks.mindspore_version import installed_version
 
-    version = installed_version(program.command, around.python)
+    version = installed_version(program.command, around.python, around.import_path)
     home = Path(log_dir) / "compile_cache" if asked == _WITH_THE_LOGS else Path(asked)
     return str(home.absolute() / key(program.source, program.command, world_size, version))

@@ -36,7 +36,7 @@ def resolve_scheduler(
             raise settings.refuse(
                 "ms_scheduler", because, "--master_addr=127.0.0.1, or --ms_scheduler=native"
             )
-        version = installed_version(command, around.python)
+        version = installed_version(command, around.python, around.import_path)
         if version not in PROVED:
             known = " ".join(PROVED)
             notes.add(
@@ -45,7 +45,7 @@ def resolve_scheduler(
         return MsScheduler.BUILTIN
     if not _loopback(meeting.master_addr) or not _simple(around.environ):
         return MsScheduler.NATIVE
-    proved = installed_version(command, around.python) in PROVED
+    proved = installed_version(command, around.python, around.import_path) in PROVED
     return MsScheduler.BUILTIN if proved else MsScheduler.NATIVE
 
 

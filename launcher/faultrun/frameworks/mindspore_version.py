@@ -1,9 +1,8 @@
 """Which MindSpore the workers will import, found without importing it; and what was proved with it."""
 
-import importlib.metadata
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from faultrun.model.spec import Command
@@ -17,17 +16,15 @@ _ASK = "import importlib.metadata as m; print(m.version('mindspore'))"
 _PATIENCE_S = 10.0
 
 
-def installed_version(command: Command, our_python: str) -> str | None:
+def installed_version(command: Command, our_python: str, import_path: Sequence[str]) -> str | None:
     """The version that the Python of ``command`` would import; None when it has none, or does not say.
 
-    A command that names no Python (a shell script) is taken to use ours.
+    ``import_path`` is ours: a command that names no other Python (a shell
+    script) is taken to use it.
     """
     python = _python_of(command)
     if python is None or Path(python).parent == Path(our_python).parent:
-        try:
-            return importlib.metadata.version("mindspore")
-        except importlib.metadata.PackageNotFoundError:
-            return None
+        return next((version for folder in import_path if (version := _in_folder(Path(folder)))), None)
     try:
         asked = subprocess.run(
             [python, "-c", _ASK], capture_output=True, text=True, timeout=_PATIENCE_S, check=True
@@ -35,6 +32,15 @@ def installed_version(command: Command, our_python: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return asked.stdout.strip() or None
+
+
+def _in_folder(folder: Path) -> str | None:
+    """By the name of ``mindspore-<version>.dist-info``; ``importlib.metadata`` would cost PID 1 five MiB."""
+    try:
+        found = sorted(folder.glob("mindspore-*.dist-info"))
+    except OSError:
+        return None
+    return found[0].name.removeprefix("mindspore-").removesuffix(".dist-info") if found else None
 
 
 def _python_of(command: Command) -> str | None:
