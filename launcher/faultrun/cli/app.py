@@ -31,7 +31,7 @@ _VERBS = {
 def run_program() -> None:
     """Parse, do, and end the process with the exit code of CONTRACT §5."""
     try:
-        code = _program().main(standalone_mode=False)
+        code = program().main(standalone_mode=False)
     except FaultrunError as error:
         click.echo(f"faultrun: {error}", err=True)
         code = error.exit_code
@@ -45,11 +45,17 @@ def run_program() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _program() -> FaultrunGroup:
-    program = FaultrunGroup(run_command(_run), version=__version__)
+def verbs() -> tuple[str, ...]:
+    """The verbs beside ``run``."""
+    return tuple(_VERBS)
+
+
+def program() -> FaultrunGroup:
+    """The whole command line; a verb's module is imported when it is used."""
+    whole = FaultrunGroup(run_command(_run), version=__version__)
     for name, summary in _VERBS.items():
-        program.add_command(_later(name, summary))
-    return program
+        whole.add_command(_later(name, summary))
+    return whole
 
 
 def _run(asked: Asked) -> int:

@@ -1,0 +1,84 @@
+"""The documentation: faultrun understands every command in it, and every link leads somewhere."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from faultrun.cli.app import program, verbs
+from faultrun.cli.options_page import page
+from faultrun.cli.options_page_worker import WORKER_VARIABLES
+from faultrun.errors import FaultrunError
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "templates" / "README.md"])
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)#:]+)\)")
+_COMMAND = ("faultrun ", "kubectl exec")
+_INLINE = re.compile(r"`(faultrun [^`]+)`")
+
+
+def blocks(path: Path, *kinds: str) -> list[str]:
+    return [text for kind, text in _BLOCK.findall(path.read_text()) if kind in kinds]
+
+
+def commands(path: Path) -> list[list[str]]:
+    """The words behind ``faultrun`` of every command, in blocks and in the text."""
+    found: list[list[str]] = []
+    for text in blocks(path, "", "sh", "bash"):
+        lines = text.replace("\\\n", " ").splitlines()
+        found += [shlex.split(line, comments=True) for line in lines if line.startswith(_COMMAND)]
+    inline = _INLINE.findall(_BLOCK.sub("", path.read_text()))
+    found += [shlex.split(text) for text in inline if "..." not in text and "|" not in text]
+    return [_behind_faultrun(words) for words in found if "faultrun" in words]
+
+
+def _behind_faultrun(words: list[str]) -> list[str]:
+    after = words[words.index("faultrun") + 1 :]
+    ends = [place for place, word in enumerate(after) if word in ("|", ">", ">>", "&&")]
+    return after[: ends[0]] if ends else after
+
+
+def understand(words: list[str]) -> None:
+    """Parse as the program would, down to the verb's own options; nothing is done."""
+    group: click.Command = program()
+    ctx = group.make_context("faultrun", list(words))
+    while isinstance(ctx.command, click.Group):
+        name, command, rest = ctx.command.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
+        assert command is not None
+        ctx = command.make_context(name, rest, parent=ctx)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_command_is_understood_and_every_link_leads_somewhere(path: Path) -> None:
+    for words in commands(path):
+        shown = shlex.join(words)
+        if "ALLCAPS" in shown or re.search(r"\b(NAME|DIR|FILE|JOB\.yaml|VERB|N)\b", shown) or "…" in shown:
+            continue
+        if len(words) == 1 and words[0] in (*verbs(), "run"):
+            continue
+        try:
+            understand(words)
+        except click.exceptions.Exit as end:
+            assert end.exit_code == 0, shown
+        except (click.ClickException, FaultrunError) as error:
+            raise AssertionError(f"{path.name}: faultrun {shown}: {error}") from error
+    for link in _LINK.findall(path.read_text()):
+        assert (path.parent / link).exists(), f"{path.name}: {link}"
+    for text in blocks(path, "yaml"):
+        yaml.safe_load(text)
+
+
+def test_the_page_of_options_is_made_from_the_code() -> None:
+    again = "python -m faultrun.cli.options_page > docs/options.md"
+    assert (ROOT / "docs" / "options.md").read_text() == page(), f"write it anew: {again}"
+
+
+def test_the_variables_of_a_worker_are_explained() -> None:
+    golden = [path.read_text() for path in (ROOT / "tests" / "golden").glob("environment_*.txt")]
+    names = {line.partition("=")[0] for text in golden for line in text.splitlines() if "=" in line}
+    assert names
+    assert names <= set(WORKER_VARIABLES)
