@@ -72,6 +72,10 @@ def test_every_command_is_understood_and_every_link_leads_somewhere(path: Path) 
         yaml.safe_load(text)
 
 
+def test_the_pages_hold_commands_at_all() -> None:
+    assert sum(len(commands(path)) for path in PAGES) > 60
+
+
 def test_the_page_of_options_is_made_from_the_code() -> None:
     again = "python -m faultrun.cli.options_page > docs/options.md"
     assert (ROOT / "docs" / "options.md").read_text() == page(), f"write it anew: {again}"
