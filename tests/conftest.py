@@ -4,12 +4,15 @@ import os
 import sys
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A red build must mean that the change is wrong: CI draws the same examples each time, a desk draws new ones.
-settings.register_profile("ci", derandomize=True, print_blob=True, database=None)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# A red build must mean that the change is wrong, and not that the machine has other work.
+settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# CI draws the same examples each time, a desk draws new ones.
+settings.register_profile(
+    "ci", settings.get_profile("desk"), derandomize=True, print_blob=True, database=None
+)
+settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
