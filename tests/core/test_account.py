@@ -226,3 +226,15 @@ def test_a_run_without_faults_gets_no_advice_on_faults() -> None:
     account = account_of(lines_of(story))
     assert account.faults == ()
     assert advise(account, {}) == ()
+
+
+def test_a_hang_began_when_the_last_step_was_done_and_not_when_it_was_noticed() -> None:
+    lines = lines_of(begins(Story(2)))
+    now_s, last = lines[-1]["run_s"], lines[-1]
+    suspected = {"event": "HangSuspected", "run_s": now_s + 60, "suspicion": {"silent_s": 40.0}}
+    detected = {"event": "HangDetected", "run_s": now_s + 61, "rank": 1, "because": "it sleeps"}
+    account = account_of([*lines, {**last, **suspected}, {**last, **detected, "phase": "draining"}])
+    assert account.spent[Spending.DETECT] == pytest.approx(41)
+    assert account.spent[Spending.TRAINING] == pytest.approx(20)
+    assert account.faults[0].at_s == pytest.approx(now_s + 20)
+    assert account.faults[0].recovery_s == pytest.approx(41)

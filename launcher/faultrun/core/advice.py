@@ -14,6 +14,7 @@ _ASSUMED_SAVE_S = 10.0
 _WORTH_SAYING = 0.02
 _MUCH_SLOWER = 1.5
 _OFTEN = 3
+_TOO_SHORT_S = 60.0  # of training: a rate of faults cannot be told from less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,8 @@ def _dying_gasp(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
 def _interval(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
     best = save_interval(account)
     if best is None or best.lost_s is None or best.lost_s < _MUCH_SLOWER * best.best_s / 2:
+        return
+    if best.between_faults_s * len(account.faults) < _TOO_SHORT_S:
         return
     steps = f" (every {best.best_steps} steps)" if best.best_steps else ""
     guess = ", a guess: none was timed" if best.assumed else ""

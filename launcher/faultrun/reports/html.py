@@ -113,7 +113,7 @@ def _losses(report: Mapping[str, Any]) -> str:
 def _places(drawn: Mapping[str, Any]) -> Iterator[str]:
     titles = {
         "timeline": ("Timeline", "wide", "drag to zoom, double-click to see all; triangles are incidents"),
-        "recoveries": ("Recoveries, part by part", "wide", ""),
+        "recoveries": ("Recoveries, part by part", "wide", "colours as above"),
         "causes": ("What ended the first rank", "", ""),
         "ranks": ("Which rank failed first", "", ""),
     }

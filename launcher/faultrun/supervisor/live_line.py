@@ -28,6 +28,7 @@ _PHASES = {
 }
 _PACE_OVER_S = 15.0
 _BAR = 24
+_USUAL_COLUMNS = 80  # a terminal that was made without a size has none
 
 
 class LiveLine:
@@ -79,7 +80,7 @@ class LiveLine:
         with suppress(OSError):
             if os.tcgetpgrp(self._fd) != os.getpgrp():
                 return
-            columns = os.get_terminal_size(self._fd).columns
+            columns = os.get_terminal_size(self._fd).columns or _USUAL_COLUMNS
             text = self.text()[: max(0, columns - 1)]
             os.write(self._fd, CLEAR + b"\x1b[2m" + text.encode(errors="replace") + b"\x1b[0m")
             self._shown = True
