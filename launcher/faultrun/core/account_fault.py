@@ -71,8 +71,11 @@ class OpenFault:
 
 def what_happened(incident: Mapping[str, Any]) -> str:
     """The judgement in words, with what the evidence at the dead worker says, if it says anything."""
-    finding = incident.get("finding")
+    finding, raised = incident.get("finding"), incident.get("raised")
     says = str(finding.get("says") or "") if isinstance(finding, dict) else ""
+    if not says and isinstance(raised, dict):
+        parts = (str(raised.get("kind") or ""), str(raised.get("message") or "").partition("\n")[0])
+        says = ": ".join(part for part in parts if part)
     words = str(incident.get("explanation") or incident.get("cause") or "")
     return f"{words}: {says}" if says and says not in words else words
 
