@@ -8,6 +8,18 @@ from faultrun.model.run import Step
 from faultrun.supervisor.ports import Narrator
 
 
+class Audience:
+    """Several who are told everything, one after the other."""
+
+    def __init__(self, *narrators: Narrator) -> None:
+        self._narrators = narrators
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.Narrator``."""
+        for narrator in self._narrators:
+            narrator.tell(event, step)
+
+
 class Herald:
     """A narrator that also tells the wiring's own news.
 

@@ -34,6 +34,14 @@ FAILURES = Section(
             example="--signatures=signatures.yaml",
         ),
         Option(
+            name="standby",
+            metavar="none|auto|N",
+            help="Spare processes that have imported the framework and take a worker's place at once; auto: "
+            "one for each worker where memory allows and nothing speaks against it.",
+            default="auto",
+            example="--standby=none",
+        ),
+        Option(
             name="grace",
             metavar="TIME",
             help="Time to save after a peer died: SIGTERM to SIGKILL.",

@@ -20,6 +20,7 @@ from faultrun.cli.resolve_program import Program, resolve_program
 from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
 from faultrun.cli.resolve_scheduler import resolve_scheduler
 from faultrun.cli.resolve_view import resolve_view
+from faultrun.cli.resolve_standby import resolve_standby
 from faultrun.cli.resolve_windows import resolve_windows, signal_answers
 from faultrun.cli.resolve_workers import Workers, resolve_workers
 from faultrun.cli.run_ids import as_run_id, platform_run_id, readable_run_id
@@ -94,6 +95,7 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
         compile_cache=resolve_compile_cache(
             settings, around, notes, (framework, program, workers.world, logs.log_dir)
         ),
+        standby=resolve_standby(settings, program, framework, workers.local, workers.simulation),
     )
     return Resolved(spec=spec, notes=tuple(notes.lines), dry_run=settings.flag("dry_run"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.cli.herald import Herald
+from faultrun.cli.herald import Audience, Herald
 from faultrun.cli.surroundings import Surroundings
 from faultrun.cli.wiring_view import line_start, narrator_for, sidecars, without_secrets
 from faultrun.configs.restore import restore
@@ -23,6 +23,7 @@ from faultrun.model.run import RunState
 from faultrun.model.spec import RestoreConfigs, Resume, RunSpec, SignalAnswer, Stream
 from faultrun.model.topology import BootId, RunId
 from faultrun.platforms.local import accelerators_of
+from faultrun.platforms.memory import spendable_bytes
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
@@ -32,6 +33,7 @@ from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.prepare import LocalPreparer
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.seating import Seating
+from faultrun.supervisor.standbys import Standbys, Terms
 from faultrun.supervisor.survey import CheckpointSurveyor
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.deadman import guard
@@ -107,7 +109,9 @@ class Running:
         preparer = LocalPreparer(
             self._spec, self._around.environ, self.log_dir / "original", clock, self._say, seating
         )
-        crew = Crew(self._spec, self._base(preparer, (follower, rotator), clock), reactor, control)
+        standbys = self._standbys(reactor, lambda: world.quiet())  # noqa: PLW0108  there is no world yet
+        base = self._base(preparer, (follower, rotator), clock)
+        crew = Crew(self._spec, base, reactor, control, standbys)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
         world = LocalWorld(
             reactor,
@@ -130,7 +134,8 @@ class Running:
         reactor.post(started)
         if lookout is not None:
             lookout.attach(reactor, crew)
-        herald = Herald(narrator, self._ready, journal, self._say)
+        standbys.announce(self._state)
+        herald = Herald(Audience(standbys, narrator), self._ready, journal, self._say)
         end = supervise(self._state, world, journal, herald)
         if self._spec.recovery.restore_configs is RestoreConfigs.END:
             self._restore_configs(
@@ -227,6 +232,12 @@ class Running:
             follower=follower,
             rotator=rotator,
         )
+
+    def _standbys(self, reactor: Reactor, quiet: Callable[[], bool]) -> Standbys:
+        terms = Terms(wish=self._spec.standby, log_dir=self.log_dir, free_bytes=spendable_bytes, quiet=quiet)
+        standbys = Standbys(terms, tuple(self._spec.topology.ranks_of(self._spec.node)), reactor)
+        self._cleanup.append(standbys.close)
+        return standbys
 
     def _catalog(self) -> Catalog:
         return Catalog(

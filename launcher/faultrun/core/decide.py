@@ -46,6 +46,7 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.standby import StandbyChanged
 
 
 def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR0912  one row a case: a table reads better whole
@@ -121,6 +122,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return Step(state=progressed(state, event), why="progress")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | ConfigRewritten() | GaspRequested()):
             return Step(state=state, why="noted")
+        case _, (StandbyChanged() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
+            return Step(state=state, why="it is about standbys (core.standby)")
         case _, (GaspAcknowledged() | GaspFailed() | HelperExit()):
             return Step(state=state, why="noted")
         case _:

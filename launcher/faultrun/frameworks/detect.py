@@ -59,7 +59,7 @@ class Detection:
     why: str
 
 
-class _Unreadable(Exception):
+class Unreadable(Exception):
     """A file whose imports stay unknown; the text says why."""
 
 
@@ -71,17 +71,17 @@ def detect(program: Path, search: Sequence[Path]) -> Detection:
     ``PLAIN``: it will say so itself when it runs.
     """
     try:
-        names = _imports(program)
-    except _Unreadable as error:
+        names = read_imports(program)
+    except Unreadable as error:
         return Detection(framework=Framework.PLAIN, why=f"{program} could not be read: {error}")
     found = _judge(names, program)
     if found is not None and found[1]:
         return found[0]
     local = [found[0]] if found is not None else []
-    for module in _local_modules(names, program, search):
+    for module in local_modules(names, program, search):
         try:
-            theirs = _judge(_imports(module), module)
-        except _Unreadable:
+            theirs = _judge(read_imports(module), module)
+        except Unreadable:
             continue
         if theirs is not None and theirs[1]:
             return theirs[0]
@@ -125,6 +125,11 @@ def _from_other_finders(name: str) -> importlib.machinery.ModuleSpec | None:
     return None
 
 
+def frameworks_of(names: Sequence[str]) -> set[Framework]:
+    """The frameworks whose packages are among imported ``names``."""
+    return {_PACKAGES[top] for name in names if (top := name.split(".")[0]) in _PACKAGES}
+
+
 def _judge(names: Sequence[str], source: Path) -> tuple[Detection, bool] | None:
     """The framework that ``names`` speak for, and whether they also speak of distributed training."""
     known = [name for name in names if name.split(".")[0] in _PACKAGES]
@@ -141,15 +146,15 @@ def _inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-def _imports(file: Path) -> list[str]:
+def read_imports(file: Path) -> list[str]:
     """Absolute dotted names that a file imports or, after ``import torch``, reaches as ``torch.distributed``.
 
-    Relative imports keep their dots. Raises _Unreadable.
+    Relative imports keep their dots. Raises Unreadable.
     """
     names: list[str] = []
     bound: dict[str, str] = {}
     reached: list[tuple[str, str]] = []
-    for node in ast.walk(_tree(file)):
+    for node in ast.walk(read_tree(file)):
         match node:
             case ast.Import(names=aliases):
                 names += [alias.name for alias in aliases]
@@ -165,24 +170,25 @@ def _imports(file: Path) -> list[str]:
     return names + [f"{bound[name]}.{attribute}" for name, attribute in reached if name in bound]
 
 
-def _tree(file: Path) -> ast.Module:
+def read_tree(file: Path) -> ast.Module:
+    """Parse a Python file. Raises Unreadable."""
     try:
         with file.open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
-            raise _Unreadable("it is larger than 4 MiB")
+            raise Unreadable("it is larger than 4 MiB")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes are the worker's to complain about
             return ast.parse(content, filename=str(file))
     except SyntaxError as error:
-        raise _Unreadable(f"{error.msg} (line {error.lineno})") from None
+        raise Unreadable(f"{error.msg} (line {error.lineno})") from None
     except OSError as error:
-        raise _Unreadable(error.strerror or str(error)) from None
+        raise Unreadable(error.strerror or str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise _Unreadable(str(error)) from None
+        raise Unreadable(str(error)) from None
 
 
-def _local_modules(names: Sequence[str], program: Path, search: Sequence[Path]) -> Iterator[Path]:
+def local_modules(names: Sequence[str], program: Path, search: Sequence[Path]) -> Iterator[Path]:
     """Files beside the program that ``names`` may mean: a module, a package, or a name inside either."""
     seen: set[Path] = {program}
     for name in names:

@@ -13,6 +13,7 @@ from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
+from faultrun.model.standby import StandbyChanged
 from faultrun.model.topology import BootId, NodeId
 
 
@@ -126,13 +127,14 @@ class GoGiven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStarted:
-    """The process of ``rank`` was executed."""
+    """The process of ``rank`` was executed, or a standby got its place."""
 
     at_s: float
     incarnation: int
     node: NodeId
     rank: int
     pid: int
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,6 +357,8 @@ class Timer(Enum):
     BACKOFF = "backoff"  # the pause before a restart
     HOLD = "hold"  # the platform, which does not want workers now
     FORMING = "forming"  # ranks that met at our own scheduler, until their init() is through
+    STANDBY = "standby"  # the next look after the standbys
+    HANDOVER = "handover"  # standbys that got a rank and have not answered yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,6 +412,7 @@ Event = (
     | RanksMet
     | ClusterFormed
     | SchedulerFailed
+    | StandbyChanged
     | Heartbeat
     | FirstStep
     | StopRequested

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.model.signature import Row
+from faultrun.model.standby import StandbyWish
 from faultrun.model.topology import NodeId, RunId, Topology
 
 
@@ -291,3 +292,4 @@ class RunSpec:
     fault_files: FaultFiles = FaultFiles()
     view: View = View()
     compile_cache: str = ""
+    standby: StandbyWish = StandbyWish()

@@ -25,7 +25,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.evidence import DeathNote
 from faultrun.model.plan import Plan
-from faultrun.model.spec import MsScheduler, RunSpec, Stream
+from faultrun.model.spec import Framework, MsScheduler, RunSpec, Stream
 from faultrun.model.topology import BootId
 from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.control import Control
@@ -33,6 +33,7 @@ from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.prepare import Outfit
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.standbys import Standbys
 from faultrun.workers.follow import Follower
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
@@ -57,11 +58,15 @@ class Base:
 class Crew:
     """Owns every process of one node. All methods run in the main thread (PDEATHSIG is per thread)."""
 
-    def __init__(self, spec: RunSpec, base: Base, reactor: Reactor, control: Control) -> None:
+    def __init__(
+        self, spec: RunSpec, base: Base, reactor: Reactor, control: Control, standbys: Standbys
+    ) -> None:
         self._spec = spec
         self._base = base
         self._reactor = reactor
         self._control = control
+        self._standbys = standbys
+        self._leaving = False
         self._workers: dict[int, Process] = {}
         self._helpers: dict[int, Process] = {}
         self._scheduler: BuiltinScheduler | None = None
@@ -72,6 +77,7 @@ class Crew:
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
         self._incarnation = order.plan.incarnation
+        self._leaving = False
         self.logs = LogFiles(
             log_dir=self._base.log_dir,
             worker_name=self._spec.logs.worker_log_name,
@@ -105,6 +111,7 @@ class Crew:
 
     def request_gasp(self, order: RequestGasp) -> None:
         """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""
+        self._leaving = True
         began = time.monotonic()
         leaders = [self._workers[rank] for rank in sorted(order.ranks) if rank in self._workers]
         with undisturbed():
@@ -125,6 +132,7 @@ class Crew:
 
     def kill(self, order: Kill) -> None:
         """SIGKILL to the whole process group of each rank."""
+        self._leaving = True
         for rank in sorted(order.ranks):
             if rank in self._workers:
                 self._workers[rank].kill_group()
@@ -139,8 +147,13 @@ class Crew:
 
     def reap_strangers(self) -> Iterable[Event]:
         """SIGCHLD: adopted orphans are taken out of the process table."""
-        reap_strangers(frozenset(p.pid for p in (*self._workers.values(), *self._helpers.values())))
+        ours = frozenset(process.pid for process in (*self._workers.values(), *self._helpers.values()))
+        reap_strangers(ours | self._standbys.pids())
         return ()
+
+    def spared(self) -> frozenset[int]:
+        """Processes that outlive the incarnation: a sweep passes them over."""
+        return self._standbys.pids()
 
     def death_notes(self, ranks: tuple[int, ...]) -> tuple[DeathNote, ...]:
         """What the logs of the dead say last; called from the helper thread once all have ended."""
@@ -241,9 +254,20 @@ class Crew:
             memory_nodes=_share(self._spec.binding.memory_nodes, local_rank),
         )
         group_info.mkdir(exist_ok=True)
-        worker = start(launch)
-        self._workers[rank] = worker
+        standby = self._standbys.take(rank, launch, self._listens_first(order, local_rank))
+        self._standbys.remember(rank, launch)
+        self._employ(rank, standby or start(launch), standby=standby is not None)
         self._show_on_console(rank, local_rank)
+
+    def _listens_first(self, order: Spawn, local_rank: int) -> int:
+        """The port on which rank 0, started before this one, will listen for it; 0 where there is none."""
+        here = order.plan.topology.node_rank(self._spec.node) == 0
+        torch = self._spec.framework is Framework.TORCH
+        return order.master_port if torch and here and local_rank > 0 else 0
+
+    def _employ(self, rank: int, worker: Process, *, standby: bool) -> None:
+        """From now on this process is the worker of ``rank``."""
+        self._workers[rank] = worker
         self._reactor.watch(worker.pidfd, lambda: self._worker_ended(rank))
         self._reactor.post(
             WorkerStarted(
@@ -252,6 +276,7 @@ class Crew:
                 node=self._spec.node,
                 rank=rank,
                 pid=worker.pid,
+                standby=standby,
             )
         )
 
@@ -289,6 +314,10 @@ class Crew:
         status = worker.reap()
         assert status is not None, "a readable pidfd is a process that ended"
         del self._workers[rank]
+        instead = self._standbys.unanswered(rank, restart=not self._leaving)
+        if instead is not None:
+            self._start_instead(rank, instead)
+            return
         yield from self.newest_steps()
         yield WorkerExit(
             at_s=self._now(),
@@ -298,6 +327,13 @@ class Crew:
             pid=worker.pid,
             status=status,
         )
+
+    def _start_instead(self, rank: int, launch: Launch) -> None:
+        """Cold, where a standby was lost before it became the worker."""
+        try:
+            self._employ(rank, start(launch), standby=False)
+        except OSError as error:
+            self._post_failures((rank,), error)
 
     def _helper_ended(self, helper: Process, name: str, incarnation: int) -> Iterable[Event]:
         """A dismissed helper may end when the next incarnation has one of the same name already."""

@@ -37,6 +37,10 @@ class Errands:
         if self.bug is not None:
             raise self.bug
 
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self._thread is None or not self._thread.is_alive()
+
     def settle(self, patience_s: float) -> None:
         """Wait, bounded, for the last errand: a rewrite under way must not be cut by our own exit."""
         if self._thread is not None:

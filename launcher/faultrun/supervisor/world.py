@@ -83,6 +83,10 @@ class LocalWorld:
             case other:
                 assert_never(other)
 
+    def quiet(self) -> bool:
+        """Whether no errand is under way: then a fork copies no other thread's locks."""
+        return self._errands.idle()
+
     def settle(self) -> None:
         """Wait, bounded, for the helper thread; called once the loop has ended."""
         self._errands.settle(_SWEEP_PATIENCE_S)
@@ -112,7 +116,7 @@ class LocalWorld:
         )
 
     def _sweep(self, action: Sweep) -> Iterable[Event]:
-        swept, stragglers = sweep(self._boots, patience_s=_SWEEP_PATIENCE_S)
+        swept, stragglers = sweep(self._boots, patience_s=_SWEEP_PATIENCE_S, spare=self._crew.spared())
         yield Drained(
             at_s=self._now(),
             incarnation=action.incarnation,

@@ -27,7 +27,7 @@ class Launch:
     """What to execute.
 
     ``cpus`` is empty when the kernel may choose the processors, ``memory_nodes``
-    (NUMA) when it may choose the memory.
+    (NUMA) when it may choose the memory. ``keep`` are descriptors that it inherits.
     """
 
     argv: tuple[str, ...]
@@ -37,6 +37,7 @@ class Launch:
     cwd: str | None = None
     cpus: tuple[int, ...] = ()
     memory_nodes: tuple[int, ...] = ()
+    keep: tuple[int, ...] = ()
 
 
 class Process:
@@ -110,6 +111,7 @@ def start(launch: Launch) -> Process:
                 stderr=err,
                 env=dict(launch.env),
                 cwd=launch.cwd,
+                pass_fds=launch.keep,
                 start_new_session=True,
                 preexec_fn=before_exec,  # noqa: PLW1509  no other thread of ours runs Python while workers are spawned
             )

@@ -34,8 +34,10 @@ def carries_tag(pid: int, boots: frozenset[str]) -> bool:
     return any(f"\0{TAG_VARIABLE}={boot}\0".encode() in environ for boot in boots if boot)
 
 
-def sweep(boots: frozenset[str], *, patience_s: float) -> tuple[int, tuple[int, ...]]:
-    """SIGKILL every tagged process; return how many were found and which outlived ``patience_s``.
+def sweep(
+    boots: frozenset[str], *, patience_s: float, spare: frozenset[int] = frozenset()
+) -> tuple[int, tuple[int, ...]]:
+    """SIGKILL every tagged process that is not to ``spare``; how many were found, which outlived the wait.
 
     Repeats until two looks in a row find none: a process may fork while the
     others are being killed, and for an instant in its exec it shows no
@@ -45,7 +47,7 @@ def sweep(boots: frozenset[str], *, patience_s: float) -> tuple[int, tuple[int, 
     deadline = time.monotonic() + patience_s
     empty_looks = 0
     while True:
-        alive = set(tagged(boots))
+        alive = set(tagged(boots)) - spare
         empty_looks = 0 if alive else empty_looks + 1
         if empty_looks == _EMPTY_LOOKS:
             return len(found), ()

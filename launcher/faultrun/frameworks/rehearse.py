@@ -1,0 +1,123 @@
+"""Whether a standby of a program can be like a fresh worker of it: what its command and source say.
+
+A standby has imported the framework before the program's first line. A
+program whose first lines change what that import does must start fresh.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from faultrun.frameworks.detect import Unreadable, frameworks_of, local_modules, read_imports, read_tree
+from faultrun.model.spec import Framework
+
+ESTIMATES_BYTES = {Framework.TORCH: 450 << 20, Framework.MINDSPORE: 800 << 20}
+"""What a rehearsed standby is taken to need: PSS measured alone, and a half."""
+
+_READ_AT_IMPORT = re.compile(
+    r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|NUMEXPR|TBB|LD|MALLOC|TORCH|PYTORCH|CUDA|NVIDIA|GLOO|TORCHINDUCTOR"
+    r"|ASCEND|CANN|NPU|MS|GLOG|MINDSPORE|OPENCV|HIP|ROCR|HSA|XLA)_.*|.*_(NUM_)?THREADS"
+)
+_INTERPRETER = r"[^/]*/?python(\d(\.\d+)?)?"
+_HARMLESS = r"-[bBdOPqsuv]+"
+_VALUED = ("-W", "-X")
+
+
+def program_at(argv: Sequence[str]) -> int:
+    """Where the program begins in ``argv``: its file, ``-m`` or ``-c``; 0 when no standby can wait there.
+
+    It waits in a hook of Python's ``site``. So the command must be a Python, and none of its options
+    may turn the hook or ``PYTHONPATH`` off (-S, -E, -I) or be unknown.
+    """
+    if not argv or not re.fullmatch(_INTERPRETER, Path(argv[0]).name):
+        return 0
+    at = 1
+    while at < len(argv):
+        word = argv[at]
+        if word in ("-m", "-c"):
+            return at if at + 1 < len(argv) else 0
+        if not word.startswith("-"):
+            return at
+        if word in _VALUED:
+            at += 2
+        elif re.fullmatch(_HARMLESS, word) or word.startswith(_VALUED):
+            at += 1
+        else:
+            return 0
+    return 0
+
+
+def doubts(source: Path | None, search: Sequence[Path], framework: Framework) -> Iterator[str]:
+    """What speaks against standbys, each as a phrase; reads the program and its local modules."""
+    if framework not in ESTIMATES_BYTES:
+        yield f"nothing can be rehearsed for a {framework.value} program"
+        return
+    if source is None:
+        yield "the program's source cannot be seen"
+        return
+    try:
+        names = read_imports(source)
+    except Unreadable as error:
+        yield f"{source} cannot be read: {error}"
+        return
+    seen = frameworks_of(names)
+    files = [source]
+    for module in local_modules(names, source, search):
+        try:
+            seen |= frameworks_of(read_imports(module))
+        except Unreadable:
+            continue
+        files.append(module)
+    if len(seen) > 1:
+        yield f"{source} imports {' and '.join(sorted(one.value for one in seen))}"
+    for file in files:
+        for line, name in _settings(read_tree(file)):
+            yield f"{file}:{line} sets {name}, which the framework may read when it is imported"
+
+
+def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Lines that change the environment in a way that an import could notice."""
+    for node in ast.walk(tree):
+        for key in _keys(node):
+            if not isinstance(key, ast.Constant):
+                yield getattr(node, "lineno", 0), "an environment variable"
+            elif _READ_AT_IMPORT.fullmatch(str(key.value)):
+                yield getattr(node, "lineno", 0), str(key.value)
+
+
+def _keys(node: ast.AST) -> Iterator[ast.expr | None]:
+    """The names that ``node`` sets in ``os.environ``; None for those that only running it would tell."""
+    match node:
+        case ast.Assign(targets=targets):
+            yield from (
+                target.slice
+                for target in targets
+                if isinstance(target, ast.Subscript) and _is_environ(target.value)
+            )
+        case ast.Delete(targets=targets):
+            yield from (
+                target.slice
+                for target in targets
+                if isinstance(target, ast.Subscript) and _is_environ(target.value)
+            )
+        case ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "pop"), args=[key, *_]) if (
+            _is_environ(owner)
+        ):
+            yield key
+        case ast.Call(func=ast.Attribute(value=owner, attr="update")) if _is_environ(owner):
+            yield from _updated(node)
+        case ast.Call(func=ast.Attribute(attr="putenv"), args=[key, *_]):
+            yield key
+        case _:
+            return
+
+
+def _updated(call: ast.Call) -> Iterator[ast.expr | None]:
+    yield from (ast.Constant(value=keyword.arg) if keyword.arg else None for keyword in call.keywords)
+    for argument in call.args:
+        yield from argument.keys if isinstance(argument, ast.Dict) else (None,)
+
+
+def _is_environ(owner: ast.expr) -> bool:
+    return getattr(owner, "attr", getattr(owner, "id", "")) == "environ"

@@ -1,0 +1,304 @@
+"""Keeps the standbys: carries out what ``core.standby`` orders, gives ranks to those that are ready.
+
+Every method runs in the loop's thread (PDEATHSIG is per thread), none blocks.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from faultrun.core.diagnose import describe
+from faultrun.core.standby import (
+    HANDOVER_S,
+    Care,
+    Dismiss,
+    GiveUpHandover,
+    LookAlive,
+    Order,
+    StartStandby,
+    TurnOff,
+    Wake,
+    advise,
+)
+from faultrun.errors import assert_never
+from faultrun.model.events import Event, Timer
+from faultrun.model.run import RunState, Step
+from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyState, StandbyWish
+from faultrun.supervisor.reactor import Reactor
+from faultrun.workers.priority import may_rise_again
+from faultrun.workers.process import Launch, Process
+from faultrun.workers.standby import PROBED, Role, Standby, probe
+
+_LISTEN_PATIENCE_S = 0.06
+"""How long other ranks wait for rank 0 to listen: what torch's back-off would cost at the least is 0.25 s."""
+
+_BUSY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the standbys of one run are made of. ``free_bytes``: memory that may be used up, None unknown.
+
+    ``quiet``: no other thread of ours runs, so that a fork is safe.
+    """
+
+    wish: StandbyWish
+    log_dir: Path
+    free_bytes: Callable[[], int | None]
+    quiet: Callable[[], bool]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Handover:
+    standby: Standby
+    launch: Launch
+    began_s: float
+    refusal: str = ""
+
+
+class Standbys:
+    """Also a narrator's neighbour: ``tell`` is how it hears of everything."""
+
+    def __init__(self, terms: Terms, ranks: tuple[int, ...], reactor: Reactor) -> None:
+        self._terms = terms
+        self._reactor = reactor
+        wish = terms.wish
+        self._care = Care(ranks=ranks[: wish.count], asked=wish.asked)
+        self._may_rise = may_rise_again() if wish.count else False
+        self._launches: dict[int, Launch] = {}
+        self._standbys: dict[int, Standby] = {}
+        self._handovers: dict[int, _Handover] = {}
+        self._ending: dict[int, Process] = {}
+        self._since_s: dict[int, float] = {}
+        self._heaviest_bytes = wish.estimate_bytes
+        self._proved_hook = False
+        self._incarnation = -1
+
+    def tell(self, event: Event, step: Step) -> None:
+        """One event and what was decided about it."""
+        self._incarnation = step.state.incarnation
+        if isinstance(event, StandbyChanged) and event.state is StandbyState.OFF:
+            self._incarnation = event.incarnation
+        self._care, orders = advise(self._care, event, step.state.phase)
+        for order in orders:
+            self._perform(order)
+
+    def announce(self, state: RunState) -> None:
+        """At the start of a run: why there will be no standbys, if there will be none."""
+        wish = self._terms.wish
+        if wish.doubts:
+            self._incarnation = state.incarnation
+            self._post(EVERY_RANK, StandbyState.OFF, "; ".join(wish.doubts))
+
+    def remember(self, rank: int, launch: Launch) -> None:
+        """``launch`` is how the worker of ``rank`` is started at present; its standby will be like it."""
+        hidden = self._terms.wish.hidden
+        env = {name: value for name, value in launch.env.items() if not name.startswith(hidden)}
+        self._launches[rank] = replace(launch, env=env if hidden else launch.env)
+
+    def take(self, rank: int, launch: Launch, port: int) -> Process | None:
+        """Give ``rank`` to its standby and return the process; None: start it cold.
+
+        The process answers within ``HANDOVER_S`` or is ended. ``port``: what
+        rank 0 will listen on, 0 where nobody needs to wait for that.
+        """
+        if rank not in self._care.usable or rank not in self._standbys:
+            return None
+        standby = self._standbys.pop(rank)
+        self._reactor.forget(standby.process.pidfd)
+        arguments = launch.argv[self._terms.wish.arguments_at :]
+        role = Role(launch=launch, arguments=arguments, port=port, patience_s=_LISTEN_PATIENCE_S)
+        if not standby.hand_over(role):
+            self._end(standby)
+            self._post(rank, StandbyState.LOST, "it cannot be given its rank; a cold start takes its place")
+            return None
+        now_s = self._reactor.clock.now()
+        self._handovers[rank] = _Handover(standby=standby, launch=launch, began_s=now_s)
+        self._reactor.start_timer(Timer.HANDOVER, now_s + HANDOVER_S, self._incarnation)
+        return standby.process
+
+    def unanswered(self, rank: int, *, restart: bool) -> Launch | None:
+        """The worker of ``rank`` has ended: what to start in its place if it never was one, else None.
+
+        ``restart``: it was not asked to leave. Its answer may still lie in the channel.
+        """
+        handover = self._handovers.get(rank)
+        if handover is None:
+            return None
+        self._heard(rank, handover.standby)
+        if self._handovers.pop(rank, None) is None:
+            return None
+        self._close(handover.standby)
+        why = handover.refusal or "it ended in the hand-over"
+        self._post(rank, StandbyState.LOST, f"{why}; a cold start takes its place" if restart else why)
+        return handover.launch if restart else None
+
+    def pids(self) -> frozenset[int]:
+        """Living processes that are nobody's worker yet."""
+        waiting = {standby.process.pid for standby in self._standbys.values()}
+        return frozenset(waiting | self._ending.keys())
+
+    def close(self) -> None:
+        """End them all; called once the loop has ended."""
+        for standby in self._standbys.values():
+            standby.process.kill_group()
+            standby.close()
+
+    def _perform(self, order: Order) -> None:
+        match order:
+            case StartStandby(rank=rank):
+                self._start(rank)
+            case Dismiss(ranks=ranks, state=state, why=why):
+                for rank in ranks:
+                    self._dismiss(rank, state, why)
+            case LookAlive():
+                for rank in self._care.usable & self._standbys.keys():
+                    self._standbys[rank].look_alive()
+            case GiveUpHandover():
+                for handover in self._handovers.values():
+                    handover.refusal = handover.refusal or f"no answer within {HANDOVER_S:g} s"
+                    handover.standby.process.kill_group()
+            case Wake(at_s=at_s):
+                self._reactor.start_timer(Timer.STANDBY, at_s, self._incarnation)
+            case TurnOff(why=why):
+                self._post(EVERY_RANK, StandbyState.OFF, why)
+            case other:
+                assert_never(other)
+
+    def _start(self, rank: int) -> None:
+        launch = self._launches.get(rank)
+        if launch is None:
+            return
+        if not self._terms.quiet():
+            self._perform(Wake(at_s=self._reactor.clock.now() + _BUSY_S))
+            return
+        short = self._short_of_memory()
+        if short:
+            self._post(EVERY_RANK, StandbyState.OFF, short)
+            return
+        try:
+            if not self._proved_hook:
+                self._probe(rank, launch)
+            else:
+                self._start_proved(rank, launch)
+        except OSError as error:
+            self._post(rank, StandbyState.LOST, f"it could not be started: {error.strerror or error}")
+
+    def _probe(self, rank: int, launch: Launch) -> None:
+        """Once a run: a Python that passed our hook by would run the program a second time."""
+        asked = probe(launch, self._log(rank), self._terms.wish.program_at)
+        self._ending[asked.pid] = asked
+
+        def ended() -> Iterable[Event]:
+            self._reactor.forget(asked.pidfd)
+            del self._ending[asked.pid]
+            status = asked.reap()
+            self._proved_hook = getattr(status, "code", None) == PROBED
+            if self._proved_hook:
+                self._perform(Wake(at_s=self._reactor.clock.now()))
+            else:
+                self._post(EVERY_RANK, StandbyState.OFF, f"{launch.argv[0]} does not read PYTHONPATH")
+            return ()
+
+        self._reactor.watch(asked.pidfd, ended)
+
+    def _start_proved(self, rank: int, launch: Launch) -> None:
+        standby = Standby(launch, self._terms.wish.framework, self._log(rank), may_rise=self._may_rise)
+        self._standbys[rank] = standby
+        self._since_s[rank] = self._reactor.clock.now()
+        self._reactor.watch(standby.process.pidfd, lambda: self._ended(rank))
+        self._reactor.watch(standby.fd, lambda: self._heard(rank, standby))
+        self._post(rank, StandbyState.STARTING)
+
+    def _heard(self, rank: int, standby: Standby) -> Iterable[Event]:
+        messages = standby.messages()
+        if messages is None:
+            self._reactor.forget(standby.fd)
+            return ()
+        for message in messages:
+            match message["kind"], self._handovers.get(rank):
+                case "ready", None:
+                    memory = standby.memory_bytes()
+                    self._heaviest_bytes = max(self._heaviest_bytes, memory)
+                    self._post(rank, StandbyState.READY, message["note"], memory)
+                case "refuse", None:
+                    self._post(EVERY_RANK, StandbyState.OFF, message["why"])
+                case "refuse", _Handover() as handover:
+                    handover.refusal = message["why"]
+                case "taken", _Handover(refusal=""):
+                    del self._handovers[rank]
+                    self._close(standby)
+                    self._post(rank, StandbyState.TAKEN)
+                    return ()
+                case _:
+                    pass
+        return ()
+
+    def _ended(self, rank: int) -> Iterable[Event]:
+        """A standby that still waited, or rehearsed, is gone."""
+        standby = self._standbys.pop(rank)
+        self._heard(rank, standby)
+        self._reactor.forget(standby.process.pidfd)
+        self._close(standby)
+        status = standby.process.reap()
+        if status is not None:
+            self._post(rank, StandbyState.LOST, f"it {describe(status)}")
+        return ()
+
+    def _dismiss(self, rank: int, state: StandbyState, why: str) -> None:
+        standby = self._standbys.pop(rank, None)
+        if standby is not None:
+            self._reactor.forget(standby.process.pidfd)
+            self._end(standby)
+        self._post(rank, state, why)
+
+    def _end(self, standby: Standby) -> None:
+        """Kill it, and reap it when the kernel gives it back."""
+        process = standby.process
+        self._close(standby)
+        self._ending[process.pid] = process
+
+        def ended() -> Iterable[Event]:
+            self._reactor.forget(process.pidfd)
+            del self._ending[process.pid]
+            process.reap()
+            return ()
+
+        self._reactor.watch(process.pidfd, ended)
+        process.kill_group()
+
+    def _close(self, standby: Standby) -> None:
+        self._reactor.forget(standby.fd)
+        standby.close()
+
+    def _short_of_memory(self) -> str:
+        """Why memory forbids those that are missing; a number that the user gave is not doubted."""
+        wish, free = self._terms.wish, self._terms.free_bytes()
+        if wish.asked:
+            return ""
+        if free is None:
+            return "how much memory is free cannot be read"
+        missing = len(self._care.ranks) - len(self._standbys)
+        need = missing * self._heaviest_bytes
+        if free >= need:
+            return ""
+        return f"{missing} need {need >> 20} MiB and {free >> 20} MiB may be used"
+
+    def _log(self, rank: int) -> Path:
+        return self._terms.log_dir / f"standby_{rank}.log"
+
+    def _post(self, rank: int, state: StandbyState, why: str = "", memory_bytes: int = 0) -> None:
+        now_s = self._reactor.clock.now()
+        took_s = now_s - self._since_s.get(rank, now_s)
+        self._since_s[rank] = now_s
+        self._reactor.post(
+            StandbyChanged(
+                at_s=now_s,
+                incarnation=self._incarnation,
+                rank=rank,
+                state=state,
+                why=why,
+                took_s=round(took_s, 6),
+                memory_bytes=memory_bytes,
+            )
+        )

@@ -1,0 +1,91 @@
+"""Low priority for a process that must not be noticed, and back again when it is needed."""
+
+import contextlib
+import ctypes
+import os
+import threading
+from pathlib import Path
+
+_NICE = 10
+"""A tenth of the share of a process with 0: noticed little, and ready some day even on a busy machine."""
+_IOPRIO_WHO_PROCESS = 1
+_IOPRIO_IDLE = 3 << 13  # IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0) of linux/ioprio.h
+_IOPRIO_NONE = 0
+_SYS_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def may_rise_again() -> bool:
+    """Whether we may take back what ``nice`` gave away: only with CAP_SYS_NICE or RLIMIT_NICE.
+
+    Tried out in a thread that ends at once, since Linux keeps the nice value of each thread.
+    """
+    answer: list[bool] = []
+
+    def try_it() -> None:
+        before = os.getpriority(os.PRIO_PROCESS, 0)
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, before + 1)
+            os.setpriority(os.PRIO_PROCESS, 0, before)
+        except OSError:
+            answer.append(False)
+        else:
+            answer.append(True)
+
+    thread = threading.Thread(target=try_it)
+    thread.start()
+    thread.join()
+    return answer == [True]
+
+
+class Priority:
+    """Of one process of ours. ``lower`` it right after its start: threads inherit what it has then."""
+
+    def __init__(self, pid: int, *, may_rise: bool) -> None:
+        self._pid = pid
+        self._may_rise = may_rise
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def lower(self) -> None:
+        """Nice and idle input/output where that can be undone; else only as a batch job."""
+        with contextlib.suppress(OSError):
+            if self._may_rise:
+                os.setpriority(os.PRIO_PROCESS, self._pid, _NICE)
+                self._write_autogroup(_NICE)
+            else:
+                os.sched_setscheduler(self._pid, os.SCHED_BATCH, os.sched_param(0))
+        _set_ioprio(self._pid, _IOPRIO_IDLE)
+
+    def restore(self) -> None:
+        """Ours again, for each of its threads. Harmless when it has ended."""
+        for thread in _threads(self._pid):
+            with contextlib.suppress(OSError):
+                if self._may_rise:
+                    os.setpriority(os.PRIO_PROCESS, thread, self._nice)
+                else:
+                    os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+            _set_ioprio(thread, _IOPRIO_NONE)
+        if self._may_rise:
+            self._write_autogroup(0)
+
+    def _write_autogroup(self, nice: int) -> None:
+        """Where the kernel groups by session, a nice value counts inside the session only: sched(7).
+
+        It refuses a second change within 0.1 s to whoever is not root.
+        """
+        if os.geteuid() == 0:
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{self._pid}/autogroup").write_text(str(nice))
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(entry.name) for entry in os.scandir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def _set_ioprio(pid: int, priority: int) -> None:
+    number = _SYS_IOPRIO_SET.get(os.uname().machine)
+    if number is not None:
+        _LIBC.syscall(number, _IOPRIO_WHO_PROCESS, pid, priority)

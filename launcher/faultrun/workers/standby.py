@@ -1,0 +1,168 @@
+"""One standby, seen from the supervisor: started, looked after, given a rank.
+
+The other end is ``faultrun.standby``, which runs in the process and describes
+the messages. Nothing here blocks: the channel's descriptor is for the reactor.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from faultrun.workers.priority import Priority
+from faultrun.workers.process import Launch, Process, start
+
+HOOK = Path(__file__).parent.parent / "standby" / "hook"
+PROBED = 73
+"""Exit code of a probe that came to the hook; ``faultrun.standby`` has the same number."""
+
+_CHANNEL = "FAULTRUN_STANDBY_CHANNEL"
+_MOST_BYTES = 1 << 20
+_EXPENDABLE = 1000  # oom_score_adj(5): the first that the kernel may end when memory is short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What a standby is told when its turn has come. ``port``: wait until it is listened on, 0 for not."""
+
+    launch: Launch
+    arguments: tuple[str, ...]
+    port: int = 0
+    patience_s: float = 0.0
+
+
+def probe(launch: Launch, log: Path, program_at: int) -> Process:
+    """Ask this Python, with these options and this environment, whether it comes to our hook at all.
+
+    It executes ``-c pass`` in place of the program, so that a Python that
+    does not come there does nothing. Ends with ``PROBED`` when it does.
+    """
+    argv = (*launch.argv[:program_at], "-c", "pass")
+    return start(replace(launch, argv=argv, env=_hooked(launch.env, "probe"), stdout=log, stderr=None))
+
+
+class Standby:
+    """A process that may become the worker that ``launch`` describes. Owns its end of the channel."""
+
+    def __init__(self, launch: Launch, framework: str, log: Path, *, may_rise: bool) -> None:
+        """Start it, at low priority. OSError when that is impossible."""
+        self.launch = launch
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            env = _hooked(launch.env, f"{theirs.fileno()} {framework}")
+            try:
+                self.process = start(
+                    replace(launch, env=env, stdout=log, stderr=None, keep=(theirs.fileno(),))
+                )
+            except OSError:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        self._channel = ours
+        self._buffer = b""
+        self._priority = Priority(self.process.pid, may_rise=may_rise)
+        self._oom_score = _oom_score(self.process.pid)
+        self._priority.lower()
+        _set_oom_score(self.process.pid, str(_EXPENDABLE))
+
+    @property
+    def fd(self) -> int:
+        """What to wait on for messages."""
+        return self._channel.fileno()
+
+    def messages(self) -> tuple[dict[str, Any], ...] | None:
+        """What it said since the last time; None: the channel has ended."""
+        try:
+            data = self._channel.recv(_MOST_BYTES)
+        except BlockingIOError:
+            return ()
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        self._buffer += data
+        *lines, self._buffer = self._buffer.split(b"\n")
+        return tuple(json.loads(line) for line in lines)
+
+    def look_alive(self) -> None:
+        """Its turn may come soon: full priority, and a sign of life is asked for."""
+        self._priority.restore()
+        self._send({"kind": "look"})
+
+    def hand_over(self, role: Role) -> bool:
+        """Give it its role; False when it cannot take one. It answers ``taken``, or never."""
+        new, old = role.launch, self.launch
+        stderr = new.stderr or new.stdout
+        if (new.cpus, new.memory_nodes) != (old.cpus, old.memory_nodes) or self._stopped():
+            return False
+        try:
+            new.stdout.touch()  # there, as a fresh worker's are, for whoever follows them
+            stderr.touch()
+        except OSError:
+            return False
+        self._priority.restore()
+        _set_oom_score(self.process.pid, self._oom_score)
+        return self._send(
+            {
+                "kind": "go",
+                "set": {name: value for name, value in new.env.items() if old.env.get(name) != value},
+                "unset": sorted(old.env.keys() - new.env.keys()),
+                "folder": new.cwd or str(Path.cwd()),
+                "stdout": str(new.stdout.absolute()),
+                "stderr": str(stderr.absolute()),
+                "arguments": list(role.arguments),
+                "port": role.port,
+                "patience_s": role.patience_s,
+            }
+        )
+
+    def memory_bytes(self) -> int:
+        """Its proportional set size, 0 when the kernel does not say."""
+        try:
+            text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")), 0)
+
+    def close(self) -> None:
+        """Let go of the channel; a standby that still waits ends."""
+        self._channel.close()
+
+    def _send(self, message: Mapping[str, object]) -> bool:
+        """All or nothing: what does not fit into the socket's buffer at once is not waited for."""
+        data = json.dumps(message).encode() + b"\n"
+        try:
+            return self._channel.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(data)
+        except OSError:
+            return False
+
+    def _stopped(self) -> bool:
+        """Whether it is stopped or dead (proc_pid_stat(5)): then nobody would answer."""
+        try:
+            return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
+        except OSError:
+            return True
+
+
+def _hooked(env: Mapping[str, str], told: str) -> dict[str, str]:
+    """The worker's environment, and the way to the hook. An empty PYTHONPATH is none to Python."""
+    path = env.get("PYTHONPATH", "")
+    hooked = f"{HOOK}{os.pathsep}{path}" if path else str(HOOK)
+    return {**env, "PYTHONPATH": hooked, _CHANNEL: told}
+
+
+def _oom_score(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
+    except OSError:
+        return "0"
+
+
+def _set_oom_score(pid: int, score: str) -> None:
+    try:
+        Path(f"/proc/{pid}/oom_score_adj").write_text(score)
+    except OSError:
+        return
