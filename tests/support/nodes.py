@@ -23,6 +23,7 @@ from faultrun.supervisor.ports import World
 from faultrun.supervisor.prepare import LocalPreparer, Outfit
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.seating import Seating
+from faultrun.supervisor.standbys import Standbys, Terms
 from faultrun.supervisor.survey import CheckpointSurveyor
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.sweep import sweep
@@ -117,7 +118,9 @@ class RealNode:
         clock = self._reactor.clock
         seating = Seating(spec, os.environ, lambda line: None)
         preparer = LocalPreparer(spec, os.environ, folder / "original", clock, lambda line: None, seating)
-        self._crew = Crew(spec, self._base(), self._reactor, self._control)
+        terms = Terms(wish=spec.standby, log_dir=folder, free_bytes=lambda: None, quiet=lambda: True)
+        standbys = Standbys(terms, (), self._reactor)
+        self._crew = Crew(spec, self._base(), self._reactor, self._control, standbys)
         rules = Rules(topology=spec.topology, policy=POLICY)
         self.world: World = LocalWorld(
             self._reactor,

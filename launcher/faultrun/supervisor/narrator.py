@@ -34,6 +34,7 @@ from faultrun.model.notice import Notice, Unreadable
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
+from faultrun.model.standby import StandbyChanged, StandbyState
 
 Say = Callable[[str], None]
 
@@ -67,7 +68,7 @@ class PlainNarrator:
         if before is None or step.state.phase is not before.phase:
             self._kept_back(event, step)
 
-    def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901  one row a case
+    def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901, PLR0912  one row a case
         match event:
             case RunStarted():
                 self._started()
@@ -94,10 +95,18 @@ class PlainNarrator:
                 self._say(
                     f"{_workers(len(ranks))} asked to save; {window} ({self._window_source(step.state)})"
                 )
+            case StandbyChanged(state=StandbyState.OFF, why=why) if self._standbys_expected():
+                self._say(f"no standbys: {why}")
+            case StandbyChanged(state=StandbyState.LOST, rank=rank, why=why):
+                self._say(f"standby of rank {rank}: {why}")
             case RunFinished(exit_code=code, why=why):
                 self._finished(code, why, step.state)
             case _:
                 return
+
+    def _standbys_expected(self) -> bool:
+        """With ``auto`` a cold start is what most runs have; nobody needs to be told."""
+        return self._spec.standby.asked or self._spec.standby.count > 0
 
     def _window_source(self, state: RunState) -> str:
         if state.stop is None:

@@ -3,6 +3,7 @@
 Every method runs in the loop's thread (PDEATHSIG is per thread), none blocks.
 """
 
+import select
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ _LISTEN_PATIENCE_S = 0.06
 """How long other ranks wait for rank 0 to listen: what torch's back-off would cost at the least is 0.25 s."""
 
 _BUSY_S = 1.0
+_CLOSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +141,15 @@ class Standbys:
         return frozenset(waiting | self._ending.keys())
 
     def close(self) -> None:
-        """End them all; called once the loop has ended."""
+        """End them all, bounded; called once the loop has ended."""
+        for handover in self._handovers.values():
+            handover.standby.close()
         for standby in self._standbys.values():
             standby.process.kill_group()
             standby.close()
+        for process in (*(standby.process for standby in self._standbys.values()), *self._ending.values()):
+            select.select([process.pidfd], [], [], _CLOSE_S)
+            process.reap()
 
     def _perform(self, order: Order) -> None:
         match order:

@@ -1,0 +1,239 @@
+"""A standby that became a worker, held against a fresh worker; and one that does not become one."""
+
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faultrun.frameworks.rehearse import program_at
+from faultrun.model.events import Exited, Status
+from faultrun.workers.priority import may_rise_again
+from faultrun.workers.process import Launch, Process, start
+from faultrun.workers.standby import PROBED, Role, Standby, probe
+from support.processes import wait_until
+
+SCRIPT = Path(__file__).parent.parent / "support" / "worker_properties.py"
+PATIENCE_S = 240.0
+
+
+class Stage:
+    """Starts workers and standbys in ``folder``, ends them with the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[Process] = []
+        self.standbys: list[Standby] = []
+
+    def launch(self, *program: str, out: str = "out", **environ: str) -> Launch:
+        env = {**os.environ, "PYTHONPATH": str(SCRIPT.parent), **environ}
+        return Launch(
+            argv=(sys.executable, "-u", *program), env=env, stdout=self.folder / out, cwd=str(self.folder)
+        )
+
+    def standby(self, launch: Launch, framework: str) -> Standby:
+        standby = Standby(launch, framework, self.folder / "standby.log", may_rise=may_rise_again())
+        self.processes.append(standby.process)
+        self.standbys.append(standby)
+        return standby
+
+    def runs(self, launch: Launch) -> str:
+        """A fresh worker, to its end."""
+        process = start(launch)
+        self.processes.append(process)
+        return str(status_of(process))
+
+    def close(self) -> None:
+        for standby in self.standbys:
+            standby.close()
+        for process in self.processes:
+            process.kill_group()
+            with suppress(OSError):
+                status_of(process)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.close()
+
+
+def status_of(process: Process) -> Status:
+    def reaped() -> tuple[Status] | None:
+        status = process.reap()
+        return None if status is None else (status,)
+
+    return wait_until(reaped, within_s=PATIENCE_S, what=f"the end of {process.pid}")[0]
+
+
+def hears(standby: Standby) -> dict[str, Any]:
+    """The next message of a standby; {} when it has ended."""
+    poll = select.poll()
+    poll.register(standby.fd, select.POLLIN)
+    assert poll.poll(PATIENCE_S * 1000), "the standby says nothing"
+    messages = standby.messages()
+    return {} if messages is None else messages[0]
+
+
+def differences(fresh: Any, other: Any, where: str = "") -> list[str]:
+    """Paths of everything that is not the same."""
+    if isinstance(fresh, dict) and isinstance(other, dict):
+        return [
+            line
+            for key in sorted(fresh.keys() | other.keys())
+            for line in differences(fresh.get(key), other.get(key), f"{where}/{key}")
+        ]
+    return [] if fresh == other else [f"{where}: fresh {fresh!r}, standby {other!r}"]
+
+
+def compared(stage: Stage, program: tuple[str, ...], framework: str, *imports: str) -> list[str]:
+    """Run the program once fresh and once in a standby that had another rank's words before."""
+    now = {"RANK": "1", "MASTER_PORT": "2", "FAULTRUN_INCARNATION": "3"}
+    launch = stage.launch(*program, "result.json", *imports, **now)
+    stage.runs(launch)
+    fresh = json.loads((stage.folder / "result.json").read_text())
+    before = stage.launch(*program, "result.json", *imports, RANK="0", MASTER_PORT="1", OLD="gone")
+    standby = stage.standby(before, framework)
+    assert hears(standby)["kind"] == "ready"
+    standby.look_alive()
+    assert hears(standby) == {"kind": "here"}
+    (stage.folder / "result.json").unlink()
+    (stage.folder / "out").unlink()
+    assert standby.hand_over(Role(launch=launch, arguments=launch.argv[2 + len(program) :]))
+    assert hears(standby) == {"kind": "taken"}
+    assert status_of(standby.process) == Exited(code=0)
+    handed = json.loads((stage.folder / "result.json").read_text())
+    assert (stage.folder / "out").read_text() == "written\nto descriptor 2\n", (
+        "both streams, and nothing else"
+    )
+    assert not set(fresh["chance"]) & set(handed["chance"]), "two processes, two fates"
+    standby.close()
+    return differences(
+        {"early": fresh["early"], "late": fresh["late"]}, {"early": handed["early"], "late": handed["late"]}
+    )
+
+
+@pytest.mark.parametrize("program", [(str(SCRIPT),), ("-m", "worker_properties")])
+def test_python_alone_is_like_a_fresh_worker_in_every_property(
+    stage: Stage, program: tuple[str, ...]
+) -> None:
+    assert compared(stage, program, "plain") == []
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_torch_rehearsed_is_like_a_fresh_worker_that_has_imported_it(stage: Stage) -> None:
+    known_before = ("/early/kernel/threads", "/early/python/exit callbacks", "/early/python/filters")
+    found = compared(stage, (str(SCRIPT),), "torch", "torch", "torch.distributed")
+    assert [line for line in found if not line.startswith(known_before)] == []
+
+
+def test_the_arguments_are_those_of_the_hand_over(stage: Stage) -> None:
+    script = stage.folder / "arguments.py"
+    script.write_text("import sys\nprint(sys.argv[1:], sys.orig_argv[-1])")
+    standby = stage.standby(stage.launch(str(script), "--from=old", "x"), "plain")
+    assert hears(standby)["kind"] == "ready"
+    assert standby.hand_over(Role(launch=stage.launch(str(script), "--from=new"), arguments=("--from=new",)))
+    status_of(standby.process)
+    assert (stage.folder / "out").read_text() == "['--from=new'] --from=new\n"
+
+
+def test_the_program_is_not_even_read_before_its_turn(stage: Stage) -> None:
+    script = stage.folder / "late.py"
+    script.write_text("this is no Python")
+    launch = stage.launch(str(script))
+    standby = stage.standby(launch, "plain")
+    assert hears(standby)["kind"] == "ready"
+    script.write_text("raise SystemExit(7)")
+    assert standby.hand_over(Role(launch=launch, arguments=()))
+    assert status_of(standby.process) == Exited(code=7)
+
+
+def test_a_sitecustomize_of_the_user_runs_as_it_would(stage: Stage) -> None:
+    (stage.folder / "sitecustomize.py").write_text("print('customized')")
+    launch = stage.launch(
+        "-c", "import sitecustomize; print(sitecustomize.__file__)", PYTHONPATH=str(stage.folder)
+    )
+    standby = stage.standby(launch, "plain")
+    assert hears(standby)["kind"] == "ready"
+    assert standby.hand_over(Role(launch=launch, arguments=()))
+    status_of(standby.process)
+    assert (stage.folder / "out").read_text() == f"customized\n{stage.folder}/sitecustomize.py\n"
+
+
+def test_a_module_of_the_program_that_a_fresh_worker_would_have_found_first_forbids_it(stage: Stage) -> None:
+    (stage.folder / "json.py").write_text("")
+    script = stage.folder / "train.py"
+    script.write_text("print('never')")
+    standby = stage.standby(stage.launch(str(script)), "plain")
+    said = hears(standby)
+    assert said["kind"] == "refuse"
+    assert "json" in said["why"]
+    assert status_of(standby.process) == Exited(code=0)
+    assert not (stage.folder / "out").exists()
+
+
+def test_a_framework_that_cannot_be_imported_is_refused_with_the_reason(stage: Stage) -> None:
+    (stage.folder / "mods" / "torch").mkdir(parents=True)
+    (stage.folder / "mods" / "torch" / "__init__.py").write_text("raise ImportError('no libfabric.so')")
+    launch = stage.launch("-c", "print('never')", PYTHONPATH=str(stage.folder / "mods"))
+    said = hears(stage.standby(launch, "torch"))
+    assert (said["kind"], said["why"]) == ("refuse", "torch cannot be imported: no libfabric.so")
+
+
+def test_when_nobody_is_left_to_give_it_a_rank_it_ends_without_a_word(stage: Stage) -> None:
+    standby = stage.standby(stage.launch("-c", "print('never')"), "plain")
+    assert hears(standby)["kind"] == "ready"
+    standby.close()
+    assert status_of(standby.process) == Exited(code=0)
+    assert not (stage.folder / "out").exists()
+
+
+def test_one_that_is_stopped_gets_no_rank(stage: Stage) -> None:
+    launch = stage.launch("-c", "print('never')")
+    standby = stage.standby(launch, "plain")
+    assert hears(standby)["kind"] == "ready"
+    standby.process.signal_leader(signal.SIGSTOP)
+    stat = Path(f"/proc/{standby.process.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="the stop")
+    assert not standby.hand_over(Role(launch=launch, arguments=()))
+
+
+@pytest.mark.parametrize(
+    ("options", "code"), [(("-u",), PROBED), (("-u", "-E"), 0), (("-S",), 0), (("-I",), 0)]
+)
+def test_a_probe_tells_whether_this_python_comes_to_the_hook(
+    stage: Stage, options: tuple[str, ...], code: int
+) -> None:
+    launch = replace(stage.launch(), argv=(sys.executable, *options, "train.py"))
+    process = probe(launch, stage.folder / "probe.log", program_at=1 + len(options))
+    stage.processes.append(process)
+    assert status_of(process) == Exited(code=code)
+
+
+@pytest.mark.parametrize(
+    ("argv", "at"),
+    [
+        ("python -u train.py --lr 1", 2),
+        ("/opt/bin/python3.11 -W ignore -X dev -m pkg", 5),
+        ("python -Wignore -OO -c pass", 3),
+        ("python -u", 0),
+        ("python -E train.py", 0),
+        ("python -uI train.py", 0),
+        ("python -S train.py", 0),
+        ("python -i train.py", 0),
+        ("bash run.sh", 0),
+        ("./train", 0),
+        ("", 0),
+    ],
+)
+def test_where_the_program_begins_in_a_command_that_a_standby_can_wait_in(argv: str, at: int) -> None:
+    assert program_at(argv.split()) == at
