@@ -26,11 +26,11 @@ def resolve_standby(
     wanted = settings.read("standby", _number_or_word)
     if wanted == 0:
         return StandbyWish()
-    prefix = program.command.prefix
-    begins = rehearse.program_at(prefix)
+    argv = (*program.command.prefix, *program.command.script_args)
+    begins = rehearse.program_at(argv)
     against: list[str] = []
     if not begins:
-        against.append(f"{prefix[0]} is no Python command that a standby can wait in")
+        against.append(f"{argv[0]} is no Python command that a standby can wait in")
     if simulation is not None:
         against.append("a dry run is not restarted in a hurry")
     if wanted is None and not against:
@@ -43,7 +43,7 @@ def resolve_standby(
         asked=wanted is not None,
         framework=framework.value,
         program_at=begins,
-        arguments_at=len(prefix),
+        arguments_at=begins + (2 if argv[begins] in ("-m", "-c") else 1),
         hidden=_HIDDEN.get(framework, ()),
         estimate_bytes=rehearse.ESTIMATES_BYTES.get(framework, 0),
     )

@@ -98,6 +98,9 @@ class Standby:
         stderr = new.stderr or new.stdout
         if (new.cpus, new.memory_nodes) != (old.cpus, old.memory_nodes) or self._stopped():
             return False
+        program = len(new.argv) - len(role.arguments)
+        if new.argv[:program] != old.argv[:program]:
+            return False
         try:
             new.stdout.touch()  # there, as a fresh worker's are, for whoever follows them
             stderr.touch()
