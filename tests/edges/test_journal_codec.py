@@ -18,6 +18,7 @@ from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Step
 from faultrun.model.spec import RunSpec
+from faultrun.model.standby import StandbyState
 from support.generated import ACTION_TYPES, EVENT_TYPES, values
 from support.specs import a_spec
 from support.story import new_run, topology
@@ -156,5 +157,6 @@ _PLAIN: dict[str, Any] = {
     "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM, "deadline_s": 2.0,
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "notice": ResetNotice(),
+    "state": StandbyState.READY,
 }  # fmt: skip
 """A value for every required field of every event; a new field is missed here and must be added."""

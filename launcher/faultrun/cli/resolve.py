@@ -19,8 +19,8 @@ from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wai
 from faultrun.cli.resolve_program import Program, resolve_program
 from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
 from faultrun.cli.resolve_scheduler import resolve_scheduler
-from faultrun.cli.resolve_view import resolve_view
 from faultrun.cli.resolve_standby import resolve_standby
+from faultrun.cli.resolve_view import resolve_view
 from faultrun.cli.resolve_windows import resolve_windows, signal_answers
 from faultrun.cli.resolve_workers import Workers, resolve_workers
 from faultrun.cli.run_ids import as_run_id, platform_run_id, readable_run_id
