@@ -11,7 +11,18 @@ from faultrun.model.spec import Framework, Simulation
 from faultrun.model.standby import StandbyWish
 
 _MOST = 1024
-_HIDDEN = {Framework.MINDSPORE: ("MS_ROLE", "MS_SCHED_", "MS_NODE_ID", "MS_WORKER_NUM", "MS_COMPILER_CACHE_")}
+_HIDDEN = {
+    Framework.MINDSPORE: (
+        "MS_ROLE",
+        "MS_SCHED_",
+        "MS_NODE_ID",
+        "MS_WORKER_NUM",
+        "MS_COMPILER_CACHE_",
+        "RANK_",
+        "DEVICE_ID",
+        "GROUP_INFO_FILE",
+    )
+}
 """MindSpore takes a process with these for a member of a cluster from its first operation on."""
 
 

@@ -5,9 +5,13 @@ from typing import Protocol
 
 
 class Rehearsal(Protocol):
-    """A framework's part of being a standby."""
+    """A framework's part of being a standby.
+
+    ``leaves_threads``: its rehearsal starts threads that stay, as its first step would.
+    """
 
     name: str
+    leaves_threads: bool
 
     def load(self) -> None:
         """Import what every program of the framework imports. ImportError when that is impossible."""
@@ -41,6 +45,7 @@ class Bare:
     """No framework: the interpreter alone."""
 
     name = "python"
+    leaves_threads = False
 
     def load(self) -> None:
         """See ``Rehearsal``."""
