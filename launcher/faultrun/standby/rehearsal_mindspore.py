@@ -48,13 +48,13 @@ class MindSporeRehearsal:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 mindspore.set_context(mode=mindspore.GRAPH_MODE)
-                self._train(mindspore)
+                self._train()
         finally:
             mindspore.set_context(mode=mode)
             mindspore.set_rng_state(generator)
         return ""
 
-    def _train(self, mindspore: Any) -> None:
+    def _train(self) -> None:
         import numpy
         from mindspore import dataset, nn, train
 
