@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from faultrun.frameworks.mindspore_cluster import Answer, Cluster
 from faultrun.frameworks.mindspore_wire import (
     Delete,
+    Frames,
     Heartbeat,
     HostNames,
     Name,
@@ -19,7 +20,9 @@ from faultrun.frameworks.mindspore_wire import (
     Request,
     Unregister,
     Write,
+    frame,
     read_fields,
+    read_request,
 )
 
 
@@ -74,6 +77,15 @@ def test_a_worker_that_lost_its_patience_registers_again_and_is_answered_where_i
     cluster.receive(11, joins(0))
     cluster.receive(12, joins(0))
     assert told(cluster.receive(20, joins(1))) == [(12, Name.SUCCESS), (20, Name.SUCCESS)]
+
+
+def test_a_registration_whose_connection_broke_is_not_answered_there() -> None:
+    cluster = Cluster(2)
+    cluster.receive(1, joins(0))
+    cluster.receive(2, Heartbeat(node="0"))
+    cluster.lose(1)
+    assert cluster.receive(3, joins(1)) == []
+    assert told(cluster.receive(4, joins(0))) == [(4, Name.SUCCESS), (3, Name.SUCCESS)]
 
 
 def test_every_first_heartbeat_says_that_the_cluster_is_complete() -> None:
@@ -244,3 +256,34 @@ def _played(cluster: Cluster, link: int, request: Request | None) -> Iterator[An
         yield from cluster.lose(link) if request is None else cluster.receive(link, request)
     except NotUnderstood as error:
         assert str(error)
+
+
+pieces = st.binary(max_size=30) | st.builds(
+    lambda name, body: (
+        b"RPC0" + b"".join(n.to_bytes(4, "big") for n in (len(name), 0, 0, len(body))) + name + body
+    ),
+    st.sampled_from([b"0", b"1", b"2", b"6", b"7", b"8", b"9", b"10", b""]),
+    st.binary(max_size=12)
+    | st.sampled_from([b"\n\x010\x1a\tMS_WORKER", b"\n\x011\x1a\tMS_WORKER", b"\n\x010"]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), pieces), max_size=30))
+def test_whatever_bytes_arrive_they_are_answered_or_not_understood(story: list[tuple[int, bytes]]) -> None:
+    cluster = Cluster(2)
+    streams = {link: Frames() for link in range(4)}
+    for link, data in story:
+        if not _understood(cluster, streams[link], link, data):
+            streams[link] = Frames()
+            cluster.lose(link)
+
+
+def _understood(cluster: Cluster, frames: Frames, link: int, data: bytes) -> bool:
+    try:
+        for name, body in frames.feed(data):
+            for answer in cluster.receive(link, read_request(name, body)):
+                assert frame(answer.name, answer.body, 8118).startswith(b"RPC0")
+    except NotUnderstood as error:
+        return not str(error)
+    return True

@@ -118,13 +118,17 @@ class Cluster:
         for links in self._readers.values():
             links.pop(link, None)
         rank = self._rank_of.pop(link, None)
-        if rank is None or rank in self._rank_of.values():
+        if rank is None:
             return []
-        if not self.complete:
+        if not self.complete and self._members[rank].link == link:
             del self._members[rank]
+            self._rank_of = {other: one for other, one in self._rank_of.items() if one != rank}
+        if not self.complete:
             return []
-        self._leaving.pop(rank, None)
-        self._gone.add(rank)
+        if self._leaving.get(rank) == link:
+            del self._leaving[rank]
+        if rank not in self._rank_of.values():
+            self._gone.add(rank)
         return self._let_go()
 
     def _register(self, link: int, request: Register) -> list[Answer]:

@@ -74,16 +74,16 @@ class BuiltinScheduler:
             self._note(f"closed before ranks {' '.join(map(str, missing))} had registered")
 
     def _accept(self) -> Iterable[Event]:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        with contextlib.suppress(OSError):  # whoever knocked is gone again, or we have no descriptor left
             connection, _ = self._listener.accept()
             if len(self._links) >= _CONNECTIONS_A_RANK * (self._size + 1):
                 connection.close()
                 return ()
             connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             fd = connection.fileno()
             self._links[fd] = _Link(connection)
             self._reactor.watch(fd, lambda: self._read(fd))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return ()
 
     def _read(self, fd: int) -> Iterable[Event]:
