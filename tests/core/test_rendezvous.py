@@ -84,6 +84,13 @@ def test_an_error_inside_init_is_held_against_the_scheduler_and_a_kill_is_not() 
     assert not Story(2).begins().ended(1, Exited(code=1)).state.native_scheduler
 
 
+def test_ranks_that_wait_in_init_for_one_that_died_say_nothing_against_the_scheduler() -> None:
+    story = met().killed(1)
+    story.rang(Timer.FORMING, after_s=20)
+    assert story.phase is Phase.DRAINING
+    assert not story.state.native_scheduler
+
+
 def test_the_next_incarnation_meets_anew() -> None:
     story = met().killed(1).killed(0, SIGTERM).recovers()
     assert not story.state.forming

@@ -38,11 +38,11 @@ def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | T
             return Step(state=replace(state, forming=False), why=f"the cluster formed in {took_s:.1f} s")
         case SchedulerFailed(why=why, at_s=at_s):
             return _give_up(state, at_s, f"the built-in scheduler failed: {why}")
-        case TimerFired(at_s=at_s) if state.forming:
+        case TimerFired(at_s=at_s) if state.forming and state.phase is Phase.RUNNING:
             why = f"init() took longer than {FORMING_S:g} s after all ranks had met at the built-in scheduler"
             return _give_up(state, at_s, why)
         case TimerFired():
-            return Step(state=state, why="the cluster had formed in time")
+            return Step(state=state, why="the cluster has formed, or its ranks are leaving")
         case _:
             assert_never(event)
 
