@@ -1,35 +1,65 @@
 """The report at the end of a run: another process makes it, and is waited for a little."""
 
-import subprocess
-import sys
+import os
+import select
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from faultrun.model.spec import RunSpec
+from faultrun.workers.process import keep_only
 
 _PATIENCE_S = 20.0
 _PATIENCE_AFTER_STOP_S = 3.0
 _STOPPED = frozenset({129, 130, 143})
+_LONGEST = 4096
 
 
 def report_at_end(spec: RunSpec, log_dir: Path, exit_code: int, say: Callable[[str], None]) -> None:
-    """Write it if it is wanted. Whoever told us to stop may have little patience left."""
+    """Write it if it is wanted. Whoever told us to stop may have little patience left.
+
+    Forked, not executed: Python is there already, and no module of the working directory gets in its way.
+    """
     if not spec.view.report:
         return
-    patience_s = _PATIENCE_AFTER_STOP_S if exit_code in _STOPPED else _PATIENCE_S
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "faultrun", "report", "--log_dir", str(log_dir)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=patience_s,
-            check=True,
-            start_new_session=True,
-        )
-    except (OSError, subprocess.SubprocessError):
+    said = b""
+    with suppress(OSError):
+        said = _said_by_child(log_dir, _PATIENCE_AFTER_STOP_S if exit_code in _STOPPED else _PATIENCE_S)
+    if said:
+        say(f"{said.decode(errors='replace')}; {log_dir / 'report.html'}")
+    else:
         say(f"no report yet: faultrun report --log_dir {log_dir}")
-        return
-    with suppress(IndexError):
-        say(f"{done.stdout.decode(errors='replace').splitlines()[0]}; {log_dir / 'report.html'}")
+
+
+def _said_by_child(log_dir: Path, patience_s: float) -> bytes:
+    """The run in one line; empty when there was no report within ``patience_s``."""
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            keep_only(write_end)
+            os.write(write_end, _write_report(log_dir)[:_LONGEST])
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    pidfd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    if not poll.poll(patience_s * 1000):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(pidfd)
+    with os.fdopen(read_end, "rb") as told:
+        return told.read(_LONGEST)
+
+
+def _write_report(log_dir: Path) -> bytes:
+    from faultrun.cli.report import HTML, account_of, summary, write
+    from faultrun.journal.logdir import read_record
+    from faultrun.reports.document import document
+
+    account = account_of(log_dir)
+    data = document(account, read_record(log_dir))
+    write(log_dir, log_dir / HTML, data, account)
+    return summary(data).encode()

@@ -98,7 +98,7 @@ def cells(rank: RankState) -> tuple[str, ...]:
         "" if rank.step is None else f"{rank.step:,}",
         "" if rank.rate is None else f"{rank.rate:.3g}",
         _age(rank.step_age_s),
-        "" if rank.rss_bytes is None else f"{rank.rss_bytes / _MIB:,.0f} MiB",
+        "" if not rank.rss_bytes else f"{rank.rss_bytes / _MIB:,.0f} MiB",
         "" if rank.cpu is None else f"{rank.cpu:.0%}",
     )
 

@@ -53,6 +53,7 @@ class Sidecar:
             try:
                 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
                 keep_only(lifeline, *keep)
+                _silence((lifeline, *keep))
                 _run(work, JournalFollower(journal), lifeline)
             finally:
                 os._exit(0)
@@ -70,6 +71,16 @@ class Sidecar:
         os.close(self._pidfd)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
+
+
+def _silence(kept: tuple[int, ...]) -> None:
+    """What a library writes to its standard streams must not reach a file that came to have their number."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        if fd not in kept:
+            os.dup2(null, fd)
+    if null > 2:
+        os.close(null)
 
 
 def _run(work: Work, journal: JournalFollower, lifeline: int) -> None:
