@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from faultrun.cli.app import program, verbs
-from faultrun.cli.options_page import page
 from faultrun.cli.options_page_worker import WORKER_VARIABLES
 from faultrun.errors import FaultrunError
 
@@ -74,11 +73,6 @@ def test_every_command_is_understood_and_every_link_leads_somewhere(path: Path) 
 
 def test_the_pages_hold_commands_at_all() -> None:
     assert sum(len(commands(path)) for path in PAGES) > 60
-
-
-def test_the_page_of_options_is_made_from_the_code() -> None:
-    again = "python -m faultrun.cli.options_page > docs/options.md"
-    assert (ROOT / "docs" / "options.md").read_text() == page(), f"write it anew: {again}"
 
 
 def test_the_variables_of_a_worker_are_explained() -> None:

@@ -1,0 +1,12 @@
+"""docs/options.md and the tables of the code say the same."""
+
+from pathlib import Path
+
+from faultrun.cli.options_page import page
+
+PAGE = Path(__file__).parents[2] / "docs" / "options.md"
+
+
+def test_the_page_of_options_is_made_from_the_code() -> None:
+    again = "python -m faultrun.cli.options_page > docs/options.md"
+    assert PAGE.read_text() == page(), f"write it anew: {again}"
