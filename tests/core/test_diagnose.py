@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from faultrun.core.diagnose import conclude, describe, exit_code_of, open_incident
 from faultrun.core.signatures import signal_name
-from faultrun.model.events import Exited, HelperExit, RankStep, Signaled, SpawnFailed, WorkerExit
+from faultrun.model.events import Exited, HelperExit, Signaled, SpawnFailed, WorkerExit
 from faultrun.model.evidence import DeathNote
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.progress import RankStep
 from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM
 
 KILLED, TERMINATED = Signaled(signum=SIGKILL), Signaled(signum=SIGTERM)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.events import RankStep, WorkPhase
+from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, store_progress, unpack_progress
 from faultrun.supervisor.progress import ProgressPage, phase_of
 

@@ -28,7 +28,6 @@ from faultrun.model.events import (
     PlanAdopted,
     Prepared,
     PrepareFailed,
-    RankStep,
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
@@ -42,8 +41,10 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.evidence import DeathNote
+from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, Stance, Suspicion
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
+from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RestartPolicy, Windows
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
@@ -183,6 +184,35 @@ class Story:
                 rank=rank,
                 pid=100 + rank,
                 status=status,
+            )
+        )
+
+    def is_silent(self, *ranks: int) -> "Story":
+        suspicion = Suspicion(front=ranks, behind=ranks, silent_s=1.2, limit_s=1.0, usual_s=0.05)
+        return self.tell(
+            HangSuspected(at_s=self.now_s, incarnation=self.state.incarnation, suspicion=suspicion)
+        )
+
+    def works_after_all(self) -> "Story":
+        return self.tell(
+            HangDismissed(at_s=self.now_s, incarnation=self.state.incarnation, because="rank 0 reads")
+        )
+
+    def hangs(self, rank: int, *, step: int | None = 41, stance: Stance = Stance.STOPPED) -> "Story":
+        return self.tell(
+            HangDetected(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                rank=rank,
+                step=step,
+                doing=WorkPhase.COMPUTING,
+                stance=stance,
+                silent_s=1.2,
+                limit_s=1.0,
+                because="is stopped (state T: SIGSTOP)",
+                where="train.py:57 in forward",
+                folder="incident_1",
+                stacks=(0, 1),
             )
         )
 

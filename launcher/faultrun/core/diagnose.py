@@ -9,14 +9,15 @@ from faultrun.errors import assert_never
 from faultrun.model.events import (
     Exited,
     HelperExit,
-    RankStep,
     Signaled,
     SpawnFailed,
     Status,
     WorkerExit,
 )
 from faultrun.model.evidence import DeathNote, Signature
+from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.progress import RankStep
 
 LEFT_EARLY = "left with exit code 0 while the others trained on"
 
@@ -51,6 +52,30 @@ def open_incident(
         epoch=newest.epoch if newest else None,
         explanation=explanation,
     )
+
+
+def hang_incident(number: int, hang: HangDetected, steps: tuple[RankStep, ...]) -> Incident:
+    """The incident of a rank that hangs. How it ends is our doing, and says nothing."""
+    newest = max(steps, key=lambda step: step.step, default=None)
+    return Incident(
+        number=number,
+        incarnation=hang.incarnation,
+        at_s=hang.at_s,
+        cause=Cause.HANG,
+        rank=hang.rank,
+        status=None,
+        followers=(),
+        step=newest.step if newest else None,
+        epoch=newest.epoch if newest else None,
+        explanation=hang.because,
+        stacks=_stacks(hang),
+    )
+
+
+def _stacks(hang: HangDetected) -> str:
+    at = f"rank {hang.rank} is at {hang.where}" if hang.where else ""
+    in_folder = f"{hang.folder}: {len(hang.stacks)} of the ranks" if hang.folder else ""
+    return "; ".join(part for part in (at, in_folder) if part)
 
 
 def conclude(

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from faultrun.errors import assert_never
-from faultrun.model.events import Heartbeat, HelperExit, RankStep, RunStarted, SpawnFailed, WorkerExit
+from faultrun.model.events import Heartbeat, HelperExit, RunStarted, SpawnFailed, WorkerExit
 from faultrun.model.plan import Plan
+from faultrun.model.progress import RankStep
 from faultrun.model.run import Phase, RunState
 
 _SHELL_CODES = {2: 127, 13: 126, 8: 126}

@@ -11,9 +11,11 @@ from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
+from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.standby import StandbyChanged
+from faultrun.model.progress import RankStep
 from faultrun.model.topology import BootId, NodeId
 
 
@@ -216,27 +218,6 @@ class SchedulerFailed:
     why: str
 
 
-class WorkPhase(Enum):
-    """What a rank says it is doing (SDK)."""
-
-    UNKNOWN = "unknown"
-    COMPUTING = "computing"
-    COLLECTIVE = "collective"
-    UPDATING = "updating"
-    SAVING = "saving"
-    EVALUATING = "evaluating"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankStep:
-    """The newest word of one rank: ``step`` is global, counted in optimizer updates."""
-
-    rank: int
-    step: int
-    epoch: int | None = None
-    phase: WorkPhase = WorkPhase.UNKNOWN
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """Progress of the ranks that reported since the last heartbeat; many reports become one."""
@@ -415,6 +396,9 @@ Event = (
     | StandbyChanged
     | Heartbeat
     | FirstStep
+    | HangSuspected
+    | HangDismissed
+    | HangDetected
     | StopRequested
     | FaultNotice
     | GaspRequested

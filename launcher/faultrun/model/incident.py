@@ -17,6 +17,7 @@ class Cause(Enum):
     SPAWN = "spawn"
     PLATFORM = "platform"
     RENDEZVOUS = "rendezvous"
+    HANG = "hang"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Incident:
     (``step_from_log``), that a log mentions; None when nobody says.
     ``blamed_by`` names the evidence that ``rank`` was the first.
     ``unstarted``: the workers report their steps, and none had finished one.
+    ``stacks`` is where a hung rank was, and the folder of all ranks' stacks.
     """
 
     number: int
@@ -50,6 +52,7 @@ class Incident:
     signature: Signature | None = None
     blamed_by: str = ""
     unstarted: bool = False
+    stacks: str = ""
 
     @property
     def ordered(self) -> bool:

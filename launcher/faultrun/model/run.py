@@ -5,10 +5,11 @@ from enum import Enum
 
 from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import HelperExit, RankStep, StopSource, WorkerExit
+from faultrun.model.events import HelperExit, StopSource, WorkerExit
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
 from faultrun.model.plan import Plan
+from faultrun.model.progress import RankStep
 from faultrun.model.spec import RestartPolicy, Windows
 from faultrun.model.topology import BootId, NodeId, Topology
 

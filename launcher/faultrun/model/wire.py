@@ -32,6 +32,13 @@ SOCKET_VARIABLE = "FAULTRUN_SOCKET"
 PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
 """``<path>:<slot>`` of this worker's place in the progress page."""
 
+STACKS_SIGNAL = 61
+"""A real-time signal (signal(7): 34 to 64) that no framework uses: the SDK answers it with a dump of all
+threads' stacks. Sent only to a process that catches it, because others would die of it."""
+
+STACKS_FILE = "stacks_{rank}.txt"
+"""Where the dump goes, beside the progress page; removed when nothing was ever asked for."""
+
 SLOT_BYTES = 64
 _SLOT = struct.Struct("<qqqdq")
 _STOP = struct.Struct("<q")
@@ -44,7 +51,8 @@ class Progress:
 
     ``phase`` is the position of a ``WorkPhase`` in its definition order;
     ``at_monotonic_s`` is CLOCK_MONOTONIC, the same clock for all processes of
-    a machine. ``epoch`` is -1 when the script does not say.
+    a machine, and changes with every word. ``epoch`` is -1 when the script
+    does not say. ``count`` is how many steps this process has finished.
     """
 
     step: int
@@ -55,7 +63,7 @@ class Progress:
 
 
 def pack_progress(progress: Progress) -> bytes:
-    """The slot's first bytes; ``count`` is written last in memory order and is 0 in an unused slot."""
+    """The slot's first bytes; all are 0 in an unused slot."""
     return _SLOT.pack(progress.step, progress.epoch, progress.phase, progress.at_monotonic_s, progress.count)
 
 
@@ -64,11 +72,6 @@ def store_progress(
 ) -> None:
     """Write one slot in place, about a microsecond: the worker's hot path. Fields as in ``Progress``."""
     _SLOT.pack_into(page, offset, step, epoch, phase, at_monotonic_s, count)
-
-
-def store_attached(page: memoryview, offset: int, at_monotonic_s: float) -> None:
-    """Say that a worker uses this slot, before its first step: the slot's time without a count."""
-    _SLOT.pack_into(page, offset, 0, -1, 0, at_monotonic_s, 0)
 
 
 def attached(slot: bytes) -> bool:
@@ -94,9 +97,15 @@ def agreed_stop(page: memoryview) -> int:
 
 
 def unpack_progress(slot: bytes) -> Progress | None:
-    """The content of one slot; None when its worker never wrote."""
+    """The content of one slot; None until its worker has finished a step."""
+    progress = unpack_word(slot)
+    return progress if progress is not None and progress.count > 0 else None
+
+
+def unpack_word(slot: bytes) -> Progress | None:
+    """The same from the worker's first word on; None when it never wrote."""
     step, epoch, phase, at_s, count = _SLOT.unpack_from(slot)
-    if count <= 0:
+    if at_s <= 0.0:
         return None
     return Progress(step=step, epoch=epoch, phase=phase, at_monotonic_s=at_s, count=count)
 

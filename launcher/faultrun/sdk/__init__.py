@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.events import WorkPhase
+from faultrun.model.progress import WorkPhase
 from faultrun.sdk.files import Folder
 from faultrun.sdk.script import ScriptKeeper
 from faultrun.sdk.session import RecoveryPoint
@@ -83,23 +83,28 @@ def updating() -> Iterator[None]:
         yield
         return
     _script.begin()
-    yield  # an exception leaves the state marked as half changed, which it is
+    with phase(WorkPhase.UPDATING):
+        yield  # an exception leaves the state marked as half changed, which it is
     _script.end()
 
 
 @contextlib.contextmanager
 def phase(what: WorkPhase | str) -> Iterator[None]:
-    """Tell what this rank does for a while: it helps to find the one that hangs. ValueError: unknown."""
+    """Tell what this rank does for a while: each has its own limit before it is a hang. ValueError: unknown.
+
+    ``"evaluating"``, ``"saving"``; ``"collective"`` for waiting for other ranks;
+    ``"unknown"`` for work outside of the training loop.
+    """
     now = WorkPhase(what)
     this = worker()
     if this is None:
         yield
         return
-    this.works_at(now)
+    before = this.works_at(now)
     try:
         yield
     finally:
-        this.works_at(WorkPhase.COMPUTING)
+        this.works_at(before)
 
 
 def resume() -> RecoveryPoint | None:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from faultrun.model.events import WorkPhase
 from faultrun.sdk.alarm import Alarm
 from faultrun.sdk.keeper import After, Keeper, NotSaved, Order
 from faultrun.sdk.link import Link
@@ -150,7 +149,7 @@ class Helper:
             self._link.send("failed", why="the script gave faultrun.sdk nothing to save")
             return
         if self._slot is not None:
-            self._slot.works_at(WorkPhase.SAVING)
+            self._slot.begin_save()
         try:
             with self._watched(order):
                 saved = self.keeper.save(order)
@@ -173,7 +172,7 @@ class Helper:
                 self.keeper.prune()
         finally:
             if self._slot is not None and order.after is After.GO_ON:
-                self._slot.works_at(WorkPhase.COMPUTING)
+                self._slot.end_save()
 
     @contextlib.contextmanager
     def _watched(self, order: Order) -> Iterator[None]:

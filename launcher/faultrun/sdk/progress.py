@@ -4,16 +4,19 @@ import mmap
 import os
 import time
 
-from faultrun.model.events import WorkPhase
-from faultrun.model.wire import SLOT_BYTES, agreed_stop, propose_stop, store_attached, store_progress
+from faultrun.model.progress import WorkPhase
+from faultrun.model.wire import SLOT_BYTES, agreed_stop, propose_stop, store_progress
 
-_NUMBER = {phase: number for number, phase in enumerate(WorkPhase)}
+_PHASES = tuple(WorkPhase)
+_NUMBER = {phase: number for number, phase in enumerate(_PHASES)}
+_COMPUTING = _NUMBER[WorkPhase.COMPUTING]
+_SAVING = _NUMBER[WorkPhase.SAVING]
 
 
 class ProgressSlot:
     """The writer of one slot. ``where`` is ``<path>:<slot>``; OSError or ValueError: no such place."""
 
-    __slots__ = ("_at", "_count", "_epoch", "_page", "_step", "_work")
+    __slots__ = ("_at", "_count", "_epoch", "_page", "_saving", "_step", "_work")
 
     def __init__(self, where: str) -> None:
         path, _, slot = where.rpartition(":")
@@ -22,21 +25,37 @@ class ProgressSlot:
         self._count = 0
         self._step = 0
         self._epoch = -1
-        self._work = _NUMBER[WorkPhase.COMPUTING]
-        store_attached(self._page, self._at, time.monotonic())
+        self._work = _COMPUTING
+        self._saving = 0
+        self._tell()
 
     def stepped(self, step: int, epoch: int) -> None:
         """``step`` is finished; -1 when the epoch is not known."""
         self._step = step
         self._epoch = epoch
         self._count += 1
-        store_progress(self._page, self._at, step, epoch, self._work, time.monotonic(), self._count)
+        self._work = _COMPUTING
+        self._tell()
 
-    def works_at(self, phase: WorkPhase) -> None:
-        """What the rank does from now on. Told after the first step: an empty slot says "not yet"."""
-        self._work = _NUMBER[phase]
-        if self._count:
-            self.stepped(self._step, self._epoch)
+    def works_at(self, phase: WorkPhase) -> WorkPhase:
+        """What the main thread does from now on; returns what it did before."""
+        before, self._work = self._work, _NUMBER[phase]
+        self._tell()
+        return _PHASES[before]
+
+    def begin_save(self) -> None:
+        """The helper thread saves, whatever the main thread does: it may have to wait. May be nested."""
+        self._saving += 1
+        self._tell()
+
+    def end_save(self) -> None:
+        """That save is over."""
+        self._saving -= 1
+        self._tell()
+
+    def _tell(self) -> None:
+        work = _SAVING if self._saving else self._work
+        store_progress(self._page, self._at, self._step, self._epoch, work, time.monotonic(), self._count)
 
     def propose_stop(self, step: int) -> None:
         """Ask all ranks of this node to stop after ``step``; the first proposal counts."""

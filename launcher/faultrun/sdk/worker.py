@@ -16,12 +16,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from faultrun.errors import FaultrunError
-from faultrun.model.events import WorkPhase
+from faultrun.model.progress import WorkPhase
 from faultrun.sdk.helper import Helper
 from faultrun.sdk.keeper import Keeper
 from faultrun.sdk.lastwords import tells_of_a_dead_peer, write_note
 from faultrun.sdk.progress import ProgressSlot
 from faultrun.sdk.session import Session, read_identity, read_session
+from faultrun.sdk.stacks import answer_with_stacks
 
 if TYPE_CHECKING:
     from faultrun.testing import Injector
@@ -45,6 +46,7 @@ class Worker:
         self._chaos = _chaos_of(os.environ)
         self._previous_hook = sys.excepthook
         sys.excepthook = self._uncaught
+        answer_with_stacks(session)
         atexit.register(self._at_exit)
         os.register_at_fork(after_in_child=self._in_child)
         self._helper.start()
@@ -75,12 +77,12 @@ class Worker:
         if self._chaos is not None:
             self._chaos.at("step", step)
 
-    def works_at(self, phase: WorkPhase) -> None:
-        """What this rank does from now on."""
-        if self._slot is not None:
-            self._slot.works_at(phase)
+    def works_at(self, phase: WorkPhase) -> WorkPhase:
+        """What this rank does from now on; returns what it did before. A microsecond."""
+        before = self._slot.works_at(phase) if self._slot is not None else WorkPhase.UNKNOWN
         if self._chaos is not None and phase is WorkPhase.SAVING:
             self._chaos.at("save", self._helper.step[0] if self._helper.step is not None else None)
+        return before
 
     def should_stop(self) -> bool:
         """Whether the loop is to end here, at the same step as on every other rank of this node."""

@@ -3,8 +3,8 @@
 import mmap
 from pathlib import Path
 
-from faultrun.model.events import RankStep, WorkPhase
-from faultrun.model.wire import SLOT_BYTES, Progress, attached, unpack_progress
+from faultrun.model.progress import RankStep, WorkPhase
+from faultrun.model.wire import SLOT_BYTES, Progress, attached, unpack_progress, unpack_word
 
 _PHASES = tuple(WorkPhase)
 
@@ -47,6 +47,14 @@ class ProgressPage:
             rank
             for slot, rank in enumerate(self._ranks)
             if attached(self._page[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES])
+        )
+
+    def words(self) -> tuple[tuple[int, Progress | None], ...]:
+        """Rank and raw slot of every rank, from its first word on; None for one that is mute."""
+        data = bytes(self._page)
+        return tuple(
+            (rank, unpack_word(data[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]))
+            for slot, rank in enumerate(self._ranks)
         )
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 from mindspore import get_context
 from mindspore.train import Callback, CheckpointConfig
 
+from faultrun.model.progress import WorkPhase
 from faultrun.sdk.files import Folder, Names, Saved, Shelf, Stamp
 from faultrun.sdk.gate import Gate
 from faultrun.sdk.mindspore.files import appended, breakpoint_names, write_checkpoint
@@ -88,6 +89,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         if self._offset is None:
             self._offset = self._steps_before(run_context.original_args())
         self._training.gate.begin()
+        self._worker.works_at(WorkPhase.COLLECTIVE)
 
     def on_train_step_end(self, run_context: Any) -> None:
         """The step is complete: its parameters are what a request is answered with."""
@@ -100,9 +102,30 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         self._worker.step(place.step, place.epoch)
         self._ended_s = time.perf_counter()
 
+    def on_train_epoch_end(self, _run_context: Any) -> None:
+        """What other callbacks do between epochs takes its time."""
+        self._works_at(WorkPhase.UNKNOWN)
+
+    def on_eval_begin(self, _run_context: Any) -> None:
+        """An evaluation is no step, and has a limit of its own."""
+        self._works_at(WorkPhase.EVALUATING)
+
+    def on_eval_step_end(self, _run_context: Any) -> None:
+        """It moves."""
+        self._works_at(WorkPhase.EVALUATING)
+
+    def on_eval_end(self, _run_context: Any) -> None:
+        """Until the next step begins nobody can say what the script does."""
+        self._works_at(WorkPhase.UNKNOWN)
+
     def on_train_end(self, _run_context: Any) -> None:
         """Nothing is unfinished any more."""
         self._training.running = False
+        self._works_at(WorkPhase.UNKNOWN)
+
+    def _works_at(self, phase: WorkPhase) -> None:
+        if self._worker is not None:
+            self._worker.works_at(phase)
 
     def _find_worker(self) -> Worker | None:
         return worker()

@@ -21,6 +21,7 @@ import torch
 
 from faultrun.errors import FaultrunError
 from faultrun.model.checkpoint import Kind
+from faultrun.model.progress import WorkPhase
 from faultrun.sdk.files import Folder, Saved, Shelf, Stamp, numbered
 from faultrun.sdk.gate import Gate, Window
 from faultrun.sdk.session import RecoveryPoint
@@ -123,10 +124,12 @@ class Guard:
         self.in_loop = True
         for batch in self._open(loader, epoch):
             self._count_batch(epoch)
+            self._works_at(WorkPhase.COMPUTING)
             yield batch
             if self.gate.window is not Window.CLEAN:
                 self.step()
         self.in_loop = False
+        self._works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
 
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
         """A step is complete: call it right after the last of optimizer, scheduler, scaler and averages.
@@ -155,10 +158,13 @@ class Guard:
 
         Never overwrites: a name that is taken gets a number. OSError as the file system says.
         """
+        before = self._works_at(WorkPhase.SAVING)
         boundary = self.boundary_now(self.recorder.main_slot)
         state = assemble(self.parts, boundary, boundary, self.randomness, self.seat)
         stamp = stamp_of(boundary.position, Kind.PERIODIC)
-        return self.shelf.save(numbered(Path(path)), stamp, lambda sink: torch.save(state, sink))
+        saved = self.shelf.save(numbered(Path(path)), stamp, lambda sink: torch.save(state, sink))
+        self._works_at(before)
+        return saved
 
     @property
     def seat(self) -> Seat:
@@ -192,12 +198,17 @@ class Guard:
                 self.passages.append(Passage(done=self._fence()))
 
     def _after_forward(self, model: Any, *_: object) -> None:
-        """From here on the survivors can finish this step without us."""
+        """From here on the survivors can finish this step without us, and we may wait for them."""
+        self._works_at(WorkPhase.COLLECTIVE if model.training else WorkPhase.EVALUATING)
         if model.training:
             last = self._position
             self.recorder.under_way(Position(last.step + 1, last.epoch, last.batches), self._generator)
 
+    def _works_at(self, phase: WorkPhase) -> WorkPhase:
+        return self._worker.works_at(phase) if self._worker is not None else phase
+
     def _before_update(self, *_: object) -> None:
+        self._works_at(WorkPhase.UPDATING)
         self._begin()
 
     def _after_update(self, optimizer: Any, *_: object) -> None:

@@ -1,0 +1,128 @@
+"""Hangs: what may be called one, what was seen of one, and what was concluded."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from faultrun.model.progress import WorkPhase
+
+
+class HangSignal(Enum):
+    """What is taken for a sign of life (``--hang_signal``)."""
+
+    SDK = "sdk"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A limit in seconds that is learnt between two bounds; equal bounds are the limit itself."""
+
+    low_s: float
+    high_s: float
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is nothing to learn."""
+        return self.low_s >= self.high_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangPolicy:
+    """How long a rank may be silent, by what it does.
+
+    A learnt limit is ``factor`` times what is usual. ``startup_s``: until a
+    rank's first word, counted only once another has spoken, or from the start
+    when ``speaks``: the user said that the script uses the SDK. ``compile_s``:
+    until steps have a usual length. ``quiet_s``: for ``HangSignal.LOG``.
+    """
+
+    enabled: bool = True
+    signal: HangSignal = HangSignal.SDK
+    factor: float = 20.0
+    startup_s: float = 1800.0
+    speaks: bool = False
+    compile_s: float = 1800.0
+    step: Span = Span(low_s=1.0, high_s=1800.0)
+    checkpoint: Span = Span(low_s=60.0, high_s=1800.0)
+    evaluation: Span = Span(low_s=60.0, high_s=3600.0)
+    quiet_s: float = 600.0
+
+
+class Stance(Enum):
+    """What a rank's main thread was found doing, the surest sign of a culprit first."""
+
+    ENDED = "ended"
+    STOPPED = "stopped"
+    TRACED = "traced"
+    DEAD = "dead"
+    UNINTERRUPTIBLE = "uninterruptible"
+    SPINNING = "spinning"
+    SLEEPING = "sleeping"
+    BLOCKED = "blocked"
+    UNKNOWN = "unknown"
+    WORKING = "working"
+    STARVED = "starved"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """Ranks that have been silent for longer than they may.
+
+    ``front`` are those with the fewest steps; others wait for one of them.
+    ``behind`` are those of them that have come least far within the step.
+    ``silent_s`` and ``limit_s`` are of that one of them that spoke last; ``usual_s``
+    is the learnt length of a step, None where the limit was given. ``needed_s``
+    is the limit without the patience for ranks that were found at work;
+    ``final`` is False while such a rank may get more time.
+    """
+
+    front: tuple[int, ...]
+    behind: tuple[int, ...]
+    silent_s: float
+    limit_s: float
+    usual_s: float | None = None
+    needed_s: float = 0.0
+    final: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangSuspected:
+    """Nobody who could move the job on has moved for longer than it may; to be looked into."""
+
+    at_s: float
+    incarnation: int
+    suspicion: Suspicion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangDismissed:
+    """A look at the processes said that somebody works: the suspected get more time."""
+
+    at_s: float
+    incarnation: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangDetected:
+    """The job stands still, and ``rank`` is the one that the others wait for.
+
+    ``step`` is its last finished global step, None before the first.
+    ``because`` is the cause for a person. ``where`` is its innermost Python
+    frame, if anybody could read it. ``folder`` holds the stacks of ``stacks``
+    ranks, empty when none could be collected.
+    """
+
+    at_s: float
+    incarnation: int
+    rank: int
+    step: int | None
+    doing: WorkPhase
+    stance: Stance
+    silent_s: float
+    limit_s: float
+    because: str
+    where: str = ""
+    folder: str = ""
+    stacks: tuple[int, ...] = ()
