@@ -11,6 +11,7 @@ from enum import Enum
 from faultrun.core.agree import Adopt, Finish, Go, Rules, Wait, next_step
 from faultrun.model.actions import (
     Action,
+    Inspect,
     Kill,
     Prepare,
     RaiseAlarm,
@@ -48,7 +49,9 @@ from faultrun.model.events import (
 )
 from faultrun.model.evidence import DeathNote
 from faultrun.model.facts import NodeFact
+from faultrun.model.hang import HangDetected, Stance
 from faultrun.model.plan import Plan
+from faultrun.model.progress import WorkPhase
 from faultrun.model.topology import NodeId
 
 SIGKILL, SIGTERM = 9, 15
@@ -168,6 +171,20 @@ class FakeWorld:
                         path=path,
                         whole=path.endswith("whole"),
                         why="read back",
+                    )
+                )
+            case Inspect(incarnation=incarnation, suspicion=suspicion):
+                self.post(
+                    HangDetected(
+                        at_s=self.now_s,
+                        incarnation=incarnation,
+                        rank=suspicion.behind[0],
+                        step=self.around.save_step,
+                        doing=WorkPhase.COMPUTING,
+                        stance=Stance.STOPPED,
+                        silent_s=suspicion.silent_s,
+                        limit_s=suspicion.limit_s,
+                        because="is stopped (state T: SIGSTOP)",
                     )
                 )
             case RaiseAlarm():

@@ -19,6 +19,7 @@ from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
+from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.ports import World
 from faultrun.supervisor.prepare import LocalPreparer, Outfit
 from faultrun.supervisor.reactor import Reactor, RunClock
@@ -129,6 +130,7 @@ class RealNode:
             CheckpointSurveyor(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock, None),
             preparer,
             frozenset({self._boot}),
+            HangWatch(spec.supervision.hang, self._crew, self._reactor, folder),
         )
 
     def now_s(self) -> float:

@@ -56,6 +56,36 @@ FAILURES = Section(
             example="--stop_grace=2m",
         ),
         Option(
+            name="hang_timeout",
+            metavar="TIME|learnt|off",
+            help="No step for this long is a hang; learnt: a multiple of the usual step. Needs faultrun.sdk "
+            "in the script, or hang_signal=log.",
+            default="learnt",
+            example="--hang_timeout=10m",
+        ),
+        Option(
+            name="hang_factor",
+            metavar="N",
+            help="What is learnt is multiplied by this.",
+            default="20",
+            example="--hang_factor=20",
+        ),
+        Option(
+            name="hang_limits",
+            metavar="WHAT=TIME,...",
+            help="How long a rank may be silent in startup, compile, step, checkpoint or evaluation; "
+            "MIN..MAX are the bounds of what is learnt.",
+            default="startup and compile 30m, step 1s..30m, checkpoint 1m..30m, evaluation 1m..1h",
+            example="--hang_limits=compile=1h,checkpoint=10m",
+        ),
+        Option(
+            name="hang_signal",
+            metavar="sdk|log",
+            help="log: without the SDK, a silent log together with no processor time and no I/O (10m).",
+            default="sdk",
+            example="--hang_signal=log",
+        ),
+        Option(
             name="signals",
             metavar="NAME=ANSWER,...",
             help="What TERM, INT, HUP, USR1 or USR2 to faultrun means: stop, save (and go on) or ignore.",

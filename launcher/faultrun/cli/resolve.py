@@ -13,6 +13,7 @@ from typing import TypeVar
 from faultrun.cli.options_errors import likely
 from faultrun.cli.options_values import DAY_S, backoff, run_id, seconds, switch, whole
 from faultrun.cli.resolve_compile_cache import resolve_compile_cache
+from faultrun.cli.resolve_hang import resolve_hang
 from faultrun.cli.resolve_logs import resolve_logs
 from faultrun.cli.resolve_meeting import resolve_meeting
 from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
@@ -159,6 +160,7 @@ def _supervision(settings: Settings, around: Surroundings, notes: Notes) -> Supe
         join=True if join is None else join,
         signals=settings.read("signals", signal_answers) or (),
         signatures=settings.read("signatures", signature_rows) or (),
+        hang=resolve_hang(settings),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from faultrun.core.account_fault import what_ended
 from faultrun.journal.tail import Tail
-from faultrun.model.events import WorkPhase
+from faultrun.model.progress import WorkPhase
 from faultrun.model.status import RankState
 from faultrun.model.wire import SLOT_BYTES, Progress, unpack_progress
 

@@ -28,6 +28,7 @@ from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
+from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.prepare import LocalPreparer
@@ -120,6 +121,7 @@ class Running:
             CheckpointSurveyor(self._spec, self._catalog(), clock, self._before_ns),
             preparer,
             frozenset({self._boot}),
+            HangWatch(self._spec.supervision.hang, crew, reactor, self.log_dir),
         )
         self._cleanup += [world.settle, seating.abandon]
         self._listen_to_signals(reactor, crew, control)

@@ -12,6 +12,7 @@ def render(card: Card) -> str:
     rows = [
         ("cause", _cause(card.incident)),
         ("try", card.incident.finding.hint if card.incident.finding is not None else ""),
+        ("stacks", card.incident.stacks),
         ("last log", f'{card.log_name}: "{card.incident.last_line}"' if card.incident.last_line else ""),
         ("saved", _saved(card)),
         ("resume", _resume(card)),
@@ -54,6 +55,8 @@ def _how(incident: Incident) -> str:
         return describe(incident.status)
     if incident.cause is Cause.RENDEZVOUS:
         return "stopped for another scheduler"
+    if incident.cause is Cause.HANG:
+        return "hung"
     return "stopped for the platform" if incident.ordered else "could not be started"
 
 

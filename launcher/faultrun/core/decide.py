@@ -45,6 +45,7 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
+from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import StandbyChanged
 
@@ -92,6 +93,12 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return drain.sweep_when_empty(reaped(state, event), event.at_s, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.forming:
             return rendezvous.left_init(state, event)
+        case Phase.RUNNING, HangSuspected():
+            return drain.look_into(state, event)
+        case Phase.RUNNING, HangDismissed():
+            return Step(state=state, why=f"no hang: {event.because}")
+        case Phase.RUNNING, HangDetected():
+            return drain.hang(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeFact
+from faultrun.model.hang import Suspicion
 from faultrun.model.plan import Plan
 
 
@@ -22,6 +23,18 @@ class RequestGasp:
 
     ranks: frozenset[int]
     deadline_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspect:
+    """Look at the suspects' processes, collect every rank's stacks; answers HangDetected or HangDismissed.
+
+    ``number`` is the incident's, if it becomes one: its folder is named after it.
+    """
+
+    incarnation: int
+    number: int
+    suspicion: Suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,4 +116,16 @@ class Spawn:
     native_scheduler: bool = False
 
 
-Action = StartTimer | RequestGasp | Kill | VerifySave | Sweep | Survey | Tell | RaiseAlarm | Prepare | Spawn
+Action = (
+    StartTimer
+    | RequestGasp
+    | Inspect
+    | Kill
+    | VerifySave
+    | Sweep
+    | Survey
+    | Tell
+    | RaiseAlarm
+    | Prepare
+    | Spawn
+)

@@ -5,6 +5,7 @@ from enum import Enum
 
 from faultrun.model.signature import Row
 from faultrun.model.standby import StandbyWish
+from faultrun.model.hang import HangPolicy
 from faultrun.model.topology import NodeId, RunId, Topology
 
 
@@ -232,6 +233,7 @@ class Supervision:
     join: bool = True
     signals: tuple[tuple[int, SignalAnswer], ...] = ()
     signatures: tuple[Row, ...] = ()
+    hang: HangPolicy = HangPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The workers of this node, and MindSpore's scheduler: started, signalled, reaped."""
 
+import contextlib
 import errno
 import os
 import signal
@@ -159,6 +160,8 @@ class Crew:
         """What the logs of the dead say last; called from the helper thread once all have ended."""
         if self.logs is None or self.page is None:
             return ()
+        with contextlib.suppress(OSError):
+            self.logs.drop_unused()
         return self._base.coroner.notes(ranks, self.logs, self.page.reporting())
 
     @property
@@ -175,6 +178,10 @@ class Crew:
     def pids(self) -> Mapping[int, int]:
         """Rank to pid of the living workers."""
         return {rank: worker.pid for rank, worker in self._workers.items()}
+
+    def workers(self) -> dict[int, Process]:
+        """Rank to process of the living workers, as they are now."""
+        return dict(self._workers)
 
     def _new_page(self, order: Spawn) -> None:
         if self.page is not None:

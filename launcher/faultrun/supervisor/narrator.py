@@ -29,6 +29,7 @@ from faultrun.model.events import (
     StopRequested,
     WorkerExit,
 )
+from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Card
 from faultrun.model.notice import Notice, Unreadable
 from faultrun.model.plan import Reason
@@ -88,6 +89,9 @@ class PlainNarrator:
                 self._training(event)
             case WorkerExit() | HelperExit() | SpawnFailed():
                 self._exit(event, before, step.state)
+            case HangDetected(rank=rank, because=because):
+                if before is None or before.incident is None:
+                    self._say(f"rank {rank} hangs: {because}")
             case StopRequested(source=source):
                 self._say(f"told to stop by {source.value}")
             case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):

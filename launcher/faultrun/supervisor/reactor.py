@@ -49,6 +49,7 @@ class Reactor:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._timers: list[tuple[float, int, Timer, int]] = []
         self._newest: dict[Timer, int] = {}
+        self._calls: list[tuple[float, int, Ready]] = []
         self._numbers = count()
         self._epoll.register(self._wake, select.EPOLLIN)
 
@@ -73,6 +74,10 @@ class Reactor:
         self._newest[timer] = number
         heapq.heappush(self._timers, (at_s, number, timer, incarnation))
 
+    def call_at(self, at_s: float, ready: Ready) -> None:
+        """Call ``ready`` once at ``at_s`` run-seconds: for looks around that are no events by themselves."""
+        heapq.heappush(self._calls, (at_s, next(self._numbers), ready))
+
     def wait(self) -> list[Event]:
         """Block until at least one event is there.
 
@@ -90,6 +95,7 @@ class Reactor:
                 if ready is not None:
                     events.extend(ready())
             events.extend(self._fired())
+            events.extend(self._called())
         return events
 
     def close(self) -> None:
@@ -98,15 +104,20 @@ class Reactor:
         os.close(self._wake)
 
     def _patience(self) -> float | None:
-        if not self._timers:
-            return None
-        return max(0.0, self._timers[0][0] - self.clock.now())
+        coming = [heap[0][0] for heap in (self._timers, self._calls) if heap]
+        return max(0.0, min(coming) - self.clock.now()) if coming else None
 
     def _fired(self) -> Iterable[Event]:
         while self._timers and self._timers[0][0] <= self.clock.now():
             _, number, timer, incarnation = heapq.heappop(self._timers)
             if self._newest.get(timer) == number:
                 yield TimerFired(at_s=self.clock.now(), incarnation=incarnation, timer=timer)
+
+    def _called(self) -> Iterable[Event]:
+        now_s = self.clock.now()
+        while self._calls and self._calls[0][0] <= now_s:
+            _, _, ready = heapq.heappop(self._calls)
+            yield from ready()
 
     def _drain_posted(self) -> Iterable[Event]:
         os.eventfd_read(self._wake)

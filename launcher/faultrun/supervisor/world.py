@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from faultrun.errors import assert_never
 from faultrun.model.actions import (
     Action,
+    Inspect,
     Kill,
     Prepare,
     RaiseAlarm,
@@ -19,6 +20,7 @@ from faultrun.model.actions import (
 from faultrun.model.events import Drained, Event, GaspVerified, PrepareFailed
 from faultrun.supervisor.crew import Crew
 from faultrun.supervisor.errands import Errands
+from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.ports import Agreement, Preparer, Surveyor
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.sweep import sweep
@@ -39,6 +41,7 @@ class LocalWorld:
         surveyor: Surveyor,
         preparer: Preparer,
         boots: frozenset[str],
+        hangs: HangWatch,
     ) -> None:
         self._reactor = reactor
         self._crew = crew
@@ -46,12 +49,16 @@ class LocalWorld:
         self._surveyor = surveyor
         self._preparer = preparer
         self._boots = boots
+        self._hangs = hangs
         self._errands = Errands(reactor)
 
     def wait(self) -> Iterable[Event]:
         """See ``ports.World``."""
         events = self._reactor.wait()
         self._errands.raise_bug()
+        self._hangs.raise_bug()
+        for event in events:
+            self._hangs.told(event)
         return events
 
     def perform(self, action: Action) -> None:
@@ -59,17 +66,24 @@ class LocalWorld:
         match action:
             case RequestGasp():
                 self._crew.request_gasp(action)
+                self._hangs.end()
+            case Inspect():
+                self._hangs.inspect(action)
             case Kill():
                 self._crew.kill(action)
+                self._hangs.end()
             case StartTimer(timer=timer, at_s=at_s, incarnation=incarnation):
                 self._reactor.start_timer(timer, at_s, incarnation)
             case Spawn():
                 # fork() copies only the calling thread; the helper thread has nothing left to do by now.
                 self._errands.settle(_JOIN_BEFORE_FORK_S)
+                self._hangs.settle(_JOIN_BEFORE_FORK_S)
                 self._crew.spawn(action)
+                self._hangs.begin()
             case VerifySave():
                 self._errand(action.incarnation, lambda: self._verify(action))
             case Sweep():
+                self._hangs.end()
                 self._crew.dismiss_helpers()
                 self._errand(action.incarnation, lambda: self._sweep(action))
             case Survey():

@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.model.wire import STACKS_FILE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
@@ -34,6 +36,16 @@ class LogFiles:
         """Where the end of a rank's words may be, the newest last."""
         log = self.worker(rank)
         return (log.with_name(f"{log.name}.1"), log, self.worker_errors(rank))
+
+    def size_bytes(self, rank: int) -> int:
+        """How much one rank has printed by now, on both streams."""
+        return sum(path.stat().st_size for path in self.parts(rank) if path.exists())
+
+    def drop_unused(self) -> None:
+        """Remove the files that the SDK keeps open for stacks, where nobody asked for any."""
+        for path in self.folder.glob(STACKS_FILE.format(rank="*")):
+            if path.stat().st_size == 0:
+                path.unlink(missing_ok=True)
 
     @property
     def scheduler(self) -> Path:

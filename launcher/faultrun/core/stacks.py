@@ -1,0 +1,53 @@
+"""Stack dumps as text -> the frames of the main thread, innermost first.
+
+Two formats are read: faulthandler's (CPython's Python/traceback.c,
+``_Py_DumpTracebackThreads``), where the threads come newest first and the main
+thread last, and that of ``py-spy dump``, which names it.
+"""
+
+import re
+from dataclasses import dataclass
+
+_FAULTHANDLER = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
+_PY_SPY = re.compile(r"^    (?P<function>.+) \((?P<file>.+?)(?::(?P<line>\d+))?\)$")
+_THREAD = re.compile(r"^(?:Current )?[Tt]hread ")
+_MAIN = '"MainThread"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One call; ``line`` is 0 when the dump does not say."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def shown(self) -> str:
+        """``train.py:57 in forward``."""
+        return f"{self.file.rpartition('/')[2]}:{self.line or '?'} in {self.function}"
+
+
+def main_thread(dump: str) -> tuple[Frame, ...]:
+    """The main thread's frames in ``dump``, innermost first; empty when none can be read."""
+    threads: list[list[str]] = []
+    for line in dump.splitlines():
+        if _THREAD.match(line):
+            threads.append([line])
+        elif threads:
+            threads[-1].append(line)
+    if not threads:
+        return ()
+    named = [thread for thread in threads if _MAIN in thread[0]]
+    frames = map(_frame, (named or threads)[0 if named else -1])
+    return tuple(frame for frame in frames if frame is not None)
+
+
+def _frame(line: str) -> Frame | None:
+    match = _FAULTHANDLER.match(line) or _PY_SPY.match(line)
+    if match is None:
+        return None
+    number = match["line"] or ""
+    return Frame(
+        file=match["file"], line=int(number) if number.isdecimal() else 0, function=match["function"]
+    )

@@ -1,0 +1,90 @@
+"""Whom does a job that stands still wait for? A judgement from what the processes were found doing.
+
+Progress comes first: only ranks that are behind can be to blame. Among them
+the kernel's word (stopped, traced, uninterruptible) counts more than what a
+main thread's stack suggests, and whoever waits in a collective is the last
+to be blamed. While somebody is found at work it is no hang.
+"""
+
+from dataclasses import dataclass, replace
+
+from faultrun.core.stance import Look, describe, stance
+from faultrun.model.hang import Stance, Suspicion
+from faultrun.model.progress import WorkPhase
+
+_SURE = frozenset({Stance.STOPPED, Stance.TRACED, Stance.DEAD})
+_SUREST_FIRST = tuple(Stance)
+_DOING = {
+    WorkPhase.COMPUTING: "computing",
+    WorkPhase.COLLECTIVE: "in forward, backward or a collective",
+    WorkPhase.UPDATING: "updating",
+    WorkPhase.SAVING: "saving",
+    WorkPhase.EVALUATING: "evaluating",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Working:
+    """It is no hang, yet: somebody works."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blamed:
+    """It is a hang. ``look`` is None when nothing is known of the process."""
+
+    rank: int
+    stance: Stance
+    why: str
+    look: Look | None = None
+
+
+def judge(
+    suspicion: Suspicion, looks: tuple[Look, ...], finished: tuple[tuple[int, int], ...] = ()
+) -> Working | Blamed:
+    """Name the rank that the others wait for, or say who works.
+
+    ``finished`` are ranks that have ended with code 0, and their last step.
+    """
+    known = {look.rank: _fed(look, suspicion) for look in looks}
+    stances = {rank: stance(known[rank]) for rank in suspicion.front if rank in known}
+    sure = [rank for rank in suspicion.front if stances.get(rank) in _SURE]
+    if not sure and not suspicion.final:
+        for rank, found in stances.items():
+            if found in (Stance.WORKING, Stance.STARVED):
+                return Working(why=f"rank {rank} {describe(found, known[rank])}")
+    candidates = sure or [rank for rank in suspicion.behind if rank in known]
+    if not candidates:
+        rank = min(suspicion.behind)
+        return Blamed(rank=rank, stance=Stance.UNKNOWN, why="nothing is known of its process")
+    rank = min(candidates, key=lambda one: (_SUREST_FIRST.index(stances[one]), one))
+    if stances[rank] is Stance.WAITING and finished:
+        gone, step = min(finished, key=lambda one: one[1])
+        waiting = " ".join(str(one) for one in candidates)
+        wait = f"rank {waiting} still waits" if len(candidates) == 1 else f"ranks {waiting} still wait"
+        why = f"ended with code 0 after step {step}, and {wait} in a collective"
+        return Blamed(rank=gone, stance=Stance.ENDED, why=why)
+    return Blamed(rank=rank, stance=stances[rank], why=describe(stances[rank], known[rank]), look=known[rank])
+
+
+def _fed(look: Look, suspicion: Suspicion) -> Look:
+    """A process that waited for a processor is excused until it has had the time that it needed."""
+    fed_share = max(1.0 - look.starved_share, 0.01)
+    if suspicion.silent_s * fed_share < suspicion.needed_s:
+        return look
+    return replace(look, starved_share=0.0, main_share=min(1.0, look.main_share / fed_share))
+
+
+def explain(blamed: Blamed, suspicion: Suspicion, doing: WorkPhase) -> str:
+    """The cause for the card: what it does, for how long, and by which measure that is too long."""
+    usual = "" if suspicion.usual_s is None else f" (a step usually takes {_took(suspicion.usual_s)})"
+    activity = "" if doing is WorkPhase.UNKNOWN else f" while {_DOING[doing]}"
+    silence = f"nothing heard for {_took(suspicion.silent_s)}{activity}"
+    return f"{blamed.why}; {silence}, the limit is {_took(suspicion.limit_s)}{usual}"
+
+
+def _took(seconds: float) -> str:
+    if seconds >= 120:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

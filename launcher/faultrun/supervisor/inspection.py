@@ -1,0 +1,227 @@
+"""Looks at the processes of a job that stands still: who works, who is stuck where, and all stacks.
+
+Runs in a thread of its own and is bounded: neither a slow debugger nor a hung
+disk keeps the loop from acting on what is known.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from faultrun.core.suspects import Blamed, Working, explain, judge
+from faultrun.core.hang import Beat
+from faultrun.core.stacks import Frame, main_thread
+from faultrun.core.stance import Look
+from faultrun.model.actions import Inspect
+from faultrun.model.hang import HangDetected, HangDismissed, Suspicion
+from faultrun.model.progress import WorkPhase
+from faultrun.model.wire import STACKS_FILE
+from faultrun.supervisor.reactor import RunClock
+from faultrun.workers.look import Snapshot, kernel_view, snapshots, waiting_in
+from faultrun.workers.process import Process
+from faultrun.workers.stack_dump import StackDump, read_from_outside
+
+PATIENCE_S = 3.0
+"""All that collecting stacks may take, in seconds."""
+
+_WINDOW_S = 0.1
+_ANSWER_S = 0.25
+_WRITE_S = 1.0
+_STILL = frozenset({"T", "t"})
+
+
+class Inspection:
+    """One silence, from the first glance to the verdict. All methods run in the inspecting thread."""
+
+    def __init__(self, clock: RunClock, log_dir: Path, dump_dir: Path) -> None:
+        self._clock = clock
+        self._log_dir = log_dir
+        self._dump_dir = dump_dir
+        self._glance: tuple[float, dict[int, Snapshot]] | None = None
+
+    def glance(self, workers: Mapping[int, Process]) -> Iterable[HangDetected]:
+        """Note what everybody has consumed by now, so that later it is known who works."""
+        self._glance = (time.monotonic(), _snapshots(workers))
+        return ()
+
+    def inspect(
+        self,
+        order: Inspect,
+        workers: Mapping[int, Process],
+        beats: Mapping[int, Beat],
+        finished: tuple[tuple[int, int], ...],
+    ) -> Iterable[HangDetected | HangDismissed]:
+        """Judge the suspects and say so; the stacks are in the incident's folder by then, if the disk let us.
+
+        ``beats`` are the last words of the living ranks, ``finished`` those that ended with code 0.
+        """
+        views = {rank: kernel_view(worker.pid) for rank, worker in workers.items()}
+        looks, dumps = self._looked(workers, frozenset(order.suspicion.front))
+        verdict = judge(order.suspicion, looks, finished)
+        self._glance = None
+        if isinstance(verdict, Working):
+            yield HangDismissed(at_s=self._clock.now(), incarnation=order.incarnation, because=verdict.why)
+            return
+        if verdict.look is not None and not verdict.look.frames:
+            verdict = _at(verdict, dumps.get(verdict.rank, ""))
+        folder = self._log_dir / f"incident_{order.number}"
+        kept = self._keep(folder, dumps, views)
+        beat = beats.get(verdict.rank)
+        yield detected(
+            order.suspicion,
+            verdict,
+            beat,
+            at_s=self._clock.now(),
+            incarnation=order.incarnation,
+            folder=folder.name if kept else "",
+            stacks=tuple(sorted(dumps)),
+        )
+
+    def _looked(
+        self, workers: Mapping[int, Process], front: frozenset[int]
+    ) -> tuple[tuple[Look, ...], dict[int, str]]:
+        """Everybody's look, and the dumps of all who could be asked or read."""
+        until_s = time.monotonic() + PATIENCE_S
+        files = _dump_files(self._dump_dir, workers)
+        first = StackDump(workers, files)
+        early = now = _snapshots(workers)
+        before_s, before = self._glance or (time.monotonic(), now)
+        still = frozenset(rank for rank, one in now.items() if one.state in _STILL)
+        dumps = first.collect(frozenset(workers) - still, _ANSWER_S)
+        again: dict[int, str] = {}
+        if not still or self._glance is None:
+            time.sleep(_WINDOW_S)  # in the inspecting thread: whether a stack moves is seen by looking twice
+            now = _snapshots(workers)
+            again = StackDump({rank: workers[rank] for rank in dumps}, files).collect(
+                frozenset(dumps), _ANSWER_S
+            )
+        seen = _Seen(before_s=before_s, before=before, early=early, now=now, dumps=dict(dumps), again=again)
+        looks = tuple(seen.look(rank, worker.pid) for rank, worker in workers.items() if rank in now)
+        for rank in still & first.asked & front:
+            # Its dump is on its way since before; and the request to save would wake it in a moment anyway.
+            workers[rank].signal_leader(signal.SIGCONT)
+        dumps |= first.collect(still & front, _ANSWER_S)
+        mute = {rank: worker.pid for rank, worker in workers.items() if rank not in dumps}
+        dumps |= read_from_outside(mute, until_s - time.monotonic())
+        return looks, dumps
+
+    def _keep(self, folder: Path, dumps: Mapping[int, str], views: Mapping[int, str]) -> bool:
+        """Write the stacks; a disk that hangs is waited for no longer than a moment."""
+        done: list[bool] = []
+
+        def write() -> None:
+            with suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+                for rank, view in sorted(views.items()):
+                    text = dumps.get(rank) or "no stack: neither the SDK nor py-spy could read it\n"
+                    whole = f"{text}\n{view}"
+                    (folder / f"rank_{rank}.txt").write_text(whole, errors="backslashreplace")
+                done.append(True)
+
+        writer = threading.Thread(target=write, name="faultrun-stacks", daemon=True)
+        writer.start()
+        writer.join(_WRITE_S)
+        return bool(done)
+
+
+def detected(
+    suspicion: Suspicion,
+    verdict: Blamed,
+    beat: Beat | None,
+    *,
+    at_s: float,
+    incarnation: int,
+    folder: str = "",
+    stacks: tuple[int, ...] = (),
+) -> HangDetected:
+    """The event that says what was judged. ``beat`` is the rank's last word, if it had one."""
+    frames = verdict.look.frames if verdict.look is not None else ()
+    doing = _doing(beat)
+    return HangDetected(
+        at_s=at_s,
+        incarnation=incarnation,
+        rank=verdict.rank,
+        step=beat.step if beat is not None and beat.stepped else None,
+        doing=doing,
+        stance=verdict.stance,
+        silent_s=round(suspicion.silent_s, 3),
+        limit_s=round(suspicion.limit_s, 3),
+        because=explain(verdict, suspicion, doing),
+        where=_where(frames),
+        folder=folder,
+        stacks=stacks,
+    )
+
+
+def _snapshots(workers: Mapping[int, Process]) -> dict[int, Snapshot]:
+    pids = {worker.pid: rank for rank, worker in workers.items()}
+    return {pids[pid]: one for pid, one in snapshots(tuple(pids)).items()}
+
+
+def _dump_files(dump_dir: Path, workers: Mapping[int, Process]) -> dict[int, Path]:
+    return {rank: dump_dir / STACKS_FILE.format(rank=rank) for rank in workers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """Everything by rank, at four moments: the glance, the first dump, the second look and dump."""
+
+    before_s: float
+    before: Mapping[int, Snapshot]
+    early: Mapping[int, Snapshot]
+    now: Mapping[int, Snapshot]
+    dumps: Mapping[int, str]
+    again: Mapping[int, str]
+
+    def look(self, rank: int, pid: int) -> Look:
+        now, early = self.now[rank], self.early.get(rank, self.now[rank])
+        before = self.before.get(rank, early)
+        window_s = max(time.monotonic() - self.before_s, 1e-3)
+        wchan, syscall = waiting_in(pid)
+        dump, again = self.dumps.get(rank, ""), self.again.get(rank, "")
+        return Look(
+            rank=rank,
+            # A disk is waited for in state D too, for a moment.
+            state="S" if now.state == "D" and before.state != "D" else now.state,
+            main_share=(now.main_cpu_s - before.main_cpu_s) / window_s,
+            starved_share=(now.main_starved_s - before.main_starved_s) / window_s,
+            children_share=(now.children_cpu_s - before.children_cpu_s) / window_s,
+            io_bytes=max(0, early.io_bytes - before.io_bytes),  # writing dumps is I/O too
+            wchan=wchan,
+            syscall=syscall,
+            frames=main_thread(dump),
+            moved=bool(again) and _functions(again) != _functions(dump),
+        )
+
+
+def _at(verdict: Blamed, dump: str) -> Blamed:
+    """The verdict with the frames that were read after it was passed."""
+    assert verdict.look is not None
+    return replace(verdict, look=replace(verdict.look, frames=main_thread(dump)))
+
+
+def _functions(dump: str) -> list[tuple[str, str]]:
+    """Without lines: a loop that turns in one place has several."""
+    return [(frame.file, frame.function) for frame in main_thread(dump)]
+
+
+def _where(frames: tuple[Frame, ...]) -> str:
+    """The innermost frame and, where that is in a library, the script's own that led there."""
+    if not frames:
+        return ""
+    own = next((frame for frame in frames if not _is_library(frame)), None)
+    if own is None or own is frames[0]:
+        return frames[0].shown
+    return f"{frames[0].shown}, called from {own.shown}"
+
+
+def _is_library(frame: Frame) -> bool:
+    return "-packages/" in frame.file or "/lib/python" in frame.file or frame.file.startswith("<")
+
+
+def _doing(beat: Beat | None) -> WorkPhase:
+    return beat.phase if beat is not None and beat.begun else WorkPhase.UNKNOWN

@@ -1,0 +1,123 @@
+"""What the kernel says about a worker and its children: proc(5), read without ever waiting for them.
+
+``stat``, ``schedstat``, ``io``, ``wchan``, ``syscall``, ``stack`` and ``status``
+take no lock that a process in an uninterruptible sleep may hold; ``cmdline``,
+``environ`` and ``maps`` do, and are not read here.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_SLEEPING_CALLS = {
+    "x86_64": {35: "nanosleep", 230: "clock_nanosleep", 202: "futex", 232: "epoll_wait", 281: "epoll_pwait",
+               7: "poll", 271: "ppoll", 23: "select", 270: "pselect6", 45: "recvfrom", 47: "recvmsg",
+               0: "read", 1: "write", 44: "sendto", 46: "sendmsg", 61: "wait4", 247: "waitid", 34: "pause",
+               73: "flock", 72: "fcntl", 74: "fsync", 75: "fdatasync", 288: "accept4", 42: "connect"},
+    "aarch64": {101: "nanosleep", 115: "clock_nanosleep", 98: "futex", 22: "epoll_pwait", 73: "ppoll",
+                72: "pselect6", 207: "recvfrom", 212: "recvmsg", 63: "read", 64: "write", 206: "sendto",
+                211: "sendmsg", 260: "wait4", 95: "waitid", 32: "flock", 25: "fcntl", 82: "fsync",
+                83: "fdatasync", 242: "accept4", 203: "connect"},
+}  # fmt: skip
+"""Numbers of calls that wait, from the kernel's syscall tables of the two architectures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One process and its session at one moment. Times are seconds since their start, sizes bytes."""
+
+    state: str
+    cpu_s: float
+    main_cpu_s: float
+    main_starved_s: float
+    children_cpu_s: float
+    io_bytes: int
+
+
+def state_of(pid: int) -> str:
+    """The letter of the process's state: R S D T t Z X; empty when it is gone."""
+    fields = _stat(pid)
+    return fields[0] if fields else ""
+
+
+def snapshots(pids: tuple[int, ...]) -> dict[int, Snapshot]:
+    """One look at each of ``pids``, which lead sessions; their children are those of the same session."""
+    children: dict[int, list[int]] = {pid: [] for pid in pids}
+    for entry in os.scandir(_PROC):
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields and int(fields[3]) in children and int(entry.name) != int(fields[3]):
+                children[int(fields[3])].append(int(entry.name))
+    found = {pid: _snapshot(pid, children[pid]) for pid in pids}
+    return {pid: one for pid, one in found.items() if one is not None}
+
+
+def waiting_in(pid: int) -> tuple[str, str]:
+    """The kernel function and the system call that the main thread waits in; empty where nobody says."""
+    wchan = _read(_PROC / str(pid) / "wchan").strip()
+    number = _read(_PROC / str(pid) / "syscall").partition(" ")[0]
+    names = _SLEEPING_CALLS.get(os.uname().machine, {})
+    call = names.get(int(number), f"system call {number}") if number.isdecimal() else ""
+    return "" if wchan == "0" else wchan, call
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether the process has a handler for ``signum``."""
+    for line in _read(_PROC / str(pid) / "status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
+    return False
+
+
+def kernel_view(pid: int) -> str:
+    """``status``, ``wchan``, ``syscall`` and ``stack``, as far as we may read them, for a person."""
+    parts = []
+    for name in ("status", "wchan", "syscall", "stack"):
+        text = _read(_PROC / str(pid) / name).rstrip()
+        if text:
+            parts.append(f"/proc/{pid}/{name}\n{text}\n")
+    return "\n".join(parts)
+
+
+def _snapshot(pid: int, children: list[int]) -> Snapshot | None:
+    own = _stat(pid)
+    if not own:
+        return None
+    main = _read(_PROC / str(pid) / "task" / str(pid) / "schedstat").split()
+    thread = _fields(_read(_PROC / str(pid) / "task" / str(pid) / "stat"))
+    return Snapshot(
+        state=own[0],
+        cpu_s=_cpu_s(own),
+        main_cpu_s=int(main[0]) / 1e9 if main else _cpu_s(thread or own),
+        main_starved_s=int(main[1]) / 1e9 if len(main) > 1 else 0.0,
+        children_cpu_s=sum(_cpu_s(_stat(child)) for child in children),
+        io_bytes=sum(_io_bytes(one) for one in (pid, *children)),
+    )
+
+
+def _io_bytes(pid: int) -> int:
+    """All that passed through read and write, caches and pipes too."""
+    lines = dict(line.split(": ") for line in _read(_PROC / str(pid) / "io").splitlines())
+    return int(lines.get("rchar", 0)) + int(lines.get("wchar", 0))
+
+
+def _cpu_s(fields: list[str]) -> float:
+    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+
+def _stat(pid: int) -> list[str]:
+    return _fields(_read(_PROC / str(pid) / "stat"))
+
+
+def _fields(stat: str) -> list[str]:
+    """Fields of proc(5) stat from the third, the state, on; a name may contain anything."""
+    return stat.rpartition(")")[2].split()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,106 @@
+"""Stacks of living workers: asked of the SDK by a signal, else read from outside by ``py-spy``.
+
+The SDK comes first: it answers in a millisecond, needs no permission, and
+says where a main thread is that holds Python's lock. A stopped process
+answers nobody; py-spy reads its memory, where it is installed and allowed to.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from faultrun.model.wire import STACKS_SIGNAL
+from faultrun.workers.look import catches
+from faultrun.workers.process import Process
+
+_LOOK_S = 0.004
+_PY_SPY_AT_ONCE = 4
+
+
+class StackDump:
+    """One dump of each worker that answers. ``files`` are where the SDK of each rank writes."""
+
+    def __init__(self, workers: Mapping[int, Process], files: Mapping[int, Path]) -> None:
+        self._files = files
+        self._began = {rank: _size(path) for rank, path in files.items()}
+        self.asked = frozenset(rank for rank, worker in workers.items() if catches(worker.pid, STACKS_SIGNAL))
+        for rank in self.asked:
+            workers[rank].signal_leader(STACKS_SIGNAL)
+
+    def collect(self, ranks: frozenset[int], patience_s: float) -> dict[int, str]:
+        """The dumps of ``ranks`` that are written by then: as soon as all are whole, or time is up.
+
+        A dump has no end mark; one that has not grown between two looks is taken for whole.
+        """
+        until_s = time.monotonic() + patience_s
+        sizes = dict.fromkeys(ranks & self.asked, -1)
+        whole: set[int] = set()
+        while len(whole) < len(sizes) and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)  # in a helper thread; a file tells nobody that it has grown
+            for rank in sizes.keys() - whole:
+                size = _size(self._files[rank])
+                if size == sizes[rank] > self._began[rank]:
+                    whole.add(rank)
+                sizes[rank] = size
+        return {rank: text for rank in sizes if (text := self._read(rank))}
+
+    def _read(self, rank: int) -> str:
+        try:
+            with self._files[rank].open("rb") as file:
+                file.seek(self._began[rank])
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def read_from_outside(pids: Mapping[int, int], patience_s: float) -> dict[int, str]:
+    """What ``py-spy dump`` says of each rank; empty where it is not installed, not permitted or too slow."""
+    program = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
+    if program is None or not pids:
+        return {}
+    until_s = time.monotonic() + patience_s
+    found: dict[int, str] = {}
+    waiting = sorted(pids)
+    while waiting and time.monotonic() < until_s:
+        batch, waiting = waiting[:_PY_SPY_AT_ONCE], waiting[_PY_SPY_AT_ONCE:]
+        running = {rank: _py_spy(program, pids[rank]) for rank in batch}
+        for rank, process in running.items():
+            text = _output(process, until_s) if process is not None else ""
+            if text:
+                found[rank] = text
+    return found
+
+
+def _py_spy(program: str, pid: int) -> "subprocess.Popen[str] | None":
+    # It must not stop the process it reads: one that is stopped already would never be given back.
+    command = [program, "dump", "--nonblocking", "--pid", str(pid)]
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        )
+    except OSError:
+        return None
+
+
+def _output(process: "subprocess.Popen[str]", until_s: float) -> str:
+    try:
+        text, _ = process.communicate(timeout=max(0.01, until_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        text, _ = process.communicate()
+    return text if "Thread " in text else ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,275 @@
+"""When silence is a hang, and when it is not."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faultrun.core import hang
+from faultrun.core.hang import Beat, Watch
+from faultrun.model.hang import HangPolicy, Span, Suspicion
+from faultrun.model.progress import WorkPhase
+
+LOOK_S = 0.125
+
+
+@dataclass
+class Job:
+    """Ranks that say something, and somebody who looks at them every eighth of a second."""
+
+    ranks: int = 2
+    policy: HangPolicy = HangPolicy()
+    now_s: float = 0.0
+    beats: dict[int, Beat] = field(default_factory=dict)
+    stopped: frozenset[int] = frozenset()
+    marks: int = 0
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(policy=self.policy, at_s=self.now_s)
+        self.beats = {rank: Beat(rank=rank, begun=False) for rank in range(self.ranks)}
+
+    def begin(self) -> "Job":
+        for rank in self.beats:
+            self.say(rank, WorkPhase.COMPUTING)
+        return self
+
+    def say(self, rank: int, phase: WorkPhase, step: int | None = None) -> None:
+        before = self.beats[rank]
+        self.marks += 1
+        self.beats[rank] = Beat(
+            rank=rank,
+            begun=True,
+            stepped=before.stepped or step is not None,
+            step=before.step if step is None else step,
+            phase=phase,
+            mark=self.marks,
+        )
+
+    def step(self, *ranks: int, to: int) -> None:
+        for rank in ranks or tuple(self.beats):
+            self.say(rank, WorkPhase.COMPUTING, to)
+
+    def passes(self, seconds: float) -> Suspicion | None:
+        """Time passes and nobody says anything; what is suspected first, if anything is."""
+        until_s = self.now_s + seconds
+        while self.now_s < until_s - 1e-9:
+            self.now_s += LOOK_S
+            self.watch = hang.observe(self.watch, self.beats.values(), self.now_s, LOOK_S)
+            found = hang.suspect(self.watch, self.stopped)
+            if found is not None:
+                return found
+        return None
+
+    def trains(self, steps: int, *, pace_s: float = 0.25, first: int = 1) -> "Job":
+        for number in range(first, first + steps):
+            assert self.passes(pace_s) is None
+            self.step(to=number)
+        return self
+
+
+def test_a_silence_of_many_steps_is_suspected_and_one_of_a_few_is_not() -> None:
+    job = Job().begin().trains(20)
+    assert job.passes(20 * 0.25 - LOOK_S) is None
+    found = job.passes(1.0)
+    assert found is not None
+    assert found.usual_s == 0.25
+    assert found.limit_s == 5.0
+
+
+def test_the_factor_and_the_bounds_are_the_users() -> None:
+    policy = HangPolicy(factor=4.0, step=Span(low_s=2.0, high_s=30.0))
+    job = Job(policy=policy).begin().trains(20)
+    found = job.passes(10.0)
+    assert found is not None
+    assert found.limit_s == 2.0
+
+
+def test_a_given_limit_is_taken_as_it_is() -> None:
+    job = Job(policy=HangPolicy(step=Span(low_s=3.0, high_s=3.0))).begin().trains(2)
+    found = job.passes(10.0)
+    assert found is not None
+    assert (found.limit_s, found.usual_s, found.final) == (3.0, None, True)
+
+
+def test_a_slow_first_step_is_compilation() -> None:
+    job = Job(policy=HangPolicy(compile_s=600.0)).begin()
+    assert job.passes(599.0) is None
+    found = job.passes(2.0)
+    assert found is not None
+    assert found.limit_s == 600.0
+
+
+def test_steps_that_become_five_times_slower_are_steps() -> None:
+    job = Job().begin().trains(20)
+    job.trains(20, pace_s=1.25, first=21)
+
+
+def test_one_long_step_teaches_that_there_are_long_steps() -> None:
+    job = Job().begin().trains(20)
+    assert job.passes(4.5) is None
+    job.step(to=21)
+    job.trains(5, first=22)
+    assert job.passes(3 * 4.0) is None
+
+
+def test_the_one_that_has_done_fewer_steps_is_behind() -> None:
+    job = Job(ranks=3).begin().trains(10)
+    job.step(0, 2, to=11)
+    found = job.passes(30.0)
+    assert found is not None
+    assert found.front == found.behind == (1,)
+
+
+def test_within_a_step_those_that_wait_in_a_collective_are_ahead() -> None:
+    job = Job(ranks=3).begin().trains(10)
+    job.say(0, WorkPhase.COLLECTIVE)
+    job.say(2, WorkPhase.COLLECTIVE)
+    found = job.passes(30.0)
+    assert found is not None
+    assert (found.front, found.behind) == ((0, 1, 2), (1,))
+
+
+def test_an_evaluation_of_one_rank_is_waited_for_by_the_others() -> None:
+    job = Job(policy=HangPolicy(evaluation=Span(low_s=60.0, high_s=300.0))).begin().trains(20)
+    job.say(0, WorkPhase.EVALUATING)
+    job.say(1, WorkPhase.COLLECTIVE)
+    assert job.passes(299.0) is None
+    found = job.passes(2.0)
+    assert found is not None
+    assert (found.behind, found.limit_s) == ((0,), 300.0)
+
+
+def test_the_length_of_a_checkpoint_is_learnt() -> None:
+    job = Job(ranks=1, policy=HangPolicy(checkpoint=Span(low_s=10.0, high_s=300.0))).begin().trains(10)
+    job.say(0, WorkPhase.SAVING)
+    assert job.passes(2.0) is None
+    job.trains(5, first=11)
+    job.say(0, WorkPhase.SAVING)
+    found = job.passes(300.0)
+    assert found is not None
+    assert 39.0 <= found.limit_s <= 45.0
+
+
+def test_time_in_which_the_observer_was_frozen_is_not_silence() -> None:
+    job = Job().begin().trains(20)
+    for _ in range(10):
+        job.now_s += 3600.0
+        assert job.passes(LOOK_S) is None
+
+
+def test_a_rank_that_works_elsewhere_for_ever_does_not_hide_one_that_hangs() -> None:
+    job = Job().begin().trains(20)
+    found = None
+    for number in range(21, 100):
+        found = job.passes(0.25)
+        if found is not None:
+            break
+        job.step(0, to=number)
+    assert found is not None
+    assert found.behind == (1,)
+
+
+def test_a_rank_that_never_spoke_is_suspected_only_when_all_others_are_silent() -> None:
+    job = Job(policy=HangPolicy(startup_s=10.0))
+    assert job.passes(100.0) is None
+    job.say(0, WorkPhase.COMPUTING)
+    for number in range(1, 20):
+        assert job.passes(1.0) is None
+        job.step(0, to=number)
+    found = job.passes(100.0)
+    assert found is not None
+    assert found.behind == (1,)
+
+
+def test_a_script_that_is_said_to_speak_and_does_not_is_suspected() -> None:
+    job = Job(policy=HangPolicy(startup_s=10.0, speaks=True))
+    assert job.passes(9.0) is None
+    found = job.passes(2.0)
+    assert found is not None
+    assert found.behind == (0, 1)
+
+
+def test_a_stopped_process_is_suspected_whatever_its_phase_may_take() -> None:
+    job = Job(ranks=3).begin()
+    job.stopped = frozenset({1})
+    found = job.passes(hang.STOPPED_S + 1.0)
+    assert found is not None
+    assert found.behind == (1,)
+
+
+def test_patience_grows_while_somebody_is_found_at_work_and_ends_with_a_step() -> None:
+    job = Job(policy=HangPolicy(step=Span(low_s=1.0, high_s=60.0))).begin().trains(20)
+    limits = []
+    for _ in range(3):
+        found = job.passes(61.0)
+        assert found is not None
+        assert not found.final
+        limits.append(found.limit_s)
+        job.watch = hang.dismissed(job.watch)
+    assert limits == [5.0, 10.0, 20.0]
+    job.step(to=21)
+    assert job.passes(1.0) is None
+    assert job.watch.patience == 1.0
+    job.watch = hang.dismissed(hang.dismissed(hang.dismissed(hang.dismissed(hang.dismissed(job.watch)))))
+    found = job.passes(61.0)
+    assert found is not None
+    assert (found.limit_s, found.final) == (60.0, True)
+
+
+PHASES = st.sampled_from(WorkPhase)
+SPAN = Span(low_s=1.0, high_s=4.0)
+STRICT = HangPolicy(startup_s=4.0, compile_s=4.0, step=SPAN, checkpoint=SPAN, evaluation=SPAN)
+
+
+@settings(max_examples=40)
+@given(data=st.data(), ranks=st.integers(1, 4))
+def test_nothing_is_suspected_while_every_rank_says_something_within_the_shortest_limit(
+    data: st.DataObject, ranks: int
+) -> None:
+    job = Job(ranks=ranks, policy=STRICT).begin()
+    steps = dict.fromkeys(range(ranks), 0)
+    for _ in range(data.draw(st.integers(1, 15))):
+        assert job.passes(data.draw(st.floats(0.0, SPAN.low_s - 2 * LOOK_S))) is None
+        for rank in range(ranks):
+            if data.draw(st.booleans()):
+                steps[rank] += 1
+                job.step(rank, to=steps[rank])
+            else:
+                job.say(rank, data.draw(PHASES))
+
+
+@settings(max_examples=60)
+@given(data=st.data(), ranks=st.integers(1, 4))
+def test_whoever_is_suspected_has_done_the_fewest_steps_or_is_stopped_and_has_been_silent(
+    data: st.DataObject, ranks: int
+) -> None:
+    job = Job(ranks=ranks, policy=STRICT)
+    steps = dict.fromkeys(range(ranks), 0)
+    for _ in range(data.draw(st.integers(1, 12))):
+        job.stopped = data.draw(st.frozensets(st.integers(0, ranks - 1), max_size=1))
+        found = job.passes(data.draw(st.floats(0.0, 6.0)))
+        if found is not None:
+            fewest = min((beat.step for beat in job.beats.values() if beat.begun), default=-1)
+            for rank in found.behind:
+                beat = job.beats[rank]
+                assert not beat.begun or beat.step == fewest
+            assert set(found.behind) <= set(found.front)
+            assert found.silent_s >= found.limit_s - 1e-3
+            return
+        for rank in range(ranks):
+            match data.draw(st.sampled_from(["step", "say", "nothing"])):
+                case "step":
+                    steps[rank] += 1
+                    job.step(rank, to=steps[rank])
+                case "say":
+                    job.say(rank, data.draw(PHASES))
+
+
+@given(data=st.data(), ranks=st.integers(1, 4), gaps=st.lists(st.floats(10.0, 1e6), max_size=20))
+def test_gaps_between_looks_never_make_a_hang(data: st.DataObject, ranks: int, gaps: list[float]) -> None:
+    job = Job(ranks=ranks).begin().trains(8)
+    limit_s = min(hang.limit(job.watch, one) for one in job.watch.seen)
+    for gap in gaps[: int(limit_s / (2 * LOOK_S)) - 1]:
+        job.now_s += gap
+        job.watch = hang.observe(job.watch, job.beats.values(), job.now_s, LOOK_S)
+        assert hang.suspect(job.watch) is None

@@ -1,0 +1,67 @@
+"""Silence without the SDK: the log, the processor and the disk, all three."""
+
+from faultrun.core import quiet
+from faultrun.core.quiet import Quiet, Sign
+from faultrun.model.hang import Suspicion
+
+LOOK_S = 1.0
+
+
+class Job:
+    def __init__(self, ranks: int = 2) -> None:
+        self.signs = {rank: Sign(rank=rank, log_bytes=0, cpu_s=0.0, io_bytes=0) for rank in range(ranks)}
+        self.state = Quiet(limit_s=60.0, at_s=0.0)
+        self.now_s = 0.0
+
+    def passes(
+        self,
+        seconds: int,
+        *,
+        logs: tuple[int, ...] = (),
+        computes: tuple[int, ...] = (),
+        reads: int | None = None,
+    ) -> Suspicion | None:
+        for _ in range(seconds):
+            self.now_s += LOOK_S
+            for rank, sign in self.signs.items():
+                self.signs[rank] = Sign(
+                    rank=rank,
+                    log_bytes=sign.log_bytes + (rank in logs),
+                    cpu_s=sign.cpu_s + (rank in computes),
+                    io_bytes=sign.io_bytes + 10_000 * (rank == reads),
+                )
+            self.state = quiet.observe(self.state, self.signs.values(), self.now_s, LOOK_S)
+            found = quiet.suspect(self.state)
+            if found is not None:
+                return found
+        return None
+
+
+def test_all_three_signs_for_the_whole_time() -> None:
+    job = Job()
+    assert job.passes(60) is None
+    found = job.passes(2)
+    assert found is not None
+    assert (found.behind, found.final) == ((0, 1), True)
+
+
+def test_a_log_that_grows_on_any_rank_is_a_sign_of_life() -> None:
+    assert Job().passes(300, logs=(0,)) is None
+
+
+def test_ranks_that_all_compute_or_read_live() -> None:
+    assert Job().passes(300, computes=(0, 1)) is None
+    assert Job(1).passes(300, reads=0) is None
+
+
+def test_the_idle_one_is_behind_and_not_its_peer_that_burns_a_processor_in_a_collective() -> None:
+    found = Job().passes(120, computes=(0,))
+    assert found is not None
+    assert found.behind == (1,)
+
+
+def test_time_in_which_the_observer_was_frozen_does_not_count() -> None:
+    job = Job()
+    job.passes(30)
+    job.now_s += 86_400.0
+    assert job.passes(20) is None

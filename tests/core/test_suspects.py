@@ -1,0 +1,170 @@
+"""Whom a job that stands still waits for, told from what its processes were found doing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faultrun.core.suspects import Blamed, Working, explain, judge
+from faultrun.core.stacks import Frame, main_thread
+from faultrun.core.stance import Look, stance
+from faultrun.model.hang import Stance, Suspicion
+from faultrun.model.progress import WorkPhase
+
+BACKWARD = Frame(file="/x/site-packages/torch/autograd/graph.py", line=829, function="_engine_run_backward")
+OWN = Frame(file="/home/me/train.py", line=57, function="forward")
+
+
+def suspicion(*behind: int, front: tuple[int, ...] = (), final: bool = False) -> Suspicion:
+    return Suspicion(
+        front=front or behind,
+        behind=behind,
+        silent_s=1.2,
+        limit_s=1.0,
+        usual_s=0.05,
+        needed_s=1.0,
+        final=final,
+    )
+
+
+def look(rank: int, state: str = "S", *frames: Frame, **more: object) -> Look:
+    return Look(rank=rank, state=state, frames=frames, **more)  # type: ignore[arg-type]
+
+
+def blamed(verdict: Working | Blamed) -> tuple[int, Stance]:
+    assert isinstance(verdict, Blamed)
+    return verdict.rank, verdict.stance
+
+
+@pytest.mark.parametrize(
+    ("culprit", "found"),
+    [
+        (look(1, "T"), Stance.STOPPED),
+        (look(1, "t"), Stance.TRACED),
+        (look(1, "Z"), Stance.DEAD),
+        (look(1, "D", wchan="nfs_wait_bit_killable"), Stance.UNINTERRUPTIBLE),
+        (look(1, "R", OWN, main_share=0.99), Stance.SPINNING),
+        (look(1, "S", OWN, syscall="clock_nanosleep"), Stance.SLEEPING),
+        (look(1, "S", OWN, syscall="recvfrom"), Stance.BLOCKED),
+    ],
+)
+def test_whoever_waits_in_a_collective_is_not_to_blame(culprit: Look, found: Stance) -> None:
+    waiting = [look(rank, "S", BACKWARD, OWN, syscall="futex") for rank in (0, 2)]
+    verdict = judge(suspicion(0, 1, 2), (waiting[0], culprit, waiting[1]))
+    assert blamed(verdict) == (1, found)
+
+
+def test_a_peer_that_burns_a_processor_in_a_collective_waits() -> None:
+    assert stance(look(0, "R", BACKWARD, main_share=1.0)) is Stance.WAITING
+
+
+def test_a_stopped_rank_outweighs_the_order_of_phases() -> None:
+    verdict = judge(suspicion(0, front=(0, 1)), (look(0, "S", OWN), look(1, "T")))
+    assert blamed(verdict) == (1, Stance.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("busy", "word"),
+    [
+        (look(0, "R", OWN, main_share=0.9, moved=True), "stack moves"),
+        (look(0, "S", OWN, main_share=0.7), "stack moves"),
+        (look(0, "S", OWN, io_bytes=1 << 20), "reads or writes"),
+        (look(0, "D", OWN, io_bytes=1 << 20), "reads or writes"),
+        (look(0, "S", OWN, children_share=1.5), "children"),
+        (look(0, "R", OWN, starved_share=0.9, main_share=0.1), "processor"),
+    ],
+)
+def test_while_somebody_works_it_is_no_hang_until_patience_ends(busy: Look, word: str) -> None:
+    sleeper = look(1, "S", OWN)
+    verdict = judge(suspicion(0, 1), (busy, sleeper))
+    assert isinstance(verdict, Working)
+    assert word in verdict.why
+    assert blamed(judge(suspicion(0, 1, final=True), (busy, sleeper))) == (1, Stance.SLEEPING)
+
+
+def test_a_starved_rank_is_excused_only_until_it_has_had_its_time() -> None:
+    spinner = look(0, "R", OWN, starved_share=0.75, main_share=0.25)
+    assert isinstance(judge(suspicion(0), (spinner,)), Working)
+    later = Suspicion(front=(0,), behind=(0,), silent_s=4.1, limit_s=4.0, needed_s=1.0, final=False)
+    assert blamed(judge(later, (spinner,))) == (0, Stance.SPINNING)
+
+
+def test_when_all_wait_the_one_that_left_is_to_blame() -> None:
+    waiting = tuple(look(rank, "S", BACKWARD) for rank in (1, 2))
+    verdict = judge(suspicion(1, 2), waiting, finished=((0, 41),))
+    assert blamed(verdict) == (0, Stance.ENDED)
+    assert isinstance(verdict, Blamed)
+    assert verdict.why == "ended with code 0 after step 41, and ranks 1 2 still wait in a collective"
+
+
+def test_when_nobody_left_the_explanation_asks_for_a_mismatch() -> None:
+    verdict = judge(suspicion(0, 1), (look(0, "S", BACKWARD), look(1, "S", BACKWARD)))
+    assert isinstance(verdict, Blamed)
+    assert "did every rank call the same one?" in verdict.why
+
+
+def test_a_process_that_nobody_could_look_at_is_blamed_without_a_reason() -> None:
+    assert blamed(judge(suspicion(3, 2), ())) == (2, Stance.UNKNOWN)
+
+
+def test_the_cause_says_what_how_long_and_by_which_measure() -> None:
+    verdict = judge(suspicion(1), (look(1, "T"),))
+    assert isinstance(verdict, Blamed)
+    assert explain(verdict, suspicion(1), WorkPhase.COMPUTING) == (
+        "is stopped (state T: SIGSTOP); nothing heard for 1.2 s while computing, the limit is 1.0 s "
+        "(a step usually takes 50 ms)"
+    )
+
+
+LOOKS = st.builds(
+    Look,
+    rank=st.integers(0, 3),
+    state=st.sampled_from(["R", "S", "D", "T", "t", "Z", ""]),
+    main_share=st.floats(0, 1),
+    starved_share=st.floats(0, 1),
+    children_share=st.floats(0, 2),
+    io_bytes=st.integers(0, 1 << 20),
+    frames=st.sampled_from([(), (OWN,), (BACKWARD, OWN)]),
+    moved=st.booleans(),
+)
+
+
+@given(looks=st.lists(LOOKS, max_size=4, unique_by=lambda one: one.rank), data=st.data())
+def test_the_blamed_rank_is_always_one_of_those_that_are_behind(
+    looks: list[Look], data: st.DataObject
+) -> None:
+    front = data.draw(st.lists(st.integers(0, 3), min_size=1, unique=True))
+    behind = data.draw(st.lists(st.sampled_from(front), min_size=1, unique=True))
+    verdict = judge(suspicion(*behind, front=tuple(front), final=data.draw(st.booleans())), tuple(looks))
+    if isinstance(verdict, Blamed):
+        assert verdict.rank in front
+        assert verdict.rank in behind or verdict.stance in (Stance.STOPPED, Stance.TRACED, Stance.DEAD)
+
+
+FAULTHANDLER = """Thread 0x00007f82c24ff6c0 (most recent call first):
+  File "/x/threading.py", line 982 in run
+
+Current thread 0x00007f82ecc06b80 (most recent call first):
+  File "/home/me/train.py", line 57 in forward
+  File "/home/me/train.py", line 9 in <module>
+"""
+PY_SPY = """Process 4711: python train.py
+Python v3.11.7 (/usr/bin/python3.11)
+
+Thread 4711 (idle): "MainThread"
+    forward (train.py:57)
+    <module> (/home/me/train.py:9)
+Thread 4712 (active): "helper"
+    run (threading.py:982)
+"""
+
+
+@pytest.mark.parametrize("dump", [FAULTHANDLER, PY_SPY])
+def test_the_main_thread_is_found_in_either_dump(dump: str) -> None:
+    frames = main_thread(dump)
+    assert [frame.shown for frame in frames] == ["train.py:57 in forward", "train.py:9 in <module>"]
+
+
+@given(text=st.text())
+def test_whatever_a_dump_says_it_is_read_without_an_error(text: str) -> None:
+    main_thread(text)
+    main_thread(f"Thread 1\n{text}")
