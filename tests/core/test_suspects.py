@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.suspects import Blamed, Working, explain, judge
 from faultrun.core.stacks import Frame, main_thread
 from faultrun.core.stance import Look, stance
+from faultrun.core.suspects import Blamed, Working, explain, judge
 from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.progress import WorkPhase
 

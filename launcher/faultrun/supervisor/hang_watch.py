@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from faultrun.core import hang, quiet
-from faultrun.core.suspects import Blamed
 from faultrun.core.hang import Beat, Watch
+from faultrun.core.suspects import Blamed
 from faultrun.model.actions import Inspect
 from faultrun.model.events import Event
 from faultrun.model.hang import (

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.core.suspects import Blamed, Working, explain, judge
 from faultrun.core.hang import Beat
 from faultrun.core.stacks import Frame, main_thread
 from faultrun.core.stance import Look
+from faultrun.core.suspects import Blamed, Working, explain, judge
 from faultrun.model.actions import Inspect
 from faultrun.model.hang import HangDetected, HangDismissed, Suspicion
 from faultrun.model.progress import WorkPhase
