@@ -95,7 +95,10 @@ def conclude(
     faults = [exit_ for exit_ in exits if not exit_.clean]
     if incident.cause not in (Cause.SIGNAL, Cause.EXIT) or not faults:
         followers = tuple(sorted(exit_.rank for exit_ in faults if exit_.rank != incident.rank))
-        what = f"{incident.cause.value}: {without_numbers(incident.explanation)}"
+        explanation = incident.explanation
+        if incident.cause is Cause.HANG:
+            explanation = explanation.partition(";")[0]  # how long it was waited for varies by chance
+        what = f"{incident.cause.value}: {without_numbers(explanation)}"
         return replace(
             incident, followers=followers, signature=Signature(what=what, step=_step_of(incident, steps))
         )

@@ -14,8 +14,8 @@ from faultrun.model.evidence import DeathNote
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
-from faultrun.model.standby import StandbyChanged
 from faultrun.model.progress import RankStep
+from faultrun.model.standby import StandbyChanged
 from faultrun.model.topology import BootId, NodeId
 
 
