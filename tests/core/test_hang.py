@@ -221,7 +221,7 @@ SPAN = Span(low_s=1.0, high_s=4.0)
 STRICT = HangPolicy(startup_s=4.0, compile_s=4.0, step=SPAN, checkpoint=SPAN, evaluation=SPAN)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), ranks=st.integers(1, 4))
 def test_nothing_is_suspected_while_every_rank_says_something_within_the_shortest_limit(
     data: st.DataObject, ranks: int
@@ -238,7 +238,7 @@ def test_nothing_is_suspected_while_every_rank_says_something_within_the_shortes
                 job.say(rank, data.draw(PHASES))
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), ranks=st.integers(1, 4))
 def test_whoever_is_suspected_has_done_the_fewest_steps_or_is_stopped_and_has_been_silent(
     data: st.DataObject, ranks: int
@@ -265,6 +265,7 @@ def test_whoever_is_suspected_has_done_the_fewest_steps_or_is_stopped_and_has_be
                     job.say(rank, data.draw(PHASES))
 
 
+@settings(deadline=None)
 @given(data=st.data(), ranks=st.integers(1, 4), gaps=st.lists(st.floats(10.0, 1e6), max_size=20))
 def test_gaps_between_looks_never_make_a_hang(data: st.DataObject, ranks: int, gaps: list[float]) -> None:
     job = Job(ranks=ranks).begin().trains(8)
