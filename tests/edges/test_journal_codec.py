@@ -14,8 +14,10 @@ from faultrun.journal.codec import TAG, CodecError, decode, encode
 from faultrun.journal.read import event_of
 from faultrun.model.actions import Action
 from faultrun.model.events import Event, Exited, Signaled, Status, StopSource, Timer, WorkerExit
+from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.progress import WorkPhase
 from faultrun.model.run import Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyState
@@ -158,5 +160,8 @@ _PLAIN: dict[str, Any] = {
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "notice": ResetNotice(),
     "state": StandbyState.READY,
+    "swept": 0, "notes": (), "notice": ResetNotice(), "doing": WorkPhase.SAVING, "stance": Stance.DEAD,
+    "silent_s": 1.5, "limit_s": 1.0,
+    "suspicion": Suspicion(front=(0, 1), behind=(1,), silent_s=1.5, limit_s=1.0),
 }  # fmt: skip
 """A value for every required field of every event; a new field is missed here and must be added."""

@@ -184,7 +184,7 @@ class FakeWorld:
                         stance=Stance.STOPPED,
                         silent_s=suspicion.silent_s,
                         limit_s=suspicion.limit_s,
-                        because="is stopped (state T: SIGSTOP)",
+                        why="is stopped (state T: SIGSTOP)",
                     )
                 )
             case RaiseAlarm():

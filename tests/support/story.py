@@ -195,7 +195,7 @@ class Story:
 
     def works_after_all(self) -> "Story":
         return self.tell(
-            HangDismissed(at_s=self.now_s, incarnation=self.state.incarnation, because="rank 0 reads")
+            HangDismissed(at_s=self.now_s, incarnation=self.state.incarnation, why="rank 0 reads")
         )
 
     def hangs(self, rank: int, *, step: int | None = 41, stance: Stance = Stance.STOPPED) -> "Story":
@@ -209,7 +209,7 @@ class Story:
                 stance=stance,
                 silent_s=1.2,
                 limit_s=1.0,
-                because="is stopped (state T: SIGSTOP)",
+                why="is stopped (state T: SIGSTOP)",
                 where="train.py:57 in forward",
                 folder="incident_1",
                 stacks=(0, 1),

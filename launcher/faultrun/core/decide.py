@@ -96,7 +96,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
         case Phase.RUNNING, HangSuspected():
             return drain.look_into(state, event)
         case Phase.RUNNING, HangDismissed():
-            return Step(state=state, why=f"no hang: {event.because}")
+            return Step(state=state, why=f"no hang: {event.why}")
         case Phase.RUNNING, HangDetected():
             return drain.hang(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():

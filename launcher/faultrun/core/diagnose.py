@@ -67,7 +67,7 @@ def hang_incident(number: int, hang: HangDetected, steps: tuple[RankStep, ...]) 
         followers=(),
         step=newest.step if newest else None,
         epoch=newest.epoch if newest else None,
-        explanation=hang.because,
+        explanation=hang.why,
         stacks=_stacks(hang),
     )
 

@@ -53,7 +53,7 @@ def hang(state: RunState, event: HangDetected) -> Step:
     once every replica group has saved, at the end of the window at the latest.
     """
     incident = hang_incident(state.incidents + 1, event, state.steps)
-    return open_drain(state, incident, f"rank {event.rank} hangs: {event.because}")
+    return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
 
 
 def open_drain(state: RunState, incident: Incident, why: str) -> Step:

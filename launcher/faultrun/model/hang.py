@@ -101,7 +101,7 @@ class HangDismissed:
 
     at_s: float
     incarnation: int
-    because: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class HangDetected:
     """The job stands still, and ``rank`` is the one that the others wait for.
 
     ``step`` is its last finished global step, None before the first.
-    ``because`` is the cause for a person. ``where`` is its innermost Python
+    ``why`` is the cause for a person. ``where`` is its innermost Python
     frame, if anybody could read it. ``folder`` holds the stacks of ``stacks``
     ranks, empty when none could be collected.
     """
@@ -122,7 +122,7 @@ class HangDetected:
     stance: Stance
     silent_s: float
     limit_s: float
-    because: str
+    why: str
     where: str = ""
     folder: str = ""
     stacks: tuple[int, ...] = ()

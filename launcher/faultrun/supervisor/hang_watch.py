@@ -108,7 +108,7 @@ class HangWatch:
             for rank, beat in self._words().items():
                 if rank in front and beat != beats.get(rank):
                     why = f"rank {rank} spoke while it was looked at"
-                    return HangDismissed(at_s=event.at_s, incarnation=event.incarnation, because=why)
+                    return HangDismissed(at_s=event.at_s, incarnation=event.incarnation, why=why)
         return event
 
     def told(self, event: Event) -> None:
@@ -222,7 +222,7 @@ class HangWatch:
     def _bug(self) -> Event:
         """A glance that fails is a bug of ours; ``raise_bug`` says so."""
         return HangDismissed(
-            at_s=self._reactor.clock.now(), incarnation=self._crew.incarnation, because="a bug in faultrun"
+            at_s=self._reactor.clock.now(), incarnation=self._crew.incarnation, why="a bug in faultrun"
         )
 
 

@@ -64,7 +64,7 @@ class Inspection:
         verdict = judge(order.suspicion, looks, finished)
         self._glance = None
         if isinstance(verdict, Working):
-            yield HangDismissed(at_s=self._clock.now(), incarnation=order.incarnation, because=verdict.why)
+            yield HangDismissed(at_s=self._clock.now(), incarnation=order.incarnation, why=verdict.why)
             return
         if verdict.look is not None and not verdict.look.frames:
             verdict = _at(verdict, dumps.get(verdict.rank, ""))
@@ -150,7 +150,7 @@ def detected(
         stance=verdict.stance,
         silent_s=round(suspicion.silent_s, 3),
         limit_s=round(suspicion.limit_s, 3),
-        because=explain(verdict, suspicion, doing),
+        why=explain(verdict, suspicion, doing),
         where=_where(frames),
         folder=folder,
         stacks=stacks,

@@ -89,9 +89,9 @@ class PlainNarrator:
                 self._training(event)
             case WorkerExit() | HelperExit() | SpawnFailed():
                 self._exit(event, before, step.state)
-            case HangDetected(rank=rank, because=because):
+            case HangDetected(rank=rank, why=why):
                 if before is None or before.incident is None:
-                    self._say(f"rank {rank} hangs: {because}")
+                    self._say(f"rank {rank} hangs: {why}")
             case StopRequested(source=source):
                 self._say(f"told to stop by {source.value}")
             case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):
