@@ -159,8 +159,7 @@ _PLAIN: dict[str, Any] = {
     "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM, "deadline_s": 2.0,
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "notice": ResetNotice(),
-    "state": StandbyState.READY,
-    "swept": 0, "notes": (), "notice": ResetNotice(), "doing": WorkPhase.SAVING, "stance": Stance.DEAD,
+    "state": StandbyState.READY, "doing": WorkPhase.SAVING, "stance": Stance.DEAD,
     "silent_s": 1.5, "limit_s": 1.0,
     "suspicion": Suspicion(front=(0, 1), behind=(1,), silent_s=1.5, limit_s=1.0),
 }  # fmt: skip
