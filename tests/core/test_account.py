@@ -238,3 +238,15 @@ def test_a_hang_began_when_the_last_step_was_done_and_not_when_it_was_noticed() 
     assert account.spent[Spending.TRAINING] == pytest.approx(20)
     assert account.faults[0].at_s == pytest.approx(now_s + 20)
     assert account.faults[0].recovery_s == pytest.approx(41)
+
+
+def test_standbys_are_counted_by_what_became_of_them_and_their_doubts_are_told() -> None:
+    lines = lines_of(one_fault(resume_at=101))
+    changed = {**lines[-1], "event": "StandbyChanged", "state": "taken"}
+    assert account_of([*lines, changed, changed]).standbys == {"taken": 2}
+    story = begins(Story(1))
+    for _ in range(3):
+        story.killed(0).recovers(checkpoint(1)).all_run()
+        first_step(passes(story, 60), 2)
+    texts = [one.hint for one in advise(account_of(lines_of(story)), {"standby": {"doubts": ["no memory"]}})]
+    assert any("--standby (off here: no memory)" in text for text in texts)

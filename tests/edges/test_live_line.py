@@ -3,6 +3,7 @@
 import os
 import pty
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.harness.long_journal import Shape, write_journal
@@ -11,6 +12,8 @@ from faultrun.journal.follow import JournalFollower
 from faultrun.model.wire import Progress, pack_progress
 from faultrun.supervisor.live_line import LiveLine
 from faultrun.supervisor.sidecar import CLEAR, Sidecar
+from faultrun.supervisor.survey_meter import METER, SurveyMeter
+from support.entries import entry_of
 
 
 def page(folder: Path, *steps: int) -> None:
@@ -46,6 +49,28 @@ def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
     now_s[0] += 10
     page(tmp_path, 1025, 1026, 1025)
     assert line.text() == "3/3 ranks  step 1,025  2.5 steps/s  17 s  2 restarts"
+
+
+def test_a_long_verification_has_a_bar(tmp_path: Path) -> None:
+    meter = SurveyMeter(tmp_path / METER)
+    path = tmp_path / "net-1_5.ckpt"
+    path.write_bytes(b"x")
+    meter.begins([replace(entry_of(path), size_bytes=4 << 30)])
+    meter.reads(1 << 30)
+    line = LiveLine(2, tmp_path, 3)
+    line.take({"event": "RunStarted", "phase": "surveying", "incarnation": -1})
+    assert "verifying [######..................] 1.0 of 4.0 GiB" in line.text()
+    meter.over()
+    assert "verifying" not in line.text()
+
+
+def test_what_goes_wrong_in_a_sidecar_is_kept(tmp_path: Path) -> None:
+    class Broken(LiveLine):
+        def end(self) -> None:
+            raise ZeroDivisionError
+
+    Sidecar(Broken(2, tmp_path, 1), tmp_path / "journal.jsonl", patience_s=60.0).close()
+    assert "ZeroDivisionError" in (tmp_path / "sidecar_traceback.txt").read_text()
 
 
 def test_a_sidecar_reads_all_of_the_journal_and_leaves_an_empty_row(tmp_path: Path) -> None:

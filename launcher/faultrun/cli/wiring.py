@@ -10,7 +10,7 @@ from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.herald import Audience, Herald
 from faultrun.cli.surroundings import Surroundings
-from faultrun.cli.wiring_view import line_start, narrator_for, sidecars, without_secrets
+from faultrun.cli.wiring_view import line_start, meter_for, narrator_for, sidecars, without_secrets
 from faultrun.configs.restore import restore
 from faultrun.core.agree import Rules
 from faultrun.core.signature_rows import ROWS
@@ -118,7 +118,9 @@ class Running:
             reactor,
             crew,
             self._agreement(reactor),
-            CheckpointSurveyor(self._spec, self._catalog(), clock, self._before_ns),
+            CheckpointSurveyor(
+                self._spec, self._catalog(), clock, self._before_ns, meter_for(self._spec, self.log_dir)
+            ),
             preparer,
             frozenset({self._boot}),
             HangWatch(self._spec.supervision.hang, crew, reactor, self.log_dir),

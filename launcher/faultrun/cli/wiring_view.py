@@ -12,6 +12,7 @@ from faultrun.model.spec import LogFormat, RunSpec
 from faultrun.supervisor.json_narrator import JsonNarrator, note
 from faultrun.supervisor.narrator import PlainNarrator
 from faultrun.supervisor.sidecar import CLEAR, Sidecar
+from faultrun.supervisor.survey_meter import METER, SurveyMeter
 
 _TERMINAL = 2
 _LAST_PAINT_S = 1.0
@@ -70,6 +71,11 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int) -> list[Sidecar]:
         )
         started.append(Sidecar(exporter, journal, patience_s=_LAST_SCRAPE_S))
     return started
+
+
+def meter_for(spec: RunSpec, log_dir: Path) -> SurveyMeter | None:
+    """Only where a live line shows it."""
+    return SurveyMeter(log_dir / METER) if has_live_line(spec) else None
 
 
 def without_secrets(spec: RunSpec) -> RunSpec:

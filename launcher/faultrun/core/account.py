@@ -56,7 +56,7 @@ class Accountant:
         self._stops = 0
         self._restarts = 0
         self._workers = 0
-        self._standbys = 0
+        self._standbys: Counter[str] = Counter()
         self._silent_from_s: float | None = None
         self._ended: tuple[int, str] | None = None
 
@@ -116,7 +116,7 @@ class Accountant:
             faults=tuple(faults),
             stops=self._stops,
             restarts=self._restarts,
-            standbys=self._standbys,
+            standbys=dict(self._standbys),
             saves=replace(self._saves, took_s=times[len(times) // 2] if times else None),
             refused=dict(self._refused),
             steps=self._samples.points(),
@@ -205,8 +205,8 @@ class Accountant:
     def _dismissed(self, _line: Mapping[str, Any]) -> None:
         self._silent_from_s = None
 
-    def _worker(self, line: Mapping[str, Any]) -> None:
-        self._standbys += line.get("standby") is True
+    def _standby(self, line: Mapping[str, Any]) -> None:
+        self._standbys[str(line.get("state", ""))[:20]] += 1
 
     def _started(self, line: Mapping[str, Any]) -> None:
         self._workers = max(self._workers, len(_list(line, "ranks")))
@@ -310,7 +310,7 @@ _HANDLERS = {
     "PlanAdopted": Accountant._plan,
     "HangSuspected": Accountant._suspected,
     "HangDismissed": Accountant._dismissed,
-    "WorkerStarted": Accountant._worker,
+    "StandbyChanged": Accountant._standby,
     "IncarnationStarted": Accountant._started,
     "FirstStep": Accountant._first_step,
     "Heartbeat": Accountant._heartbeat,

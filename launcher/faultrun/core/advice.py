@@ -129,13 +129,24 @@ def _slowest(account: Account, spec: Mapping[str, Any]) -> Iterator[Advice]:
     hint = _SLOW_HINTS.get(slowest)
     if hint is None or share < _WORTH_SAYING:
         return
-    if slowest is Spending.START and _get(spec, "supervision", "standby") not in (None, "none", 0):
-        hint = "the script's own start: imports, data, compilation"
+    if slowest is Spending.START:
+        hint = _start_hint(account, spec)
     yield Advice(
         what=f"most of a recovery is {slowest.value}",
         because=f"{span(total[slowest])} over {len(account.faults)} incidents, {share:.1%} of the run, "
         f"{span(total[slowest] / len(account.faults))} each",
         hint=hint,
+    )
+
+
+def _start_hint(account: Account, spec: Mapping[str, Any]) -> str:
+    """Standbys skip imports and rehearsal; where there are some, the rest is the script's own."""
+    if account.standbys.get("taken"):
+        return "the script's own start: data, compilation, the first step"
+    doubts = _get(spec, "standby", "doubts")
+    why = f" (off here: {doubts[0]})" if isinstance(doubts, list) and doubts else ""
+    return (
+        f"warm standby workers: --standby{why}; or a faster start of the script: imports, data, compilation"
     )
 
 
@@ -190,7 +201,7 @@ _SLOW_HINTS = {
     Spending.CHOOSE: "fewer or smaller files under --checkpoint_dir; remove old checkpoints",
     Spending.BACKOFF: "a smaller --backoff, or the cause: waits grow only while no progress is made",
     Spending.IDLE: "the platform's side: it kept workers from being started",
-    Spending.START: "a faster start of the script (imports, data, compilation), or warm standby workers",
+    Spending.START: "",  # see _start_hint
 }
 
 _RULES = (_give_up, _dying_gasp, _interval, _window, _slowest, _same_rank, _torn, _silent, _away)

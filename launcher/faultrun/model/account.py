@@ -129,7 +129,7 @@ class Account:
     """A whole run. ``spent`` sums to ``wall_s``.
 
     ``steps`` are samples ``(at_s, global step)`` for a plot, thinned out. ``events`` counts journal lines by
-    name. ``standbys`` counts places that a warm standby took. ``ended`` is None while the run goes on.
+    name. ``standbys`` counts what became of warm standbys. ``ended`` is None while the run goes on.
     """
 
     began_utc: str
@@ -141,7 +141,7 @@ class Account:
     faults: tuple[Fault, ...]
     stops: int
     restarts: int
-    standbys: int
+    standbys: Mapping[str, int]
     saves: Saves
     refused: Mapping[str, int]
     steps: tuple[tuple[float, int], ...]

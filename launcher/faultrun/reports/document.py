@@ -37,7 +37,7 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
         "incidents_total": len(account.faults),
         "restarts": account.restarts,
         "stops": account.stops,
-        "standbys_used": account.standbys,
+        "standbys": dict(account.standbys),
         "lost_steps": account.lost_steps,
         "high_step": account.high_step,
         "step_s": account.step_s,

@@ -83,6 +83,14 @@ def _tiles(report: Mapping[str, Any]) -> Iterator[str]:
     if gasps["asked"]:
         took = "" if gasps["took_s"] is None else f"{span(gasps['took_s'])} each (median)"
         yield _tile(f"{gasps['saved']:,} of {gasps['asked']:,}", "dying-gasp saves", took)
+    yield from _standbys(report)
+
+
+def _standbys(report: Mapping[str, Any]) -> Iterator[str]:
+    states = report["standbys"]
+    taken, lost = states.get("taken", 0), states.get("lost", 0)
+    if taken or lost:
+        yield _tile(f"{taken:,}", "restarts from a standby", f"{lost:,} standbys lost")
 
 
 def _tile(value: str, name: str, more: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from faultrun.core.span import span
 from faultrun.model.wire import SLOT_BYTES, unpack_progress
 from faultrun.supervisor.sidecar import CLEAR
+from faultrun.supervisor.survey_meter import METER, read_meter
 
 _PHASES = {
     "surveying": "looking for a checkpoint",
@@ -28,6 +29,7 @@ _PHASES = {
 }
 _PACE_OVER_S = 15.0
 _BAR = 24
+_GIB = 1 << 30
 _USUAL_COLUMNS = 80  # a terminal that was made without a size has none
 
 
@@ -97,6 +99,7 @@ class LiveLine:
         if self._phase == "running":
             words += self._progress()
         elif self._phase:
+            words += self._verification() if self._phase == "surveying" else []
             since_s = int(self._now() - self._phase_s)
             words.append(_PHASES.get(self._phase, self._phase) + (f" {span(since_s)}" if since_s else ""))
         words.append(span(int(self._now() - self._began_s)))
@@ -106,8 +109,7 @@ class LiveLine:
 
     def _progress(self) -> list[str]:
         if len(self._up) < self._world_size and not self._looks:
-            done = len(self._up) * _BAR // max(1, self._world_size)
-            return [f"starting [{'#' * done}{'.' * (_BAR - done)}]"]
+            return [f"starting [{_bar(len(self._up) / max(1, self._world_size))}]"]
         step = self._slowest_step()
         if step is None:
             return ["running"]
@@ -121,6 +123,13 @@ class LiveLine:
         )
         return [f"step {step:,}", rate] if rate else [f"step {step:,}"]
 
+    def _verification(self) -> list[str]:
+        meter = read_meter(self._log_dir / METER)
+        if meter is None or meter[1] <= 0:
+            return []
+        share = min(1.0, meter[0] / meter[1])
+        return [f"verifying [{_bar(share)}] {meter[0] / _GIB:.1f} of {meter[1] / _GIB:.1f} GiB"]
+
     def _slowest_step(self) -> int | None:
         """Of the ranks that report; the others wait for it."""
         try:
@@ -129,3 +138,8 @@ class LiveLine:
             return None
         slots = (unpack_progress(page[at : at + SLOT_BYTES]) for at in range(0, len(page), SLOT_BYTES))
         return min((slot.step for slot in slots if slot is not None), default=None)
+
+
+def _bar(share: float) -> str:
+    done = int(share * _BAR)
+    return "#" * done + "." * (_BAR - done)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import signal
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,6 +56,8 @@ class Sidecar:
                 keep_only(lifeline, *keep)
                 _silence((lifeline, *keep))
                 _run(work, JournalFollower(journal), lifeline)
+            except Exception:  # noqa: BLE001  nobody sees its stderr; the run goes on without it
+                _complain(work, journal.parent)
             finally:
                 os._exit(0)
         os.close(lifeline)
@@ -71,6 +74,11 @@ class Sidecar:
         os.close(self._pidfd)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
+
+
+def _complain(work: Work, log_dir: Path) -> None:
+    with contextlib.suppress(OSError), (log_dir / "sidecar_traceback.txt").open("a") as file:
+        file.write(f"{type(work).__name__}\n{traceback.format_exc()}\n")
 
 
 def _silence(kept: tuple[int, ...]) -> None:

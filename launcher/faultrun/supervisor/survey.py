@@ -14,6 +14,7 @@ from faultrun.model.events import NothingWhole, RecoveryPointChosen
 from faultrun.model.spec import Resume, RunSpec
 from faultrun.supervisor.reactor import RunClock
 from faultrun.supervisor.replicas import KnownReplicas, known_replicas
+from faultrun.supervisor.survey_meter import SurveyMeter
 
 _SHOWN = 50
 _BEFORE_FAULT_NS = 1_000_000_000
@@ -23,10 +24,19 @@ class CheckpointSurveyor:
     """Implements ``ports.Surveyor``.
 
     ``before_ns`` is when the supervisor before us started (wall clock): its
-    incident's time means nothing on our clock.
+    incident's time means nothing on our clock. ``meter`` is told how far a
+    verification is.
     """
 
-    def __init__(self, spec: RunSpec, catalog: Catalog, clock: RunClock, before_ns: int | None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        catalog: Catalog,
+        clock: RunClock,
+        before_ns: int | None,
+        meter: SurveyMeter | None = None,
+    ) -> None:
+        self._meter = meter
         self._spec = spec
         self._catalog = catalog
         self._clock = clock
@@ -34,6 +44,13 @@ class CheckpointSurveyor:
 
     def survey(self, request: Survey, at_s: float) -> RecoveryPointChosen | NothingWhole:
         """See ``ports.Surveyor``."""
+        try:
+            return self._surveyed(request, at_s)
+        finally:
+            if self._meter is not None:
+                self._meter.over()
+
+    def _surveyed(self, request: Survey, at_s: float) -> RecoveryPointChosen | NothingWhole:
         if not self._spec.recovery.checkpoint_dirs:
             return self._chosen(request, at_s)
         if not request.continuing and self._spec.recovery.resume is not Resume.ALWAYS:
@@ -42,14 +59,14 @@ class CheckpointSurveyor:
                 return self._chosen(request, at_s, left_alone=left_alone)
         replicas = known_replicas(self._spec)
         need = self._need(request, replicas)
-        found = survey(self._catalog, need)
+        found = survey(self._catalog, need, watch=self._meter)
         if isinstance(found.choice, recover.NothingWhole) and need.lost_ranks:
             # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.
             need = replace(need, lost_ranks=frozenset())
-            found = survey(self._catalog, need)
+            found = survey(self._catalog, need, watch=self._meter)
         if isinstance(found.choice, recover.NothingWhole) and need.quarantine:
             # Nothing older is left to fall back to: the quarantined file is still better than none.
-            found = survey(self._catalog, replace(need, quarantine=frozenset()))
+            found = survey(self._catalog, replace(need, quarantine=frozenset()), watch=self._meter)
         self._never_trust_later(found, need)
         match found.choice:
             case recover.Chosen(point=point):
