@@ -18,7 +18,7 @@ from support.entries import entry_of
 
 def page(folder: Path, *steps: int) -> None:
     """The progress page of incarnation 0."""
-    slots = (Progress(step=step, epoch=0, phase=1, at_monotonic_s=0.0, count=1) for step in steps)
+    slots = (Progress(step=step, epoch=0, phase=1, at_monotonic_s=1.0, count=1) for step in steps)
     (folder / "incarnation_0").mkdir(exist_ok=True)
     (folder / "incarnation_0" / "progress").write_bytes(
         b"".join(pack_progress(one).ljust(64, b"\0") for one in slots)
