@@ -12,7 +12,7 @@ import click
 from faultrun.cli.console import say
 from faultrun.cli.talk import LOG_DIR_VARIABLE
 from faultrun.core.account import Accountant
-from faultrun.core.span import span
+from faultrun.core.span import percent, several, span
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.logdir import read_record
@@ -21,7 +21,6 @@ from faultrun.model.account import Account
 from faultrun.reports.document import document
 from faultrun.reports.html import NO_PLOTLY, html, plotly_js
 from faultrun.reports.markdown import markdown
-from faultrun.reports.words import percent
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _LONG_BYTES = 50_000_000
@@ -97,8 +96,8 @@ def summary(data: Mapping[str, Any]) -> str:
     """The run in one line."""
     return (
         f"{percent(data['productive_share'])} of {span(data['wall_s'])} was productive; "
-        f"{data['incidents_total']:,} incidents, {data['restarts']:,} restarts, "
-        f"{data['lost_steps']:,} steps trained twice"
+        f"{several(data['incidents_total'], 'incident')}, {several(data['restarts'], 'restart')}, "
+        f"{several(data['lost_steps'], 'step')} trained twice"
     )
 
 

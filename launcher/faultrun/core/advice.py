@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faultrun.core.card import duration
-from faultrun.core.span import span
+from faultrun.core.span import percent, several, span
 from faultrun.model.account import RECOVERY, Account, Advice, Fault, Spending
 
 _ASSUMED_SAVE_S = 10.0
@@ -78,7 +78,7 @@ def _dying_gasp(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
     if account.faults and not account.saves.saved and account.lost_steps:
         yield Advice(
             what="let survivors save when a peer dies",
-            because=f"{account.lost_steps} steps were trained twice ({span(lost_s)}); "
+            because=f"{several(account.lost_steps, 'step')} trained twice ({span(lost_s)}); "
             "no rank saved after a fault",
             hint="sdk.torch.protect(...) or sdk.mindspore.DyingGasp(...): at most one step is lost",
         )
@@ -133,8 +133,8 @@ def _slowest(account: Account, spec: Mapping[str, Any]) -> Iterator[Advice]:
         hint = _start_hint(account, spec)
     yield Advice(
         what=f"most of a recovery is {slowest.value}",
-        because=f"{span(total[slowest])} over {len(account.faults)} incidents, {share:.1%} of the run, "
-        f"{span(total[slowest] / len(account.faults))} each",
+        because=f"{span(total[slowest])} over {several(len(account.faults), 'incident')}, "
+        f"{percent(share)} of the run, {span(total[slowest] / len(account.faults))} each",
         hint=hint,
     )
 
@@ -170,7 +170,7 @@ def _torn(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
         return
     reason, times = max(account.refused.items(), key=lambda item: item[1])
     yield Advice(
-        what=f"checkpoints were refused {count} times",
+        what=f"checkpoints were refused {several(count, 'time')}",
         because=f"most often ({times}): {reason}",
         hint="faultrun ckpt list --why DIR; write to a temporary name, sync, then rename",
     )
@@ -190,7 +190,7 @@ def _away(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
     if account.wall_s > 0 and away_s / account.wall_s > _WORTH_SAYING:
         yield Advice(
             what="nobody supervised the run for a while",
-            because=f"{span(away_s)}, {away_s / account.wall_s:.1%} of the run, passed between its starts",
+            because=f"{span(away_s)}, {percent(away_s / account.wall_s)} of the run, between its starts",
             hint="a platform that starts it again at once: faultrun render, restartPolicy, --requeue",
         )
 

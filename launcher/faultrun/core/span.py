@@ -15,3 +15,18 @@ def span(seconds: float) -> str:
             rest = whole % size // part
             return f"{whole // size} {unit}" + (f" {rest} {below}" if rest else "")
     return f"{whole} s"
+
+
+def several(count: int, name: str) -> str:
+    """``1 incident``, ``10,000 incidents``."""
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
+
+
+def percent(share: float) -> str:
+    """``98.2 %``; small shares keep a digit that is not zero, and nearly everything is not everything."""
+    value = share * 100
+    if 0 < value < 0.05:
+        return "< 0.1 %"
+    if 99.95 <= value < 100:
+        return "> 99.9 %"
+    return f"{value:.1f} %"

@@ -14,10 +14,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from faultrun.core.span import span
+from faultrun.core.span import percent, several, span
 from faultrun.model.account import Account, Spending
 from faultrun.reports.charts import COLOURS, figures
-from faultrun.reports.words import KINDS, outcome, percent, shown_incidents, slowest, steps, who
+from faultrun.reports.words import KINDS, outcome, shown_incidents, slowest, steps, who
 
 NO_PLOTLY = "figures need plotly: pip install 'faultrun[report]', then: faultrun report"
 _MOST_LIVES = 100
@@ -74,7 +74,7 @@ def _tiles(report: Mapping[str, Any]) -> Iterator[str]:
         percent(report["productive_share"]), "productive (ETTR)", "time in steps that count, of wall time"
     )
     yield _tile(span(report["wall_s"]), "wall time", f"{span(spent['training'])} of training that counts")
-    yield _tile(f"{report['incidents_total']:,}", "incidents", f"{report['restarts']:,} restarts")
+    yield _tile(f"{report['incidents_total']:,}", "incidents", several(report["restarts"], "restart"))
     median = "none" if recovery["median_s"] is None else span(recovery["median_s"])
     worst = "" if recovery["worst_s"] is None else f"worst {span(recovery['worst_s'])}"
     yield _tile(median, "fault to training again", f"median; {worst}" if worst else "no recovery")

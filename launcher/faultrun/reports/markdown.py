@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from faultrun.core.span import span
-from faultrun.reports.words import KINDS, outcome, percent, shown_incidents, slowest, steps, who
+from faultrun.core.span import percent, several, span
+from faultrun.reports.words import KINDS, outcome, shown_incidents, slowest, steps, who
 
 _BAR = 30
 
@@ -21,10 +21,11 @@ def _head(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{report['began_utc']} to {report['last_utc']}; {_cell(outcome(report))}"
     yield ""
     recovery = report["recovery"]
-    lost = f"{report['lost_steps']:,} steps trained twice"
+    lost = f"{several(report['lost_steps'], 'step')} trained twice"
     yield f"* **{percent(report['productive_share'])} productive** (ETTR): of {span(report['wall_s'])}, "
     yield f"  {span(report['spent']['training'])} were training that counts"
-    yield f"* {report['incidents_total']:,} incidents, {report['restarts']:,} restarts, {lost}"
+    incidents = several(report["incidents_total"], "incident")
+    yield f"* {incidents}, {several(report['restarts'], 'restart')}, {lost}"
     if recovery["count"]:
         yield (
             f"* training again after {span(recovery['median_s'])} (median), {span(recovery['p90_s'])} (p90), "

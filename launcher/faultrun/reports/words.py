@@ -60,15 +60,5 @@ def outcome(report: Mapping[str, Any]) -> str:
     return f"exit code {ended['exit_code']}: {str(ended['why']).splitlines()[0] if ended['why'] else ''}"
 
 
-def percent(share: float) -> str:
-    """``98.2 %``; small shares keep a digit that is not zero, and nearly everything is not everything."""
-    value = share * 100
-    if 0 < value < 0.05:
-        return "< 0.1 %"
-    if 99.95 <= value < 100:
-        return "> 99.9 %"
-    return f"{value:.1f} %"
-
-
 def _cost(incident: Mapping[str, Any]) -> float:
     return float(incident["recovery_s"]) + float(incident["recompute_s"])
