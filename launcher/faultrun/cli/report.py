@@ -94,10 +94,11 @@ def write(folder: Path, page: Path, data: Mapping[str, Any], account: Account) -
 
 def summary(data: Mapping[str, Any]) -> str:
     """The run in one line."""
+    silent = "" if data["events"].get("FirstStep") else "; ranks report no steps: starts count as training"
     return (
         f"{percent(data['productive_share'])} of {span(data['wall_s'])} was productive; "
         f"{several(data['incidents_total'], 'incident')}, {several(data['restarts'], 'restart')}, "
-        f"{several(data['lost_steps'], 'step')} trained twice"
+        f"{several(data['lost_steps'], 'step')} trained twice{silent}"
     )
 
 

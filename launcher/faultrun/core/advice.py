@@ -177,7 +177,7 @@ def _torn(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _silent(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
-    if account.lives and account.high_step is None:
+    if account.lives and not account.events.get("FirstStep"):
         yield Advice(
             what="let ranks report their steps",
             because="nobody said how far training was: starts and repeated steps count as training here",
