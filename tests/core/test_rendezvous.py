@@ -2,7 +2,7 @@
 
 from faultrun.core.card import render
 from faultrun.core.rendezvous import FORMING_S
-from faultrun.model.actions import RequestGasp, Spawn, StartTimer
+from faultrun.model.actions import RequestGasp, RestorePolicy, Spawn, StartTimer
 from faultrun.model.events import ClusterFormed, Exited, RanksMet, SchedulerFailed, Timer
 from faultrun.model.incident import Card, Cause
 from faultrun.model.run import Phase
@@ -27,7 +27,7 @@ def test_a_cluster_that_forms_in_time_is_left_alone() -> None:
     story.tell(ClusterFormed(at_s=10.5, incarnation=0, took_s=0.5))
     story.rang(Timer.FORMING)
     assert story.phase is Phase.RUNNING
-    assert story.actions == []
+    assert story.actions == [RestorePolicy(incarnation=0)]
     assert not story.state.native_scheduler
 
 

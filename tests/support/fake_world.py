@@ -16,6 +16,7 @@ from faultrun.model.actions import (
     Prepare,
     RaiseAlarm,
     RequestGasp,
+    RestorePolicy,
     Spawn,
     StartTimer,
     Survey,
@@ -187,7 +188,7 @@ class FakeWorld:
                         why="is stopped (state T: SIGSTOP)",
                     )
                 )
-            case RaiseAlarm():
+            case RaiseAlarm() | RestorePolicy():
                 pass
 
     def habit(self, rank: int) -> Habit:

@@ -10,7 +10,7 @@ from faultrun.core import drain
 from faultrun.core.diagnose import describe
 from faultrun.core.roster import reaped
 from faultrun.errors import assert_never
-from faultrun.model.actions import StartTimer
+from faultrun.model.actions import RestorePolicy, StartTimer
 from faultrun.model.events import (
     ClusterFormed,
     RanksMet,
@@ -42,7 +42,8 @@ def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | T
             why = f"init() took longer than {FORMING_S:g} s after all ranks had met at the built-in scheduler"
             return _give_up(state, at_s, why)
         case TimerFired():
-            return Step(state=state, why="the cluster has formed, or its ranks are leaving")
+            actions = (RestorePolicy(incarnation=state.incarnation),) if state.phase is Phase.RUNNING else ()
+            return Step(state=state, actions=actions, why="the ranks have met, or are leaving")
         case _:
             assert_never(event)
 

@@ -116,6 +116,13 @@ class Spawn:
     native_scheduler: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePolicy:
+    """Schedule the workers as any process again: MindSpore's ``init()`` is behind them. No answer."""
+
+    incarnation: int
+
+
 Action = (
     StartTimer
     | RequestGasp
@@ -128,4 +135,5 @@ Action = (
     | RaiseAlarm
     | Prepare
     | Spawn
+    | RestorePolicy
 )

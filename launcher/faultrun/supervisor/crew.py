@@ -11,7 +11,7 @@ from pathlib import Path
 
 from faultrun.frameworks.environment import Life, Seat, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
-from faultrun.model.actions import Kill, RequestGasp, Spawn
+from faultrun.model.actions import Kill, RequestGasp, RestorePolicy, Spawn
 from faultrun.model.events import (
     Event,
     Exited,
@@ -35,6 +35,7 @@ from faultrun.supervisor.prepare import Outfit
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.standbys import Standbys
+from faultrun.workers import policy
 from faultrun.workers.follow import Follower
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
@@ -137,6 +138,12 @@ class Crew:
         for rank in sorted(order.ranks):
             if rank in self._workers:
                 self._workers[rank].kill_group()
+
+    def restore_policy(self, order: RestorePolicy) -> None:
+        """Schedule the workers as any process, if they are still those that were meant."""
+        if order.incarnation == self._incarnation:
+            for worker in self._workers.values():
+                policy.as_usual(worker.pid)
 
     def dismiss_helpers(self) -> None:
         """End the scheduler: the workers it served are gone."""
@@ -264,6 +271,8 @@ class Crew:
         standby = self._standbys.take(rank, launch, self._listens_first(order, local_rank))
         self._standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
+        if life.builtin_scheduler and order.plan.topology.world_size > 1:
+            policy.without_preempting(self._workers[rank].pid)
         self._show_on_console(rank, local_rank)
 
     def _listens_first(self, order: Spawn, local_rank: int) -> int:

@@ -10,6 +10,7 @@ from faultrun.model.actions import (
     Prepare,
     RaiseAlarm,
     RequestGasp,
+    RestorePolicy,
     Spawn,
     StartTimer,
     Survey,
@@ -61,7 +62,7 @@ class LocalWorld:
             self._hangs.told(event)
         return events
 
-    def perform(self, action: Action) -> None:
+    def perform(self, action: Action) -> None:  # noqa: C901  one row a case
         """See ``ports.World``."""
         match action:
             case RequestGasp():
@@ -80,6 +81,8 @@ class LocalWorld:
                 self._hangs.settle(_JOIN_BEFORE_FORK_S)
                 self._crew.spawn(action)
                 self._hangs.begin()
+            case RestorePolicy():
+                self._crew.restore_policy(action)
             case VerifySave():
                 self._errand(action.incarnation, lambda: self._verify(action))
             case Sweep():
