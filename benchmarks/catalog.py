@@ -12,6 +12,7 @@ _MODULES = {
     "restart": "benchmarks.restart",
     "checkpoints": "benchmarks.checkpoints",
     "sdk": "benchmarks.sdk_overhead",
+    "hangs": "benchmarks.hangs",
     "journals": "benchmarks.journals",
     "mindspore": "benchmarks.restart_mindspore",
 }

@@ -22,7 +22,6 @@ class Job:
     now_s: float = 0.0
     beats: dict[int, Beat] = field(default_factory=dict)
     stopped: frozenset[int] = frozenset()
-    marks: int = 0
 
     def __post_init__(self) -> None:
         self.watch = Watch(policy=self.policy, at_s=self.now_s)
@@ -35,14 +34,13 @@ class Job:
 
     def say(self, rank: int, phase: WorkPhase, step: int | None = None) -> None:
         before = self.beats[rank]
-        self.marks += 1
         self.beats[rank] = Beat(
             rank=rank,
             begun=True,
             stepped=before.stepped or step is not None,
             step=before.step if step is None else step,
             phase=phase,
-            mark=self.marks,
+            spoke_at_s=self.now_s,
         )
 
     def step(self, *ranks: int, to: int) -> None:

@@ -6,6 +6,7 @@ Each argument is ``<life>:<rank>:<step>:<deed>[:<seconds>]``; a rank of ``*`` me
 
 import json
 import os
+import random
 import signal
 import socket
 import struct
@@ -52,10 +53,14 @@ def write(path: str) -> None:
 
 
 def compute(seconds: float) -> None:
-    """Real work: its stack moves."""
+    """Work: its stack moves."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
-        json.loads(json.dumps({str(number): [number] * 9 for number in range(2000)}))
+        descend(random.randrange(20))
+
+
+def descend(levels: int) -> int:
+    return descend(levels - 1) if levels else sum(range(20_000))
 
 
 def do(deed: str, seconds: float) -> None:

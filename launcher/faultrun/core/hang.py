@@ -20,7 +20,8 @@ from faultrun.model.progress import WorkPhase
 STOPPED_S = 10.0
 """A stopped process (state T) does nothing slowly: it is called after this, whatever its phase may take."""
 
-_LOOKS = 8
+_LOOKS = 4
+_AFTER_S = 0.005
 _OFTEN_S, _LEARNING_S, _SELDOM_S = 0.1, 0.1, 5.0
 _KEPT = 20
 _ENOUGH = 3
@@ -32,7 +33,7 @@ _WAY = {WorkPhase.COLLECTIVE: 1, WorkPhase.UPDATING: 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """One rank's slot of the progress page. ``mark`` changes whenever the rank says anything.
+    """One rank's slot of the progress page. ``spoke_at_s`` is when it said this, on the clock of ``observe``.
 
     ``begun``: the SDK runs in it. ``stepped``: it has finished a step of this incarnation.
     """
@@ -42,7 +43,7 @@ class Beat:
     stepped: bool = False
     step: int = -1
     phase: WorkPhase = WorkPhase.COMPUTING
-    mark: float = 0.0
+    spoke_at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,10 @@ def observe(watch: Watch, beats: Iterable[Beat], now_s: float, interval_s: float
     passed_s = max(0.0, min(now_s - watch.at_s, 2 * interval_s))
     clock_s = watch.clock_s + passed_s
     known = {one.beat.rank: one for one in watch.seen}
-    seen = tuple(_seen(known.get(beat.rank), beat, clock_s) for beat in beats)
+    seen = tuple(
+        _seen(known.get(beat.rank), beat, clock_s - min(passed_s, max(0.0, now_s - beat.spoke_at_s)))
+        for beat in beats
+    )
     stepping = all(one.beat.phase not in _OUTSIDE for one in seen if one.beat.begun)
     watch = replace(
         watch,
@@ -149,7 +153,7 @@ def limit(watch: Watch, one: Seen, stopped: frozenset[int] = frozenset()) -> flo
 
 
 def interval(watch: Watch) -> float:
-    """Seconds until the next look is worth its cost: an eighth of the shortest limit."""
+    """Seconds until the next look: a quarter of the shortest limit, or when the silence can be too long."""
     if not any(one.beat.begun for one in watch.seen):
         return min(1.0, watch.policy.startup_s / _LOOKS)
     limits = [limit(watch, one) for one in watch.seen]
@@ -159,7 +163,9 @@ def interval(watch: Watch) -> float:
         limits.append(max(watch.policy.step.low_s, watch.policy.factor * watch.usual_s))
     else:
         return _LEARNING_S
-    return min(_SELDOM_S, max(_OFTEN_S, min(limits) / _LOOKS))
+    usual_s = min(_SELDOM_S, max(_OFTEN_S, min(limits) / _LOOKS))
+    left_s = max(limit(watch, one) - silence(watch, one) for one in watch.seen)
+    return min(usual_s, left_s + _AFTER_S) if left_s > 0 else usual_s
 
 
 def _span(watch: Watch, one: Seen) -> Span:
@@ -198,13 +204,14 @@ def _least_far(front: list[Seen]) -> list[Seen]:
     return [one for one, way in zip(front, ways, strict=True) if way == least]
 
 
-def _seen(before: Seen | None, beat: Beat, clock_s: float) -> Seen:
+def _seen(before: Seen | None, beat: Beat, spoke_s: float) -> Seen:
+    """``spoke_s`` is when it spoke, in observed seconds; not before the last look."""
     if before is None:
-        return Seen(beat=beat, since_s=clock_s, phase_since_s=clock_s)
+        return Seen(beat=beat, since_s=spoke_s, phase_since_s=spoke_s)
     if before.beat == beat:
         return before
-    phase_since_s = before.phase_since_s if before.beat.phase is beat.phase else clock_s
-    return Seen(beat=beat, since_s=clock_s, phase_since_s=phase_since_s)
+    phase_since_s = before.phase_since_s if before.beat.phase is beat.phase else spoke_s
+    return Seen(beat=beat, since_s=spoke_s, phase_since_s=phase_since_s)
 
 
 def _left(

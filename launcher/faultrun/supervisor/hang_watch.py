@@ -152,7 +152,19 @@ class HangWatch:
 
     def _words(self) -> dict[int, Beat]:
         page = self._crew.page
-        return {rank: _beat(rank, word) for rank, word in page.words()} if page is not None else {}
+        return {rank: self._beat(rank, word) for rank, word in page.words()} if page is not None else {}
+
+    def _beat(self, rank: int, word: Progress | None) -> Beat:
+        if word is None:
+            return Beat(rank=rank, begun=False)
+        return Beat(
+            rank=rank,
+            begun=True,
+            stepped=word.count > 0,
+            step=word.step if word.count > 0 else -1,
+            phase=phase_of(word.phase),
+            spoke_at_s=self._reactor.clock.of_monotonic(word.at_monotonic_s),
+        )
 
     def _suspect(self, workers: Mapping[int, int], now_s: float, interval_s: float) -> Iterable[Event]:
         if self._policy.signal is HangSignal.LOG and not any(beat.begun for beat in self._beats.values()):
@@ -224,16 +236,3 @@ class HangWatch:
         return HangDismissed(
             at_s=self._reactor.clock.now(), incarnation=self._crew.incarnation, why="a bug in faultrun"
         )
-
-
-def _beat(rank: int, word: Progress | None) -> Beat:
-    if word is None:
-        return Beat(rank=rank, begun=False)
-    return Beat(
-        rank=rank,
-        begun=True,
-        stepped=word.count > 0,
-        step=word.step if word.count > 0 else -1,
-        phase=phase_of(word.phase),
-        mark=word.at_monotonic_s,
-    )

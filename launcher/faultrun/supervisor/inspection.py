@@ -28,7 +28,9 @@ from faultrun.workers.stack_dump import StackDump, read_from_outside
 PATIENCE_S = 3.0
 """All that collecting stacks may take, in seconds."""
 
-_WINDOW_S = 0.1
+_WINDOW_S = 0.04
+_SAMPLES = 4
+_COMPUTED_SHARE = 0.1
 _ANSWER_S = 0.25
 _WRITE_S = 1.0
 _STILL = frozenset({"T", "t"})
@@ -88,18 +90,20 @@ class Inspection:
         until_s = time.monotonic() + PATIENCE_S
         files = _dump_files(self._dump_dir, workers)
         first = StackDump(workers, files)
-        early = now = _snapshots(workers)
-        before_s, before = self._glance or (time.monotonic(), now)
-        still = frozenset(rank for rank, one in now.items() if one.state in _STILL)
+        early_s, early = time.monotonic(), _snapshots(workers)
+        before_s, before = self._glance or (early_s, early)
+        still = frozenset(rank for rank, one in early.items() if one.state in _STILL)
         dumps = first.collect(frozenset(workers) - still, _ANSWER_S)
-        again: dict[int, str] = {}
-        if not still or self._glance is None:
-            time.sleep(_WINDOW_S)  # in the inspecting thread: whether a stack moves is seen by looking twice
-            now = _snapshots(workers)
-            again = StackDump({rank: workers[rank] for rank in dumps}, files).collect(
-                frozenset(dumps), _ANSWER_S
-            )
-        seen = _Seen(before_s=before_s, before=before, early=early, now=now, dumps=dict(dumps), again=again)
+        moved: frozenset[int] = frozenset()
+        if not still & front:
+            busy = {
+                rank for rank in dumps if _computed(before.get(rank), early.get(rank), early_s - before_s)
+            }
+            moved = _moving({rank: workers[rank] for rank in busy}, files, dumps)
+        now_s, now = time.monotonic(), _snapshots(workers)
+        seen = _Seen(
+            window_s=now_s - before_s, before=before, early=early, now=now, dumps=dict(dumps), moved=moved
+        )
         looks = tuple(seen.look(rank, worker.pid) for rank, worker in workers.items() if rank in now)
         for rank in still & first.asked & front:
             # Its dump is on its way since before; and the request to save would wake it in a moment anyway.
@@ -168,21 +172,20 @@ def _dump_files(dump_dir: Path, workers: Mapping[int, Process]) -> dict[int, Pat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """Everything by rank, at four moments: the glance, the first dump, the second look and dump."""
+    """Everything by rank, at three moments: the glance, the first dump, the second look."""
 
-    before_s: float
+    window_s: float
     before: Mapping[int, Snapshot]
     early: Mapping[int, Snapshot]
     now: Mapping[int, Snapshot]
     dumps: Mapping[int, str]
-    again: Mapping[int, str]
+    moved: frozenset[int]
 
     def look(self, rank: int, pid: int) -> Look:
         now, early = self.now[rank], self.early.get(rank, self.now[rank])
         before = self.before.get(rank, early)
-        window_s = max(time.monotonic() - self.before_s, 1e-3)
+        window_s = max(self.window_s, 1e-3)
         wchan, syscall = waiting_in(pid)
-        dump, again = self.dumps.get(rank, ""), self.again.get(rank, "")
         return Look(
             rank=rank,
             # A disk is waited for in state D too, for a moment.
@@ -193,8 +196,8 @@ class _Seen:
             io_bytes=max(0, early.io_bytes - before.io_bytes),  # writing dumps is I/O too
             wchan=wchan,
             syscall=syscall,
-            frames=main_thread(dump),
-            moved=bool(again) and _functions(again) != _functions(dump),
+            frames=main_thread(self.dumps.get(rank, "")),
+            moved=rank in self.moved,
         )
 
 
@@ -204,9 +207,34 @@ def _at(verdict: Blamed, dump: str) -> Blamed:
     return replace(verdict, look=replace(verdict.look, frames=main_thread(dump)))
 
 
-def _functions(dump: str) -> list[tuple[str, str]]:
-    """Without lines: a loop that turns in one place has several."""
-    return [(frame.file, frame.function) for frame in main_thread(dump)]
+def _computed(before: Snapshot | None, early: Snapshot | None, window_s: float) -> bool:
+    """Whether the main thread had a processor for a while; unknown counts as yes."""
+    if before is None or early is None or window_s < _WINDOW_S:
+        return True
+    return early.main_cpu_s - before.main_cpu_s >= _COMPUTED_SHARE * window_s
+
+
+def _moving(
+    workers: Mapping[int, Process], files: Mapping[int, Path], dumps: Mapping[int, str]
+) -> frozenset[int]:
+    """Ranks whose stack changes within some more dumps: work is seen in one place twice, not five times."""
+    still = dict(workers)
+    for _ in range(_SAMPLES):
+        if still:
+            time.sleep(_WINDOW_S)  # in the inspecting thread
+            again = StackDump(still, files).collect(frozenset(still), _ANSWER_S)
+            still = {
+                rank: worker
+                for rank, worker in still.items()
+                if rank not in again or _places(again[rank]) == _places(dumps[rank])
+            }
+    return frozenset(workers) - frozenset(still)
+
+
+def _places(dump: str) -> list[tuple[str, str, int]]:
+    """Without the innermost line: a loop that turns in one place has several."""
+    frames = main_thread(dump)
+    return [(frame.file, frame.function, frame.line if depth else 0) for depth, frame in enumerate(frames)]
 
 
 def _where(frames: tuple[Frame, ...]) -> str:

@@ -1,0 +1,103 @@
+"""As ``hang_torch``, with MindSpore on CPU: ``Model.train``, ``DyingGasp``, a rank that stands still."""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.jobs.hang_deed import Deed
+from benchmarks.jobs.tell import BORN_S, Teller
+
+tell = Teller()
+tell("running", at_s=BORN_S)
+
+import mindspore as ms  # noqa: E402  the note above must not wait for it
+import mindspore.dataset as ds  # noqa: E402
+import numpy as np  # noqa: E402
+from mindspore import nn  # noqa: E402
+from mindspore.communication import get_group_size, get_rank, init  # noqa: E402
+
+from faultrun import sdk  # noqa: E402
+
+FEATURES, CLASSES, BATCH, STEPS_AN_EPOCH = 64, 10, 8, 1000
+
+
+class Rows:
+    """The same data every time."""
+
+    def __init__(self, workers: int) -> None:
+        rng = np.random.default_rng(1)
+        count = STEPS_AN_EPOCH * BATCH * workers
+        self.images = rng.standard_normal((count, FEATURES)).astype(np.float32)
+        self.labels = rng.integers(0, CLASSES, count).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        return self.images[index], np.array(self.labels[index])
+
+
+class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
+    """Stands still where it is told to, and ends the training."""
+
+    def __init__(self, done: int, options: argparse.Namespace) -> None:
+        super().__init__()
+        self.done = done
+        self.options = options
+        self.deed = Deed(options.deed, options.at_step, tell)
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """The step takes about ``step_s``."""
+        self.deed.before(self.done + int(run_context.original_args().cur_step_num))
+        time.sleep(self.options.step_s)
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Tell it; leave after the last."""
+        step = self.done + int(run_context.original_args().cur_step_num)
+        tell("step", step)
+        if step >= self.options.steps:
+            tell("final")
+            time.sleep(1.0)  # the peers' last acknowledgements
+            os._exit(0)
+
+
+def main() -> None:
+    options = read_options()
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU")
+    init()
+    rank, size = get_rank(), get_group_size()
+    ms.set_auto_parallel_context(
+        parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=size, global_rank=rank
+    )
+    ms.set_seed(1)
+    net = nn.SequentialCell(nn.Dense(FEATURES, 128), nn.ReLU(), nn.Dense(128, CLASSES))
+    optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
+    model = ms.Model(net, nn.CrossEntropyLoss(), optimizer)
+    data = ds.GeneratorDataset(Rows(size), ["x", "y"], shuffle=False, num_shards=size, shard_id=rank)
+    point = sdk.resume()
+    done = 0
+    if point is not None:
+        saved = ms.load_checkpoint(point.path)
+        ms.load_param_into_net(net, saved)
+        ms.load_param_into_net(optimizer, saved)
+        done = point.step or 0
+    gasp = sdk.mindspore.DyingGasp("net", str(options.checkpoint_dir / f"rank_{rank}"))
+    model.train(1, data.batch(BATCH), callbacks=[gasp, Notes(done, options)], dataset_sink_mode=False)
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=90)
+    parser.add_argument("--at_step", type=int, default=60)
+    parser.add_argument("--step_s", type=float, default=0.05)
+    parser.add_argument("--deed", default="stopped")
+    parser.add_argument("--collective_timeout", type=float, default=0.0, help="torch's; ignored here")
+    parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

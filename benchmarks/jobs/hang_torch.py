@@ -1,0 +1,64 @@
+"""A DistributedDataParallel training with the SDK in which one rank stops making progress."""
+
+import argparse
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from benchmarks.jobs.hang_deed import Deed
+from benchmarks.jobs.tell import BORN_S, Teller
+
+tell = Teller()
+tell("running", at_s=BORN_S)
+
+import torch  # noqa: E402  the note above must not wait for it
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+from faultrun import sdk  # noqa: E402
+
+FEATURES, CLASSES, BATCH = 64, 10, 32
+
+
+def main() -> None:
+    options = read_options()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=options.collective_timeout))
+    tell("met")
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(FEATURES, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    guard = sdk.torch.protect(model, optimizer, directory=options.checkpoint_dir)
+    guard.resume()
+    deed = Deed(options.deed, options.at_step, tell)
+    while guard.global_step < options.steps:
+        step = guard.global_step + 1
+        deed.before(step)
+        time.sleep(options.step_s)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(
+            model(torch.randn(BATCH, FEATURES)), torch.arange(BATCH) % CLASSES
+        ).backward()
+        optimizer.step()
+        guard.step()
+        tell("step", step)
+    tell("final")
+    os._exit(0)  # gloo's threads may abort an interpreter that is being torn down
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=90)
+    parser.add_argument("--at_step", type=int, default=60)
+    parser.add_argument("--step_s", type=float, default=0.05)
+    parser.add_argument("--deed", default="stopped")
+    parser.add_argument("--collective_timeout", type=float, default=1800.0)
+    parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
