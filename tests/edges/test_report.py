@@ -10,7 +10,8 @@ import pytest
 from benchmarks.harness.long_journal import Shape, write_journal
 from click.testing import CliRunner
 
-from faultrun.cli.report import report
+from faultrun.cli.report import account_of, report
+from faultrun.core.account import Accountant
 from faultrun.journal.read import event_of, lines
 from faultrun.model.account import Spending
 from faultrun.reports import html as page
@@ -155,3 +156,15 @@ def test_no_journal_is_an_error_that_says_what_to_try(tmp_path: Path) -> None:
     done = CliRunner().invoke(report, ["--log_dir", str(tmp_path)], standalone_mode=False)
     assert str(done.exception).startswith(f"no run can be read in {tmp_path}\n  because: ")
     assert "try:     --log_dir=DIR" in str(done.exception)
+
+
+def test_heartbeats_that_are_passed_over_are_counted_and_change_no_second(tmp_path: Path) -> None:
+    of_run(tmp_path, events=3000, incidents=4)
+    fast = account_of(tmp_path)
+    accountant = Accountant()
+    for line in lines(tmp_path / "journal.jsonl"):
+        accountant.take(line)
+    slow = accountant.account()
+    assert fast.events == slow.events
+    assert fast.faults == slow.faults
+    assert fast.spent == pytest.approx(slow.spent)

@@ -3,9 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -16,7 +16,8 @@ from faultrun.core.span import percent, several, span
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.logdir import read_record
-from faultrun.journal.read import line_of_bytes, lines
+from faultrun.journal.read import line_of_bytes
+from faultrun.journal.tail import HEAD_BYTES, HEARTBEAT
 from faultrun.model.account import Account
 from faultrun.reports.document import document
 from faultrun.reports.html import NO_PLOTLY, html, plotly_js
@@ -25,6 +26,7 @@ from faultrun.reports.markdown import markdown
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _LONG_BYTES = 50_000_000
 _CHUNK_BYTES = 2_000_000
+_MOST_BEATS = 32
 
 
 @click.command()
@@ -67,8 +69,11 @@ def account_of(folder: Path) -> Account:
     """Read the whole journal of ``folder``, in one pass. LogDirError when there is none."""
     accountant = Accountant()
     try:
-        for line in _with_bar(folder / FILE_NAME):
-            accountant.take(line)
+        with (folder / FILE_NAME).open("rb") as file:
+            for raw in _worth_parsing(_with_bar(file), accountant):
+                line = line_of_bytes(raw)
+                if line is not None:
+                    accountant.take(line)
     except OSError as error:
         raise LogDirError(
             f"no run can be read in {folder}",
@@ -111,23 +116,37 @@ def _replace(path: Path, text: str) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def _with_bar(path: Path) -> Iterator[dict[str, Any]]:
+def _worth_parsing(raws: Iterable[bytes], accountant: Accountant) -> Iterator[bytes]:
+    """Of heartbeats in a row the last, and one in many: most of a long journal, and little changes in them."""
+    held: list[bytes] = []
+    for raw in raws:
+        beats = HEARTBEAT in raw[:HEAD_BYTES]
+        if beats and len(held) < _MOST_BEATS:
+            held.append(raw)
+            continue
+        accountant.pass_over("Heartbeat", len(held) - 1)
+        yield from held[-1:]
+        held.clear()
+        if beats:
+            held.append(raw)
+        else:
+            yield raw
+    accountant.pass_over("Heartbeat", len(held) - 1)
+    yield from held[-1:]
+
+
+def _with_bar(file: BinaryIO) -> Iterator[bytes]:
     """The journal's lines; a long journal shows how far it has been read."""
-    size = path.stat().st_size
+    size = os.fstat(file.fileno()).st_size
     if size < _LONG_BYTES:
-        yield from lines(path)
+        yield from file
         return
     unshown = 0
-    with (
-        path.open("rb") as file,
-        click.progressbar(length=size, label="reading the journal", file=sys.stderr) as bar,
-    ):
+    with click.progressbar(length=size, label="reading the journal", file=sys.stderr) as bar:
         for raw in file:
             unshown += len(raw)
             if unshown > _CHUNK_BYTES:
                 bar.update(unshown)
                 unshown = 0
-            line = line_of_bytes(raw)
-            if line is not None:
-                yield line
+            yield raw
         bar.update(unshown)

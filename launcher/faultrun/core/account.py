@@ -75,6 +75,11 @@ class Accountant:
         if phase != self._phase:
             self._enter(phase, line)
 
+    def pass_over(self, name: str, count: int) -> None:
+        """Count lines that were not worth taking: heartbeats between two others."""
+        if count > 0:
+            self._events[name] += count
+
     def _pass_time(self, at_s: float) -> None:
         number = self._life.number if self._life is not None else -1
         self._timeline.advance(self._timeline.end_s + self._away.gap_s, Spending.AWAY, number)

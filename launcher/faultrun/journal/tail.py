@@ -8,8 +8,8 @@ from typing import Any
 from faultrun.journal.read import line_of_bytes
 
 _PLAN = b'"event":"PlanAdopted"'
-_HEARTBEAT = b'"event":"Heartbeat"'
-_HEAD_BYTES = 240
+HEARTBEAT = b'"event":"Heartbeat"'
+HEAD_BYTES = 240
 """The fields that come before the event's own: seq, at_utc, run_s, incarnation, event."""
 
 
@@ -45,7 +45,7 @@ def _lines(text: mmap.mmap) -> tuple[dict[str, Any], ...]:
     found: list[dict[str, Any]] = []
     beat = b""
     for raw in iter(text.readline, b""):
-        if _HEARTBEAT in raw[:_HEAD_BYTES]:
+        if HEARTBEAT in raw[:HEAD_BYTES]:
             beat = raw
             continue
         if beat:
