@@ -117,7 +117,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _worth_parsing(raws: Iterable[bytes], accountant: Accountant) -> Iterator[bytes]:
-    """Of heartbeats in a row the last, and one in many: most of a long journal, and little changes in them."""
+    """Of heartbeats in a row the last, and one in many: they are most of a long journal, and say little."""
     held: list[bytes] = []
     for raw in raws:
         beats = HEARTBEAT in raw[:HEAD_BYTES]
