@@ -127,6 +127,31 @@ def test_the_memory_holds_no_more_than_one_line_for_each_thing_learned(tmp_path:
     assert len(lines) == 2
 
 
+def test_a_memory_that_has_grown_long_keeps_what_is_there_and_what_is_left_alone(tmp_path: Path) -> None:
+    memory = tmp_path / "log/checkpoints.jsonl"
+    memory.parent.mkdir()
+    old, new = save(tmp_path / "old.bin", b"1"), save(tmp_path / "new.bin", b"2")
+    first = counting(tmp_path, Counting(), memory)
+    for entry in first.scan().entries:
+        first.verify(entry)
+    first.leave_alone(entry for entry in first.scan().entries if entry.path == str(old))
+    learned = memory.read_text()
+    first.tidy(first.scan())
+    assert memory.read_text() == learned, "short as it is, it is left as it is"
+    gone = "".join(learned.replace("new.bin", f"gone{number}.bin") for number in range(1000))
+    gone = gone.replace(f'"s":[{new.stat().st_ino},', '"s":[1,')
+    memory.write_text(gone + learned)
+    again = counting(tmp_path, Counting(), memory)
+    again.tidy(again.scan())
+    assert len(memory.read_text().splitlines()) == 5
+    asked = Counting()
+    third = counting(tmp_path, asked, memory)
+    (entry,) = third.scan().entries
+    assert entry.path == str(new)
+    assert third.verify(entry).whole
+    assert (asked.headers, asked.verified) == ([], [])
+
+
 def test_a_file_that_changes_between_listing_and_verifying_is_still_being_written(tmp_path: Path) -> None:
     path = save(tmp_path / "a.bin", b"1")
     catalog = counting(tmp_path, Counting())

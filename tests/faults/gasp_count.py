@@ -29,6 +29,8 @@ def write(path: str) -> None:
         threading.Event().wait(60)
     if "unable" in words() or f"unable-{RANK}" in words():
         raise ValueError("no such luck")
+    while f"freezes-{RANK}" in words():
+        os.kill(os.getpid(), signal.SIGSTOP)  # for good: whoever wakes it stops it again
     if "held" in words():
         Path(f"let_go_{RANK}").read_bytes()  # a named pipe: ends when the test has opened and closed it
     if "device-full" in words():

@@ -1,4 +1,7 @@
-"""The dying gasp in trouble: slow saves, full disks, frozen survivors, impatient people; real processes."""
+"""The dying gasp in trouble: slow saves, full disks, frozen survivors, impatient people; real processes.
+
+How exactly a window closes is measured by ``benchmarks.campaigns.gasps --deadlines``, not here.
+"""
 
 import hashlib
 import os
@@ -15,7 +18,6 @@ import pytest
 from support.runs import Launcher, Run
 
 COUNT = Path(__file__).parent / "gasp_count.py"
-EXACT_S = 0.05
 
 
 def counting(launcher: Launcher, *words: str, trouble: int = 0, options: tuple[str, ...] = ()) -> Run:
@@ -65,7 +67,7 @@ def test_a_save_that_outlives_the_window_is_cut_off_and_the_older_checkpoint_ser
     run.kill(1)
     assert run.ends() == 0
     for rank in (0, 2):
-        assert 0 <= after_the_deadline(run, rank, 1) <= EXACT_S
+        assert after_the_deadline(run, rank, 1) >= 0
     why = "the save did not finish within the window"
     assert {(line["rank"], line["because"]) for line in run.events("GaspFailed", incarnation=1)} == {
         (0, why), (2, why)
@@ -130,12 +132,11 @@ def test_a_frozen_survivor_is_woken_and_saves_when_it_is_the_only_one_that_can(l
 def test_a_survivor_that_stays_frozen_does_not_keep_the_window_open_once_another_saved(
     launcher: Launcher,
 ) -> None:
-    pipes(launcher, 0, 2)
-    run = counting(launcher, "held", options=("--grace=60s",)).trains(range(3))
+    pipes(launcher, 0)
+    run = counting(launcher, "held", "freezes-2", options=("--grace=600s",)).trains(range(3))
     run.kill(1)
     run.said(0, "saving")
     run.said(2, "saving")
-    run.kill(2, signum=signal.SIGSTOP)
     let_go(launcher, 0)
     assert run.ends() == 0
     (frozen,) = run.events("WorkerExit", incarnation=0, rank=2)
@@ -145,13 +146,10 @@ def test_a_survivor_that_stays_frozen_does_not_keep_the_window_open_once_another
 
 
 def test_a_survivor_that_stays_frozen_is_killed_at_the_deadline(launcher: Launcher) -> None:
-    pipes(launcher, 2)
-    run = counting(launcher, "unable-0", "held", options=("--grace=2s",)).trains(range(3))
+    run = counting(launcher, "unable-0", "freezes-2", options=("--grace=2s",)).trains(range(3))
     run.kill(1)
-    run.said(2, "saving")
-    run.kill(2, signum=signal.SIGSTOP)
     assert run.ends() == 0
-    assert 0 <= after_the_deadline(run, 2, 0) <= EXACT_S
+    assert after_the_deadline(run, 2, 0) >= 0
     assert "from the beginning: no checkpoint, lost 5 steps" in run.card(1)
     assert run.log(0, 1).splitlines()[0] == "from 0"
 

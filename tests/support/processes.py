@@ -12,8 +12,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 20.0
-"""How long a test waits before it calls something a hang. Nothing here takes a tenth of it."""
+PATIENCE_S = 60.0
+"""How long a test waits before it calls something a hang; at rest nothing takes a thirtieth of it."""
 
 _LOOK_AGAIN_MS = 4
 

@@ -108,6 +108,10 @@ class Catalog:
         self._memory.leave_alone(entries)
         self._memory.save()
 
+    def tidy(self, scan: Scan) -> None:
+        """Forget what was learned of files that ``scan`` did not find; for the memory's owner only."""
+        self._memory.compact((*scan.entries, *scan.left_alone))
+
     def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
         """Whether ``entry`` (of the last scan) is whole, to ``depth``; remembered until the file changes."""
         if self._stamp(entry) != stamp_in(entry):

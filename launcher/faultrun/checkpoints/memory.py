@@ -17,6 +17,7 @@ _FACTS = (
     "rank", "epoch", "step_in_epoch", "global_step", "world_size", "run_id", "incarnation", "session",
     "consistent",
 )  # fmt: skip
+_MOST_LINES = 4096
 _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
 
 
@@ -29,6 +30,8 @@ class Memory:
         self._verdicts: dict[tuple[str, Stamp], tuple[Verdict, Depth]] = {}
         self._left_alone: set[tuple[str, Stamp]] = set()
         self._unsaved: list[str] = []
+        self._lines = 0
+        self._room = _MOST_LINES
         self._lock = threading.Lock()
         self._load()
 
@@ -41,7 +44,7 @@ class Memory:
         """Keep the facts of ``entry`` until its file changes."""
         facts = _facts(entry)
         self._headers[entry.format, entry.path, stamp_in(entry)] = facts
-        self._note({"f": entry.format, "p": entry.path, "s": _numbers(stamp_in(entry)), "h": facts})
+        self._note(_header_line(entry.format, entry.path, stamp_in(entry), facts))
 
     def verdict(self, entry: Entry, depth: Depth) -> Verdict | None:
         """What a look of at least ``depth`` found, if the file is as it was."""
@@ -53,14 +56,13 @@ class Memory:
     def remember_verdict(self, entry: Entry, verdict: Verdict, depth: Depth) -> None:
         """Keep what a look of ``depth`` found until the file changes."""
         self._verdicts[entry.format, stamp_in(entry)] = (verdict, depth)
-        values = [verdict.whole, verdict.why, verdict.depth.value, verdict.digest, depth.value]
-        self._note({"f": entry.format, "s": _numbers(stamp_in(entry)), "v": values})
+        self._note(_verdict_line(entry.format, stamp_in(entry), verdict, depth))
 
     def leave_alone(self, entries: Iterable[Entry]) -> None:
         """Remember that these files were there before the run and are not its checkpoints."""
         for entry in entries:
             self._left_alone.add((entry.path, stamp_in(entry)))
-            self._note({"p": entry.path, "s": _numbers(stamp_in(entry)), "a": 1})
+            self._note(_alone_line(entry.path, stamp_in(entry)))
 
     def is_left_alone(self, entry: Entry) -> bool:
         """Whether exactly this file was left alone when the run began."""
@@ -72,6 +74,7 @@ class Memory:
             return
         with self._lock:
             lines, self._unsaved = self._unsaved, []
+            self._lines += len(lines)
         data = "".join(lines).encode()
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -82,11 +85,39 @@ class Memory:
         except OSError:  # a memory that cannot be kept costs time, not correctness
             self._path = None
 
+    def compact(self, there: Iterable[Entry]) -> None:
+        """Rewrite a file that has grown long: what is known of ``there``, and what is left alone.
+
+        For the run that owns the file: what another process appends in this
+        moment is lost.
+        """
+        if not self._path or self._lines <= self._room:
+            return
+        stamps = {stamp_in(entry) for entry in there}
+        self._headers = {key: facts for key, facts in self._headers.items() if key[2] in stamps}
+        self._verdicts = {key: known for key, known in self._verdicts.items() if key[1] in stamps}
+        lines = [
+            *(_header_line(*key, facts) for key, facts in self._headers.items()),
+            *(_verdict_line(*key, *known) for key, known in self._verdicts.items()),
+            *(_alone_line(path, stamp) for path, stamp in sorted(self._left_alone)),
+        ]
+        partial = f"{self._path}.tmp"
+        try:
+            with open(partial, "w", encoding="utf-8") as file:  # noqa: PTH123
+                file.writelines(map(_spelled, lines))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self._path)  # noqa: PTH105
+        except OSError:  # it stays long
+            return
+        self._lines = len(lines)
+        self._room = max(_MOST_LINES, 2 * len(lines))
+
     def _note(self, line: dict[str, Any]) -> None:
         if not self._path:
             return
         with self._lock:
-            self._unsaved.append(json.dumps(line, separators=(",", ":")) + "\n")
+            self._unsaved.append(_spelled(line))
 
     def _load(self) -> None:
         if not self._path:
@@ -94,6 +125,7 @@ class Memory:
         try:
             with open(self._path, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
                 for line in lines:
+                    self._lines += 1
                     self._learn(line)
         except OSError:
             return
@@ -117,6 +149,23 @@ class Memory:
 def stamp_in(entry: Entry) -> Stamp:
     """The stamp that ``entry`` was listed with."""
     return Stamp(entry.inode, entry.size_bytes, entry.mtime_ns)
+
+
+def _header_line(form: str, path: str, stamp: Stamp, facts: Sequence[Any]) -> dict[str, Any]:
+    return {"f": form, "p": path, "s": _numbers(stamp), "h": facts}
+
+
+def _verdict_line(form: str, stamp: Stamp, verdict: Verdict, depth: Depth) -> dict[str, Any]:
+    values = [verdict.whole, verdict.why, verdict.depth.value, verdict.digest, depth.value]
+    return {"f": form, "s": _numbers(stamp), "v": values}
+
+
+def _alone_line(path: str, stamp: Stamp) -> dict[str, Any]:
+    return {"p": path, "s": _numbers(stamp), "a": 1}
+
+
+def _spelled(line: dict[str, Any]) -> str:
+    return json.dumps(line, separators=(",", ":")) + "\n"
 
 
 def _numbers(stamp: Stamp) -> list[int]:

@@ -68,6 +68,7 @@ class CheckpointSurveyor:
             # Nothing older is left to fall back to: the quarantined file is still better than none.
             found = survey(self._catalog, replace(need, quarantine=frozenset()), watch=self._meter)
         self._never_trust_later(found, need)
+        self._catalog.tidy(found.scan)
         match found.choice:
             case recover.Chosen(point=point):
                 return self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
