@@ -14,7 +14,7 @@ from benchmarks.campaigns.gasps_plan import Stop
 from benchmarks.campaigns.gasps_run import Survived
 from benchmarks.harness import journal
 from benchmarks.harness.benchmark import NotMeasured
-from benchmarks.harness.launched import Launched
+from benchmarks.harness.launched import Launched, said_at_the_end
 from benchmarks.harness.notes import Note
 
 _STOPPED = 143
@@ -113,7 +113,7 @@ def _stop(training: Training, stop: Stop, folder: Path, seed: int) -> Stopped:
             life=_life(launched.notes, lines),
             files=training.read_back(folder, lines),
             orphans=orphans(launched, lines),
-            last_line=(launched.console.splitlines() or [""])[-1],
+            last_line=said_at_the_end(launched.console),
             took_s=launched.ends[launched.pid] - told_s,
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.campaigns.pods_plan import Deletion, Hook
 from benchmarks.harness import journal
 from benchmarks.harness.benchmark import NotMeasured
-from benchmarks.harness.launched import ROOT
+from benchmarks.harness.launched import ROOT, said_at_the_end
 from benchmarks.harness.launchers import LOG_DIR
 from benchmarks.harness.pod import Pod, ended
 
@@ -51,7 +51,7 @@ def run(deletion: Deletion, folder: Path) -> Left:
     job = (sys.executable, "-S", str(ROOT / "benchmarks" / "jobs" / "pod_count.py"), str(deletion.save_s))
     options = (f"--worker_num={WORKERS}", "--framework=plain", "--checkpoint_dir=ck")
     environ = {
-        "FAULTRUN_LOG_DIR": LOG_DIR,
+        "FAULTRUN_LOG_DIR": str(folder / LOG_DIR),  # a hook begins in the root folder
         "FAULTRUN_TERMINATION_GRACE_S": f"{deletion.period_s:.3f}",
         "PYTHONPATH": f"{ROOT / 'launcher'}",
     }
@@ -76,6 +76,12 @@ def broken(deletion: Deletion, left: Left) -> list[str]:
     died_with_us = deletion.hook is Hook.OVERTAKEN and left.exit_code is not None
     if left.came_up and left.hook_code not in (None, 0) and not died_with_us:
         found.append(f"the hook ended with {left.hook_code}")
+    if (
+        deletion.hook is Hook.FIRST
+        and left.newest >= 0
+        and "stopped by the preStop hook" not in left.last_line
+    ):
+        found.append(f"the hook did not stop it: {left.last_line}")
     if any(begun > 1 for begun in left.saves_begun):
         found.append(f"saved more than once: {left.saves_begun}")
     if left.torn:
@@ -126,7 +132,7 @@ def _left(pod: Pod, folder: Path, code: int | None, hook_code: int | None, took_
         saves_begun=tuple(_count(log, "saving") for log in _logs(folder)),
         files=whole,
         torn=torn,
-        last_line=(pod.console.splitlines() or [""])[-1],
+        last_line=said_at_the_end(pod.console),
         took_s=took_s,
     )
 

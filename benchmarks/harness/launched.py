@@ -174,6 +174,11 @@ class Launched:
         return "; it said: " + " / ".join(lines[-_TAIL_LINES:]) if lines else ""
 
 
+def said_at_the_end(console: str) -> str:
+    """faultrun's line about the end of the run; whatever it offers behind that is not part of it."""
+    return next((line for line in reversed(console.splitlines()) if "; exit code " in line), "")
+
+
 def clean_environ() -> dict[str, str]:
     """Our environment with the tools of this Python first, and one thread a worker: cores are few."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}

@@ -38,6 +38,16 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, code)
 
 
+@pytest.mark.parametrize(("late_s", "deadline_s"), [(0.0, 25.0), (3.0, 22.0), (60.0, 6.0)])
+def test_a_hook_that_took_long_to_start_has_used_up_its_part_of_the_window(
+    late_s: float, deadline_s: float
+) -> None:
+    story = Story(2).begins().told_to_stop(StopSource.PRESTOP, after_s=5, late_s=late_s)
+    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline_s=deadline_s)]
+    assert story.told_to_stop(StopSource.SIGTERM, after_s=0.5).phase is Phase.DRAINING
+    assert story.state.deadline_s == deadline_s, "SIGTERM behind the hook moves nothing"
+
+
 def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
     story = Story(2).begins().told_to_stop().returned(0).returned(1).drained()
     assert story.state.exit_code == 143

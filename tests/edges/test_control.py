@@ -161,10 +161,10 @@ def test_a_controller_stops_the_run_and_hears_its_last_word(
     desk: Desk, said: str, source: StopSource
 ) -> None:
     controller = desk.peer()
-    controller.says("stop", source=said)
+    controller.says("stop", source=said, late_s=1.5)
     event = desk.heard()
     assert isinstance(event, StopRequested)
-    assert event.source is source
+    assert (event.source, event.late_s) == (source, 1.5)
     assert controller.is_told() == {"kind": "stopping", "window_s": 30.0}
     controller.connection.shutdown(socket.SHUT_WR)
     desk.control.tell_end("stopped by faultrun stop", 143)

@@ -282,9 +282,14 @@ class Story:
     def could_not_save(self, rank: int, why: str = "disk full") -> "Story":
         return self.tell(GaspFailed(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, why=why))
 
-    def told_to_stop(self, source: StopSource = StopSource.SIGTERM, *, after_s: float = 0.0) -> "Story":
+    def told_to_stop(
+        self, source: StopSource = StopSource.SIGTERM, *, after_s: float = 0.0, late_s: float = 0.0
+    ) -> "Story":
         self.now_s += after_s
-        return self.tell(StopRequested(at_s=self.now_s, incarnation=self.state.incarnation, source=source))
+        asked = StopRequested(
+            at_s=self.now_s, incarnation=self.state.incarnation, source=source, late_s=late_s
+        )
+        return self.tell(asked)
 
     def noticed(self, notice: Notice, *, after_s: float = 0.0) -> "Story":
         self.now_s += after_s

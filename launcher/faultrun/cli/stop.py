@@ -1,6 +1,8 @@
 """``faultrun stop`` and ``faultrun prestop``: end a run with a gasp, and wait until it has ended."""
 
 import os
+import time
+from pathlib import Path
 
 import click
 
@@ -39,7 +41,7 @@ def prestop(log_dir: str, timeout: float | None, strict: bool) -> int:
     Exits 0 even when nothing runs: a hook that fails is noise. The SIGTERM that follows changes nothing.
     """
     try:
-        line = _end(address_of(log_dir, os.environ), "prestop", timeout)
+        line = _end(address_of(log_dir, os.environ), "prestop", timeout, late_s=_age_s())
     except LogDirError as error:
         say(f"nothing to stop: {error.because}")
         return int(strict)
@@ -47,11 +49,18 @@ def prestop(log_dir: str, timeout: float | None, strict: bool) -> int:
     return int(strict and not line)
 
 
-def _end(address: Address, source: str, timeout: float | None) -> str:
+def _age_s() -> float:
+    """How long this process has lived: the kubelet's clock began when it started the hook."""
+    fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    began_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began_s)
+
+
+def _end(address: Address, source: str, timeout: float | None, late_s: float = 0.0) -> str:
     """Ask for the end and wait for it; the run's last line, empty when the time was over."""
     try:
         talk = Conversation(address, within_s=_REAP_S if timeout is None else timeout)
-        talk.ask("stop", source=source)
+        talk.ask("stop", source=source, late_s=round(late_s, 3))
     except NobodyListens:
         return "the run has already ended"
     try:

@@ -76,12 +76,14 @@ def stop(state: RunState, event: StopRequested) -> Step:
         return begin.await_plan(state, event.at_s, Standing.JOINED, "told to stop; no worker runs")
     match state.phase:
         case Phase.RUNNING:
-            window_s = state.windows.stop_window_s(event.at_s)
+            window_s = state.windows.stop_window_s(event.at_s, event.late_s)
             return _drain(state, event.at_s, window_s, f"told to stop by {event.source.value}")
         case Phase.DRAINING if again:
             return kill(state, event.at_s, "told to stop a second time")
         case Phase.DRAINING:
-            deadline_s = min(state.deadline_s, event.at_s + state.windows.stop_window_s(event.at_s))
+            deadline_s = min(
+                state.deadline_s, event.at_s + state.windows.stop_window_s(event.at_s, event.late_s)
+            )
             timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
             return Step(
                 state=replace(state, deadline_s=deadline_s),

@@ -256,11 +256,12 @@ class StopSource(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """Somebody wants the run to end, saved."""
+    """Somebody wants the run to end, saved. ``late_s``: for so long the platform's clock has been running."""
 
     at_s: float
     incarnation: int
     source: StopSource
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,11 +64,12 @@ class Windows:
     stop_by_s: float | None = None
     reap_s: float = 10.0
 
-    def stop_window_s(self, now_s: float) -> float:
-        """How long workers may save when the run is stopped now."""
+    def stop_window_s(self, now_s: float, late_s: float = 0.0) -> float:
+        """How long workers may save when the run is stopped now, ``late_s`` after the platform said so."""
+        window_s = max(min(1.0, self.stop_grace_s), self.stop_grace_s - late_s)
         if self.stop_by_s is None:
-            return self.stop_grace_s
-        return min(self.stop_grace_s, max(1.0, self.stop_by_s - now_s))
+            return window_s
+        return min(window_s, max(1.0, self.stop_by_s - now_s))
 
 
 class Hold(Enum):

@@ -14,7 +14,8 @@ supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL
     save    {deadline_s, step?}                   save and go on training (``faultrun checkpoint-now``)
 controller (``faultrun stop|status|prestop``) -> supervisor
-    stop    {source}      status {}               answered by one JSON line each
+    stop    {source, late_s?}   status {}         answered by one JSON line each; late_s: since the platform's
+                                                  clock began, which is when its hook was started
 
 The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank,
 mapped by its worker and by the supervisor: a step costs the worker one store,

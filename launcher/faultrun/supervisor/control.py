@@ -131,7 +131,8 @@ class Control:
         elif kind == "stop":
             source = StopSource.PRESTOP if content.get("source") == "prestop" else StopSource.CONTROL
             peer.waits_for_end = True
-            yield StopRequested(at_s=self._now(), incarnation=self._incarnation, source=source)
+            late_s = max(0.0, _float(content.get("late_s")))
+            yield StopRequested(at_s=self._now(), incarnation=self._incarnation, source=source, late_s=late_s)
             peer.send(message("stopping", window_s=self._stop_window_s))
         elif kind == "save":
             self._answer_save(peer, _float(content.get("deadline_s")) or _SAVE_S)
