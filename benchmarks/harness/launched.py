@@ -175,7 +175,7 @@ class Launched:
 
 
 def said_at_the_end(console: str) -> str:
-    """faultrun's line about the end of the run; whatever it offers behind that is not part of it."""
+    """What faultrun said about the end of the run; whatever it offers behind that is not part of it."""
     return next((line for line in reversed(console.splitlines()) if "; exit code " in line), "")
 
 

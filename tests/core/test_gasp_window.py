@@ -60,3 +60,17 @@ def test_a_save_that_is_not_whole_ends_nothing() -> None:
 def test_the_last_survivor_leaves_and_the_sweep_begins() -> None:
     told = story(2).killed(1).saved(0, 7).returned(0, 143)
     assert told.phase is Phase.SWEEPING
+
+
+def test_the_first_groups_save_does_not_end_the_window_of_the_others() -> None:
+    told = story().killed(1).saved(0, 7, group=(0, 2)).read_back(0)
+    assert not told.performed(Kill)
+    told.saved(3, 7, group=(1, 3)).read_back(3)
+    assert told.performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]
+
+
+def test_a_group_that_is_a_step_behind_is_waited_for_until_it_has_its_own_newest() -> None:
+    told = story().reported(r0=8, r2=8).killed(1).saved(0, 8, group=(0, 2)).read_back(0)
+    assert not told.performed(Kill)
+    told.heard(3, 7).saved(3, 7, group=(1, 3)).read_back(3)
+    assert told.performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]

@@ -172,6 +172,22 @@ def test_being_told_again_while_it_saves_changes_nothing_for_a_worker(launcher: 
     assert resumed(run, 1)["global_step"] == 5
 
 
+def test_no_replica_group_is_cut_off_because_another_has_saved(launcher: Launcher) -> None:
+    pipes(launcher, 0, 1, 2)
+    run = counting(launcher, "held", "alone", options=("--stop_grace=600s",)).trains(range(3))
+    run.signal(signal.SIGTERM)
+    for rank in range(3):
+        run.said(rank, "saving")
+    let_go(launcher, 0)
+    verified = run.event("GaspVerified", rank=0)
+    assert verified["phase"] == "draining", "the others' window is open"
+    let_go(launcher, 1)
+    let_go(launcher, 2)
+    assert run.ends() == 143
+    assert {(line["rank"], line["step"]) for line in run.events("GaspSaved")} == {(0, 5), (1, 5), (2, 5)}
+    assert [line["replica_group"] for line in run.events("GaspSaved", rank=2)] == [[2]]
+
+
 def test_a_second_sigterm_to_faultrun_while_workers_save_ends_it_at_once_and_tears_nothing(
     launcher: Launcher,
 ) -> None:

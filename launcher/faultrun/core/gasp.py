@@ -4,6 +4,11 @@ Every replica group needs one verified save of the newest step that any of
 its members is known to hold. Members differ by at most one step (a rank can
 be killed between the others' updates); a save of the older step does not end
 the window while the newer one can still come.
+
+Groups may differ too: a rank that was killed in its update leaves its group a
+step behind. Each group is waited for until it has its own newest step; the
+run then resumes from the newest step that all of them have on a disk. Nobody
+is asked for an older step, for no worker holds one (DESIGN.md).
 """
 
 from dataclasses import replace

@@ -8,7 +8,7 @@ worker -> supervisor
     hello   {rank, pid, incarnation, sdk}         first message of a connection
     step    {step, epoch?, phase?}                the first step at once, then at most about one a second
     ack     {step?}                               the gasp request was heard; newest consistent step, if any
-    saved   {path, step, size_bytes, took_s, digest, stopping}
+    saved   {path, step, size_bytes, took_s, digest, replica_group, stopping}   an empty group: all ranks
     failed  {why}
 supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL

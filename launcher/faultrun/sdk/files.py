@@ -11,7 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,17 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A file that is whole on the disk, its manifest too. ``digest`` is ``crc32:<8 hex digits>``."""
+    """A file that is whole on the disk, its manifest too. ``digest`` is ``crc32:<8 hex digits>``.
+
+    ``replica_group`` are the ranks that can resume from it; empty: all.
+    """
 
     path: str
     step: int
     size_bytes: int
     took_s: float
     digest: str
+    replica_group: tuple[int, ...] = ()
 
 
 Names = Callable[[int], Path]
@@ -123,9 +127,7 @@ class Shelf:
                 fill(sink)
                 sink.finish()
             path = _publish(partial, names)
-            saved = Saved(
-                path=str(path), step=stamp.step, size_bytes=sink.size_bytes, took_s=0.0, digest=sink.digest
-            )
+            saved = self.saved(path, stamp.step, sink.size_bytes, sink.digest)
             self._write_manifest(path, stamp, saved)
         finally:
             partial.unlink(missing_ok=True)
@@ -139,11 +141,23 @@ class Shelf:
             fill(str(partial))
             size_bytes, digest = _digest_of(partial)
             path = _publish(partial, names)
-            saved = Saved(path=str(path), step=stamp.step, size_bytes=size_bytes, took_s=0.0, digest=digest)
+            saved = self.saved(path, stamp.step, size_bytes, digest)
             self._write_manifest(path, stamp, saved)
         finally:
             partial.unlink(missing_ok=True)
         return _timed(saved, began_s)
+
+    def saved(self, path: Path, step: int, size_bytes: int, digest: str = "") -> Saved:
+        """What is told of a file that is whole; it took no time if it was there."""
+        group = self.folder.replica_group
+        return Saved(
+            path=str(path),
+            step=step,
+            size_bytes=size_bytes,
+            took_s=0.0,
+            digest=digest,
+            replica_group=group,
+        )
 
     def prune(self) -> None:
         """Drop this run's older gasps of this rank, and what dead writers of this rank left half written.
@@ -228,13 +242,7 @@ def _publish(partial: Path, names: Names) -> Path:
 
 
 def _timed(saved: Saved, began_s: float) -> Saved:
-    return Saved(
-        path=saved.path,
-        step=saved.step,
-        size_bytes=saved.size_bytes,
-        took_s=round(time.monotonic() - began_s, 6),
-        digest=saved.digest,
-    )
+    return replace(saved, took_s=round(time.monotonic() - began_s, 6))
 
 
 def _manifest_of(path: Path) -> Path:

@@ -166,6 +166,7 @@ class Helper:
                 size_bytes=saved.size_bytes,
                 took_s=saved.took_s,
                 digest=saved.digest,
+                replica_group=saved.replica_group,
                 stopping=stopping,
             )
             with contextlib.suppress(OSError):

@@ -159,8 +159,8 @@ class MindSporeKeeper:
             return self._last
         point = self._shelf.session.point
         if point is not None and point.step == place.step and Path(point.path).is_file():
-            size_bytes = Path(point.path).stat().st_size
-            return Saved(path=point.path, step=place.step, size_bytes=size_bytes, took_s=0.0, digest="")
+            there = Path(point.path)
+            return self._shelf.saved(there, place.step, there.stat().st_size)
         if place.step == 0:
             raise NotSaved("no step is finished: there is nothing to save")
         stamp = Stamp(step=place.step, epoch=place.epoch, step_in_epoch=place.batch)
