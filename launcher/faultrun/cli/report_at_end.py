@@ -7,11 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from faultrun.cli.resolve_windows import TERMINATION_VARIABLE
 from faultrun.model.spec import RunSpec
 from faultrun.workers.process import keep_only
 
 _PATIENCE_S = 20.0
 _PATIENCE_AFTER_STOP_S = 3.0
+_INIT_PID = 1
 _STOPPED = frozenset({129, 130, 143})
 _LONGEST = 4096
 
@@ -23,6 +25,9 @@ def report_at_end(spec: RunSpec, log_dir: Path, exit_code: int, say: Callable[[s
     """
     if not spec.view.report:
         return
+    if exit_code in _STOPPED and _clock_runs(spec):
+        say(f"no time for a report: faultrun report --log_dir {log_dir}")
+        return
     said = b""
     with suppress(OSError):
         said = _said_by_child(log_dir, _PATIENCE_AFTER_STOP_S if exit_code in _STOPPED else _PATIENCE_S)
@@ -30,6 +35,12 @@ def report_at_end(spec: RunSpec, log_dir: Path, exit_code: int, say: Callable[[s
         say(f"{said.decode(errors='replace')}; {log_dir / 'report.html'}")
     else:
         say(f"no report yet: faultrun report --log_dir {log_dir}")
+
+
+def _clock_runs(spec: RunSpec) -> bool:
+    """Whether a platform kills what is left when its period is over: all of that is for the save."""
+    told = os.environ.get(TERMINATION_VARIABLE, "")
+    return os.getpid() == _INIT_PID or spec.supervision.windows.stop_by_s is not None or bool(told)
 
 
 def _said_by_child(log_dir: Path, patience_s: float) -> bytes:
