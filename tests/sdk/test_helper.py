@@ -87,8 +87,8 @@ def test_without_marked_updates_a_stuck_main_thread_cannot_be_saved(one: FakeSup
     started(one, "unmarked", "stuck", at_step=5)
     one.ask(0, window_s=1.5)
     assert one.wait_ended(0) == [143]
-    (failed,) = one.heard(0, "failed")
-    assert "inside an update" in failed["why"]
+    failed = one.heard(0, "failed")  # the watch over the window may have spoken first
+    assert "inside an update" in failed[-1]["why"]
 
 
 def test_a_second_request_during_a_save_changes_nothing(one: FakeSupervisor) -> None:
