@@ -85,7 +85,7 @@ def expected(cell: Cell) -> Expected:
         Kind.OOM: (("out of memory", "memory is full"), ("resource",), bug),
         Kind.DISK: (("the disk is full",), ("resource",), (_RESTART, 93)),
         Kind.LOG: (("the disk is full",), ("resource",), (_RESTART, 0)),
-    }.get(cell.kind, (("hang", "stopped"), ("unknown", "transient"), chance))
+    }.get(cell.kind, (("is stopped", "spins", "sleeps"), ("unknown", "transient"), chance))
     return Expected(cause=causes, fault_class=classes, decision=decision, exit_code=exit_code)
 
 
