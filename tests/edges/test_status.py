@@ -9,6 +9,7 @@ from benchmarks.harness.long_journal import Shape, write_journal
 from click.testing import CliRunner
 
 from faultrun.cli.status import status
+from faultrun.cli.status_gather import gather
 from faultrun.cli.status_ranks import Pace
 from faultrun.cli.status_text import chosen
 from faultrun.journal.tail import tail
@@ -69,3 +70,15 @@ def test_watching_without_rich_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Exception, match="needs rich") as raised:
         status.main(["--log_dir", str(tmp_path), "--watch"], standalone_mode=False)
     assert "pip install 'faultrun[watch]'" in str(raised.value)
+
+
+def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=60, workers=2, incidents=0))
+    running = path.read_text().splitlines(keepends=True)[:8]
+    last = json.loads(running[-1])
+    suspected = json.dumps({**last, "event": "HangSuspected", "why": "rank 1 silent for 40.0 s"}) + "\n"
+    path.write_text("".join([*running, suspected]))
+    assert gather(tmp_path, Pace()).suspected == "rank 1 silent for 40.0 s"
+    path.write_text("".join([*running, suspected, json.dumps({**last, "event": "HangDismissed"}) + "\n"]))
+    assert gather(tmp_path, Pace()).suspected == ""

@@ -81,6 +81,7 @@ class _Look:
             supervisor=self._supervisor,
             phase=str(last.get("phase", "")),
             why=str(last.get("why", "")),
+            suspected=self._suspicion(),
             incarnation=_int(last.get("incarnation"), -1),
             world_size=self._plan.topology.world_size if self._plan is not None else len(ranks),
             elapsed_s=self._elapsed_s(),
@@ -101,6 +102,16 @@ class _Look:
             ended=self._ended,
             ranks=ranks,
         )
+
+    def _suspicion(self) -> str:
+        """The newest word on a hang, while it is neither dismissed nor judged."""
+        for line in reversed(self._end.lines):
+            match line.get("event"):
+                case "HangSuspected":
+                    return str(line.get("why", ""))
+                case "HangDismissed" | "HangDetected" | "IncarnationStarted" | "WorkerExit":
+                    return ""
+        return ""
 
     def _if_it_matters(self, known: Outlook | None) -> Outlook | None:
         return known if self._ended is None and self._supervisor is not Supervisor.GONE else None

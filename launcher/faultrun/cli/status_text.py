@@ -50,6 +50,8 @@ def facts(status: RunStatus) -> Iterator[tuple[str, str]]:
     """What is worth a line, by name; what nobody knows has none."""
     if SUPERVISED[status.supervisor]:
         yield "supervisor", SUPERVISED[status.supervisor]
+    if status.suspected:
+        yield "a hang?", status.suspected
     if status.phase != "running" and status.ended is None and status.why:
         yield "now", status.why.splitlines()[0]
     if status.step is not None:

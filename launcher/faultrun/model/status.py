@@ -69,6 +69,7 @@ class Outlook:
 class RunStatus:
     """Everything on one screen. ``elapsed_s`` is wall time since the run began; it stops when the run ends.
 
+    ``suspected`` is the newest word on a hang that is neither dismissed nor judged, mostly empty.
     ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
     """
 
@@ -78,6 +79,7 @@ class RunStatus:
     supervisor: Supervisor
     phase: str
     why: str
+    suspected: str
     incarnation: int
     world_size: int
     elapsed_s: float
