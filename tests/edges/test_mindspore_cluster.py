@@ -239,7 +239,7 @@ requests: st.SearchStrategy[Request] = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | requests), max_size=60))
 def test_whatever_is_asked_nothing_breaks_and_only_who_asked_is_answered(
     story: list[tuple[int, Request | None]],
@@ -268,7 +268,7 @@ pieces = st.binary(max_size=30) | st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), pieces), max_size=30))
 def test_whatever_bytes_arrive_they_are_answered_or_not_understood(story: list[tuple[int, bytes]]) -> None:
     cluster = Cluster(2)
