@@ -10,6 +10,7 @@ _MODULES = {
     "supervisor": "benchmarks.supervisor",
     "startup": "benchmarks.startup",
     "restart": "benchmarks.restart",
+    "warm": "benchmarks.warm",
     "checkpoints": "benchmarks.checkpoints",
     "sdk": "benchmarks.sdk_overhead",
     "hangs": "benchmarks.hangs",

@@ -40,7 +40,7 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
         (dying,) = select(run.notes, "dying")
         if attempt.case == HOLDS_ON:
             return _signalled(run, dying)
-        return _recovery(run, dying)
+        return recovery(run, dying)
 
 
 def _signalled(run: Launched, dying: Note) -> dict[str, list[float]]:
@@ -58,7 +58,7 @@ def _signalled(run: Launched, dying: Note) -> dict[str, list[float]]:
     return measured
 
 
-def _recovery(run: Launched, dying: Note) -> dict[str, list[float]]:
+def recovery(run: Launched, dying: Note) -> dict[str, list[float]]:
     """A restart that does not come in time is a sample of success 0."""
     try:
         run.wait_for(lambda: bool(_steps_after(run.notes)), within_s=_BACK_S, what="training again")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.harness.benchmark import OURS
+from benchmarks.harness.rivals import NVRX, ft_launcher_missing
 
 BIN = Path(sys.executable).parent
 LOG_DIR = "log"
@@ -40,17 +41,39 @@ class Launcher:
     environ: Mapping[str, str] = field(default_factory=dict)
     signals: bool = True
     restarts: bool = True
+    absent: Callable[[], str] = lambda: ""
 
     def missing(self) -> str:
         """Why it cannot run here; empty when it can."""
         if importlib.util.find_spec(self.module.partition(".")[0]) is None:
             return f"{self.module.partition('.')[0]} is not installed"
-        return ""
+        return self.absent()
 
 
 def _faultrun(job: Job) -> tuple[str, ...]:
     options = (f"--worker_num={job.workers}", f"--max_restarts={job.restarts}", f"--log_dir={LOG_DIR}")
     return (sys.executable, "-m", "faultrun", *options, *job.recovery, *job.program)
+
+
+def _warm(job: Job) -> tuple[str, ...]:
+    ours = _faultrun(job)
+    return (*ours[:3], f"--standby={job.workers}", *ours[3:])
+
+
+def _ft_launcher(job: Job) -> tuple[str, ...]:
+    """Without heartbeats: they need calls in the script."""
+    options = ("--nnodes=1", f"--nproc-per-node={job.workers}", f"--max-restarts={job.restarts}")
+    meet = (
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint=127.0.0.1:{free_port()}",
+        f"--rdzv-id=bench-{free_port()}",
+    )
+    return (str(NVRX / "ft_launcher"), *options, *meet, *job.program, *job.for_others)
+
+
+def _loop(job: Job) -> tuple[str, ...]:
+    script = str(Path(__file__).parents[1] / "jobs" / "loop.py")
+    return (sys.executable, script, str(job.workers), str(job.restarts), *job.program, *job.for_others)
 
 
 def _torchrun(job: Job) -> tuple[str, ...]:
@@ -78,7 +101,11 @@ def _bare(job: Job) -> tuple[str, ...]:
 
 
 BARE = Launcher(name="bare", module="sys", command=_bare, signals=False, restarts=False)
-FAULTRUN = Launcher(name=OURS, module="faultrun", command=_faultrun)
+FAULTRUN = Launcher(name=OURS, module="faultrun", command=_faultrun, environ={"FAULTRUN_STANDBY": "none"})
+WARM = "faultrun, standbys"
+FAULTRUN_WARM = Launcher(name=WARM, module="faultrun", command=_warm)
+FT_LAUNCHER = Launcher(name="ft_launcher", module="torch", command=_ft_launcher, absent=ft_launcher_missing)
+LOOP = Launcher(name="shell loop", module="sys", command=_loop)
 TORCHRUN = Launcher(name="torchrun", module="torch", command=_torchrun)
 TORCHRUN_OWN_STORE = Launcher(
     name="torchrun, unshared store",
@@ -96,7 +123,10 @@ MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False
 
 _ALL = {
     launcher.name: launcher
-    for launcher in (BARE, FAULTRUN, FAULTRUN_NATIVE, TORCHRUN, TORCHRUN_OWN_STORE, MSRUN)
+    for launcher in (
+        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_NATIVE),
+        *(TORCHRUN, TORCHRUN_OWN_STORE, FT_LAUNCHER, MSRUN),
+    )
 }
 
 

@@ -50,10 +50,13 @@ class Fault:
     rank: int
     step: int
     when: str
+    once: Path | None = None
 
     def strike(self, rank: int, step: int, when: str) -> None:
         """End this process without a word of goodbye, if it is its turn, in the first life only."""
-        if life() == 0 and (rank, step, when) == (self.rank, self.step, self.when):
+        if life() > 0 or (rank, when) != (self.rank, self.when) or step < self.step:
+            return
+        if step == self.step if self.once is None else self.once.exists():
             tell("dying", step)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -90,6 +93,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--config", type=Path, help="a YAML file whose pre_trained says the same")
     parser.add_argument("--find_newest", action="store_true", help="look for it in checkpoint_dir")
     parser.add_argument("--hold_on", action="store_true", help="when a collective breaks, wait to be told")
+    parser.add_argument("--kill_once", type=Path, help="nobody dies before this file is there")
+    parser.add_argument("--steps_after", type=int, help="in later lives, so many steps and no more")
     parser.add_argument("--kill", default="-1:0:never", help="RANK:STEP:before|inside|after")
     return parser.parse_args()
 
@@ -125,7 +130,9 @@ def resume(training: Training, path: str) -> None:
 def fit(training: Training, options: argparse.Namespace) -> None:
     rank = dist.get_rank()
     where, at_step, when = options.kill.split(":")
-    fault = Fault(rank=int(where), step=int(at_step), when=when)
+    fault = Fault(rank=int(where), step=int(at_step), when=when, once=options.kill_once)
+    if options.steps_after is not None:
+        options.steps = training.step + options.steps_after if life() > 0 else sys.maxsize
     pause = threading.Event()
     while training.step < options.steps:
         step = training.step + 1
