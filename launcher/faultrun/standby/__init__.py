@@ -75,7 +75,7 @@ def _prepare(rehearsal: Rehearsal, before: frozenset[str]) -> dict[str, Any]:
     note = rehearsal.rehearse()
     mine.restore()
     gc.collect()
-    left = leftovers(mine, threads_too=not rehearsal.leaves_threads)
+    left = leftovers(mine)
     if left:
         return {"kind": "refuse", "why": f"the rehearsal left {left} behind"}
     sys.stdout.flush()

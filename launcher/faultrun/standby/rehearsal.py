@@ -5,13 +5,9 @@ from typing import Protocol
 
 
 class Rehearsal(Protocol):
-    """A framework's part of being a standby.
-
-    ``leaves_threads``: its rehearsal starts threads that stay, as its first step would.
-    """
+    """A framework's part of being a standby."""
 
     name: str
-    leaves_threads: bool
 
     def load(self) -> None:
         """Import what every program of the framework imports. ImportError when that is impossible."""
@@ -45,7 +41,6 @@ class Bare:
     """No framework: the interpreter alone."""
 
     name = "python"
-    leaves_threads = False
 
     def load(self) -> None:
         """See ``Rehearsal``."""

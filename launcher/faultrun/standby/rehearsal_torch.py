@@ -18,7 +18,6 @@ class TorchRehearsal:
     """See ``Rehearsal``. Never touches an accelerator: everything happens on the processor, in tiny."""
 
     name = "torch"
-    leaves_threads = False
 
     def __init__(self) -> None:
         self._files: Identity | None = None
