@@ -9,11 +9,10 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 
-from benchmarks.campaigns.matrix_run import PHASES, RANKS, Cell, Outcome, run
+from benchmarks.campaigns.matrix_run import HANGS, PHASES, RANKS, Cell, Outcome, run
 from faultrun.testing import Kind, Moment
 
 _ALL = tuple(kind for kind in Kind if kind not in (Kind.TORN, Kind.SLOW))
-HANGS = (Kind.STOP, Kind.SPIN, Kind.SLEEP)
 _HEAD = "| fault | phase | rank | blamed | class | cause | decision | exit | took | |"
 
 

@@ -21,6 +21,8 @@ _JOB = ROOT / "benchmarks" / "jobs" / "chaos.py"
 _BETWEEN_SAVES = 6
 _AT_SAVE = 4
 _RUN_S = 240.0
+HANGS = (Kind.STOP, Kind.SPIN, Kind.SLEEP)
+_HANG_LIMITS = "--hang_limits=startup=4s,compile=4s,step=2s,checkpoint=4s"
 _PEER_S = "6"
 _RESTART, _STOP = "restart", "stop"
 
@@ -85,7 +87,7 @@ def expected(cell: Cell) -> Expected:
         Kind.OOM: (("out of memory", "memory is full"), ("resource",), bug),
         Kind.DISK: (("the disk is full",), ("resource",), (_RESTART, 93)),
         Kind.LOG: (("the disk is full",), ("resource",), (_RESTART, 0)),
-    }.get(cell.kind, (("is stopped", "spins", "sleeps"), ("unknown", "transient"), chance))
+    }.get(cell.kind, (("is stopped", "spins", "waits for a processor", "sleeps"), ("unknown",), chance))
     return Expected(cause=causes, fault_class=classes, decision=decision, exit_code=exit_code)
 
 
@@ -110,7 +112,14 @@ def run(cell: Cell, collective: str) -> Outcome:
 
 
 def _train(cell: Cell, collective: str, folder: Path) -> int:
-    options = ("--framework=plain", "--worker_num=4", "--checkpoint_dir=ckpt", "--backoff=10ms..20ms")
+    options: tuple[str, ...] = (
+        "--framework=plain",
+        "--worker_num=4",
+        "--checkpoint_dir=ckpt",
+        "--backoff=10ms..20ms",
+    )
+    if cell.kind in HANGS:
+        options = (*options, _HANG_LIMITS)
     job = (str(_JOB), f"--collective={collective}", f"--peer_timeout={_PEER_S}")
     with (folder / "console.txt").open("wb") as console:
         process = subprocess.Popen(

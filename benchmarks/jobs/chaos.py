@@ -19,6 +19,7 @@ from pathlib import Path
 
 from faultrun import sdk, testing
 from faultrun.model.checkpoint import Kind
+from faultrun.model.progress import WorkPhase
 from faultrun.sdk.files import Folder, Shelf, Stamp, numbered
 from faultrun.sdk.session import read_identity
 
@@ -74,7 +75,7 @@ def main() -> None:
     chaos = testing.from_environment()
     point = sdk.resume()
     chaos.at("startup")
-    reduce = gloo(options) if options.collective == "gloo" else sockets(options)
+    reduce = gloo(options) if options.collective == "gloo" else known(sockets(options))
     state = State()
     if point is not None:
         state.read(point.path)
@@ -131,6 +132,16 @@ def gloo(options: argparse.Namespace) -> Reduce:
         return int(tensor.item())
 
     return reduce
+
+
+def known(reduce: Reduce) -> Reduce:
+    """``reduce``, announced: nobody can tell from a stack that these sockets are a collective."""
+
+    def announced(value: int) -> int:
+        with sdk.phase(WorkPhase.COLLECTIVE):
+            return reduce(value)
+
+    return announced
 
 
 def sockets(options: argparse.Namespace) -> Reduce:

@@ -3,7 +3,7 @@
 from faultrun.core.budget import progressed
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.evidence import FaultClass
-from faultrun.model.incident import Incident
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Plan
 
 DO_NOT_RESTART = 93
@@ -42,7 +42,12 @@ def exit_code(incident: Incident, own_code: int) -> int:
 
 
 def _before_the_first_step(incident: Incident, plan: Plan, high_step: int) -> bool:
-    """In the first incarnation of the run, and it is known that no step was done."""
+    """In the first incarnation of the run, and it is known that no step was done.
+
+    Hanging there is mostly the network's doing, which may pass.
+    """
+    if incident.cause is Cause.HANG:
+        return False
     if plan.ledger.total_restarts > 0 or high_step >= 0 or plan.point is not None:
         return False
     return incident.unstarted or (incident.fault_class is FaultClass.DETERMINISTIC and incident.step is None)
