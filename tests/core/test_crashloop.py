@@ -119,6 +119,14 @@ def test_unless_the_cause_passes_by_itself(finding: Finding | None) -> None:
     assert not run.state.done
 
 
+def test_a_hang_before_the_first_step_is_tried_again_and_the_same_hang_after_it_is_not() -> None:
+    run = story().is_silent(0).hangs(0, step=None)
+    fails(run, note(None, reports=True), Signaled(signum=SIGKILL))
+    assert not run.state.done
+    run.is_silent(0).hangs(0, step=None)
+    assert fails(run, note(None, reports=True), Signaled(signum=SIGKILL)).state.exit_code == 93
+
+
 def test_a_full_disk_before_the_first_step_is_not_tried_again() -> None:
     assert fails(story(), note(None, DISK, reports=True)).state.exit_code == 93
 
