@@ -102,7 +102,7 @@ def summary(done: Sequence[tuple[Deletion, Left]]) -> str:
     """What the deletions proved."""
     fine = sum(not broken(*one) for one in done)
     asked = [(deletion, left) for deletion, left in done if left.newest >= 0]
-    fitting = [left for deletion, left in asked if deletion.save_s < deletion.window_s]
+    fitting = [left for deletion, left in asked if deletion.save_s < left.granted_s]
     never = sum(not left.came_up for _, left in done)
     ways = Counter(deletion.hook for deletion, _ in done)
     return "\n".join(

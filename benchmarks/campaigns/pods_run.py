@@ -31,6 +31,7 @@ _LOOK_S = 0.02
 class Left:
     """What a deleted pod left. ``newest`` is the newest step that a rank said it had when asked; -1: none.
 
+    ``granted_s`` is the window that faultrun opened: a late hook has used up a part of it.
     ``came_up``: the launcher ran at all before the period was over. ``hook_code``
     is None where there was no hook; ``files`` are whole saves: rank, step.
     """
@@ -39,6 +40,7 @@ class Left:
     came_up: bool
     hook_code: int | None
     newest: int
+    granted_s: float
     saves_begun: tuple[int, ...]
     files: tuple[tuple[int, int], ...]
     torn: tuple[str, ...]
@@ -87,16 +89,13 @@ def broken(deletion: Deletion, left: Left) -> list[str]:
     if left.torn:
         found.append(f"torn: {', '.join(left.torn)}")
     steps = {step for _, step in left.files}
-    fits = deletion.save_s + _MUST_FIT_S < deletion.window_s
+    fits = deletion.save_s + _MUST_FIT_S < left.granted_s
     if fits and max(steps, default=-1) < left.newest:
-        found.append(f"step {left.newest} was finished, steps {sorted(steps)} saved; {_lengths(deletion)}")
+        lengths = f"a save of {deletion.save_s:.1f} s in a window of {left.granted_s:.1f} s"
+        found.append(f"step {left.newest} was finished, steps {sorted(steps)} saved; {lengths}")
     if steps and not any(f"saved step {step};" in left.last_line for step in steps):
         found.append(f"the last line does not tell what was saved: {left.last_line}")
     return found
-
-
-def _lengths(deletion: Deletion) -> str:
-    return f"a save of {deletion.save_s:.1f} s in a window of {deletion.window_s:.1f} s"
 
 
 def _wait_for_training(pod: Pod, folder: Path) -> None:
@@ -123,11 +122,13 @@ def _delete(pod: Pod, deletion: Deletion, deleted_s: float) -> int | None:
 def _left(pod: Pod, folder: Path, code: int | None, hook_code: int | None, took_s: float) -> Left:
     whole, torn = _files(folder / "ck")
     lines = journal.read(folder)
+    requests = journal.of(lines, "GaspRequested")
     acknowledged = [line["step"] for line in journal.of(lines, "GaspAcknowledged")]
     return Left(
         exit_code=code,
         came_up=bool(lines),
         hook_code=hook_code,
+        granted_s=next((asked["deadline_s"] - asked["run_s"] for asked in requests), 0.0),
         newest=max((step for step in acknowledged if step is not None), default=-1),
         saves_begun=tuple(_count(log, "saving") for log in _logs(folder)),
         files=whole,

@@ -18,6 +18,7 @@ LEFT = Left(
     came_up=True,
     hook_code=0,
     newest=7,
+    granted_s=3.0,
     saves_begun=(1, 1),
     files=((0, 7),),
     torn=(),

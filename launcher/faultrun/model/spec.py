@@ -48,6 +48,10 @@ class RestartPolicy:
     backoff_max_s: float = 60.0
 
 
+MAY_BE_LATE_S = 3.0
+"""Of the 5 s that a window stays below the platform's: 2 s are for the end of all processes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
     """Every bounded wait of a drain, in seconds.
@@ -65,8 +69,13 @@ class Windows:
     reap_s: float = 10.0
 
     def stop_window_s(self, now_s: float, late_s: float = 0.0) -> float:
-        """How long workers may save when the run is stopped now, ``late_s`` after the platform said so."""
-        window_s = max(min(1.0, self.stop_grace_s), self.stop_grace_s - late_s)
+        """How long workers may save when the run is stopped now, ``late_s`` after the platform said so.
+
+        Windows leave the platform's clock some seconds for what comes before and
+        after the save; only what is later than ``MAY_BE_LATE_S`` is taken from it.
+        """
+        over_s = max(0.0, late_s - MAY_BE_LATE_S)
+        window_s = max(min(1.0, self.stop_grace_s), self.stop_grace_s - over_s)
         if self.stop_by_s is None:
             return window_s
         return min(window_s, max(1.0, self.stop_by_s - now_s))
