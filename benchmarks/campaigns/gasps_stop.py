@@ -60,6 +60,7 @@ def run(training: Training, stop: Stop, folder: Path, seed: int, reference: Refe
     except NotMeasured as trouble:
         return StopOutcome(stop=stop, broken=(str(trouble),), took_s=time.monotonic() - began_s)
     found = [
+        *restarted(life),
         *broken(stopped, life.resumed),
         *disturbed_bits(stopped.life, stopped.files, reference),
         *resumed_well(life, training.workers, reference),
@@ -90,6 +91,16 @@ def broken(stopped: Stopped, resumed: int) -> list[str]:
     if said not in stopped.last_line:
         found.append(f"the last line does not say {said!r}: {stopped.last_line}")
     return found
+
+
+def restarted(life: Life) -> list[str]:
+    """The next start is not disturbed: who failed first, if it needed more than one life all the same."""
+    lives = sum(line["event"] == "IncarnationStarted" for line in life.lines)
+    if lives == 1:
+        return []
+    exits = [line for line in life.lines if line["event"] == "WorkerExit"]
+    first = f"; rank {exits[0]['rank']} ended first: {exits[0]['status']}" if exits else ""
+    return [f"the next start needed {lives} lives{first}"]
 
 
 def _stop(training: Training, stop: Stop, folder: Path, seed: int) -> Stopped:

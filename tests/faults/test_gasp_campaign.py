@@ -13,7 +13,7 @@ from benchmarks.campaigns.gasps_evidence import Evidence, Life, Reference, State
 from benchmarks.campaigns.gasps_job import TORCH
 from benchmarks.campaigns.gasps_plan import SAVE_EVERY, STEPS, Fault, Place, draw_faults, draw_stops
 from benchmarks.campaigns.gasps_run import Outcome
-from benchmarks.campaigns.gasps_stop import Stopped
+from benchmarks.campaigns.gasps_stop import Stopped, restarted
 from benchmarks.campaigns.gasps_stop import broken as broken_stop
 from benchmarks.campaigns.gasps_table import keeps
 from benchmarks.harness.notes import Note
@@ -134,6 +134,16 @@ def test_a_stop_that_loses_a_step_or_does_not_say_what_it_saved_is_seen() -> Non
     assert broken_stop(replace(stopped, exit_code=0), 8) == ["exit code 0"]
     assert shortened(broken_stop(replace(stopped, last_line="no rank reported a save;"), 8)) == [
         "the last line does not say"
+    ]
+
+
+def test_a_next_start_that_fails_by_itself_is_named_with_whoever_failed_first() -> None:
+    once = Life(notes=(), lines=({"event": "IncarnationStarted", "incarnation": 1},))
+    assert restarted(once) == []
+    left = {"event": "WorkerExit", "incarnation": 1, "rank": 1, "status": {"is": "Exited", "code": 1}}
+    twice = replace(once, lines=(*once.lines, left, {"event": "IncarnationStarted", "incarnation": 2}))
+    assert restarted(twice) == [
+        "the next start needed 2 lives; rank 1 ended first: {'is': 'Exited', 'code': 1}"
     ]
 
 
