@@ -109,7 +109,7 @@ sys.stderr.write("went on")
 def test_it_ends_with_the_supervisor_even_if_that_was_killed(tmp_path: Path) -> None:
     code = """
 import os, signal
-Path(sys.argv[1], "pid").write_text(str(follower._pid))
+Path(sys.argv[1], "pid").write_text(str(follower._copier.pid))
 write(0, "last words\\n")
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -226,7 +226,7 @@ def test_nobody_to_reap_is_no_error() -> None:
 def test_a_helper_keeps_only_what_it_needs(kept: tuple[int, ...]) -> None:
     code = f"""
 import os, sys
-from faultrun.workers.process import keep_only
+from faultrun.workers.forked import keep_only
 for fd in range(3, 9):
     os.dup2(1, fd)
 answer = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)

@@ -1,15 +1,13 @@
 """The report at the end of a run: another process makes it, and is waited for a little."""
 
 import os
-import select
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from faultrun.cli.resolve_windows import TERMINATION_VARIABLE
 from faultrun.model.spec import RunSpec
-from faultrun.workers.process import keep_only
+from faultrun.workers.forked import Forked
 
 _PATIENCE_S = 20.0
 _PATIENCE_AFTER_STOP_S = 3.0
@@ -46,21 +44,9 @@ def _clock_runs(spec: RunSpec) -> bool:
 def _said_by_child(log_dir: Path, patience_s: float) -> bytes:
     """The run in one line; empty when there was no report within ``patience_s``."""
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            keep_only(write_end)
-            os.write(write_end, _write_report(log_dir)[:_LONGEST])
-        finally:
-            os._exit(0)
+    writer = Forked(lambda: os.write(write_end, _write_report(log_dir)[:_LONGEST]), keep=(write_end,))
     os.close(write_end)
-    pidfd = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    if not poll.poll(patience_s * 1000):
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    os.close(pidfd)
+    writer.end(patience_s)
     with os.fdopen(read_end, "rb") as told:
         return told.read(_LONGEST)
 

@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,7 @@ from faultrun.platforms.fault_files import (
 )
 from faultrun.platforms.watch import FileWatch
 from faultrun.supervisor.reactor import Reactor
-from faultrun.workers.process import keep_only
+from faultrun.workers.forked import Forked
 
 _TICK_MS = 1000
 _SETTLE_S = 0.05
@@ -84,14 +83,7 @@ class Lookout:
         self._fd, report = os.pipe2(os.O_CLOEXEC)
         stop, self._held = os.pipe2(os.O_CLOEXEC)
         self._unread = b""
-        self._pid = os.fork()
-        if self._pid == 0:
-            try:
-                keep_only(report, stop)
-                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-                _Watcher(watched, report).run(stop)
-            finally:
-                os._exit(0)
+        self._watcher = Forked(lambda: _Watcher(watched, report).run(stop), keep=(report, stop))
         os.close(report)
         os.close(stop)
         os.set_blocking(self._fd, False)
@@ -125,14 +117,7 @@ class Lookout:
     def close(self) -> None:
         """End the watching process."""
         os.close(self._held)
-        with contextlib.suppress(OSError):
-            pidfd = os.pidfd_open(self._pid)
-            ended, _, _ = select.select([pidfd], [], [], _LAST_S)
-            if not ended:
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            os.close(pidfd)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+        self._watcher.end(_LAST_S)
 
     def _lines(self) -> Iterator[bytes]:
         try:

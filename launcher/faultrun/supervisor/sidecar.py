@@ -8,14 +8,13 @@ what is left of the journal, does its last work and ends.
 import contextlib
 import os
 import select
-import signal
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from faultrun.journal.follow import JournalFollower
-from faultrun.workers.process import keep_only
+from faultrun.workers.forked import Forked
 
 CLEAR = b"\r\x1b[K"
 """To the beginning of a terminal's row, and wipe it."""
@@ -49,31 +48,22 @@ class Sidecar:
     def __init__(self, work: Work, journal: Path, *keep: int, patience_s: float) -> None:
         self._patience_s = patience_s
         lifeline, self._held = os.pipe2(os.O_CLOEXEC)
-        self._pid = os.fork()
-        if self._pid == 0:
+        kept = (lifeline, *keep)
+
+        def live() -> None:
             try:
-                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-                keep_only(lifeline, *keep)
-                _silence((lifeline, *keep))
+                _silence(kept)
                 _run(work, JournalFollower(journal), lifeline)
             except Exception:  # noqa: BLE001  nobody sees its stderr; the run goes on without it
                 _complain(work, journal.parent)
-            finally:
-                os._exit(0)
+
+        self._process = Forked(live, keep=kept)
         os.close(lifeline)
-        self._pidfd = os.pidfd_open(self._pid)  # whoever reaps it: this never means another process
 
     def close(self) -> None:
         """Let it finish, at most ``patience_s`` seconds, then end it."""
         os.close(self._held)
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        if not poll.poll(self._patience_s * 1000):
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        os.close(self._pidfd)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
+        self._process.end(self._patience_s)
 
 
 def _complain(work: Work, log_dir: Path) -> None:

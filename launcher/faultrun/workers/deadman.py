@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from faultrun.workers.process import keep_only
+from faultrun.workers.forked import keep_only
 
 
 def guard(sweep: Callable[[], object]) -> int:

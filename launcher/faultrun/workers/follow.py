@@ -9,12 +9,11 @@ import ctypes
 import json
 import os
 import select
-import signal
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.workers.process import keep_only, let_end
+from faultrun.workers.forked import Forked
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_MODIFY = 0x2
@@ -29,14 +28,7 @@ class Follower:
     def __init__(self, line_start: bytes = b"") -> None:
         """``line_start`` is written before each line that goes to a terminal."""
         commands, self._pipe = os.pipe2(os.O_CLOEXEC)
-        self._pid = os.fork()
-        if self._pid == 0:
-            try:
-                keep_only(0, 1, 2, commands)
-                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-                _Copier(commands, line_start).run()
-            finally:
-                os._exit(0)
+        self._copier = Forked(lambda: _Copier(commands, line_start).run(), keep=(0, 1, 2, commands))
         os.close(commands)
         os.set_blocking(self._pipe, False)
 
@@ -50,7 +42,7 @@ class Follower:
     def close(self) -> None:
         """Let it copy the last words, then end it; bounded, whatever the console does."""
         os.close(self._pipe)
-        let_end(self._pid, _LAST_WORDS_S)
+        self._copier.end(_LAST_WORDS_S)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,6 @@ from typing import Any
 
 from faultrun.model.events import Exited, Signaled, Status
 
-_FD_LIMIT = 65536
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MPOL_BIND = 2
@@ -148,34 +146,6 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         os.sched_setscheduler(0, *before)
-
-
-def keep_only(*fds: int) -> None:
-    """In a forked helper: close everything inherited but ``fds``.
-
-    A lock, a pipe's write end or a socket that lives on in a helper would
-    tell others that the supervisor is still there.
-    """
-    low = 0
-    for fd in (*sorted(fds), _FD_LIMIT):
-        if low < fd:  # closerange(0, 0) closes everything (CPython hands close_range() a last of -1)
-            os.closerange(low, fd)
-        low = fd + 1
-
-
-def let_end(pid: int, patience_s: float) -> None:
-    """Give a forked helper that was told to end its time, then SIGKILL; reap it."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        return
-    ended, _, _ = select.select([pidfd], [], [], patience_s)
-    if not ended:
-        with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, 0)
-    os.close(pidfd)
 
 
 def become_subreaper() -> None:

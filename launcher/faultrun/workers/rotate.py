@@ -10,11 +10,10 @@ import contextlib
 import json
 import os
 import select
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from faultrun.workers.process import keep_only, let_end
+from faultrun.workers.forked import Forked
 
 FIRST_SUFFIX = ".first"
 NEWEST_SUFFIX = ".1"
@@ -30,14 +29,7 @@ class Rotator:
 
     def __init__(self, max_bytes: int) -> None:
         commands, self._pipe = os.pipe2(os.O_CLOEXEC)
-        self._pid = os.fork()
-        if self._pid == 0:
-            try:
-                keep_only(commands)
-                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-                _look_after(commands, max_bytes)
-            finally:
-                os._exit(0)
+        self._keeper = Forked(lambda: _look_after(commands, max_bytes), keep=(commands,))
         os.close(commands)
         os.set_blocking(self._pipe, False)
 
@@ -52,7 +44,7 @@ class Rotator:
     def close(self) -> None:
         """End it, whatever the disk does."""
         os.close(self._pipe)
-        let_end(self._pid, _LAST_LOOK_S)
+        self._keeper.end(_LAST_LOOK_S)
 
 
 def rotate(log: Path, max_bytes: int) -> int:
