@@ -22,8 +22,6 @@ from faultrun.model.events import (
     Drained,
     Event,
     Exited,
-    GaspRequested,
-    GaspVerified,
     GoGiven,
     IncarnationStarted,
     NothingWhole,
@@ -40,6 +38,7 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.facts import NodeFact, Standing
+from faultrun.model.gasp import GaspRequested, GaspVerified
 from faultrun.model.topology import BootId
 from support.fake_world import SIGKILL, SIGTERM, Habit
 from support.nodes import Asked, FakeNode, Make, RealNode, Wanted, plan_of, spawn_of

@@ -3,8 +3,9 @@
 from faultrun.core.card import render
 from faultrun.core.rendezvous import FORMING_S
 from faultrun.model.actions import RequestGasp, RestorePolicy, Spawn, StartTimer
-from faultrun.model.events import ClusterFormed, Exited, RanksMet, SchedulerFailed, Timer
+from faultrun.model.events import Exited, Timer
 from faultrun.model.incident import Card, Cause
+from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase
 from support.story import SIGTERM, Story, checkpoint
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.frameworks.mindspore_wire import Frames
-from faultrun.model.events import ClusterFormed, Event, RanksMet, SchedulerFailed, Timer, TimerFired
+from faultrun.model.events import Event, Timer, TimerFired
+from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.platforms.ports import fresh_port
 from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.reactor import Reactor, RunClock

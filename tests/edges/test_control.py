@@ -12,17 +12,8 @@ from typing import Any
 
 import pytest
 
-from faultrun.model.events import (
-    Event,
-    FirstStep,
-    GaspAcknowledged,
-    GaspFailed,
-    GaspSaved,
-    StopRequested,
-    StopSource,
-    Timer,
-    TimerFired,
-)
+from faultrun.model.events import Event, FirstStep, StopRequested, StopSource, Timer, TimerFired
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.progress import ProgressPage

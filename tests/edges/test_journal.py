@@ -8,7 +8,8 @@ import pytest
 
 from faultrun.journal.append import JournalWriter
 from faultrun.journal.read import Past, cut_torn_tail, event_of, lines, replay
-from faultrun.model.events import FirstStep, GaspFailed, SpawnFailed
+from faultrun.model.events import FirstStep, SpawnFailed
+from faultrun.model.gasp import GaspFailed
 from faultrun.model.run import RunState, Step
 from faultrun.model.topology import BootId
 from support.processes import files_limited_to

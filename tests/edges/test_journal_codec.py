@@ -13,7 +13,15 @@ from faultrun.journal.append import line_of
 from faultrun.journal.codec import TAG, CodecError, decode, encode
 from faultrun.journal.read import event_of
 from faultrun.model.actions import Action
-from faultrun.model.events import Event, Exited, Signaled, Status, StopSource, Timer, WorkerExit
+from faultrun.model.events import (
+    Event,
+    Exited,
+    Signaled,
+    Status,
+    StopSource,
+    Timer,
+    WorkerExit,
+)
 from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason

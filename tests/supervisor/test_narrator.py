@@ -6,15 +6,9 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.checkpoint import Refusal
-from faultrun.model.events import (
-    ConfigRewritten,
-    Exited,
-    FirstStep,
-    GaspRequested,
-    RecoveryPointChosen,
-    StopSource,
-)
+from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen, StopSource
 from faultrun.model.evidence import DeathNote
+from faultrun.model.gasp import GaspRequested
 from faultrun.model.spec import RunSpec
 from faultrun.supervisor.narrator import PlainNarrator
 from support.specs import a_spec

@@ -29,9 +29,6 @@ from faultrun.model.events import (
     Drained,
     Event,
     Exited,
-    GaspRequested,
-    GaspSaved,
-    GaspVerified,
     GoGiven,
     IncarnationStarted,
     NothingWhole,
@@ -50,6 +47,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.evidence import DeathNote
 from faultrun.model.facts import NodeFact
+from faultrun.model.gasp import GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, Stance
 from faultrun.model.plan import Plan
 from faultrun.model.progress import WorkPhase

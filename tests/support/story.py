@@ -16,10 +16,6 @@ from faultrun.model.events import (
     Event,
     Exited,
     FaultNotice,
-    GaspAcknowledged,
-    GaspFailed,
-    GaspSaved,
-    GaspVerified,
     GoGiven,
     Heartbeat,
     HelperExit,
@@ -41,6 +37,7 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.evidence import DeathNote
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, Stance, Suspicion
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan

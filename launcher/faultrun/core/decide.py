@@ -13,18 +13,12 @@ from faultrun.core import begin, drain, gasp, notices, rendezvous
 from faultrun.core.diagnose import describe
 from faultrun.core.roster import never_started, progressed, reaped
 from faultrun.model.events import (
-    ClusterFormed,
     ConfigRewritten,
     Drained,
     Event,
     Exited,
     FaultNotice,
     FirstStep,
-    GaspAcknowledged,
-    GaspFailed,
-    GaspRequested,
-    GaspSaved,
-    GaspVerified,
     GoGiven,
     Heartbeat,
     HelperExit,
@@ -33,11 +27,9 @@ from faultrun.model.events import (
     PlanAdopted,
     Prepared,
     PrepareFailed,
-    RanksMet,
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
-    SchedulerFailed,
     SpawnFailed,
     StopRequested,
     Timer,
@@ -45,7 +37,9 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
+from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import StandbyChanged
 

@@ -6,14 +6,7 @@ from faultrun.core.blame import KILLED, TOGETHER_S, first_to_fail, is_hard
 from faultrun.core.signatures import class_of, signal_name
 from faultrun.core.tracebacks import without_numbers
 from faultrun.errors import assert_never
-from faultrun.model.events import (
-    Exited,
-    HelperExit,
-    Signaled,
-    SpawnFailed,
-    Status,
-    WorkerExit,
-)
+from faultrun.model.events import Exited, HelperExit, Signaled, SpawnFailed, Status, WorkerExit
 from faultrun.model.evidence import DeathNote, Signature
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident

@@ -13,7 +13,6 @@ from faultrun.model.actions import Action, Inspect, Kill, RaiseAlarm, RequestGas
 from faultrun.model.events import (
     Drained,
     Exited,
-    GaspSaved,
     HelperExit,
     SpawnFailed,
     StopRequested,
@@ -22,6 +21,7 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.facts import Standing
+from faultrun.model.gasp import GaspSaved
 from faultrun.model.hang import HangDetected, HangSuspected
 from faultrun.model.incident import Incident
 from faultrun.model.run import Phase, RunState, Step

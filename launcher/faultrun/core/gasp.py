@@ -13,7 +13,7 @@ is asked for an older step, for no worker holds one (DESIGN.md).
 
 from dataclasses import replace
 
-from faultrun.model.events import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.incident import Save, Unsaved
 from faultrun.model.run import Promise, RunState
 

@@ -11,15 +11,9 @@ from faultrun.core.diagnose import describe
 from faultrun.core.roster import reaped
 from faultrun.errors import assert_never
 from faultrun.model.actions import RestorePolicy, StartTimer
-from faultrun.model.events import (
-    ClusterFormed,
-    RanksMet,
-    SchedulerFailed,
-    Timer,
-    TimerFired,
-    WorkerExit,
-)
+from faultrun.model.events import Timer, TimerFired, WorkerExit
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 
 FORMING_S = 15.0

@@ -11,10 +11,12 @@ from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
+from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.model.standby import StandbyChanged
 from faultrun.model.topology import BootId, NodeId
 
@@ -193,32 +195,6 @@ class HelperExit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanksMet:
-    """Every rank has registered with our own scheduler (MindSpore, ``--ms_scheduler=builtin``)."""
-
-    at_s: float
-    incarnation: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFormed:
-    """Every rank knows every other; ``took_s`` since they met. Their ``init()`` returns now."""
-
-    at_s: float
-    incarnation: int
-    took_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerFailed:
-    """Our own scheduler was asked something that it does not understand, or could not listen."""
-
-    at_s: float
-    incarnation: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
     """Progress of the ranks that reported since the last heartbeat; many reports become one."""
 
@@ -271,64 +247,6 @@ class FaultNotice:
     at_s: float
     incarnation: int
     notice: Notice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaspRequested:
-    """Survivors were asked to save; ``took_s`` is from the decision to the last signal."""
-
-    at_s: float
-    incarnation: int
-    ranks: tuple[int, ...]
-    deadline_s: float
-    took_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaspAcknowledged:
-    """A rank heard the request; ``step`` is the newest consistent step that it can save."""
-
-    at_s: float
-    incarnation: int
-    rank: int
-    step: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaspSaved:
-    """A rank wrote its state. ``replica_group`` is empty when all ranks hold the same."""
-
-    at_s: float
-    incarnation: int
-    rank: int
-    path: str
-    step: int
-    size_bytes: int
-    took_s: float
-    digest: str = ""
-    replica_group: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaspVerified:
-    """The supervisor read a save back; ``why`` says what it found."""
-
-    at_s: float
-    incarnation: int
-    rank: int
-    path: str
-    whole: bool
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaspFailed:
-    """A rank could not save."""
-
-    at_s: float
-    incarnation: int
-    rank: int
-    why: str
 
 
 class Timer(Enum):

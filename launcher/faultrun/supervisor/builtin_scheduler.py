@@ -13,7 +13,8 @@ from pathlib import Path
 
 from faultrun.frameworks.mindspore_cluster import Answer, Cluster
 from faultrun.frameworks.mindspore_wire import Frames, NotUnderstood, frame, read_request
-from faultrun.model.events import ClusterFormed, Event, RanksMet, SchedulerFailed
+from faultrun.model.events import Event
+from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.supervisor.reactor import Reactor
 
 _READ_BYTES = 1 << 16

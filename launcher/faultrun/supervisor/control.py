@@ -5,15 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.events import (
-    Event,
-    FirstStep,
-    GaspAcknowledged,
-    GaspFailed,
-    GaspSaved,
-    StopRequested,
-    StopSource,
-)
+from faultrun.model.events import Event, FirstStep, StopRequested, StopSource
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
 from faultrun.model.wire import message, parse
 from faultrun.supervisor.lines import Peer, listen, same_user
 from faultrun.supervisor.progress import ProgressPage

@@ -10,30 +10,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.frameworks.environment import Life, Seat, worker_environment
-from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
+from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import Kill, RequestGasp, RestorePolicy, Spawn
 from faultrun.model.events import (
     Event,
     Exited,
-    GaspRequested,
     Heartbeat,
-    HelperExit,
     IncarnationStarted,
-    SchedulerFailed,
     SpawnFailed,
     WorkerExit,
     WorkerStarted,
 )
 from faultrun.model.evidence import DeathNote
+from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, MsScheduler, RunSpec, Stream
 from faultrun.model.topology import BootId
-from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.prepare import Outfit
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.schedulers import Schedulers
 from faultrun.supervisor.standbys import Standbys
 from faultrun.workers import policy
 from faultrun.workers.follow import Follower
@@ -70,8 +68,7 @@ class Crew:
         self._standbys = standbys
         self._leaving = False
         self._workers: dict[int, Process] = {}
-        self._helpers: dict[int, Process] = {}
-        self._scheduler: BuiltinScheduler | None = None
+        self._schedulers = Schedulers(spec, base.environ, base.python, reactor)
         self._incarnation = -1
         self.page: ProgressPage | None = None
         self.logs: LogFiles | None = None
@@ -94,7 +91,7 @@ class Crew:
             self._new_page(order)
             life = self._life(order)
             if needs_scheduler(self._spec):
-                self._provide_scheduler(order, life)
+                self._schedulers.provide(life, self.logs)
             for local_rank, rank in enumerate(order.ranks):
                 self._start_worker(order, life, local_rank, rank)
                 started += 1
@@ -147,16 +144,12 @@ class Crew:
 
     def dismiss_helpers(self) -> None:
         """End the scheduler: the workers it served are gone."""
-        if self._scheduler is not None:
-            self._scheduler.close()
-            self._scheduler = None
-        for helper in self._helpers.values():
-            helper.kill_group()
+        self._schedulers.dismiss()
 
     def reap_strangers(self) -> Iterable[Event]:
         """SIGCHLD: adopted orphans are taken out of the process table."""
-        ours = frozenset(process.pid for process in (*self._workers.values(), *self._helpers.values()))
-        reap_strangers(ours | self._standbys.pids())
+        ours = frozenset(process.pid for process in self._workers.values())
+        reap_strangers(ours | self._schedulers.pids() | self._standbys.pids())
         return ()
 
     def spared(self) -> frozenset[int]:
@@ -216,37 +209,6 @@ class Crew:
     def _serves_itself(self, order: Spawn) -> bool:
         ours = self._spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN
         return ours and not order.native_scheduler and needs_scheduler(self._spec)
-
-    def _provide_scheduler(self, order: Spawn, life: Life) -> None:
-        """Ours, which listens before the first worker runs; or MindSpore's process."""
-        assert self.logs is not None
-        if not life.builtin_scheduler:
-            self._start_scheduler(life)
-            return
-        size, address = order.plan.topology.world_size, (order.master_addr, order.master_port)
-        self.logs.link_scheduler()
-        try:
-            self._scheduler = BuiltinScheduler(
-                self._reactor, size, self._incarnation, address, self.logs.scheduler
-            )
-        except OSError as error:
-            why = f"cannot listen at {address[0]}:{address[1]}: {error.strerror}"
-            self._reactor.post(SchedulerFailed(at_s=self._now(), incarnation=self._incarnation, why=why))
-
-    def _start_scheduler(self, life: Life) -> None:
-        assert self.logs is not None
-        launch = Launch(
-            argv=scheduler_argv(self._spec.command, self._base.python),
-            env=scheduler_environment(self._base.environ, self._spec, life),
-            stdout=self.logs.scheduler,
-            cpus=self._spec.binding.scheduler_cpus,
-            memory_nodes=self._spec.binding.scheduler_memory_nodes,
-        )
-        self.logs.link_scheduler()
-        helper = start(launch)
-        incarnation = self._incarnation
-        self._helpers[helper.pid] = helper
-        self._reactor.watch(helper.pidfd, lambda: self._helper_ended(helper, "scheduler", incarnation))
 
     def _start_worker(self, order: Spawn, life: Life, local_rank: int, rank: int) -> None:
         assert self.logs is not None
@@ -350,14 +312,6 @@ class Crew:
             self._employ(rank, start(launch), standby=False)
         except OSError as error:
             self._post_failures((rank,), error)
-
-    def _helper_ended(self, helper: Process, name: str, incarnation: int) -> Iterable[Event]:
-        """A dismissed helper may end when the next incarnation has one of the same name already."""
-        self._reactor.forget(helper.pidfd)
-        del self._helpers[helper.pid]
-        status = helper.reap()
-        assert status is not None, "a readable pidfd is a process that ended"
-        yield HelperExit(at_s=self._now(), incarnation=incarnation, name=name, pid=helper.pid, status=status)
 
     def _post_failures(self, ranks: tuple[int, ...], error: OSError) -> None:
         program = error.filename or self._spec.command.prefix[0]

@@ -17,7 +17,6 @@ from faultrun.model.events import (
     Event,
     FaultNotice,
     FirstStep,
-    GaspRequested,
     HelperExit,
     IncarnationStarted,
     NothingWhole,
@@ -29,6 +28,7 @@ from faultrun.model.events import (
     StopRequested,
     WorkerExit,
 )
+from faultrun.model.gasp import GaspRequested
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Card
 from faultrun.model.notice import Notice, Unreadable

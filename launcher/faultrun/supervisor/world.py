@@ -18,7 +18,8 @@ from faultrun.model.actions import (
     Tell,
     VerifySave,
 )
-from faultrun.model.events import Drained, Event, GaspVerified, PrepareFailed
+from faultrun.model.events import Drained, Event, PrepareFailed
+from faultrun.model.gasp import GaspVerified
 from faultrun.supervisor.crew import Crew
 from faultrun.supervisor.errands import Errands
 from faultrun.supervisor.hang_watch import HangWatch
