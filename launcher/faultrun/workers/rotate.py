@@ -3,7 +3,7 @@
 Workers append to their files themselves, so a flood costs neither them nor
 the supervisor anything but disk. A process of its own looks at the sizes; it
 cuts a file in place, because its writer cannot be told to open another. What
-is written between the copy and the cut is lost, and only in a flood.
+is written in the instant between the copy and the cut is lost, and only in a flood.
 """
 
 import contextlib
@@ -61,8 +61,7 @@ def rotate(log: Path, max_bytes: int) -> int:
     newest = log.with_name(log.name + NEWEST_SUFFIX)
     if not first.exists():
         _copy(log, first, 0, part)
-    _copy(log, newest, size - part, part)
-    gone = log.stat().st_size
+    gone = _copy(log, newest, size - part, 2 * part)  # what is appended meanwhile is copied too
     os.truncate(log, 0)
     said = f"faultrun: {gone} bytes were cut here; the first of all: {first.name}, the last: {newest.name}\n"
     with log.open("ab", buffering=0) as file:
@@ -88,11 +87,13 @@ def _look_after(commands: int, max_bytes: int) -> None:
                 rotate(log, max_bytes)
 
 
-def _copy(source: Path, target: Path, offset: int, count: int) -> None:
+def _copy(source: Path, target: Path, offset: int, most: int) -> int:
+    """Copy what is there from ``offset`` on, at most ``most`` bytes; the offset that it came to."""
     partial = target.with_name(f".{target.name}.partial")
+    at, end = offset, offset + most
     with source.open("rb") as read, partial.open("wb") as write:
         read.seek(offset)
-        while count > 0 and (chunk := read.read(min(count, _CHUNK))):
-            write.write(chunk)
-            count -= len(chunk)
+        while at < end and (chunk := read.read(min(end - at, _CHUNK))):
+            at += write.write(chunk)
     partial.replace(target)
+    return at
