@@ -21,10 +21,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Output:
         return Output(text=run.output(0).text)
 
 
-@pytest.mark.parametrize("victim", [0, 2])
 def test_the_survivors_save_and_training_goes_on_at_the_next_step(
-    victim: int, undisturbed: Output, tmp_path: Path
+    undisturbed: Output, tmp_path: Path
 ) -> None:
+    victim = 0  # the rank that scripts save from, and that nobody else's checkpoint callback can do without
     example = documented("03_mindio_ttp", tmp_path)
     with launched(*example.command, "--step_delay=0.01", cwd=example.folder) as run:
         run.wait_until(lambda: run.step(0, rank=1) >= 44, within_s=180)

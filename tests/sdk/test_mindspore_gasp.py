@@ -22,7 +22,7 @@ from sdk.support.mindspore_job import (
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow, pytest.mark.timeout(600)]
 
-KILLS = int(os.environ.get("FAULTRUN_TEST_MINDSPORE_KILLS", "2"))
+KILLS = int(os.environ.get("FAULTRUN_TEST_MINDSPORE_KILLS", "1"))
 """How often a random rank is killed at a random moment; the acceptance runs use 40."""
 
 

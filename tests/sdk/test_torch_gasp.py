@@ -22,7 +22,7 @@ from sdk.support.fake_supervisor import FakeSupervisor, supervised
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-KILLS = int(os.environ.get("FAULTRUN_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("FAULTRUN_TEST_KILLS", "2"))
 """How often a random rank is killed at a random moment; the acceptance runs use 200."""
 
 Sums = dict[int, dict[int, tuple[str, str]]]
