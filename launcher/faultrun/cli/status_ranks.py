@@ -112,7 +112,7 @@ class _Rank:
             return "ended" if clean else "failed"
         if not may_live:
             return "gone"
-        return "training" if self.progress is not None else "starting"
+        return "training" if self.progress is not None else "running"
 
     def _rate(self, pace: Pace, first: Mapping[str, Any], age_s: float | None) -> float | None:
         """Over the last looks, else since every rank had done a step."""

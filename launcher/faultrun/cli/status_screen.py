@@ -15,7 +15,7 @@ from faultrun.model.status import RankState, RunStatus, Supervisor
 
 _COLOURS = {
     "training": "green",
-    "starting": "yellow",
+    "running": "green",
     "ended": "dim",
     "failed": "bold red",
     "gone": "bold red",

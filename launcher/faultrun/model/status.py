@@ -103,4 +103,4 @@ class RunStatus:
     @property
     def up(self) -> int:
         """Workers that run."""
-        return sum(rank.state in ("starting", "training") for rank in self.ranks)
+        return sum(rank.state in ("running", "training") for rank in self.ranks)
