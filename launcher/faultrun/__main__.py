@@ -1,8 +1,12 @@
-"""The program. Signals are held back before anything slow is imported: none is lost while we start."""
+"""The program. Signals are held back before anything slow is imported: none is lost from here on.
 
-_signal = __import__(
-    "_signal"
-)  # the bare C module: the enums of ``signal`` cost more than all that came before
+What comes while the interpreter itself starts meets the mask that it was
+started with: ``env --block-signal`` in front of us, for a PID 1.
+"""
+
+# The bare C module: the enums of ``signal`` cost more than all that came before.
+import _signal  # type: ignore[import-not-found]
+
 _signal.pthread_sigmask(
     _signal.SIG_BLOCK,
     (

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from faultrun.core.agree import Rules
 from faultrun.core.card import render
 from faultrun.core.notices import HOLD_S, RETRY_PAUSE_S, hold
 from faultrun.model.actions import Kill, Prepare, RequestGasp, Spawn, StartTimer, Survey
-from faultrun.model.events import Exited, FaultNotice, StopSource, Timer
+from faultrun.model.events import Exited, StopSource, Timer
 from faultrun.model.incident import Card, Cause
 from faultrun.model.notice import (
     FaultRanks,
@@ -23,7 +21,6 @@ from faultrun.model.notice import (
     Unreadable,
 )
 from faultrun.model.run import Phase
-from support.generated import values
 from support.story import SIGKILL, SIGTERM, Story, checkpoint, rule
 
 
@@ -344,24 +341,3 @@ def test_workers_that_ignore_the_request_are_killed_at_the_deadline() -> None:
     assert story.performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
     story.killed(0, SIGKILL).killed(1, SIGKILL).drained().chose(None)
     assert phase(story) is Phase.HOLDING
-
-
-_NOTICES = values(FaultNotice).map(lambda event: event.notice)
-
-
-@settings(max_examples=60)
-@given(st.lists(_NOTICES, max_size=6), st.lists(_NOTICES, max_size=6))
-def test_whatever_the_platform_says_workers_start_only_when_it_has_nothing_against_it(
-    first: list[Any], later: list[Any]
-) -> None:
-    story = Story(3).starts(notices=tuple(first)).chose(None)
-    for notice in later:
-        against = hold(story.state)
-        if phase(story) is Phase.PREPARING:
-            story.prepared()
-            assert (phase(story) is Phase.RUNNING) == (not against)
-        story.noticed(notice, after_s=1)
-        if phase(story) is Phase.RUNNING:
-            assert "not recovered" not in hold(story.state)
-            assert "marked as faulty" not in hold(story.state)
-    assert all(spawn.plan.incarnation == 0 for spawn in story.performed(Spawn))
