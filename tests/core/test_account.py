@@ -141,6 +141,19 @@ def test_the_time_without_a_supervisor_is_known_from_the_wall_clock() -> None:
     assert sum(account.spent.values()) == pytest.approx(account.wall_s)
 
 
+def test_a_quiet_training_before_the_supervisor_was_lost_is_known_to_the_minute() -> None:
+    story = begins(Story(2))
+    for minute in range(1, 61):
+        passes(story, 60).reported(r0=minute * 10, r1=minute * 10 + 1)
+    count = len(story.steps)
+    story.starts()  # its clock goes on where the last line stopped
+    account = account_of(lines_of(story, away_s=545.0, away_after=count))
+    assert account.spent[Spending.TRAINING] == pytest.approx(3600)
+    assert account.spent[Spending.AWAY] == pytest.approx(545)
+    assert (account.lives[0].end, account.lives[0].reached_step) == ("supervisor lost", 601)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+
+
 def test_a_stop_is_no_incident() -> None:
     story = begins(Story(2))
     passes(story, 10).told_to_stop(StopSource.SIGTERM)

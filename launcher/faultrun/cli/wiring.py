@@ -32,6 +32,7 @@ from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.prepare import LocalPreparer
+from faultrun.supervisor.pulse import Pulse
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.seating import Seating
 from faultrun.supervisor.standbys import Standbys, Terms
@@ -139,6 +140,7 @@ class Running:
         if lookout is not None:
             lookout.attach(reactor, crew)
         standbys.announce(self._state)
+        Pulse(reactor, crew).begin()
         herald = Herald(Audience(standbys, narrator), self._ready, journal, self._say)
         end = supervise(self._state, world, journal, herald)
         if self._spec.recovery.restore_configs is RestoreConfigs.END:

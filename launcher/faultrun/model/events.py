@@ -196,7 +196,7 @@ class HelperExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """Progress of the ranks that reported since the last heartbeat; many reports become one."""
+    """How far ranks are: all that report when somebody ended, now and then the first and the last."""
 
     at_s: float
     incarnation: int
