@@ -27,13 +27,14 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
 from benchmarks.jobs.gasp_sums import digests  # noqa: E402
+from benchmarks.jobs.no_compiler import PlainSGD  # noqa: E402
 from faultrun import sdk  # noqa: E402
 
 FEATURES, CLASSES, BATCH, STEPS_AN_EPOCH = 16, 4, 8, 10
 _MILESTONES = ("imported", "met", "created", "protected", "resumed")
 
 
-class BrittleSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is untyped here
+class BrittleSGD(PlainSGD):
     """SGD that may die between two parameters: one group each, updated one after another."""
 
     def __init__(self, net: nn.Module, death: Death) -> None:
