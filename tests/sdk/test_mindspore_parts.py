@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ def test_copies_take_less_than_one_percent_of_the_time() -> None:
 
     interval = Interval(None)
     copies = 0
-    for _ in range(3000):
-        if interval.stepped(0.010):
+    for step in range(1, 3001):
+        if interval.stepped(step, 0.010):
             copies += 1
             interval.copied(0.0004)
     assert interval.every == 4
@@ -36,14 +37,38 @@ def test_a_cheap_copy_is_made_at_every_step_and_an_interval_that_is_given_is_kep
 
     cheap, given = Interval(None), Interval(7)
     copies = {cheap: 0, given: 0}
-    for _ in range(70):
+    for step in range(1, 71):
         for interval in (cheap, given):
-            if interval.stepped(0.1):
+            if interval.stepped(step, 0.1):
                 copies[interval] += 1
                 interval.copied(0.0005)
     assert (copies[cheap], copies[given]) == (70, 10)
     with pytest.raises(ValueError, match="at least 1"):
         Interval(0)
+
+
+def test_ranks_with_other_costs_copy_the_same_steps() -> None:
+    """Of three ranks one copies slowly; after its first measurements all have copies of the same steps."""
+    from faultrun.model.wire import SLOT_BYTES, store_interval, widest_interval
+    from faultrun.sdk.mindspore.interval import Interval
+
+    page = memoryview(bytearray(3 * SLOT_BYTES))
+
+    def agree(rank: int, own: int) -> int:
+        store_interval(page, rank * SLOT_BYTES, own)
+        return widest_interval(page)
+
+    costs_s = (0.0001, 0.0003, 0.0011)
+    intervals = [Interval(None, partial(agree, rank)) for rank in range(3)]
+    copied: list[list[int]] = [[], [], []]
+    for step in range(6, 100):  # resumed at step 5
+        for rank in (step % 3, (step + 1) % 3, (step + 2) % 3):
+            if intervals[rank].stepped(step, 0.01):
+                intervals[rank].copied(costs_s[rank])
+                copied[rank].append(step)
+    assert [one.every for one in intervals] == [16, 16, 16]
+    late = [[step for step in steps if step > 20] for steps in copied]
+    assert late == [[32, 48, 64, 80, 96]] * 3
 
 
 def test_the_names_that_are_taken_get_mindspores_own_suffix(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ SLOT_BYTES = 64
 _SLOT = struct.Struct("<qqqdq")
 _STOP = struct.Struct("<q")
 _STOP_OFFSET = 48  # in slot 0, behind its fields
+_INTERVAL = struct.Struct("<q")
+_INTERVAL_OFFSET = 56  # in every slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,18 @@ def agreed_stop(page: memoryview) -> int:
     """The global step after which the ranks of this page stop; 0 while nobody was asked to."""
     step: int = _STOP.unpack_from(page, _STOP_OFFSET)[0]
     return step
+
+
+def store_interval(page: memoryview, offset: int, steps: int) -> None:
+    """Say that the rank whose slot begins at ``offset`` copies its state every so many steps."""
+    _INTERVAL.pack_into(page, offset + _INTERVAL_OFFSET, steps)
+
+
+def widest_interval(page: memoryview) -> int:
+    """The longest interval of any rank of this page; 0 when none has said one."""
+    offsets = range(_INTERVAL_OFFSET, len(page), SLOT_BYTES)
+    widest: int = max(_INTERVAL.unpack_from(page, offset)[0] for offset in offsets)
+    return widest
 
 
 def unpack_progress(slot: bytes) -> Progress | None:

@@ -5,7 +5,14 @@ import os
 import time
 
 from faultrun.model.progress import WorkPhase
-from faultrun.model.wire import SLOT_BYTES, agreed_stop, propose_stop, store_progress
+from faultrun.model.wire import (
+    SLOT_BYTES,
+    agreed_stop,
+    propose_stop,
+    store_interval,
+    store_progress,
+    widest_interval,
+)
 
 _PHASES = tuple(WorkPhase)
 _NUMBER = {phase: number for number, phase in enumerate(_PHASES)}
@@ -65,12 +72,18 @@ class ProgressSlot:
         """The step after which the ranks of this node stop; 0 while nobody was asked to."""
         return agreed_stop(self._page)
 
+    def agree_on_interval(self, steps: int) -> int:
+        """Copies are made every ``steps`` here; the interval that suits every rank of this node."""
+        store_interval(self._page, self._at, steps)
+        return widest_interval(self._page)
+
 
 def _mapped(path: str, size_bytes: int) -> mmap.mmap:
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        if os.fstat(fd).st_size < size_bytes:
+        there_bytes = os.fstat(fd).st_size
+        if there_bytes < size_bytes:
             raise ValueError(f"{path} has no slot that ends at byte {size_bytes}")
-        return mmap.mmap(fd, size_bytes)
+        return mmap.mmap(fd, there_bytes - there_bytes % SLOT_BYTES)
     finally:
         os.close(fd)

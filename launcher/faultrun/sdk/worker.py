@@ -84,6 +84,10 @@ class Worker:
             self._chaos.at("save", self._helper.step[0] if self._helper.step is not None else None)
         return before
 
+    def agree_on_interval(self, steps: int) -> int:
+        """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""
+        return self._slot.agree_on_interval(steps) if self._slot is not None else steps
+
     def should_stop(self) -> bool:
         """Whether the loop is to end here, at the same step as on every other rank of this node."""
         helper = self._helper

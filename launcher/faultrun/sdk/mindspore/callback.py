@@ -47,12 +47,12 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         self._directory = Path(directory) if directory is not None else Path.cwd()
         self._network = config.saved_network
         self._base = dict(config.append_dict or {})  # now: ModelCheckpoint counts up in the very same dict
-        self._interval = Interval(every)
         self._marks = every is None
         self._counter: Callable[[], int] | None = None
         self._counted_first = 0
         self._training = Training(gate=Gate())
         self._worker = self._find_worker()
+        self._interval = Interval(every, self._worker.agree_on_interval if self._worker is not None else None)
         self._offset: int | None = None
         self._batch_num = 0
         self._ended_s = 0.0
@@ -97,7 +97,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
             return
         params = run_context.original_args()
         place = self._place(params)
-        due = self._interval.stepped(time.perf_counter() - self._ended_s)
+        due = self._interval.stepped(place.step, time.perf_counter() - self._ended_s)
         self._training.gate.boundary(lambda: self._capture(place, due))
         self._worker.step(place.step, place.epoch)
         self._ended_s = time.perf_counter()
