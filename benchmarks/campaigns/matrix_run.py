@@ -16,15 +16,36 @@ from faultrun.testing import VARIABLE, Fault, Kind, Moment, remove_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 PHASES = (Moment.STARTUP, Moment.COMPILE, Moment.STEP, Moment.SAVE)
-RANKS = (0, 1, 2, 3)
-_JOB = ROOT / "benchmarks" / "jobs" / "chaos.py"
 _BETWEEN_SAVES = 6
 _AT_SAVE = 4
 _RUN_S = 240.0
 HANGS = (Kind.STOP, Kind.SPIN, Kind.SLEEP)
-_HANG_LIMITS = "--hang_limits=startup=4s,compile=4s,step=2s,checkpoint=4s"
-_PEER_S = "6"
+_HANG_LIMITS = "--hang_limits=startup=8s,compile=8s,step=2s,checkpoint=4s"
 _RESTART, _STOP = "restart", "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """The job that is disturbed; ``program`` is the script and its arguments."""
+
+    program: tuple[str, ...]
+    workers: int
+    meets: str
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All of them."""
+        return tuple(range(self.workers))
+
+
+_CHAOS = (str(ROOT / "benchmarks" / "jobs" / "chaos.py"), "--peer_timeout=30")
+TRAININGS = {
+    "plain": Training(program=(*_CHAOS, "--collective=sockets"), workers=4, meets="sockets"),
+    "torch": Training(program=(*_CHAOS, "--collective=gloo"), workers=4, meets="gloo"),
+    "mindspore": Training(
+        program=(str(ROOT / "benchmarks" / "jobs" / "chaos_mindspore.py"),), workers=2, meets="MindSpore"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +112,7 @@ def expected(cell: Cell) -> Expected:
     return Expected(cause=causes, fault_class=classes, decision=decision, exit_code=exit_code)
 
 
-def run(cell: Cell, collective: str) -> Outcome:
+def run(cell: Cell, framework: str) -> Outcome:
     """Train with the fault; the folder is kept when anything is wrong."""
     folder = Path(tempfile.mkdtemp(prefix=f"matrix-{cell.kind.value}-{cell.phase.value}-{cell.rank}-"))
     small_disk = cell.kind is Kind.DISK and _mount_small(folder / "ckpt")
@@ -99,7 +120,7 @@ def run(cell: Cell, collective: str) -> Outcome:
         return _skipped(cell, folder)
     began_s = time.monotonic()
     try:
-        code = _train(cell, collective, folder)
+        code = _train(cell, framework, folder)
     finally:
         took_s = time.monotonic() - began_s
         remove_groups()
@@ -111,19 +132,20 @@ def run(cell: Cell, collective: str) -> Outcome:
     return outcome
 
 
-def _train(cell: Cell, collective: str, folder: Path) -> int:
+def _train(cell: Cell, framework: str, folder: Path) -> int:
+    training = TRAININGS[framework]
     options: tuple[str, ...] = (
-        "--framework=plain",
-        "--worker_num=4",
+        f"--framework={framework}",
+        f"--worker_num={training.workers}",
         "--checkpoint_dir=ckpt",
         "--backoff=10ms..20ms",
+        "--standby=none",
     )
     if cell.kind in HANGS:
         options = (*options, _HANG_LIMITS)
-    job = (str(_JOB), f"--collective={collective}", f"--peer_timeout={_PEER_S}")
     with (folder / "console.txt").open("wb") as console:
         process = subprocess.Popen(
-            [sys.executable, "-m", "faultrun", *options, *job],
+            [sys.executable, "-m", "faultrun", *options, *training.program],
             cwd=folder,
             env={
                 **os.environ,

@@ -20,7 +20,7 @@ CELLS = (
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.name} in {cell.phase.value}")
 def test_the_right_cause_the_right_rank_and_the_right_decision(cell: Cell) -> None:
-    assert run(cell, "sockets").wrong == ()
+    assert run(cell, "plain").wrong == ()
 
 
 def test_a_few_minutes_of_the_compressed_day() -> None:

@@ -1,0 +1,163 @@
+"""As ``chaos``, with MindSpore on CPU: ``Model.train``, ``DyingGasp``, a ``ModelCheckpoint`` on every rank.
+
+Every step takes the same power of two from every weight, so a weight tells
+exactly how many updates it has had. Prints ``WRONG`` and leaves with 9 when a
+resumed or a final weight is not the truth.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from faultrun import sdk, testing
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+_WRONG = 9
+_FEATURES, _STEPS_AN_EPOCH = 64, 4
+_RATE = 2.0**-10
+_PATIENCE_S = 30.0
+
+chaos = testing.from_environment()
+point = sdk.resume()
+chaos.at("startup")
+
+import mindspore as ms  # noqa: E402  a fault at start-up comes before the ranks meet
+import mindspore.dataset as ds  # noqa: E402
+import numpy as np  # noqa: E402
+from mindspore import nn  # noqa: E402
+from mindspore.communication import init  # noqa: E402
+
+
+class Rows:
+    """Ones: the gradient of every weight is one, on every rank."""
+
+    def __init__(self, rows: int) -> None:
+        self.row = np.ones(_FEATURES, np.float32)
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, index: int) -> tuple[Any]:
+        return (self.row,)
+
+
+class Sum(nn.Cell):  # type: ignore[misc]  # MindSpore has no types
+    """The loss itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = ms.Parameter(ms.Tensor(np.zeros(_FEATURES, np.float32)), name="weight")
+
+    def construct(self, rows: Any) -> Any:
+        """Rows to loss."""
+        return (self.weight * rows).sum() / rows.shape[0]
+
+
+class Moments(ms.train.Callback):  # type: ignore[misc]
+    """Announces where the training is; comes behind ``DyingGasp`` and before ``ModelCheckpoint``."""
+
+    def __init__(self, done: int, options: argparse.Namespace) -> None:
+        super().__init__()
+        self.done = done
+        self.options = options
+
+    def on_train_begin(self, _run_context: Any) -> None:
+        """The first step compiles."""
+        chaos.at("compile")
+
+    def on_train_step_begin(self, _run_context: Any) -> None:
+        """A step takes a while."""
+        time.sleep(self.options.step_s)
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Steps are counted over all lives."""
+        step = self.done + int(run_context.original_args().cur_step_num)
+        print(f"step {step}", flush=True)
+        chaos.at("step", step)
+        if step % self.options.save_every == 0:
+            chaos.at("save", step, path=str(own_folder(self.options) / "x"))
+
+
+def main() -> None:
+    options = read_options()
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_device("CPU")
+    init()
+    ms.set_auto_parallel_context(
+        parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=WORLD, global_rank=RANK
+    )
+    net = Sum()
+    optimizer = nn.SGD(net.trainable_params(), learning_rate=_RATE)
+    done = resume(net, optimizer)
+    rows = ds.GeneratorDataset(Rows(_STEPS_AN_EPOCH * WORLD), ["row"], num_shards=WORLD, shard_id=RANK)
+    own = str(own_folder(options))
+    config = ms.train.CheckpointConfig(save_checkpoint_steps=options.save_every, keep_checkpoint_max=3)
+    callbacks = [
+        sdk.mindspore.DyingGasp("net", own),
+        Moments(done, options),
+        ms.train.ModelCheckpoint("net", own, config),
+    ]
+    data = rows.batch(1)
+    if done:
+        data.set_init_step(done)
+    model = ms.Model(net, optimizer=optimizer)
+    epochs = options.steps // _STEPS_AN_EPOCH
+    model.train(epochs, data, callbacks, dataset_sink_mode=False, initial_epoch=done // _STEPS_AN_EPOCH)
+    check(net, options.steps)
+    print(f"final step {options.steps}", flush=True)
+    leave_together()
+    os._exit(0)  # MindSpore's own shutdown takes seconds
+
+
+def own_folder(options: argparse.Namespace) -> Path:
+    """Of this rank's checkpoints."""
+    return Path(options.ckpt).absolute() / f"rank_{RANK}"
+
+
+def resume(net: nn.Cell, optimizer: nn.Cell) -> int:
+    """Put back what was saved; the steps that are in it."""
+    if point is None:
+        return 0
+    saved = ms.load_checkpoint(point.path)
+    ms.load_param_into_net(net, saved)
+    ms.load_param_into_net(optimizer, saved)
+    done = point.step or 0
+    check(net, done)
+    print(f"resumed at step {done}", flush=True)
+    return done
+
+
+def check(net: nn.Cell, steps: int) -> None:
+    """Leave with 9 unless the weights have had ``steps`` updates."""
+    weights = net.weight.asnumpy()
+    if not (weights == np.float32(-steps * _RATE)).all():
+        print(f"WRONG step {steps}: {weights[0]} is {-weights[0] / _RATE:g} updates", flush=True)
+        os._exit(_WRONG)
+
+
+def leave_together() -> None:
+    """Wait for the others: MindSpore ends a rank whose peer is gone, be it after the last step."""
+    life = os.environ.get("FAULTRUN_INCARNATION", "0")
+    Path(f"done_{life}_{RANK}").touch()
+    until_s = time.monotonic() + _PATIENCE_S
+    while not all(Path(f"done_{life}_{rank}").exists() for rank in range(WORLD)):
+        if time.monotonic() > until_s:
+            sys.exit("the others did not come to the end")
+        time.sleep(0.02)
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=12, help=f"a multiple of {_STEPS_AN_EPOCH}")
+    parser.add_argument("--save_every", type=int, default=4)
+    parser.add_argument("--step_s", type=float, default=0.02)
+    parser.add_argument("--ckpt", default="ckpt")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
