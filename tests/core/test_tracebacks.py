@@ -2,7 +2,7 @@
 
 import pytest
 
-from faultrun.core.tracebacks import last_raised, without_numbers
+from faultrun.core.tracebacks import last_raised, telling_line, without_numbers
 from faultrun.model.evidence import Raised
 
 PLAIN = """\
@@ -76,3 +76,37 @@ def test_where_all_frames_are_of_libraries_the_innermost_is_named() -> None:
 
 def test_numbers_do_not_tell_failures_apart() -> None:
     assert without_numbers("at 0x7f3a in step 12 (loss 1.5e-3)") == "at # in step # (loss #)"
+
+
+AT = "2026-11-21-20:02:25.084.848"
+INFO = (
+    f"[INFO] DISTRIBUTED(774,7fdb2f7fe6c0,python):{AT} [mindspore/ccsrc/x.cc:314] Start] Event base dispatch"
+)
+WARNING = f"[WARNING] ME(774:1404,MainProcess):{AT} [mindspore/train/y.py:30] something"
+ERROR = f"[ERROR] DISTRIBUTED(774,7fdb2f7fe6c0,python):{AT} [mindspore/ccsrc/z.cc:3] Connect] refused"
+TORCH = (
+    "[rank1]:[W1121 20:03:11.123456789 ProcessGroup.cpp:1250] Warning: destroy_process_group() was not called"
+)
+GLOG = "W1121 20:03:11.123456  7741 tcp.cc:12] no route"
+RAISED = Raised(kind="InjectedError", message="injected in step 6", frame="")
+
+
+@pytest.mark.parametrize(
+    ("lines", "raised", "line"),
+    [
+        (["step 5", "  faultrun.x.InjectedError: injected in step 6", INFO], RAISED, 1),
+        (["[rank1]: x.InjectedError: injected in step 6", "bye"], RAISED, 0),
+        (["step 5", INFO, WARNING, TORCH, GLOG], None, 0),
+        (["step 5", ERROR, INFO], None, 1),
+        (["InjectedError: another one", "step 5", INFO], RAISED, 1),
+        ([WARNING, INFO], None, 1),
+    ],
+)
+def test_the_line_to_show_is_the_exceptions_own_or_the_last_that_is_no_chatter(
+    lines: list[str], raised: Raised | None, line: int
+) -> None:
+    assert telling_line(lines, raised) == lines[line].strip().removeprefix("[rank1]: ")
+
+
+def test_an_empty_log_has_no_line_to_show() -> None:
+    assert telling_line([], RAISED) == ""

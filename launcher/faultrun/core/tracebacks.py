@@ -1,7 +1,7 @@
 """What a Python traceback in a log says: the exception, and the innermost frame of the user's own code.
 
 Format: https://docs.python.org/3/library/traceback.html. torch puts
-``[rank3]:`` before each line.
+``[rank3]:`` before each line. Which line of a log to show is decided here, too.
 """
 
 import re
@@ -15,6 +15,11 @@ _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<
 _EXCEPTION = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$")
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|<frozen |^<")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_CHATTER = re.compile(
+    r"^(\[rank\d+\]:)?\s*("
+    r"\[(DEBUG|INFO|WARNING)\] [A-Z_]+\(\d+[,:]"  # MindSpore: mindspore/core/utils/log_adapter.cc
+    r"|\[?[VIW]\d{4} \d\d:\d\d:\d\d\.\d+ )"  # glog, and c10/util/Logging.cpp of torch
+)
 _MESSAGE_CHARS = 500
 
 
@@ -49,6 +54,22 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
             )
         frames = []
     return found
+
+
+def telling_line(lines: Sequence[str], raised: Raised | None) -> str:
+    """The one of ``lines`` to show to a person; empty when there are none.
+
+    The exception's own words. Without one the last line that is not a library's
+    chatter: a rank that has raised or is being killed still has threads that
+    log that they are well. Only chatter is better than nothing.
+    """
+    if raised is not None:
+        own = f"{raised.kind}: {raised.message}" if raised.message else raised.kind
+        found = next((line for line in reversed(lines) if own in line), None)
+        if found is not None:
+            return _PREFIX.sub("", found.strip())
+    said = next((line for line in reversed(lines) if not _CHATTER.match(line)), None)
+    return (said or (lines[-1] if lines else "")).strip()
 
 
 def without_numbers(message: str) -> str:

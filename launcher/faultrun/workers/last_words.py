@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.core.signatures import recognise
-from faultrun.core.tracebacks import last_raised
+from faultrun.core.tracebacks import last_raised, telling_line
 from faultrun.model.events import Exited, Status
 from faultrun.model.evidence import DeathNote, Raised
 from faultrun.model.signature import Row
@@ -37,7 +37,7 @@ def death_note(
     rows: Sequence[Row] = (),
     run_seconds: RunSeconds | None = None,
 ) -> DeathNote:
-    """The last line with text, the last step, the exception and what the table says of all that.
+    """The line that tells most, the last step, the exception and what the table says of all that.
 
     ``logs`` are parts of one log, the oldest first. Without ``status`` nothing is judged.
     """
@@ -49,7 +49,7 @@ def death_note(
         raised = noted(error_file, run_seconds) or last_raised(said)
     return DeathNote(
         rank=rank,
-        last_line=said[-1].strip()[:_LINE_CHARS] if said else "",
+        last_line=telling_line(said[-_ASKED_LINES:], raised)[:_LINE_CHARS],
         logged_step=int(step[1]) if step else None,
         raised=raised,
         finding=recognise(rows, status, raised, said[-_ASKED_LINES:]) if status is not None else None,
