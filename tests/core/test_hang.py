@@ -214,6 +214,18 @@ def test_patience_grows_while_somebody_is_found_at_work_and_ends_with_a_step() -
     assert (found.limit_s, found.final) == (60.0, True)
 
 
+def test_time_without_a_processor_is_no_silence() -> None:
+    job = Job().begin().trains(20)
+    first = job.passes(6.0)
+    assert first is not None
+    began_s = job.now_s
+    job.watch = hang.dismissed(job.watch, excused_s=2.0)
+    again = job.passes(6.0)
+    assert again is not None
+    assert (again.limit_s, again.silent_s) == (first.limit_s, first.silent_s)
+    assert job.now_s - began_s == 2.0
+
+
 PHASES = st.sampled_from(WorkPhase)
 SPAN = Span(low_s=1.0, high_s=4.0)
 STRICT = HangPolicy(startup_s=4.0, compile_s=4.0, step=SPAN, checkpoint=SPAN, evaluation=SPAN)

@@ -133,8 +133,13 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
     )
 
 
-def dismissed(watch: Watch) -> Watch:
-    """Somebody was found at work: twice the patience, until the job moves again."""
+def dismissed(watch: Watch, excused_s: float = 0.0) -> Watch:
+    """Somebody was found at work: twice the patience, until the job moves again.
+
+    Time without a processor (``excused_s``) was no silence.
+    """
+    if excused_s > 0:
+        return replace(watch, clock_s=watch.clock_s - excused_s)
     return replace(watch, patience=watch.patience * 2)
 
 

@@ -37,16 +37,18 @@ class Look:
     """One rank's process over a short time.
 
     ``state`` is the letter of proc(5). Shares are of one processor: of the
-    main thread, of its waiting for a processor, of the children together.
-    ``io_bytes`` were read or written by all of them. ``syscall`` is the name
-    of a sleeping call if it is known. ``frames`` are of the main thread,
-    innermost first; ``moved``: a second dump showed other functions.
+    main thread, of its waiting for a processor (``starved_s`` in seconds), of
+    the children together. ``io_bytes`` were read or written by all of them.
+    ``syscall`` is the name of a sleeping call if it is known. ``frames`` are
+    of the main thread, innermost first; ``moved``: a second dump showed other
+    functions.
     """
 
     rank: int
     state: str = ""
     main_share: float = 0.0
     starved_share: float = 0.0
+    starved_s: float = 0.0
     children_share: float = 0.0
     io_bytes: int = 0
     wchan: str = ""

@@ -13,6 +13,7 @@ from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.progress import WorkPhase
 
 _SURE = frozenset({Stance.STOPPED, Stance.TRACED, Stance.DEAD})
+_LEAST_SHARE = 0.01
 _SUREST_FIRST = tuple(Stance)
 _DOING = {
     WorkPhase.COMPUTING: "computing",
@@ -25,9 +26,10 @@ _DOING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """It is no hang, yet: somebody works."""
+    """It is no hang, yet: somebody works, or would if it got a processor (``excused_s`` that it did not)."""
 
     why: str
+    excused_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +52,11 @@ def judge(
     known = {look.rank: _fed(look, suspicion) for look in looks}
     stances = {rank: stance(known[rank]) for rank in suspicion.front if rank in known}
     sure = [rank for rank in suspicion.front if stances.get(rank) in _SURE]
-    if not sure and not suspicion.final:
+    if not sure:
         for rank, found in stances.items():
-            if found in (Stance.WORKING, Stance.STARVED):
-                return Working(why=f"rank {rank} {describe(found, known[rank])}")
+            if found is Stance.STARVED or (found is Stance.WORKING and not suspicion.final):
+                excused_s = known[rank].starved_s if found is Stance.STARVED else 0.0
+                return Working(why=f"rank {rank} {describe(found, known[rank])}", excused_s=excused_s)
     candidates = sure or [rank for rank in suspicion.behind if rank in known]
     if not candidates:
         rank = min(suspicion.behind)
@@ -69,10 +72,14 @@ def judge(
 
 
 def _fed(look: Look, suspicion: Suspicion) -> Look:
-    """A process that waited for a processor is excused until it has had the time that it needed."""
-    fed_share = max(1.0 - look.starved_share, 0.01)
-    if suspicion.silent_s * fed_share < suspicion.needed_s:
+    """A process that waited for a processor is excused until it has had the time that it needed.
+
+    No limit, not even one that the user gave, means a machine that is too busy:
+    another start would only be one more that wants it.
+    """
+    if suspicion.silent_s - look.starved_s < suspicion.needed_s:
         return look
+    fed_share = max(1.0 - look.starved_share, _LEAST_SHARE)
     return replace(look, starved_share=0.0, main_share=min(1.0, look.main_share / fed_share))
 
 

@@ -97,11 +97,15 @@ class HangSuspected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangDismissed:
-    """A look at the processes said that somebody works: the suspected get more time."""
+    """A look at the processes said that somebody works: the suspected get more time.
+
+    ``excused_s`` of it is time in which the machine was too busy for them.
+    """
 
     at_s: float
     incarnation: int
     why: str
+    excused_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

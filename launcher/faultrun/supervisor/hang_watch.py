@@ -114,9 +114,9 @@ class HangWatch:
     def told(self, event: Event) -> None:
         """What became of a suspicion."""
         match event:
-            case HangDismissed():
-                self._order, self._glanced = None, False
-                self._watch = hang.dismissed(self._watch)
+            case HangDismissed(excused_s=excused_s):
+                self._order = None  # what it saw is the next one's glance
+                self._watch = hang.dismissed(self._watch, excused_s)
             case HangDetected(stance=stance) if stance not in _CERTAIN:
                 # It may have been a slow stretch that nobody marked: the next one gets more time.
                 step = self._policy.step

@@ -31,6 +31,8 @@ PATIENCE_S = 3.0
 _WINDOW_S = 0.04
 _SAMPLES = 4
 _COMPUTED_SHARE = 0.1
+_MOST_STARVED = 0.9
+"""Who never gets a processor is excused for so much of the time, and so not for ever."""
 _ANSWER_S = 0.25
 _WRITE_S = 1.0
 _STILL = frozenset({"T", "t"})
@@ -64,9 +66,13 @@ class Inspection:
         views = {rank: kernel_view(worker.pid) for rank, worker in workers.items()}
         looks, dumps = self._looked(workers, frozenset(order.suspicion.front))
         verdict = judge(order.suspicion, looks, finished)
-        self._glance = None
         if isinstance(verdict, Working):
-            yield HangDismissed(at_s=self._clock.now(), incarnation=order.incarnation, why=verdict.why)
+            yield HangDismissed(
+                at_s=self._clock.now(),
+                incarnation=order.incarnation,
+                why=verdict.why,
+                excused_s=verdict.excused_s,
+            )
             return
         if verdict.look is not None and not verdict.look.frames:
             verdict = _at(verdict, dumps.get(verdict.rank, ""))
@@ -101,6 +107,7 @@ class Inspection:
             }
             moved = _moving({rank: workers[rank] for rank in busy}, files, dumps)
         now_s, now = time.monotonic(), _snapshots(workers)
+        self._glance = now_s, now  # for the next one, if this is no hang
         seen = _Seen(
             window_s=now_s - before_s, before=before, early=early, now=now, dumps=dict(dumps), moved=moved
         )
@@ -186,12 +193,17 @@ class _Seen:
         before = self.before.get(rank, early)
         window_s = max(self.window_s, 1e-3)
         wchan, syscall = waiting_in(pid)
+        main_share = (now.main_cpu_s - before.main_cpu_s) / window_s
+        starved_share = (now.main_starved_s - before.main_starved_s) / window_s
+        if now.state == early.state == "R":  # the kernel adds a wait to its count when it is over
+            starved_share = max(starved_share, 1.0 - main_share)
         return Look(
             rank=rank,
             # A disk is waited for in state D too, for a moment.
             state="S" if now.state == "D" and before.state != "D" else now.state,
-            main_share=(now.main_cpu_s - before.main_cpu_s) / window_s,
-            starved_share=(now.main_starved_s - before.main_starved_s) / window_s,
+            main_share=main_share,
+            starved_share=starved_share,
+            starved_s=round(min(starved_share, _MOST_STARVED) * window_s, 3),
             children_share=(now.children_cpu_s - before.children_cpu_s) / window_s,
             io_bytes=max(0, early.io_bytes - before.io_bytes),  # writing dumps is I/O too
             wchan=wchan,
