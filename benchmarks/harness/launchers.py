@@ -104,6 +104,10 @@ BARE = Launcher(name="bare", module="sys", command=_bare, signals=False, restart
 FAULTRUN = Launcher(name=OURS, module="faultrun", command=_faultrun, environ={"FAULTRUN_STANDBY": "none"})
 WARM = "faultrun, standbys"
 FAULTRUN_WARM = Launcher(name=WARM, module="faultrun", command=_warm)
+WARM_CACHED = "faultrun, standbys and compile cache"
+FAULTRUN_WARM_CACHED = Launcher(
+    name=WARM_CACHED, module="faultrun", command=_warm, environ={"FAULTRUN_COMPILE_CACHE": "log_dir"}
+)
 FT_LAUNCHER = Launcher(name="ft_launcher", module="torch", command=_ft_launcher, absent=ft_launcher_missing)
 LOOP = Launcher(name="shell loop", module="sys", command=_loop)
 TORCHRUN = Launcher(name="torchrun", module="torch", command=_torchrun)
@@ -124,7 +128,7 @@ MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False
 _ALL = {
     launcher.name: launcher
     for launcher in (
-        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_NATIVE),
+        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED, FAULTRUN_NATIVE),
         *(TORCHRUN, TORCHRUN_OWN_STORE, FT_LAUNCHER, MSRUN),
     )
 }

@@ -6,6 +6,7 @@ Started by msrun it is its own scheduler too: that process never leaves ``init``
 import argparse
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -58,7 +59,11 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
     parser.add_argument("--pre_trained", default="", help="the checkpoint to go on from")
     parser.add_argument("--find_newest", action="store_true", help="look for it in checkpoint_dir")
-    parser.add_argument("--kill", default="-1:0", help="RANK:STEP, before that step, in the first life")
+    parser.add_argument(
+        "--kill", default="-1:0", help="RANK:STEP, before that step or later, in the first life"
+    )
+    parser.add_argument("--kill_once", type=Path, help="nobody dies before this file is there")
+    parser.add_argument("--steps_after", type=int, help="train until killed; in later lives, so many steps")
     return parser.parse_args()
 
 
@@ -83,9 +88,14 @@ def resume(train: nn.TrainOneStepCell, path: str) -> int:
 
 def fit(train: nn.TrainOneStepCell, options: argparse.Namespace, rank: int, done: int) -> None:
     victim, at_step = map(int, options.kill.split(":"))
+    last = options.steps
+    if options.steps_after is not None:
+        last = done + options.steps_after if life() > 0 else sys.maxsize
     pause = threading.Event()
-    for step in range(done + 1, options.steps + 1):
-        if life() == 0 and (rank, step) == (victim, at_step):
+    for step in range(done + 1, last + 1):
+        its_turn = options.kill_once is None and step == at_step
+        told_to = options.kill_once is not None and step >= at_step and options.kill_once.exists()
+        if life() == 0 and rank == victim and (its_turn or told_to):
             tell("dying", step)
             os.kill(os.getpid(), signal.SIGKILL)
         loss = float(train(*batch(options.seed, step, rank)).asnumpy())

@@ -144,6 +144,29 @@ def test_torch_rehearsed_is_like_a_fresh_worker_that_has_imported_it(stage: Stag
     assert [line for line in found if not line.startswith(known_before)] == []
 
 
+@pytest.mark.slow
+@pytest.mark.mindspore
+def test_mindspore_compiled_for_nobody_trains_to_the_bits_of_a_fresh_worker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOG_v", "3")  # its warnings carry the time
+    # A fresh worker has these as soon as it has imported MindSpore, the thread with its first graph;
+    # what the collector passes over stays.
+    known_before = (
+        "/early/kernel/signals/SigCgt",
+        "/early/kernel/threads",
+        "/early/python/collector",
+        "/early/python/environment",
+        "/early/python/exit callbacks",
+        "/early/python/filters",
+        "/early/python/inherited by children",
+        "/early/python/meta_path",
+        "/early/python/recursion",
+    )
+    found = compared(stage, (str(SCRIPT),), "mindspore", "mindspore", "mindspore.communication")
+    assert [line for line in found if not line.startswith(known_before)] == []
+
+
 def test_the_arguments_are_those_of_the_hand_over(stage: Stage) -> None:
     script = stage.folder / "arguments.py"
     script.write_text("import sys\nprint(sys.argv[1:], sys.orig_argv[-1])")

@@ -133,6 +133,37 @@ def torch() -> dict[str, Any]:
     }
 
 
+def mindspore() -> dict[str, Any]:
+    """What MindSpore knows, if it is here; how it is set up, and what two steps of training come to."""
+    ms = sys.modules.get("mindspore")
+    if ms is None:
+        return {}
+    from mindspore import nn, runtime
+    from mindspore._c_expression import DeviceManagerConf
+
+    contexts = ("mode", "device_target", "device_id", "max_call_depth", "save_graphs", "enable_compile_cache")
+    before = {
+        "device chosen": DeviceManagerConf.get_instance().is_device_enable(),
+        "contexts": {name: str(ms.get_context(name)) for name in contexts},
+        "parallel": ms.get_auto_parallel_context("parallel_mode"),
+        "seed": ms.get_seed(),
+    }
+    ms.set_context(mode=ms.GRAPH_MODE)
+    ms.set_recursion_limit(900)
+    ms.set_device("CPU", 0)
+    runtime.dispatch_threads_num(2)
+    ms.set_seed(5)
+    net = nn.SequentialCell(nn.Dense(4, 5, weight_init="normal"), nn.Dropout(p=0.5), nn.Dense(5, 2))
+    loss = nn.WithLossCell(net, nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"))
+    train = nn.TrainOneStepCell(loss, nn.Adam(net.trainable_params()))
+    train.set_train()
+    images, labels = ms.Tensor([[1.0, 2.0, 3.0, 4.0]] * 2), ms.Tensor([0, 1], ms.int32)
+    losses = [float(train(images, labels).asnumpy()).hex() for _ in range(2)]
+    weights = [parameter.asnumpy().tobytes().hex() for parameter in net.trainable_params()]
+    names = [parameter.name for parameter in train.trainable_params()]
+    return {"before": before, "losses": losses, "weights": weights, "names": names}
+
+
 def chance() -> list[Any]:
     """Random numbers, which must differ from process to process."""
     numbers: list[Any] = [random.random()]
@@ -180,13 +211,15 @@ if __name__ == "__main__":
     early = {"kernel": kernel(), "python": python()}
     for name in sys.argv[2:]:
         importlib.import_module(name)
+    fate = chance()
     late = {
         "torch": torch(),
+        "mindspore": mindspore(),
         "kernel": kernel(),
         "exit callbacks": atexit._ncallbacks(),
         "environment": dict(os.environ),
     }
     with open(sys.argv[1], "w") as file:
-        json.dump({"early": early, "late": late, "chance": chance()}, file)
+        json.dump({"early": early, "late": late, "chance": fate}, file)
     print("written", flush=True)
     os.write(2, b"to descriptor 2\n")

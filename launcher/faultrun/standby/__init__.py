@@ -19,7 +19,7 @@ from typing import Any
 
 from .belongings import Belongings, leftovers
 from .handover import Refused, become
-from .rehearsal import Rehearsal, rehearsal_for
+from .rehearsal import Rehearsal, Spoiled, rehearsal_for
 from .shadows import shadowed
 
 PROBE = "probe"
@@ -72,10 +72,15 @@ def _prepare(rehearsal: Rehearsal, before: frozenset[str]) -> dict[str, Any]:
             "why": f"the program has its own {' '.join(names)}, which was imported from elsewhere",
         }
     mine = Belongings.of_this_process()
-    note = rehearsal.rehearse()
+    try:
+        note = rehearsal.rehearse()
+    except Spoiled as error:
+        return {"kind": "refuse", "why": str(error)}
     mine.restore()
     gc.collect()
-    left = leftovers(mine)
+    if rehearsal.frozen:
+        gc.freeze()
+    left = leftovers(mine, rehearsal.threads)
     if left:
         return {"kind": "refuse", "why": f"the rehearsal left {left} behind"}
     sys.stdout.flush()

@@ -78,12 +78,12 @@ class Belongings:
             multiprocessing.set_start_method(None, force=True)
 
 
-def leftovers(before: Belongings) -> str:
+def leftovers(before: Belongings, threads_allowed: int) -> str:
     """What cannot be given back: descriptors, threads, callbacks at exit. Empty when there is nothing."""
     found = []
     if fds := _fds() - before.fds:
         found.append(f"descriptors {sorted(fds)}")
-    if threads := _threads() - before.threads:
+    if len(threads := _threads() - before.threads) > threads_allowed:
         found.append(f"{len(threads)} threads")
     if _exit_callbacks() != before.exit_callbacks:
         found.append("a callback at exit")

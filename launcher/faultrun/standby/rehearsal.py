@@ -4,10 +4,20 @@ from importlib import import_module
 from typing import Protocol
 
 
+class Spoiled(Exception):
+    """The rehearsal has changed what a program would notice, and it cannot be taken back."""
+
+
 class Rehearsal(Protocol):
-    """A framework's part of being a standby."""
+    """A framework's part of being a standby.
+
+    ``threads``: how many idle ones its rehearsal may leave. ``frozen``: what it has loaded is taken out
+    of the garbage collector's rounds (``gc.freeze``).
+    """
 
     name: str
+    threads: int
+    frozen: bool
 
     def load(self) -> None:
         """Import what every program of the framework imports. ImportError when that is impossible."""
@@ -16,7 +26,7 @@ class Rehearsal(Protocol):
     def rehearse(self) -> str:
         """Do once what is slow the first time; return what could not be done, "" when all could.
 
-        Afterwards the framework must be as it was after ``load``.
+        Afterwards the framework must be as it was after ``load``; Spoiled when it is not.
         """
         ...
 
@@ -41,6 +51,8 @@ class Bare:
     """No framework: the interpreter alone."""
 
     name = "python"
+    threads = 0
+    frozen = False
 
     def load(self) -> None:
         """See ``Rehearsal``."""

@@ -18,6 +18,8 @@ class TorchRehearsal:
     """See ``Rehearsal``. Never touches an accelerator: everything happens on the processor, in tiny."""
 
     name = "torch"
+    threads = 0
+    frozen = False
 
     def __init__(self) -> None:
         self._files: Identity | None = None
