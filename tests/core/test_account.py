@@ -1,6 +1,5 @@
 """What a run cost, told as stories: every second is accounted for, once, under the right name."""
 
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -9,60 +8,10 @@ from hypothesis import strategies as st
 
 from faultrun.core.account import Accountant
 from faultrun.core.advice import advise, save_interval
-from faultrun.journal.append import line_of
-from faultrun.model.account import Account, Spending
-from faultrun.model.events import FirstStep, StopSource, Timer
+from faultrun.model.account import Spending
+from faultrun.model.events import StopSource, Timer
+from support.account_stories import account_of, begins, first_step, lines_of, one_fault, passes
 from support.story import SIGTERM, Story, checkpoint
-
-_ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)
-
-
-def lines_of(story: Story, *, away_s: float = 0.0, away_after: int = 0) -> list[dict[str, Any]]:
-    """The story's journal; the wall clock jumps by ``away_s`` after that many lines."""
-    made = []
-    for count, (event, step) in enumerate(story.steps):
-        at = _ZERO + timedelta(seconds=event.at_s + (away_s if count >= away_after > 0 else 0.0))
-        made.append({"at_utc": at.isoformat().replace("+00:00", "Z"), **line_of(event, step, {})})
-    return made
-
-
-def account_of(lines: list[dict[str, Any]]) -> Account:
-    accountant = Accountant()
-    for line in lines:
-        accountant.take(line)
-    return accountant.account()
-
-
-def passes(story: Story, seconds: float) -> Story:
-    story.now_s += seconds
-    return story
-
-
-def first_step(story: Story, step: int) -> Story:
-    return story.tell(FirstStep(at_s=story.now_s, incarnation=story.state.incarnation, step=step))
-
-
-def begins(story: Story) -> Story:
-    """2 s to choose, 1 s to prepare, 3 s to execute, 4 s to the first step."""
-    passes(story.starts(), 2).chose(None)
-    passes(story, 1).prepared()
-    passes(story, 3).all_run()
-    return first_step(passes(story, 4), 1)
-
-
-def one_fault(*, resume_at: int) -> Story:
-    """Killed at step 101 after 100 s, then 5 s drain, 2 s choose, 1 s prepare, 3 s spawn, 4 s start."""
-    story = begins(Story(3))
-    passes(story, 100).reported(r0=101, r1=101, r2=101).killed(2)
-    passes(story, 1).saved(0, 101)
-    passes(story, 4).killed(0, SIGTERM).killed(1, SIGTERM)
-    story.drained()
-    passes(story, 2).chose(checkpoint(resume_at))
-    passes(story, 1).prepared()
-    passes(story, 3).all_run()
-    first_step(passes(story, 4), resume_at + 1)
-    passes(story, 200).reported(r0=resume_at + 201)
-    return story.returned(0).returned(1).returned(2).drained()
 
 
 def test_every_second_of_a_run_with_a_fault_has_its_name() -> None:

@@ -3,56 +3,26 @@
 import json
 import socket
 import sys
-import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 from support.free_port import free_port
-from support.processes import PATIENCE_S, wait_until
+from support.otlp import spans
+from support.processes import wait_until
+from support.receiver import receiving
 from support.runs import Launcher
 
 COUNT = (sys.executable, str(Path(__file__).with_name("gasp_count.py")), "0")
 ENV = {"FAULTRUN_REPORT": "True"}
-
-
-@contextmanager
-def listening(answers: threading.Event) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that keeps what it is sent, and answers only once ``answers`` is set."""
-    heard: list[dict[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            answers.wait(PATIENCE_S * 3)
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *words: Any) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/hook?token=secret", heard
-    finally:
-        answers.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+HOOK = "/hook?token=secret"
 
 
 def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -> None:
-    port, answers = free_port(), threading.Event()
-    answers.set()
-    with listening(answers) as (url, heard):
+    port = free_port()
+    with receiving() as receiver:
         run = launcher.command(
-            "--worker_num=2", "--checkpoint_dir=ck", "--log_format=json", f"--webhook={url}",
+            "--worker_num=2", "--checkpoint_dir=ck", "--log_format=json",
+            f"--webhook={receiver.address}{HOOK}", f"--otlp_endpoint={receiver.address}", "--tensorboard=tb",
             "--on_event=cat >> told.jsonl; echo >> told.jsonl; echo $FAULTRUN_EVENT",
             f"--metrics_port={port}", "--metrics_file=m/run.prom", *COUNT, environ=ENV,
         ).trains((0, 1))  # fmt: skip
@@ -67,7 +37,7 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
     kinds = ["incident", "restart", "finished"]
     told = [json.loads(line) for line in (launcher.folder / "told.jsonl").read_text().splitlines() if line]
     assert [one["kind"] for one in told] == kinds
-    assert [one["kind"] for one in heard] == kinds
+    assert [json.loads(body)["kind"] for body in receiver.sent_to(HOOK)] == kinds
     assert told[0]["rank"] == 1
     assert told[0]["step"] == 5
     assert told[1]["resumed_step"] == 5
@@ -76,7 +46,13 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
     left = (launcher.folder / "m" / "run.prom").read_text()
     assert "faultrun_incidents_total 1.0" in left
     assert "faultrun_exit_code 0.0" in left
+    names = [span.name for span in spans(receiver.sent_to("/v1/traces"))]
+    assert {"recovery", "drain", "choose", "spawn"} <= set(names)
+    (scalars,) = (launcher.folder / "tb").iterdir()
+    assert b"faultrun/recovery_seconds" in scalars.read_bytes()
+    assert str(port) in (run.log_dir / "run.json").read_text()
     assert "secret" not in (run.log_dir / "run.json").read_text()
+    assert receiver.address not in (run.log_dir / "run.json").read_text()
 
     lines = [json.loads(line) for line in run.text.splitlines()]
     assert [line["event"] for line in lines if line.get("run_s") is not None] == [
@@ -102,10 +78,14 @@ def scrape(port: int, wanted: str) -> str | None:
 def test_a_webhook_that_never_answers_and_a_command_that_never_ends_change_nothing(
     launcher: Launcher,
 ) -> None:
-    with listening(threading.Event()) as (url, heard):
-        run = launcher.run("sys.exit(3)", "--max_restarts=0", f"--webhook={url}", "--on_event=sleep 600")
+    with receiving(at_once=False) as receiver:
+        run = launcher.run(
+            "sys.exit(3)", "--max_restarts=0", f"--webhook={receiver.address}{HOOK}", "--on_event=sleep 600",
+            f"--otlp_endpoint={receiver.address}",
+        )  # fmt: skip
         assert run.ends() == 3
-        assert heard == [] or heard[0]["kind"] == "incident"
+        told = receiver.sent_to(HOOK)
+        assert told == [] or json.loads(told[0])["kind"] == "incident"
     assert "not done" in (run.log_dir / "on_event.log").read_text()
 
 

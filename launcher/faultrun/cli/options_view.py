@@ -43,6 +43,20 @@ WATCHING = Section(
             example="--metrics_file=/var/lib/node_exporter/faultrun.prom",
         ),
         Option(
+            name="tensorboard",
+            metavar="DIR",
+            help="Write pace, restarts and recoveries as TensorBoard scalars (needs faultrun[tensorboard]).",
+            default="none",
+            example="--tensorboard=runs/faultrun",
+        ),
+        Option(
+            name="otlp_endpoint",
+            metavar="URL",
+            help="Send each recovery as an OpenTelemetry trace, by OTLP over HTTP (needs faultrun[otel]).",
+            default="none",
+            example="--otlp_endpoint=http://collector:4318",
+        ),
+        Option(
             name="on_event",
             metavar="CMD",
             help="Shell command that gets JSON on stdin at each incident, restart, give-up and finish.",

@@ -2,7 +2,9 @@
 
 import importlib.util
 import socket
-from urllib.parse import urlsplit
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
 
 from faultrun.cli.options_values import switch, whole
 from faultrun.cli.settings import Settings
@@ -12,13 +14,43 @@ from faultrun.model.spec import LogFormat, View
 _NONE = ("", "none")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extra:
+    """An optional part of faultrun: what it is for, its module, its distribution, the name of the extra."""
+
+    what: str
+    module: str
+    distribution: str
+    name: str
+
+
+_PROMETHEUS = _Extra(
+    what="metrics are", module="prometheus_client", distribution="prometheus-client", name="metrics"
+)
+_TENSORBOARD = _Extra(
+    what="scalars are", module="tensorboard", distribution="tensorboard", name="tensorboard"
+)
+_OTEL = _Extra(
+    what="traces are",
+    module="opentelemetry.exporter.otlp.proto.http",
+    distribution="opentelemetry-exporter-otlp-proto-http",
+    name="otel",
+)
+
+
 def resolve_view(settings: Settings) -> View:
     """Settle the options of "Watching the run"; raises UsageError (ConfigError) for what cannot work."""
     plain = View()
     port = settings.read("metrics_port", _port)
     file = settings.read("metrics_file", _file) or ""
+    tensorboard = settings.read("tensorboard", _text) or ""
+    otlp_endpoint = settings.read("otlp_endpoint", _collector) or ""
     if port is not None or file:
-        _need_prometheus_client(settings, "metrics_port" if port is not None else "metrics_file")
+        _need(settings, "metrics_port" if port is not None else "metrics_file", _PROMETHEUS)
+    if tensorboard:
+        _need(settings, "tensorboard", _TENSORBOARD)
+    if otlp_endpoint:
+        _need(settings, "otlp_endpoint", _OTEL)
     if port is not None:
         _need_free(settings, port)
     live, report = settings.read("live_line", switch), settings.read("report", switch)
@@ -28,6 +60,8 @@ def resolve_view(settings: Settings) -> View:
         report=plain.report if report is None else report,
         metrics_port=port,
         metrics_file=file,
+        tensorboard=tensorboard,
+        otlp_endpoint=otlp_endpoint,
         on_event=settings.read("on_event", _text) or "",
         webhook=settings.read("webhook", _url) or "",
     )
@@ -65,13 +99,25 @@ def _url(text: str) -> str:
     return text
 
 
-def _need_prometheus_client(settings: Settings, option: str) -> None:
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise UsageError(
-            f"{settings.where(option)} needs prometheus-client, which is not installed",
-            because="metrics are an extra of faultrun",
-            hint="pip install 'faultrun[metrics]'",
-        )
+def _collector(text: str) -> str:
+    """The whole address: a collector takes traces at /v1/traces unless another path is given."""
+    if text in _NONE:
+        return ""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a collector is http://HOST:4318 or https://HOST/...; gRPC is not spoken")
+    return text if parts.path.strip("/") else urlunsplit(parts._replace(path="/v1/traces"))
+
+
+def _need(settings: Settings, option: str, extra: _Extra) -> None:
+    with suppress(ModuleNotFoundError):
+        if importlib.util.find_spec(extra.module) is not None:
+            return
+    raise UsageError(
+        f"{settings.where(option)} needs {extra.distribution}, which is not installed",
+        because=f"{extra.what} an extra of faultrun",
+        hint=f"pip install 'faultrun[{extra.name}]'",
+    )
 
 
 def _need_free(settings: Settings, port: int) -> None:

@@ -59,17 +59,29 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int) -> list[Sidecar]:
 
         herald = Herald(spec.run_id, log_dir, view.on_event, view.webhook, next_seq)
         started.append(Sidecar(herald, journal, patience_s=PATIENCE_S))
+    about = {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__}
     if view.metrics_port is not None or view.metrics_file:
         from faultrun.supervisor.exporter import Exporter
 
         exporter = Exporter(
             log_dir,
-            {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__},
+            about,
             spec.supervision.policy,
             view.metrics_port,
             view.metrics_file,
         )
         started.append(Sidecar(exporter, journal, patience_s=_LAST_SCRAPE_S))
+    if view.tensorboard:
+        from faultrun.supervisor.scalars import Scalars
+
+        scalars = Scalars(log_dir, Path(view.tensorboard).absolute(), spec.supervision.policy, next_seq)
+        started.append(Sidecar(scalars, journal, patience_s=_LAST_SCRAPE_S))
+    if view.otlp_endpoint:
+        from faultrun.supervisor import tracer
+
+        resource = {f"faultrun.{name}": value for name, value in about.items()}
+        traces = tracer.Tracer(log_dir, view.otlp_endpoint, resource, next_seq)
+        started.append(Sidecar(traces, journal, patience_s=tracer.PATIENCE_S))
     return started
 
 
@@ -79,5 +91,7 @@ def meter_for(spec: RunSpec, log_dir: Path) -> SurveyMeter | None:
 
 
 def without_secrets(spec: RunSpec) -> RunSpec:
-    """As ``run.json`` may show it to others: a webhook's address often holds a token."""
-    return replace(spec, view=replace(spec.view, webhook="(given)" if spec.view.webhook else ""))
+    """As ``run.json`` may show it to others: an address of a webhook or a collector often holds a token."""
+    view = spec.view
+    webhook, collector = ("(given)" if address else "" for address in (view.webhook, view.otlp_endpoint))
+    return replace(spec, view=replace(view, webhook=webhook, otlp_endpoint=collector))

@@ -93,6 +93,11 @@ class Accountant:
         return _KINDS.get(self._phase, Spending.IDLE)
 
     @property
+    def faults_over(self) -> int:
+        """How many incidents ``account`` would show as over; cheap, for those who ask after every line."""
+        return len(self._faults)
+
+    @property
     def now_kind(self) -> Spending | None:
         """What the time since the last line is spent on; None before the first and after the last."""
         if self._phase in ("", _FINISHED):

@@ -275,6 +275,8 @@ class View:
     report: bool = True
     metrics_port: int | None = None
     metrics_file: str = ""
+    tensorboard: str = ""
+    otlp_endpoint: str = ""
     on_event: str = ""
     webhook: str = ""
 

@@ -1,7 +1,7 @@
 """The metrics themselves: names, units and help by Prometheus' conventions. Needs prometheus-client."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -11,23 +11,26 @@ from prometheus_client.core import (
     Metric,
 )
 
-from faultrun.model.account import NOT_OVER, Account, Spending
-from faultrun.supervisor.exporter import State
+from faultrun.model.account import NOT_OVER, Account
+from faultrun.model.run import Phase
+from faultrun.supervisor.moment import State
+
+_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
 
-def metrics(account: Account, state: State) -> Iterator[Metric]:
-    """Everything that is exported."""
-    yield InfoMetricFamily("faultrun", "The run that is supervised.", value=dict(state.about))
+def metrics(about: Mapping[str, str], account: Account, state: State) -> Iterator[Metric]:
+    """Everything that is exported. ``about`` are the labels of the run."""
+    yield InfoMetricFamily("faultrun", "The run that is supervised.", value=dict(about))
     yield from _now(state)
     yield from _steps(account, state)
     yield from _totals(account, state)
-    yield _recoveries(account, state.buckets_s)
+    yield _recoveries(account)
 
 
 def _now(state: State) -> Iterator[Metric]:
     phase = GaugeMetricFamily("faultrun_phase", "1 for the phase that the run is in.", labels=["phase"])
-    for name in state.phases:
-        phase.add_metric([name], float(name == state.phase))
+    for one in Phase:
+        phase.add_metric([one.value], float(one.value == state.phase))
     yield phase
     yield GaugeMetricFamily(
         "faultrun_incarnation", "Life of the worker group, from 0.", value=state.incarnation
@@ -64,12 +67,10 @@ def _totals(account: Account, state: State) -> Iterator[Metric]:
     spent = GaugeMetricFamily(
         "faultrun_time_seconds", "Time of the run so far, by what it was spent on.", labels=["spent_on"]
     )
-    seconds = {kind: account.spent.get(kind, 0.0) + state.since_last.get(kind, 0.0) for kind in Spending}
-    for kind in Spending:
-        spent.add_metric([kind.value], seconds[kind])
+    for kind, seconds in state.spent(account).items():
+        spent.add_metric([kind.value], seconds)
     yield spent
-    wall_s = sum(seconds.values())
-    share = seconds[Spending.TRAINING] / wall_s if wall_s > 0 else 1.0
+    share = state.productive_share(account)
     yield GaugeMetricFamily("faultrun_productive_ratio", "Training that counts, of wall time.", value=share)
     yield CounterMetricFamily("faultrun_incidents", "Faults that ended workers.", value=len(account.faults))
     by_cause = CounterMetricFamily(
@@ -96,9 +97,9 @@ def _totals(account: Account, state: State) -> Iterator[Metric]:
     )  # fmt: skip
 
 
-def _recoveries(account: Account, buckets_s: tuple[float, ...]) -> Metric:
+def _recoveries(account: Account) -> Metric:
     took = [fault.recovery_s for fault in account.faults if fault.end.endswith("again")]
-    counts = [(str(limit), float(sum(one <= limit for one in took))) for limit in buckets_s]
+    counts = [(str(limit), float(sum(one <= limit for one in took))) for limit in _BUCKETS_S]
     histogram = HistogramMetricFamily(
         "faultrun_recovery_seconds", "From a fault until every rank had done a step again."
     )
