@@ -3,6 +3,7 @@
 
 The first life stands still at step 5, the second at step 8, up to life ``TROUBLE``, for which the
 words are meant; the next goes on to the end. So a first gasp can succeed, and the second meet with trouble.
+With ``stays`` the second stands still in any case.
 """
 
 import json
@@ -57,7 +58,7 @@ def main() -> None:
             state["count"] = n
             state["half"] = n
         sdk.step(n)
-        if int(TROUBLE) >= LIFE and STANDS_STILL_AT.get(LIFE) == n:
+        if (int(TROUBLE) >= LIFE or "stays" in WORDS) and STANDS_STILL_AT.get(LIFE) == n:
             print("ready", flush=True)
             while True:
                 signal.pause()

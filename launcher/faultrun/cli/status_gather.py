@@ -80,7 +80,7 @@ class _Look:
             log_dir=str(self._folder),
             supervisor=self._supervisor,
             phase=str(last.get("phase", "")),
-            why=str(last.get("why", "")),
+            why=self._why(),
             suspected=self._suspicion(),
             incarnation=_int(last.get("incarnation"), -1),
             world_size=self._plan.topology.world_size if self._plan is not None else len(ranks),
@@ -102,6 +102,15 @@ class _Look:
             ended=self._ended,
             ranks=ranks,
         )
+
+    def _why(self) -> str:
+        """What began the present phase: later lines of it, such as "rank 0 heard it", explain nothing."""
+        began = self._end.last
+        for line in reversed(self._end.lines):
+            if line.get("phase") != began.get("phase"):
+                break
+            began = line
+        return str(began.get("why", ""))
 
     def _suspicion(self) -> str:
         """The newest word on a hang, while it is neither dismissed nor judged."""

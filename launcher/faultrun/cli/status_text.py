@@ -65,12 +65,12 @@ def facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         ago = "" if status.last_incident.age_s is None else f"   {span(status.last_incident.age_s)} ago"
         yield "last fault", status.last_incident.headline + ago
     if status.resumed_from:
-        step = "" if status.resumed_step is None else f"   step {status.resumed_step:,}"
-        yield "resumed", status.resumed_from + step
+        step = "" if status.resumed_step is None else f"step {status.resumed_step:,}   "
+        yield "resumed", step + status.resumed_from
     newest = status.last_checkpoint
     if newest is not None:
-        step = "" if newest.step is None else f"   step {newest.step:,}"
-        yield "checkpoint", f"{newest.path}{step}   {span(newest.age_s)} old, not verified"
+        step = "" if newest.step is None else f"step {newest.step:,}   "
+        yield "checkpoint", f"{step}{span(newest.age_s)} old, not verified   {newest.path}"
     if status.outlook is not None:
         yield "next fault", status.outlook.text
 
