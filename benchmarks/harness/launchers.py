@@ -117,18 +117,12 @@ TORCHRUN_OWN_STORE = Launcher(
     command=_torchrun,
     environ={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
 )
-FAULTRUN_NATIVE = Launcher(
-    name="faultrun, MindSpore's scheduler",
-    module="faultrun",
-    command=_faultrun,
-    environ={"FAULTRUN_MS_SCHEDULER": "native"},
-)
 MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False, restarts=False)
 
 _ALL = {
     launcher.name: launcher
     for launcher in (
-        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED, FAULTRUN_NATIVE),
+        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED),
         *(TORCHRUN, TORCHRUN_OWN_STORE, FT_LAUNCHER, MSRUN),
     )
 }

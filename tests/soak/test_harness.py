@@ -12,7 +12,11 @@ from benchmarks.harness import journal, machine, report
 from benchmarks.harness.benchmark import Attempt, Benchmark, Metric, NotMeasured, Promise, Unit, Verdict
 from benchmarks.harness.conduct import conduct
 from benchmarks.harness.launched import Launched, Overdue
+from benchmarks.harness.launchers import WARM
+from benchmarks.harness.ledger import Ledger
 from benchmarks.harness.notes import select
+from benchmarks.harness.plot import draw
+from benchmarks.harness.readme import BEGIN, END, table, written_between_marks
 from benchmarks.harness.report import Circumstances
 from benchmarks.harness.series import Readings, Series
 
@@ -69,6 +73,50 @@ def test_every_contender_goes_first_and_last_over_the_rounds() -> None:
     conduct(a_benchmark(seen), rounds=6, cases=["a"], say=quiet)
     rounds = [seen[start : start + 3] for start in range(0, len(seen), 3)]
     assert {order[0] for order in rounds} == {order[-1] for order in rounds} == {"ours", "theirs", "broken"}
+
+
+def test_what_was_cut_off_goes_on_where_it_was_and_a_line_that_was_cut_is_measured_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "attempts" / "toy.jsonl"
+    seen: list[str] = []
+    benchmark = a_benchmark(seen)
+    conduct(benchmark, rounds=2, cases=["a"], say=quiet, ledger=Ledger(path), until_s=0.0)
+    assert seen == [], "out of time before it began"
+    conduct(benchmark, rounds=1, cases=["a"], say=quiet, ledger=Ledger(path))
+    assert seen == ["ours", "theirs", "broken"]
+    path.write_text(path.read_text(encoding="utf-8")[:-9], encoding="utf-8")
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n")
+    seen.clear()
+    readings = conduct(benchmark, rounds=2, cases=["a"], say=quiet, ledger=Ledger(path))
+    assert sorted(seen) == ["broken", "broken", "ours", "theirs"]
+    assert [len(readings.of("a", name, "took")) for name in ("ours", "theirs")] == [2, 2]
+    assert [failure.why for failure in readings.failures] == ["it fell over"] * 2
+    assert readings.missing == {"absent": "it is not installed"}
+
+
+def test_the_readme_gets_a_row_for_each_who_was_measured_and_a_plot(tmp_path: Path) -> None:
+    def measured(name: str, *values: float) -> dict[tuple[str, str, str], Series]:
+        return {("2 workers", name, "first_step"): Series(values=values)}
+
+    first_try = {("2 workers", "torchrun", "first_try"): Series(values=(1.0, 0.0))}
+    torch = Readings(samples={**measured(WARM, 0.08, 0.1, 0.09), **measured("torchrun", 1.9), **first_try})
+    mindspore = Readings(samples=measured("msrun", 42.04))
+    text = table(torch, mindspore, {"cores": "2"}, (0.5, 1.25))
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    assert [row.count("|") for row in rows] == [6] * 3
+    assert "| 0.09 s (n=3) |" in rows[0]
+    assert "| torchrun | 1.90 s (n=1) | 1 of 2 |" in rows[1]
+    assert "42.0 s (n=1)" in rows[2]
+    assert "load 0.5 to 1.2" in text
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert written_between_marks(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    with pytest.raises(ValueError, match="the page has no"):
+        written_between_marks("nothing", "new")
+    draw(torch, mindspore, tmp_path)
+    assert (tmp_path / "restart.png").read_bytes()[1:4] == b"PNG"
+    assert "faultrun, standbys" in (tmp_path / "restart.svg").read_text(encoding="utf-8")
 
 
 def test_a_page_says_ratios_failures_who_is_missing_and_promises_that_are_not_kept(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""The README's table: one row a launcher, medians and how often the first restart worked."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.harness.benchmark import OURS
+from benchmarks.harness.launchers import WARM, WARM_CACHED
+from benchmarks.harness.series import Readings, Series
+
+BEGIN, END = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
+
+ROWS = (
+    (WARM, "**faultrun**, standbys (`--standby=auto`, the default)"),
+    (WARM_CACHED, "**faultrun**, standbys and `--compile_cache`"),
+    (OURS, "**faultrun**, cold"),
+    ("torchrun", "torchrun"),
+    ("torchrun, unshared store", "torchrun, `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`"),
+    ("ft_launcher", "ft_launcher (NVIDIA resiliency extension)"),
+    ("shell loop", "a shell loop"),
+    ("msrun", "msrun, started again when it has ended"),
+)
+_NOTHING = "–"  # noqa: RUF001  an empty cell
+
+
+def table(
+    torch: Readings, mindspore: Readings, machine: Mapping[str, str], loads: tuple[float, float]
+) -> str:
+    """Markdown, from the readings of ``warm`` and ``mindspore``; ``loads`` are the least and the most."""
+    lines = [
+        "| from `kill -9` of a rank to the first new step | torch, 2 workers | at the first restart"
+        " | MindSpore, 2 workers | 4 workers |",
+        "|---|---|---|---|---|",
+    ]
+    for name, label in ROWS:
+        cells = [
+            _seconds(torch.of("2 workers", name, "first_step")),
+            _successes(torch, name),
+            *(_seconds(mindspore.of(case, name, "first_step")) for case in ("2 workers", "4 workers")),
+        ]
+        if any(cell != _NOTHING for cell in cells):
+            lines.append(f"| {label} | {' | '.join(cells)} |")
+    words = ", ".join(f"{name} {value}" for name, value in machine.items())
+    load = f"load {loads[0]:.1f} to {loads[1]:.1f}"
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Medians, all contenders in turn on one machine ({words}; {load}). Same script, fault and",
+            "checkpoint interval for all. Every number: [promises](benchmarks/results/promises.md); again:",
+            "`make bench`.",
+            "",
+            "![each sample, on a logarithmic axis](benchmarks/results/restart.svg)",
+        ]
+    )
+
+
+def written_between_marks(page: str, text: str) -> str:
+    """``page`` with ``text`` between its marks. ValueError when it has none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the page has no {BEGIN} ... {END}")
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+
+
+def medians(readings: Readings, case: str, names: Sequence[str]) -> dict[str, float]:
+    """The median time to the first step of each that has one."""
+    series = {name: readings.of(case, name, "first_step") for name in names}
+    return {name: one.median for name, one in series.items() if one.values}
+
+
+def _seconds(series: Series) -> str:
+    if not series.values:
+        return _NOTHING
+    digits = 2 if series.median < 10 else 1
+    return f"{series.median:.{digits}f} s (n={len(series)})"
+
+
+def _successes(readings: Readings, name: str) -> str:
+    worked = readings.of("2 workers", name, "first_try").values
+    failed = sum(failure.contender == name for failure in readings.failures)
+    return f"{sum(worked):.0f} of {len(worked) + failed}" if worked or failed else _NOTHING
