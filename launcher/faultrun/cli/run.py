@@ -109,9 +109,11 @@ def _termination_log(settings: Settings) -> Path:
 
 def _bug(running: "Running") -> str:  # type: ignore[name-defined]  # noqa: F821  imported where it is needed
     text = traceback.format_exc()
-    where = running.log_dir / "faultrun_traceback.txt"
-    with suppress(OSError):
-        where.write_text(f"faultrun {__version__}\n{text}")
+    where = str(running.log_dir / "faultrun_traceback.txt")
+    try:
+        Path(where).write_text(f"faultrun {__version__}\n{text}")
+    except OSError as error:
+        where = f"these lines alone ({error.strerror})"
     say(text.rstrip())
     line = f"a bug in faultrun ended the run; traceback in {where}, journal in {running.journal}"
     say(line)

@@ -20,6 +20,7 @@ _SIGKILL, _SIGSEGV, _SIGBUS = 9, 11, 7
 _SHM = "/dev/shm"
 _FULL = 0.98
 _NO_ROOM_BYTES = 65536
+_MORE_SHM = "a larger /dev/shm: emptyDir with medium Memory, docker --shm-size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class _Glance:
     pid: int
     status: Status
     oom_kills: int = 0
-    shm_full: bool = False
+    shm: tuple[int, int] | None = None  # bytes used, bytes there are
 
 
 class Coroner:
@@ -58,7 +59,7 @@ class Coroner:
             grown = max(oom_kill_count(one) - self._counted.get(one, 0) for one in {group, own})
             glance = replace(glance, oom_kills=grown)
         elif status == Signaled(signum=_SIGBUS):
-            glance = replace(glance, shm_full=_is_full(_SHM))
+            glance = replace(glance, shm=_usage(_SHM))
         self._seen[rank] = glance
 
     def notes(
@@ -97,14 +98,8 @@ class Coroner:
             )
         if glance.oom_kills > 0:
             return _out_of_memory("the kernel's OOM killer ended it at the memory limit of its control group")
-        if glance.shm_full:
-            return Finding(
-                name="shared-memory",
-                fault_class=FaultClass.RESOURCE,
-                says="shared memory is full",
-                line=f"SIGBUS, and {_SHM} has no room",
-                hint="a larger /dev/shm: emptyDir with medium Memory, docker --shm-size",
-            )
+        if glance.shm is not None:
+            return _bus_error(*glance.shm)
         broken = [row for row in self._rows if row.fault_class is FaultClass.HARDWARE]
         for line in lines:
             found = next((found for row in broken if (found := row.found_in(line))), None)
@@ -128,6 +123,26 @@ def _out_of_memory(line: str) -> Finding:
     )
 
 
+def _bus_error(used_bytes: int, total_bytes: int) -> Finding:
+    """What nameless files held was freed when the process ended, before anybody could look."""
+    if used_bytes >= _FULL * total_bytes:
+        return Finding(
+            name="shared-memory",
+            fault_class=FaultClass.RESOURCE,
+            says="shared memory is full",
+            line=f"SIGBUS, and {_SHM} has no room",
+            hint=_MORE_SHM,
+        )
+    room = f"{_SHM} has {_size(total_bytes)}, {_size(used_bytes)} of it in use after its end"
+    return Finding(
+        name="bus-error",
+        fault_class=FaultClass.UNKNOWN,
+        says="a mapped file lost its page: no room in its file system, or the file was cut",
+        line=room,
+        hint=f"{_MORE_SHM}, if it passes tensors there",
+    )
+
+
 def _log_disk_full(status: Status, note: DeathNote, folder: Path) -> Finding | None:
     """A worker that cannot print ends with an error that it cannot print either."""
     if not isinstance(status, Exited) or status.code == 0 or note.raised is not None:
@@ -147,12 +162,12 @@ def _log_disk_full(status: Status, note: DeathNote, folder: Path) -> Finding | N
     )
 
 
-def _is_full(path: str) -> bool:
+def _usage(path: str) -> tuple[int, int] | None:
     try:
         usage = shutil.disk_usage(path)
     except OSError:
-        return False
-    return usage.total > 0 and usage.used / usage.total >= _FULL
+        return None
+    return (usage.used, usage.total) if usage.total > 0 else None
 
 
 def _size(size_bytes: int) -> str:

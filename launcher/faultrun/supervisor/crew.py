@@ -1,8 +1,6 @@
 """The workers of this node, and MindSpore's scheduler: started, signalled, reaped."""
 
 import contextlib
-import errno
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +31,7 @@ from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.schedulers import Schedulers
 from faultrun.supervisor.standbys import Standbys
-from faultrun.workers import policy
+from faultrun.workers import policy, unstarted
 from faultrun.workers.follow import Follower
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
@@ -186,6 +184,7 @@ class Crew:
     def _new_page(self, order: Spawn) -> None:
         if self.page is not None:
             self.page.close()
+            self.page = None  # on a full disk there may be no other
         assert self.logs is not None
         self.page = ProgressPage(self.logs.folder / "progress", order.ranks)
         self._control.begin(self._incarnation, self.page)
@@ -314,8 +313,7 @@ class Crew:
             self._post_failures((rank,), error)
 
     def _post_failures(self, ranks: tuple[int, ...], error: OSError) -> None:
-        program = error.filename or self._spec.command.prefix[0]
-        why = f"could not start {program}: {os.strerror(error.errno or errno.EIO)}"
+        why = unstarted.why(error, self._spec.command.prefix[0], self._base.log_dir)
         for rank in ranks:
             self._reactor.post(
                 SpawnFailed(
