@@ -14,6 +14,10 @@ settings.register_profile(
 )
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
+# Images set this for their one start. Here hundreds of processes would each compile half the launcher anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
