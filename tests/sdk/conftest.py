@@ -1,6 +1,11 @@
 """Tests of a framework's helper are collected where that framework is installed."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
+
+import pytest
+
+from support import preloaded
 
 collect_ignore = [
     name
@@ -11,3 +16,9 @@ collect_ignore = [
     if find_spec(framework) is None
     for name in names
 ]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def no_process_is_left_preloaded() -> Iterator[None]:
+    yield
+    preloaded.close_all()

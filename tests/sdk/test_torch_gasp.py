@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sdk.support.bits import (
+    IMPORTS,
     Job,
     Outcome,
     file_sums,
@@ -42,7 +43,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Sums]:
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[FakeSupervisor]:
-    with supervised(tmp_path / "first", 2) as one:
+    with supervised(tmp_path / "first", 2, imports=IMPORTS) as one:
         yield one
 
 
@@ -56,7 +57,7 @@ def assert_saved_as_if_undisturbed(left: Outcome, reference: Sums) -> None:
 
 def assert_resumes(tmp_path: Path, job: Job, left: Outcome, reference: Sums) -> None:
     """The next incarnation starts with exactly the state of that step, and ends as the undisturbed run."""
-    with supervised(tmp_path / "second", job.world_size) as second:
+    with supervised(tmp_path / "second", job.world_size, imports=IMPORTS) as second:
         job.start(second, tmp_path / "ckpt", env=resume_env(left.best))
         assert set(second.wait_ended()) == {0}, second.logs()
     step = int(left.best["step"])
@@ -75,7 +76,7 @@ def test_whichever_rank_is_killed_at_most_one_step_is_lost(
 ) -> None:
     job, reference = four
     chance = random.Random(seed)
-    with supervised(tmp_path / "first", job.world_size) as supervisor:
+    with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
         job.start(supervisor, tmp_path / "ckpt")
         victim = kill_at_random(supervisor, chance, job)
         left = outcome(supervisor)
@@ -87,7 +88,7 @@ def test_whichever_rank_is_killed_at_most_one_step_is_lost(
 
 def test_two_ranks_may_die_at_once(tmp_path: Path, four: tuple[Job, Sums]) -> None:
     job, reference = four
-    with supervised(tmp_path / "first", job.world_size) as supervisor:
+    with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
         job.start(supervisor, tmp_path / "ckpt")
         supervisor.wait_for(lambda: supervisor.step_of(0) >= 7, "step 7")
         supervisor.kill(0)
@@ -189,7 +190,7 @@ def test_killed_again_before_a_step_is_made_the_old_checkpoint_serves(
     supervisor.kill(1)
     first = outcome(supervisor).best
     again = Job(world_size=2, epochs=2, words=(*job.words, f"kill-1-{first['step'] + 1}"))
-    with supervised(tmp_path / "second", 2) as second:
+    with supervised(tmp_path / "second", 2, imports=IMPORTS) as second:
         again.start(second, tmp_path / "ckpt", env=resume_env(first))
         (saved,) = outcome(second).saved
     assert (saved["path"], saved["step"]) == (first["path"], first["step"])

@@ -26,6 +26,7 @@ from faultrun.sdk.torch.rng import current_rng, restore_rng, rng_from_plain, rng
 from faultrun.sdk.torch.state import Parts
 from faultrun.sdk.worker import Worker
 from sdk.scripts.train_all import Everything
+from sdk.support.bits import IMPORTS
 from sdk.support.fake_supervisor import supervised
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -113,7 +114,7 @@ def test_with_loader_processes_the_order_is_kept(tmp_path: Path) -> None:
 )  # after a step that the scaler skipped
 def test_everything_saved_at_any_moment_is_brought_back_exactly(tmp_path: Path) -> None:
     """Saves are asked for as it goes; a training resumed from each of them ends in the very same state."""
-    with supervised(tmp_path / "s", 1) as one:
+    with supervised(tmp_path / "s", 1, imports=IMPORTS) as one:
         env = {"CKPT": str(tmp_path / "ckpt"), "OUT": str(tmp_path)}
         one.start(0, TRAIN_ALL, "0.002", env=env)
         one.wait_for(lambda: one.step_of(0) >= 1, "step 1")

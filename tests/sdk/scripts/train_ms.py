@@ -2,7 +2,8 @@
 """Data-parallel MindSpore training on the CPU, protected by the SDK and checked bit for bit.
 
 Every rank appends "step <n> <crc>" to ``sums_<rank>`` in $OUT after each step, over parameters
-and optimizer state. The first argument is the mode (0 graph, 1 PyNative), the second the pace.
+and optimizer state. The arguments are the steps of an epoch, the mode (0 graph, 1 PyNative), the
+pace, and words.
 """
 
 import os
@@ -22,10 +23,11 @@ from mindspore.communication import get_group_size, get_rank, init
 
 from faultrun import sdk
 
-MODE, PACE_S, *WORDS = sys.argv[1:]
+STEPS_PER_EPOCH = int(sys.argv[1])
+MODE, PACE_S, *WORDS = sys.argv[2:]
 OUT = Path(os.environ["OUT"])
 CKPT = Path(os.environ["CKPT"])
-EPOCHS, STEPS_PER_EPOCH, BATCH = 3, 40, 8
+EPOCHS, BATCH = 3, 8
 
 
 class Rows:

@@ -13,6 +13,8 @@ from sdk.support.checksums import checksums
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
 
 TRAIN = Path(__file__).parents[1] / "scripts" / "train_ddp.py"
+IMPORTS = ("torch.distributed", "torch.nn.parallel", "torch.utils.data.distributed", "torch._dynamo")
+"""The last one comes with the first optimizer, and costs as much as the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ def sums(directory: Path, rank: int, word: str = "step") -> dict[int, tuple[str,
 def undisturbed(directory: Path, job: Job) -> dict[int, dict[int, tuple[str, str]]]:
     """Rank -> step -> checksums of a run that nothing happens to."""
     plain = replace(job, pace_s=0.0, words=tuple(word for word in job.words if "-" not in word))
-    with supervised(directory / "undisturbed", job.world_size) as supervisor:
+    with supervised(directory / "undisturbed", job.world_size, imports=IMPORTS) as supervisor:
         plain.start(supervisor, directory / "unused")
         assert set(supervisor.wait_ended()) == {0}, supervisor.logs()
     return {rank: sums(directory / "undisturbed", rank) for rank in range(job.world_size)}

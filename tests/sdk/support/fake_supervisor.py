@@ -14,12 +14,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from faultrun.model.wire import MAX_LINE_BYTES, SLOT_BYTES, Progress, message, parse, unpack_progress
+from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 60.0
 
@@ -28,7 +29,7 @@ PATIENCE_S = 60.0
 class Child:
     """One worker process and what was heard of it."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Forked"
     log: Path
     messages: list[dict[str, Any]] = field(default_factory=list)
     exit_code: int | None = None
@@ -37,13 +38,19 @@ class Child:
 
 
 class FakeSupervisor:
-    """Runs ``world_size`` workers of one incarnation. ``grace_s`` is the window after a death."""
+    """Runs ``world_size`` workers of one incarnation. ``grace_s`` is the window after a death.
 
-    def __init__(self, directory: Path, world_size: int, *, grace_s: float = 20.0) -> None:
+    Workers that need ``imports`` are forked from a process that has them.
+    """
+
+    def __init__(
+        self, directory: Path, world_size: int, *, grace_s: float = 20.0, imports: Sequence[str] = ()
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.world_size = world_size
         self.grace_s = grace_s
+        self.imports = imports
         self.asks_survivors = True
         self.children: dict[int, Child] = {}
         self._changed = threading.Condition()
@@ -68,15 +75,20 @@ class FakeSupervisor:
     def start(self, rank: int, script: Path, *args: str, env: Mapping[str, str] | None = None) -> Child:
         """Start one worker, with the environment that faultrun gives."""
         log = self.directory / f"worker_{rank}.log"
+        environ = {**os.environ, **self.environment(rank), **(env or {})}
+        process: subprocess.Popen[bytes] | Forked
         with log.open("ab") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-u", os.fspath(script), *args],
-                env={**os.environ, **self.environment(rank), **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            if self.imports:
+                process = preloaded(*self.imports).start(script, *args, env=environ, log=out.fileno())
+            else:
+                process = subprocess.Popen(
+                    [sys.executable, "-u", os.fspath(script), *args],
+                    env=environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         child = Child(process=process, log=log)
         with self._changed:
             self.children[rank] = child
@@ -251,9 +263,11 @@ class FakeSupervisor:
 
 
 @contextlib.contextmanager
-def supervised(directory: Path, world_size: int, *, grace_s: float = 20.0) -> Iterator[FakeSupervisor]:
+def supervised(
+    directory: Path, world_size: int, *, grace_s: float = 20.0, imports: Sequence[str] = ()
+) -> Iterator[FakeSupervisor]:
     """A supervisor that leaves no process behind."""
-    supervisor = FakeSupervisor(directory, world_size, grace_s=grace_s)
+    supervisor = FakeSupervisor(directory, world_size, grace_s=grace_s, imports=imports)
     try:
         yield supervisor
     finally:

@@ -3,25 +3,24 @@
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
+from support.preloaded import preloaded
 
-TRAIN = Path(__file__).parents[1] / "scripts" / "train_ms.py"
-LAST_STEP = 120
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+IMPORTS = ("mindspore.dataset", "mindspore.communication")
+STEPS_PER_EPOCH = 15
+LAST_STEP = 3 * STEPS_PER_EPOCH
 START_S = 120.0
-
-_SCHEDULER = "import mindspore as ms; ms.set_device('CPU'); from mindspore.communication import init; init()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MindSporeJob:
-    """Three epochs of 40 steps. ``mode`` 0 is graph, 1 PyNative."""
+    """Three epochs. ``mode`` 0 is graph, 1 PyNative."""
 
     world_size: int = 2
     mode: int = 0
@@ -36,7 +35,7 @@ def running(
     """The job, started."""
     with (
         _scheduler(directory, job.world_size) as meeting,
-        supervised(directory, job.world_size) as supervisor,
+        supervised(directory, job.world_size, imports=IMPORTS) as supervisor,
     ):
         for rank in range(job.world_size):
             own = {
@@ -48,7 +47,13 @@ def running(
                 "OUT": str(directory),
             }
             supervisor.start(
-                rank, TRAIN, str(job.mode), str(job.pace_s), *job.words, env={**own, **(env or {})}
+                rank,
+                SCRIPTS / "train_ms.py",
+                str(STEPS_PER_EPOCH),
+                str(job.mode),
+                str(job.pace_s),
+                *job.words,
+                env={**own, **(env or {})},
             )
         yield supervisor
 
@@ -125,14 +130,8 @@ def _scheduler(directory: Path, world_size: int) -> Iterator[dict[str, str]]:
     }
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "scheduler.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _SCHEDULER],
-            env={**os.environ, **meeting, "MS_ROLE": "MS_SCHED"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        environ = {**os.environ, **meeting, "MS_ROLE": "MS_SCHED"}
+        process = preloaded(*IMPORTS).start(SCRIPTS / "ms_scheduler.py", env=environ, log=log.fileno())
     try:
         yield meeting
     finally:
