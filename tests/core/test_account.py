@@ -44,6 +44,17 @@ def test_the_fault_says_who_where_and_what_it_took() -> None:
     ]
 
 
+def test_the_finer_parts_of_a_recovery_belong_to_the_fault_before_them() -> None:
+    lines = lines_of(one_fault(resume_at=61))
+    assert account_of(lines).faults[0].timeline == {}
+    at = max(number for number, line in enumerate(lines) if line["event"] == "FirstStep") + 1
+    told = {"event": "RecoveryTimed", "import_s": 2.5, "detect_s": 0.0, "rendezvous_s": None, "total_s": 9}
+    timed = {**lines[at - 1], **told}
+    (fault,) = account_of([*lines[:at], timed, *lines[at:]]).faults
+    assert list(fault.timeline.items()) == [("detect_s", 0.0), ("import_s", 2.5)]
+    account_of([timed])  # a journal that begins with it has no fault to give it to
+
+
 def test_no_step_is_trained_twice_when_the_gasp_saved_the_last_one() -> None:
     account = account_of(lines_of(one_fault(resume_at=101)))
     assert account.lost_steps == 0

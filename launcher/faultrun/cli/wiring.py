@@ -37,6 +37,7 @@ from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.seating import Seating
 from faultrun.supervisor.standbys import Standbys, Terms
 from faultrun.supervisor.survey import CheckpointSurveyor
+from faultrun.supervisor.timekeeper import Timekeeper
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.deadman import guard
 from faultrun.workers.follow import Follower
@@ -141,7 +142,7 @@ class Running:
             lookout.attach(reactor, crew)
         standbys.announce(self._state)
         Pulse(reactor, crew).begin()
-        herald = Herald(Audience(standbys, narrator), self._ready, journal, self._say)
+        herald = Herald(Audience(standbys, narrator, Timekeeper(reactor)), self._ready, journal, self._say)
         end = supervise(self._state, world, journal, herald)
         if self._spec.recovery.restore_configs is RestoreConfigs.END:
             self._restore_configs(

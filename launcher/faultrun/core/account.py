@@ -13,6 +13,7 @@ from faultrun.core.account_fault import OpenFault, number_of
 from faultrun.core.account_life import OpenLife
 from faultrun.core.account_time import Away, Samples, Timeline
 from faultrun.model.account import NOT_OVER, Account, Fault, Life, Saves, Spending
+from faultrun.model.recovery import PARTS
 
 _KINDS = {
     "new": Spending.CHOOSE,
@@ -233,6 +234,13 @@ class Accountant:
         self._stepped(step)
         self._close_fault("training again")
 
+    def _timed(self, line: Mapping[str, Any]) -> None:
+        """Said right after the line that closed the fault."""
+        parts = {name: line.get(name) for name in PARTS}
+        times = {name: float(took_s) for name, took_s in parts.items() if isinstance(took_s, (int, float))}
+        if self._faults:
+            self._faults[-1] = replace(self._faults[-1], timeline=times)
+
     def _heartbeat(self, line: Mapping[str, Any]) -> None:
         known = (number_of(one.get("step")) for one in _list(line, "steps") if isinstance(one, dict))
         self._stepped(max((step for step in known if step is not None), default=None))
@@ -323,6 +331,7 @@ _HANDLERS = {
     "StandbyChanged": Accountant._standby,
     "IncarnationStarted": Accountant._started,
     "FirstStep": Accountant._first_step,
+    "RecoveryTimed": Accountant._timed,
     "Heartbeat": Accountant._heartbeat,
     "Drained": Accountant._drained,
     "RecoveryPointChosen": Accountant._chosen,

@@ -39,6 +39,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
+from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import StandbyChanged
@@ -125,6 +126,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return Step(state=state, why="noted")
         case _, (StandbyChanged() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
             return Step(state=state, why="it is about standbys (core.standby)")
+        case _, RecoveryTimed(total_s=total_s):
+            return Step(state=state, why=f"training again after {total_s:.1f} s (core.stopwatch)")
         case _, (GaspAcknowledged() | GaspFailed() | HelperExit()):
             return Step(state=state, why="noted")
         case _:

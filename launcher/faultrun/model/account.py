@@ -5,7 +5,7 @@ the time in which no supervisor lived, by the wall clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -81,7 +81,8 @@ class Fault:
     """One incident and what it cost.
 
     ``spent`` are seconds by kind, from the fault to the first new step; ``recompute_s`` is what the next
-    incarnation then trained a second time. ``saved`` counts ranks with a dying-gasp save.
+    incarnation then trained a second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are
+    the finer parts that ``RecoveryTimed`` tells, in seconds, by name and in their order.
     """
 
     number: int
@@ -98,6 +99,7 @@ class Fault:
     saved: int
     refused: int
     end: str
+    timeline: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def recovery_s(self) -> float:

@@ -16,6 +16,7 @@ from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
+from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
 from faultrun.model.standby import StandbyChanged
 from faultrun.model.topology import BootId, NodeId
@@ -315,6 +316,7 @@ Event = (
     | StandbyChanged
     | Heartbeat
     | FirstStep
+    | RecoveryTimed
     | HangSuspected
     | HangDismissed
     | HangDetected

@@ -89,6 +89,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
         "recovery_s": round(fault.recovery_s, 3),
         "recompute_s": round(fault.recompute_s, 3),
         "spent": {kind.value: round(fault.spent[kind], 3) for kind in RECOVERY if kind in fault.spent},
+        "timeline": {name: round(took_s, 4) for name, took_s in fault.timeline.items()},
         "saved": fault.saved,
         "refused": fault.refused,
         "end": fault.end,

@@ -1,9 +1,10 @@
 """``report.md``: the report for a terminal, an issue or a chat."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from faultrun.core.span import percent, several, span
+from faultrun.model.recovery import PARTS
 from faultrun.reports.words import KINDS, outcome, shown_incidents, slowest, steps, who
 
 _BAR = 30
@@ -77,6 +78,22 @@ def _incidents(report: Mapping[str, Any]) -> Iterator[str]:
             f"| {row['number']} | {span(row['at_s'])} | {who(row)} | {_cell(row['what'])} | {steps(row)} "
             f"| {lost} | {span(row['recovery_s'])} | {slowest(row)} | {_cell(row['end'])} |"
         )
+    yield ""
+    yield from _timelines([row for row in rows if row["timeline"]])
+
+
+def _timelines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What each recovery spent its time on, from the fault to the first new step."""
+    if not rows:
+        return
+    names = [name for name in PARTS if any(name in row["timeline"] for row in rows)]
+    yield "## Recoveries, part by part"
+    yield ""
+    yield f"| # | {' | '.join(name.removesuffix('_s').replace('_', ' ') for name in names)} |"
+    yield f"|---:|{'---:|' * len(names)}"
+    for row in rows:
+        cells = (span(row["timeline"][name]) if name in row["timeline"] else "" for name in names)
+        yield f"| {row['number']} | {' | '.join(cells)} |"
     yield ""
 
 
