@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--torch", action="store_true", help="with torch, which takes longer")
+    parser.add_argument("--within-s", type=float, default=float("inf"), help="begin no kill after that")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="standby-") as folder:
         seen = campaign(options, Path(folder))
@@ -63,7 +64,10 @@ def campaign(options: argparse.Namespace, folder: Path) -> Seen:
     program = (script, *(("--torch",) if options.torch else ()))
     command = (sys.executable, "-m", "faultrun", *wishes, *care, *kind, *program)
     with Launched(command, folder, {"FAULTRUN_CONFIG": ""}) as run:
+        until_s = time.monotonic() + options.within_s
         for kill in range(options.kills):
+            if time.monotonic() > until_s:
+                break
             lines = _ready(run, folder, kill, options.workers)
             _measure(run, seen)
             victim = chance.randrange(options.workers)
@@ -155,6 +159,9 @@ def _measure(run: Launched, seen: Seen) -> None:
 
 
 def _judge(seen: Seen) -> None:
+    if not seen.back_s:
+        seen.wrong.append("nobody was killed")
+        return
     if len(set(seen.fds[1:])) > 1:
         seen.wrong.append(
             f"descriptors of the supervisor: {seen.fds[1]} after the first kill, later {max(seen.fds)}"
@@ -166,12 +173,13 @@ def _judge(seen: Seen) -> None:
 
 
 def _summary(seen: Seen, options: argparse.Namespace) -> str:
-    ordered = sorted(seen.back_s)
+    ordered = sorted(seen.back_s) or [0.0]
+    fds, rss_mib, processes = seen.fds or [0], seen.rss_mib or [0.0], seen.processes or [0]
     lines = [
-        f"{len(ordered)} kills, seed {options.seed}: {seen.warm} all warm, {seen.harmed} standbys harmed",
+        f"{len(seen.back_s)} kills, seed {options.seed}: {seen.warm} all warm, {seen.harmed} standbys harmed",
         f"death -> first step: median {ordered[len(ordered) // 2]:.3f} s, most {ordered[-1]:.3f} s",
-        f"supervisor: {seen.fds[0]}..{seen.fds[-1]} descriptors, "
-        f"{seen.rss_mib[0]:.1f} -> {seen.rss_mib[-1]:.1f} MiB; {seen.processes[-1]} processes",
+        f"supervisor: {fds[0]}..{fds[-1]} descriptors, "
+        f"{rss_mib[0]:.1f} -> {rss_mib[-1]:.1f} MiB; {processes[-1]} processes",
         *(f"WRONG: {line}" for line in seen.wrong),
     ]
     return "\n".join(lines) + "\n"
