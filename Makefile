@@ -14,6 +14,7 @@ MINUTES ?= 60
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
 	@echo "make test    the whole test suite, with the real MindSpore and torch"
+	@echo "make test STANDBY=2  the same with standbys in every run that can have them; STANDBY=none without"
 	@echo "make setup   only the installation (.venv, editable, with test tools)"
 	@echo "make check   format, lint, types, layers, fast tests (under 30 s)"
 	@echo "make bench   MINUTES=60: restarts next to every rival, the README's table and plot; goes on where it was cut off"
@@ -38,7 +39,7 @@ check: $(STAMP)
 	@$(BIN)/python tests/check.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/python -m pytest
 
 bench: $(STAMP)
 	test -x benchmarks/.rivals/nvrx/bin/ft_launcher || $(BIN)/python -m benchmarks.harness.rivals || true
