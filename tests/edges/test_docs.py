@@ -11,34 +11,7 @@ import yaml
 from faultrun.cli.app import program, verbs
 from faultrun.cli.options_page_worker import WORKER_VARIABLES
 from faultrun.errors import FaultrunError
-
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "templates" / "README.md"])
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"\]\(([^)#:]+)\)")
-_COMMAND = ("faultrun ", "kubectl exec")
-_INLINE = re.compile(r"`(faultrun [^`]+)`")
-
-
-def blocks(path: Path, *kinds: str) -> list[str]:
-    return [text for kind, text in _BLOCK.findall(path.read_text()) if kind in kinds]
-
-
-def commands(path: Path) -> list[list[str]]:
-    """The words behind ``faultrun`` of every command, in blocks and in the text."""
-    found: list[list[str]] = []
-    for text in blocks(path, "", "sh", "bash"):
-        lines = text.replace("\\\n", " ").splitlines()
-        found += [shlex.split(line, comments=True) for line in lines if line.startswith(_COMMAND)]
-    inline = _INLINE.findall(_BLOCK.sub("", path.read_text()))
-    found += [shlex.split(text) for text in inline if "..." not in text and "|" not in text]
-    return [_behind_faultrun(words) for words in found if "faultrun" in words]
-
-
-def _behind_faultrun(words: list[str]) -> list[str]:
-    after = words[words.index("faultrun") + 1 :]
-    ends = [place for place, word in enumerate(after) if word in ("|", ">", ">>", "&&")]
-    return after[: ends[0]] if ends else after
+from support.pages import PAGES, ROOT, behind_faultrun, blocks, commands, links
 
 
 def understand(words: list[str]) -> None:
@@ -53,7 +26,7 @@ def understand(words: list[str]) -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_command_is_understood_and_every_link_leads_somewhere(path: Path) -> None:
-    for words in commands(path):
+    for words in map(behind_faultrun, commands(path)):
         shown = shlex.join(words)
         if "ALLCAPS" in shown or re.search(r"\b(NAME|DIR|FILE|JOB\.yaml|VERB|N)\b", shown) or "…" in shown:
             continue
@@ -65,7 +38,7 @@ def test_every_command_is_understood_and_every_link_leads_somewhere(path: Path) 
             assert end.exit_code == 0, shown
         except (click.ClickException, FaultrunError) as error:
             raise AssertionError(f"{path.name}: faultrun {shown}: {error}") from error
-    for link in _LINK.findall(path.read_text()):
+    for link in links(path):
         assert (path.parent / link).exists(), f"{path.name}: {link}"
     for text in blocks(path, "yaml"):
         yaml.safe_load(text)
