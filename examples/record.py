@@ -15,7 +15,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
-WIDTH = 118
+WIDTH = 132
 EVERY = 4  # of the lines that only say how far training is
 
 

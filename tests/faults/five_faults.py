@@ -11,6 +11,7 @@ from faultrun import sdk
 
 STEPS, PACE_S = int(sys.argv[1]), float(sys.argv[2])
 RANK, LIFE = int(os.environ["RANK"]), int(os.environ["FAULTRUN_INCARNATION"])
+FAULTS = 5
 state = {"count": 0}
 
 
@@ -46,8 +47,10 @@ def main() -> None:
         with sdk.updating():
             state["count"] = n
         sdk.step(n)
-        if n == began + STEPS // 8 + 3:
+        if LIFE < FAULTS and n == began + STEPS // 8 + 3:
             fault()
+            while True:
+                signal.pause()  # the others wait there, however late the one that fails has started
 
 
 if __name__ == "__main__":

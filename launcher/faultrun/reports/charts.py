@@ -4,6 +4,7 @@ Few stretches, incidents or ranks are drawn one by one, many as bins: a browser 
 incidents, and a person sees more in 400 bars than in 60,000.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
@@ -182,11 +183,22 @@ def _marks(account: Account, clock: "_Clock") -> list[dict[str, Any]]:
 
 
 def _steps(account: Account, clock: "_Clock") -> dict[str, Any]:
+    """A line for each life: between two of them nothing was trained, and the step may go back."""
+    lives = iter(sorted(life.begin_s for life in account.lives))
+    begins_s = next(lives, math.inf)
+    points: list[tuple[str | None, int | None]] = []
+    for at_s, step in account.steps:
+        if at_s >= begins_s:
+            points.append((None, None))
+            while at_s >= begins_s:
+                begins_s = next(lives, math.inf)
+        points.append((clock.at(at_s), step))
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(account.steps) < 200 else "lines",
-        "x": [clock.at(at_s) for at_s, _ in account.steps],
-        "y": [step for _, step in account.steps],
+        "connectgaps": False,
+        "x": [at for at, _ in points],
+        "y": [step for _, step in points],
         "yaxis": "y2",
         "line": {"color": COLOURS[Spending.CHOOSE], "width": 1.6},
         "marker": {"size": 4},

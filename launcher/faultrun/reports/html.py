@@ -112,10 +112,10 @@ def _losses(report: Mapping[str, Any]) -> str:
     rows = "".join(
         f'<tr><td><b class="dot" style="background:{COLOURS[kind]}"></b>{kind.value}</td>'
         f"<td class=n>{span(seconds)}</td><td class=n>{percent(seconds / wall_s)}</td>"
-        f'<td class="dim">{escape(KINDS[kind.value])}</td></tr>'
+        f'<td class="dim whole">{escape(KINDS[kind.value])}</td></tr>'
         for kind, seconds in sorted(used, key=lambda pair: -pair[1])
     )
-    return f'<div class="bar">{bar}</div><div class="scroll"><table class="losses">{rows}</table></div>'
+    return f'<div class="bar">{bar}</div><div class="scroll"><table class="losses rows">{rows}</table></div>'
 
 
 def _places(drawn: Mapping[str, Any]) -> Iterator[str]:
@@ -152,16 +152,16 @@ def _incidents(report: Mapping[str, Any]) -> str:
         "<th class=n>recovery<th>slowest part<th>then"
     )
     body = "".join(
-        f"<tr><td class=n>{row['number']}<td class=n>{span(row['at_s'])}<td class=nw>{escape(who(row))}"
-        f"<td>{escape(row['what'])}<td class=nw>{steps(row)}"
-        f"<td class=n>{'' if row['lost_steps'] is None else format(row['lost_steps'], ',')}"
-        f"<td class=n>{span(row['recovery_s'])}<td class=nw>{escape(slowest(row))}"
-        f"<td>{escape(row['end'])}</tr>"
+        f"<tr><td class=n data-is='#'>{row['number']}<td class=n data-is=after>{span(row['at_s'])}"
+        f"<td class=nw>{escape(who(row))}<td class=whole>{escape(row['what'])}"
+        f"<td class=nw data-is=step>{steps(row)}<td class=n data-is=lost>{_step(row['lost_steps'])}"
+        f"<td class=n data-is=recovery>{span(row['recovery_s'])}"
+        f"<td class=nw data-is=slowest>{escape(slowest(row))}<td>{escape(row['end'])}</tr>"
         for row in rows
     )
     dim = f'<p class="note">{escape(note)}</p>' if note else ""
     return (
-        f'<section class="card wide"><h2>Incidents</h2>{dim}<div class="scroll"><table>'
+        f'<section class="card wide"><h2>Incidents</h2>{dim}<div class="scroll"><table class="rows">'
         f"<thead><tr>{head}</thead><tbody>{body}</tbody></table></div></section>"
     )
 
@@ -171,10 +171,11 @@ def _lives(report: Mapping[str, Any]) -> str:
     left_out = len(report["incarnations"]) - len(lives)
     dim = f'<p class="note">the newest {_MOST_LIVES}; report.json has all</p>' if left_out else ""
     body = "".join(
-        f"<tr><td class=n>{life['number']}<td class=n>{span(life['begin_s'])}"
-        f"<td class=n>{span(life['end_s'] - life['begin_s'])}"
-        f"<td class=n>{_step(life['resumed_step'])}<td class=n>{_step(life['reached_step'])}"
-        f"<td>{escape(life['end'])}<td class=path>{escape(life['resumed_from'])}</tr>"
+        f"<tr><td class=n data-is='#'>{life['number']}<td class=n data-is=after>{span(life['begin_s'])}"
+        f"<td class=n data-is=lasted>{span(life['end_s'] - life['begin_s'])}"
+        f"<td class=n data-is='from step'>{_step(life['resumed_step'])}"
+        f"<td class=n data-is='to step'>{_step(life['reached_step'])}"
+        f"<td>{escape(life['end'])}<td class='path whole'>{escape(life['resumed_from'])}</tr>"
         for life in lives
     )
     head = (
@@ -182,7 +183,7 @@ def _lives(report: Mapping[str, Any]) -> str:
         "<th>end<th>resumed from"
     )
     title = f"<summary><h2>Incarnations ({len(report['incarnations']):,})</h2></summary>"
-    table = f"<table><thead><tr>{head}</thead><tbody>{body}</tbody></table>"
+    table = f"<table class=rows><thead><tr>{head}</thead><tbody>{body}</tbody></table>"
     return f'<details class="card wide">{title}{dim}<div class="scroll">{table}</div></details>'
 
 
