@@ -19,9 +19,10 @@ _NAMES = {
 }
 _PANELS = (
     ("torch, 2 workers", 0, "2 workers"),
-    ("MindSpore, 2", 1, "2 workers"),
-    ("MindSpore, 4", 1, "4 workers"),
+    ("MindSpore, 2 workers", 1, "2 workers"),
+    ("MindSpore, 4 workers", 1, "4 workers"),
 )
+_TICKS_S = (0.1, 0.3, 1, 3, 10, 30)
 _BLUE, _GREY = "#1f6feb", "#8c959f"
 
 
@@ -47,6 +48,7 @@ def draw(torch: Readings, mindspore: Readings, folder: Path) -> None:
     )
     for axis, (title, rows) in zip(axes[:, 0], panels, strict=False):
         _panel(axis, title, rows)
+    axes[-1, 0].set_xticks(_TICKS_S, [f"{tick_s:g}" for tick_s in _TICKS_S])
     axes[-1, 0].set_xlabel("seconds from kill -9 of a rank to the first new step")
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "restart.svg", metadata={"Date": None})

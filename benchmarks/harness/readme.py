@@ -9,8 +9,8 @@ from benchmarks.harness.series import Readings, Series
 BEGIN, END = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
 
 ROWS = (
-    (WARM, "**faultrun**, standbys (`--standby=auto`, the default)"),
-    (WARM_CACHED, "**faultrun**, standbys and `--compile_cache`"),
+    (WARM, "**faultrun**, its standbys ready (`--standby=auto` is the default)"),
+    (WARM_CACHED, "the same with `--compile_cache`"),
     (OURS, "**faultrun**, cold"),
     ("torchrun", "torchrun"),
     ("torchrun, unshared store", "torchrun, `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`"),
