@@ -34,7 +34,7 @@ def test_a_recovery_is_one_trace_with_a_span_for_each_part(tmp_path: Path) -> No
     assert (about["service.name"], about["faultrun.run_id"]) == ("faultrun", "r")
 
 
-def test_what_was_not_taken_is_sent_again_and_the_log_says_why(tmp_path: Path) -> None:
+def test_what_was_not_taken_is_sent_again_as_it_was(tmp_path: Path) -> None:
     with receiving() as receiver:
         receiver.status = 400
         traces = tracer(receiver, tmp_path)
