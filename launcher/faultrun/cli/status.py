@@ -61,7 +61,7 @@ def status(log_dir: str, as_json: bool, watch: bool, interval: float) -> int:
 
 
 def document(status: RunStatus) -> dict[str, Any]:
-    """What ``--json`` prints; ``docs/status.md`` describes it."""
+    """What ``--json`` prints; ``docs/watching.md`` describes it."""
     data = asdict(status)
     data["supervisor"] = status.supervisor.value
     ended = status.ended
