@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--torch", action="store_true", help="with torch, which takes longer")
     parser.add_argument("--within-s", type=float, default=float("inf"), help="begin no kill after that")
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # nothing of the run may outlive us
     with tempfile.TemporaryDirectory(prefix="standby-") as folder:
         seen = campaign(options, Path(folder))
     sys.stdout.write(_summary(seen, options))
