@@ -57,6 +57,21 @@ def test_a_peer_that_burns_a_processor_in_a_collective_waits() -> None:
     assert stance(look(0, "R", BACKWARD, main_share=1.0)) is Stance.WAITING
 
 
+def test_whoever_looks_again_and_again_waits_for_the_one_that_does_not() -> None:
+    pollers = [look(rank, "S", OWN, syscall="clock_nanosleep", wakes_per_s=90.0) for rank in (0, 2)]
+    for culprit in (
+        look(1, "S", OWN, syscall="recvfrom"),
+        look(1, "S", OWN),
+        look(1, "R", OWN, main_share=1.0),
+    ):
+        assert blamed(judge(suspicion(0, 1, 2), (pollers[0], culprit, pollers[1])))[0] == 1
+    waiting = look(1, "S", BACKWARD)
+    verdict = judge(suspicion(0, 1), (pollers[0], waiting))
+    assert blamed(verdict) == (0, Stance.POLLING)
+    assert isinstance(verdict, Blamed)
+    assert verdict.why == "polls (state S in clock_nanosleep; woke up 90 times a second)"
+
+
 def test_a_stopped_rank_outweighs_the_order_of_phases() -> None:
     verdict = judge(suspicion(0, front=(0, 1)), (look(0, "S", OWN), look(1, "T")))
     assert blamed(verdict) == (1, Stance.STOPPED)

@@ -10,6 +10,8 @@ _BUSY_SHARE = 0.2
 _SPIN_SHARE = 0.5
 _STARVED_SHARE = 0.5
 _BUSY_IO_BYTES = 256 * 1024
+_POLLS_PER_S = 2.0
+"""Whoever looks for something again and again waits for it; a rank that is stuck is not woken."""
 _STATES = {
     "": Stance.UNKNOWN,
     "T": Stance.STOPPED,
@@ -38,10 +40,10 @@ class Look:
 
     ``state`` is the letter of proc(5). Shares are of one processor: of the
     main thread, of its waiting for a processor (``starved_s`` in seconds), of
-    the children together. ``io_bytes`` were read or written by all of them.
-    ``syscall`` is the name of a sleeping call if it is known. ``frames`` are
-    of the main thread, innermost first; ``moved``: a second dump showed other
-    functions.
+    the children together; ``wakes_per_s`` are the main thread's. ``io_bytes``
+    were read or written by all of them. ``syscall`` is the name of a sleeping
+    call if it is known. ``frames`` are of the main thread, innermost first;
+    ``moved``: a second dump showed other functions.
     """
 
     rank: int
@@ -49,6 +51,7 @@ class Look:
     main_share: float = 0.0
     starved_share: float = 0.0
     starved_s: float = 0.0
+    wakes_per_s: float = 0.0
     children_share: float = 0.0
     io_bytes: int = 0
     wchan: str = ""
@@ -71,6 +74,8 @@ def stance(look: Look) -> Stance:
         return Stance.WAITING
     if look.main_share >= _SPIN_SHARE:
         return Stance.SPINNING
+    if look.wakes_per_s >= _POLLS_PER_S:
+        return Stance.POLLING
     return Stance.SLEEPING if look.syscall in _SLEEPS else Stance.BLOCKED
 
 
@@ -118,9 +123,12 @@ _WORDS: dict[Stance, Callable[[Look], str]] = {
     ),
     Stance.SLEEPING: lambda look: f"sleeps (state {look.state}{_in(look)}; neither it nor its children work)",
     Stance.BLOCKED: lambda look: f"is blocked (state {look.state}{_in(look)})",
+    Stance.POLLING: lambda look: (
+        f"polls (state {look.state}{_in(look)}; woke up {look.wakes_per_s:.0f} times a second)"
+    ),
     Stance.WAITING: lambda look: (
         f"waits in a collective (state {look.state}) as all others do; did every rank call the same one?"
     ),
-    Stance.STARVED: lambda look: f"waits for a processor ({look.starved_share:.0%} of the time)",
+    Stance.STARVED: lambda look: f"waits for a processor ({min(1.0, look.starved_share):.0%} of the time)",
     Stance.WORKING: _work,
 }

@@ -59,6 +59,7 @@ class Stance(Enum):
     SPINNING = "spinning"
     SLEEPING = "sleeping"
     BLOCKED = "blocked"
+    POLLING = "polling"
     UNKNOWN = "unknown"
     WORKING = "working"
     STARVED = "starved"

@@ -33,6 +33,8 @@ _SAMPLES = 4
 _COMPUTED_SHARE = 0.1
 _MOST_STARVED = 0.9
 """Who never gets a processor is excused for so much of the time, and so not for ever."""
+_WAKES_S = 1.0
+"""Wakes are counted as if over a second at least: one or two in a moment are nothing."""
 _ANSWER_S = 0.25
 _WRITE_S = 1.0
 _STILL = frozenset({"T", "t"})
@@ -109,7 +111,13 @@ class Inspection:
         now_s, now = time.monotonic(), _snapshots(workers)
         self._glance = now_s, now  # for the next one, if this is no hang
         seen = _Seen(
-            window_s=now_s - before_s, before=before, early=early, now=now, dumps=dict(dumps), moved=moved
+            window_s=now_s - before_s,
+            asleep_s=early_s - before_s,
+            before=before,
+            early=early,
+            now=now,
+            dumps=dict(dumps),
+            moved=moved,
         )
         looks = tuple(seen.look(rank, worker.pid) for rank, worker in workers.items() if rank in now)
         for rank in still & first.asked & front:
@@ -179,9 +187,13 @@ def _dump_files(dump_dir: Path, workers: Mapping[int, Process]) -> dict[int, Pat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """Everything by rank, at three moments: the glance, the first dump, the second look."""
+    """Everything by rank, at three moments: the glance, the first dump, the second look.
+
+    ``asleep_s`` is from the first to the second: a dump wakes whoever writes it.
+    """
 
     window_s: float
+    asleep_s: float
     before: Mapping[int, Snapshot]
     early: Mapping[int, Snapshot]
     now: Mapping[int, Snapshot]
@@ -204,6 +216,7 @@ class _Seen:
             main_share=main_share,
             starved_share=starved_share,
             starved_s=round(min(starved_share, _MOST_STARVED) * window_s, 3),
+            wakes_per_s=(early.main_wakes - before.main_wakes) / max(self.asleep_s, _WAKES_S),
             children_share=(now.children_cpu_s - before.children_cpu_s) / window_s,
             io_bytes=max(0, early.io_bytes - before.io_bytes),  # writing dumps is I/O too
             wchan=wchan,

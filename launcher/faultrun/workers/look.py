@@ -26,12 +26,16 @@ _SLEEPING_CALLS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One process and its session at one moment. Times are seconds since their start, sizes bytes."""
+    """One process and its session at one moment. Times are seconds since their start, sizes bytes.
+
+    ``main_wakes`` counts how often the main thread came to a processor.
+    """
 
     state: str
     cpu_s: float
     main_cpu_s: float
     main_starved_s: float
+    main_wakes: int
     children_cpu_s: float
     io_bytes: int
 
@@ -92,6 +96,7 @@ def _snapshot(pid: int, children: list[int]) -> Snapshot | None:
         cpu_s=_cpu_s(own),
         main_cpu_s=int(main[0]) / 1e9 if main else _cpu_s(thread or own),
         main_starved_s=int(main[1]) / 1e9 if len(main) > 1 else 0.0,
+        main_wakes=int(main[2]) if len(main) > 2 else 0,
         children_cpu_s=sum(_cpu_s(_stat(child)) for child in children),
         io_bytes=sum(_io_bytes(one) for one in (pid, *children)),
     )
