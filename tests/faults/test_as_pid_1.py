@@ -39,10 +39,12 @@ def contained(launcher: Launcher, code: str, *options: str) -> Run:
 def test_it_reaps_what_was_orphaned_and_recovers_as_anywhere(launcher: Launcher) -> None:
     run = contained(
         launcher,
-        ESCAPES
-        + "if life == 0:\n    escape()\n    if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n    train()\n"
-        "zombies = [pid for pid in os.listdir('/proc') if pid.isdigit()\n"
-        "           and open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[0] == 'Z']\n"
+        ESCAPES + "if life == 0:\n    escape()\n    while not os.path.exists('escaped_0_0'): pass\n"
+        "    if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n    train()\n"
+        "def state(pid):\n"
+        "    try: return open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[0]\n"
+        "    except OSError: return 'gone since'\n"
+        "zombies = [pid for pid in os.listdir('/proc') if pid.isdigit() and state(pid) == 'Z']\n"
         "say('pid 1 is', open('/proc/1/cmdline').read().split(chr(0))[2], 'zombies', zombies)",
     )
     assert run.ends() == 0
