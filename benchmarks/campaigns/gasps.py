@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parse(argv)
     signal.signal(signal.SIGTERM, _leave)
     training = TRAININGS[asked.framework]
+    if asked.workers:
+        training = replace(training, workers=asked.workers)
     faults = _only(draw_faults(asked.runs, asked.seed, training.workers, training.places), asked.only)
     stops = _only(draw_stops(asked.stops, asked.seed), asked.only)
     workers = f"{training.workers} {training.name} workers"
@@ -61,6 +64,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--deadlines", type=int, default=0, help="windows that run to their end [0]")
     parser.add_argument("--seed", type=int, default=1, help="of the faults and of the training [1]")
     parser.add_argument("--framework", choices=sorted(TRAININGS), default="torch", help="[torch]")
+    parser.add_argument("--workers", type=int, help="of each training [torch 4, mindspore 2]")
     parser.add_argument(
         "--only", type=int, action="append", help="this run of the campaigns alone (repeatable)"
     )

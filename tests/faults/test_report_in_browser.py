@@ -12,7 +12,7 @@ import pytest
 
 from support.runs import Launcher
 
-FIVE = (sys.executable, str(Path(__file__).with_name("five_faults.py")), "160", "0.03")
+FIVE = (sys.executable, str(Path(__file__).with_name("five_faults.py")), "96", "0.02")
 SIZES = {"desk": (1280, 2600), "phone": (390, 4600)}
 FIGURES = ["timeline", "recoveries", "causes", "ranks"]
 FRAME = """<body style="margin: 0"><iframe src="%s" style="border: 0; width: %dpx; height: %dpx"></iframe>
@@ -45,8 +45,8 @@ def opened(page: Path, profile: Path, *words: str) -> tuple[str, str]:
 
 def test_five_faults_are_on_one_legible_page(launcher: Launcher, tmp_path: Path) -> None:
     run = launcher.command(
-        "--worker_num=4", "--max_restarts=9", "--checkpoint_dir=ck", "--log_dir=faultrun_log", *FIVE,
-        environ={"FAULTRUN_REPORT": "True"},
+        "--worker_num=4", "--max_restarts=9", "--backoff=10ms..20ms", "--checkpoint_dir=ck",
+        "--log_dir=faultrun_log", *FIVE, environ={"FAULTRUN_REPORT": "True"},
     )  # fmt: skip
     assert run.ends(within_s=180) == 0
     data = json.loads((run.log_dir / "report.json").read_text())

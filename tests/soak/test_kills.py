@@ -18,11 +18,11 @@ KILL = Kill(number=1, rank=1, step=8, when=When.BEFORE, way=Way.REWRITE)
 
 @pytest.mark.torch
 @pytest.mark.slow
-def test_two_trainings_with_a_rank_killed_keep_every_promise() -> None:
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.kills", "--runs=2", "--seed=7")
+def test_a_training_with_a_rank_killed_keeps_every_promise() -> None:
+    campaign = (sys.executable, "-m", "benchmarks.campaigns.kills", "--runs=1", "--seed=7")
     ended = subprocess.run(campaign, cwd=ROOT, timeout=240, check=False, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "2 of 2 runs kept every promise" in ended.stdout
+    assert "1 of 1 runs kept every promise" in ended.stdout
 
 
 def test_a_seed_draws_the_same_kills_and_a_longer_campaign_begins_like_a_shorter_one() -> None:
