@@ -27,6 +27,13 @@ class Example:
         assert len(before) == len(after), f"lines of {name} came or went"
         return {old: new for old, new in zip(before, after, strict=True) if old != new}
 
+    def command_for(self, workers: int) -> tuple[str, ...]:
+        """The README's with another number of workers, where fewer prove as much."""
+        others = [word for word in self.command if not word.startswith("--worker_num=")]
+        assert len(others) == len(self.command) - 1, "the README does not say how many"
+        at = next(number for number, word in enumerate(self.command) if word.startswith("--worker_num="))
+        return (*others[:at], f"--worker_num={workers}", *others[at:])
+
     @property
     def rewritten(self) -> dict[str, int]:
         """How many lines of which file a run has changed, as ``git diff --stat`` would say."""

@@ -22,6 +22,13 @@ _STEP = re.compile(r"^rank \d+ epoch \d+ step (\d+) loss (\S+)$", re.MULTILINE)
 _RESUMED = re.compile(r"^rank \d+ resumed from (.+) at step (\d+)$", re.MULTILINE)
 _FINAL = re.compile(r"^final step \d+ accuracy \S+ on \d+ digits, weights [0-9a-f]{8}$", re.MULTILINE)
 _LOOK_AGAIN_MS = 50
+_LIGHT = {
+    # `auto` would begin to import frameworks once more after 20 s, in the middle of a test on a slow machine.
+    "FAULTRUN_STANDBY": os.environ.get("FAULTRUN_STANDBY", "none"),
+    "PYTHONPATH": os.pathsep.join(
+        filter(None, (str(ROOT / "tests" / "support" / "light"), os.environ.get("PYTHONPATH")))
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +127,13 @@ def watched(pid: int) -> Iterator["select.poll"]:
 def launched(*command: str | Path, cwd: Path) -> Iterator[Run]:
     """Start faultrun in ``cwd`` with its default log_dir; it is gone at the end of the block."""
     with (cwd / "console.txt").open("wb") as console:
-        process = subprocess.Popen([*map(str, command)], cwd=cwd, stdout=console, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            [*map(str, command)],
+            cwd=cwd,
+            env={**os.environ, **_LIGHT},
+            stdout=console,
+            stderr=subprocess.STDOUT,
+        )
     try:
         yield Run(supervisor=process.pid, log_dir=cwd / "faultrun_log")
     finally:
@@ -151,6 +164,7 @@ def run_to_the_end(*command: str | Path, cwd: Path, within_s: float) -> str:
     ended = subprocess.run(
         [*map(str, command)],
         cwd=cwd,
+        env={**os.environ, **_LIGHT},
         timeout=within_s,
         check=False,
         stdout=subprocess.PIPE,

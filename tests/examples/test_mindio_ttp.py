@@ -9,14 +9,15 @@ from examples.launched import Output, launched
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 
-LAST_STEP = 110
-STEPS_PER_EPOCH = 22
+WORKERS = 2
+STEPS_PER_EPOCH = 45
+LAST_STEP = 2 * STEPS_PER_EPOCH
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Output:
     example = documented("03_mindio_ttp", tmp_path_factory.mktemp("undisturbed"))
-    with launched(*example.command, "--step_delay=0", cwd=example.folder) as run:
+    with launched(*example.command_for(WORKERS), "--epochs=2", "--step_delay=0", cwd=example.folder) as run:
         assert run.wait_for_the_end(within_s=180) == 0, run.console
         return Output(text=run.output(0).text)
 
@@ -26,13 +27,14 @@ def test_the_survivors_save_and_training_goes_on_at_the_next_step(
 ) -> None:
     victim = 0  # the rank that scripts save from, and that nobody else's checkpoint callback can do without
     example = documented("03_mindio_ttp", tmp_path)
-    with launched(*example.command, "--step_delay=0.01", cwd=example.folder) as run:
-        run.wait_until(lambda: run.step(0, rank=1) >= 44, within_s=180)
+    command = (*example.command_for(WORKERS), "--epochs=2", "--step_delay=0.02")
+    with launched(*command, cwd=example.folder) as run:
+        run.wait_until(lambda: run.step(0, rank=1) >= STEPS_PER_EPOCH + 5, within_s=180)
         run.kill(victim)
         assert run.wait_for_the_end(within_s=180) == 0, run.console
 
         path, resumed_at = run.output(1).resumed
-        made = max(max(run.output(0, rank).losses) for rank in range(4))
+        made = max(max(run.output(0, rank).losses) for rank in range(WORKERS))
         assert made - 1 <= resumed_at <= made + 1  # a rank may have made a step that it had not printed yet
         epoch, step = (resumed_at - 1) // STEPS_PER_EPOCH + 1, (resumed_at - 1) % STEPS_PER_EPOCH + 1
         rank = int(Path(path).parent.name.removeprefix("rank_"))

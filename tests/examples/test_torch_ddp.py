@@ -22,16 +22,8 @@ def under_torchrun(tmp_path_factory: pytest.TempPathFactory) -> Output:
     return Output(text=run_to_the_end(*command, cwd=tmp_path_factory.mktemp("torchrun"), within_s=120))
 
 
-def test_torchrun_and_faultrun_train_the_same(under_torchrun: Output, tmp_path: Path) -> None:
-    with launched(*FAULTRUN, "--nproc-per-node", "2", EXAMPLE / "train.py", cwd=tmp_path) as run:
-        assert run.wait_for_the_end(within_s=120) == 0
-        assert run.output(0).final == under_torchrun.final
-
-
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_rank_changes_no_bit_of_the_result(
-    victim: int, under_torchrun: Output, tmp_path: Path
-) -> None:
+def test_a_killed_rank_changes_no_bit_of_what_torchrun_trains(under_torchrun: Output, tmp_path: Path) -> None:
+    victim = 0  # the rank that saves, and that the other one has met at
     config = tmp_path / "config.yaml"
     shutil.copy(EXAMPLE / "config.yaml", config)
     recovery = ("--checkpoint_dir=digits", "--rewrite", "config.yaml:pre_trained")

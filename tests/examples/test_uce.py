@@ -10,14 +10,14 @@ from examples.launched import launched
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 
 SAVE_EVERY = 10
-LAST_STEP = 110
+LAST_STEP = 88
 SWITCHES = "MS_ENABLE_TFT={UCE:1,TTP:1} features UCE TTP parser {'UCE': '1', 'TTP': '1'}"
 
 
 def test_the_documents_spelling_is_put_right_and_training_recovers(tmp_path: Path) -> None:
     example = documented("08_mindio_uce", tmp_path)
-    with launched(*example.command, "--step_delay=0", cwd=example.folder) as run:
-        run.wait_until(lambda: run.step(0) >= 44, within_s=120)
+    with launched(*example.command, "--epochs=4", "--step_delay=0.01", cwd=example.folder) as run:
+        run.wait_until(lambda: run.step(0) > 2 * SAVE_EVERY, within_s=120)
         run.kill(0)
         assert run.wait_for_the_end(within_s=120) == 0
 
