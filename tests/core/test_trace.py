@@ -1,5 +1,7 @@
 """A recovery as a trace: its parts lie end to end, between the fault and the first new step."""
 
+from dataclasses import replace
+
 import pytest
 
 from faultrun.core.trace import recovery
@@ -25,6 +27,19 @@ def test_the_parts_of_a_recovery_follow_one_another_and_fill_it() -> None:
         *(part.end_ns for part in trace.parts[:-1]),
     ]
     assert (trace.parts[-1].end_ns, trace.recovered) == (trace.end_ns, True)
+
+
+def test_a_start_is_told_part_by_part_where_ranks_were_heard_to_meet() -> None:
+    account = the_account()
+    timeline = {"spawn_s": 3.0, "import_s": 2.5, "rendezvous_s": 0.5, "first_step_s": 1.0}
+    trace = recovery(account, replace(account.faults[0], timeline=timeline))
+    assert trace is not None
+    names, lengths = zip(
+        *((one.name, (one.end_ns - one.begin_ns) / S) for one in trace.parts[3:]), strict=True
+    )
+    assert names == ("start", "import", "rendezvous", "first step")
+    assert lengths == pytest.approx((4, 2.5, 0.5, 1))
+    assert trace.parts[-1].end_ns == trace.end_ns
 
 
 def test_it_stands_at_its_place_on_the_wall_clock_and_says_what_is_known() -> None:

@@ -1,6 +1,6 @@
 """A recovery as a trace: when each of its parts began and ended, and what is known of the fault."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,7 +21,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """From a fault until training went on, or the run ended. ``about`` holds what is known, by name."""
+    """From a fault until training went on, or the run ended. ``about`` holds what is known, by name.
+
+    ``parts`` follow one another; behind a start come, once more, what it consisted of where that is known.
+    """
 
     begin_ns: int
     end_ns: int
@@ -37,7 +40,7 @@ def recovery(account: Account, fault: Fault) -> Recovery | None:
     if zero_ns is None:
         return None
     end_s = fault.at_s + fault.recovery_s
-    parts = tuple(
+    parts = [
         Part(
             name=one.kind.value,
             begin_ns=zero_ns + int(max(one.begin_s, fault.at_s) * _NS),
@@ -45,15 +48,28 @@ def recovery(account: Account, fault: Fault) -> Recovery | None:
         )
         for one in account.segments
         if one.end_s > fault.at_s and one.begin_s < end_s and one.kind not in _NO_PART
-    )
+    ]
+    if parts and parts[-1].name == Spending.START.value:
+        parts += _of_start(parts[-1], fault.timeline)
     return Recovery(
         begin_ns=zero_ns + int(fault.at_s * _NS),
         end_ns=zero_ns + int(end_s * _NS),
         recovered=fault.end.endswith("again"),
         end=fault.end,
         about=_about(fault),
-        parts=parts,
+        parts=tuple(parts),
     )
+
+
+def _of_start(start: Part, timeline: Mapping[str, float]) -> Iterator[Part]:
+    """Import, rendezvous and first step, where ranks were heard to meet; they end with the start."""
+    if not {"import_s", "rendezvous_s", "first_step_s"} <= set(timeline):
+        return
+    formed_ns = max(start.begin_ns, start.end_ns - int(timeline["first_step_s"] * _NS))
+    met_ns = max(start.begin_ns, formed_ns - int(timeline["rendezvous_s"] * _NS))
+    yield Part(name="import", begin_ns=start.begin_ns, end_ns=met_ns)
+    yield Part(name="rendezvous", begin_ns=met_ns, end_ns=formed_ns)
+    yield Part(name="first step", begin_ns=formed_ns, end_ns=start.end_ns)
 
 
 def _about(fault: Fault) -> dict[str, str | int]:

@@ -71,26 +71,32 @@ class Tracer:
     def take(self, line: Mapping[str, Any]) -> None:
         """See ``sidecar.Work``. What a supervisor before us sent is not sent again."""
         self._accountant.take(line)
-        over = self._accountant.faults_over
-        if over == self._told:
-            return
-        if isinstance(line.get("seq"), int) and line["seq"] >= self._begins_at:
-            account = self._accountant.account()
-            for fault in account.faults[self._told : over]:
-                found = recovery(account, fault)
-                if found is not None:
-                    self._record(found)
-        self._told = over
+        if isinstance(line.get("seq"), int) and line["seq"] < self._begins_at:
+            self._told = self._accountant.faults_over
 
     def tick(self) -> None:
         """See ``sidecar.Work``."""
+        self._record_new()
         if self._waiting and time.monotonic() >= self._not_before_s:
             self._send()
 
     def end(self) -> None:
         """See ``sidecar.Work``: one more attempt."""
+        self._record_new()
         if self._waiting:
             self._send()
+
+    def _record_new(self) -> None:
+        """Not with the line that ended the fault: how long its parts took is in the next."""
+        over = self._accountant.faults_over
+        if over == self._told:
+            return
+        account = self._accountant.account()
+        for fault in account.faults[self._told : over]:
+            found = recovery(account, fault)
+            if found is not None:
+                self._record(found)
+        self._told = over
 
     def _record(self, one: Recovery) -> None:
         from opentelemetry.trace import Status, StatusCode, set_span_in_context  # noqa: PLC0415
