@@ -121,15 +121,17 @@ def main() -> None:
         Rows(options.seed, workers), ["image", "label"], shuffle=False, num_shards=workers, shard_id=rank
     ).batch(BATCH, drop_remainder=True)
     done = resume(net, optimizer)
-    if done:
+    if done < options.steps:
         data.set_init_step(done)
-    model.train(
-        options.steps // STEPS_AN_EPOCH,
-        data,
-        callbacks=callbacks(options, death, done, rank),
-        dataset_sink_mode=False,
-        initial_epoch=done // STEPS_AN_EPOCH,
-    )
+        model.train(
+            options.steps // STEPS_AN_EPOCH,
+            data,
+            callbacks=callbacks(options, death, done, rank),
+            dataset_sink_mode=False,
+            initial_epoch=done // STEPS_AN_EPOCH,
+        )
+    else:  # a rank died after its last step
+        tell("resumed", bits(done, model.train_network))
     tell("final", bits(options.steps, model.train_network))
     leave_together(rank, workers)
     sys.stdout.flush()
