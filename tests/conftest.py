@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,7 +19,18 @@ settings.load_profile("ci" if os.environ.get("CI") else "desk")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+_HERE = Path(__file__).parent
+_ALONE = frozenset({"core", "supervisor", "contracts", "edges"})
+"""Folders whose tests compute in their own process, or start one; the others' wait for real jobs."""
+
 _RECURSION_LIMIT = sys.getrecursionlimit()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two groups for ``make test``: one needs one processor, the other waits a lot (``--dist loadgroup``)."""
+    for item in items:
+        folder = item.path.relative_to(_HERE).parts[0]
+        item.add_marker(pytest.mark.xdist_group("alone" if folder in _ALONE else "jobs"))
 
 
 @pytest.fixture(autouse=True)
