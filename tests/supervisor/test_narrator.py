@@ -1,6 +1,7 @@
 """What a person reads on stderr and finds in the log_dir."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,14 @@ def test_the_card_is_kept_as_text_and_as_json_and_learns_how_long_the_recovery_t
     card = json.loads((tmp_path / "incident_1.json").read_text())
     assert (card["incident"]["rank"], card["incident"]["status"]["signum"]) == (1, 9)
     assert (card["trained_after_s"], card["refused"]) == (pytest.approx(2.1), 1)
+
+
+def test_who_reads_a_card_while_it_is_written_anew_reads_a_whole_one(tmp_path: Path) -> None:
+    told(recovered(), tmp_path)
+    with (tmp_path / "incident_1.json").open() as earlier:
+        told(recovered(), tmp_path)
+        assert json.load(earlier)["incident"]["rank"] == 1
+        assert os.fstat(earlier.fileno()).st_nlink == 0
 
 
 def test_a_run_that_goes_well_is_told_in_three_lines(tmp_path: Path) -> None:

@@ -231,9 +231,16 @@ class PlainNarrator:
         with contextlib.suppress(OSError):
             # Bytes, because a file name in it need not be UTF-8.
             text = f"{render(card)}\n".encode(errors="backslashreplace")
-            (self._log_dir / f"incident_{number}.txt").write_bytes(text)
+            _replace(self._log_dir / f"incident_{number}.txt", text)
             data = json.dumps(encode(card), indent=2)
-            (self._log_dir / f"incident_{number}.json").write_text(data + "\n")
+            _replace(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """In one step: somebody who looks at a run meanwhile reads the old card or the new one."""
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_bytes(data)
+    fresh.replace(path)
 
 
 def _workers(count: int) -> str:
