@@ -17,14 +17,14 @@ SIZES = {"desk": (1280, 2600), "phone": (390, 4600)}
 FIGURES = ["timeline", "recoveries", "causes", "ranks"]
 FRAME = """<body style="margin: 0"><iframe src="%s" style="border: 0; width: %dpx; height: %dpx"></iframe>
 <p></p>
-<script>setTimeout(function () {
+<script>setInterval(function () {
   var page = document.querySelector("iframe").contentDocument;
   document.querySelector("p").textContent = JSON.stringify({
     width: page.documentElement.scrollWidth,
     figures: Array.from(page.querySelectorAll(".js-plotly-plot")).filter(
       function (one) { return one.querySelector("svg.main-svg"); }).map(function (one) { return one.id; })
   });
-}, 4000);</script>"""
+}, 500);</script>"""
 """A browser's own window is never narrower than 500; a frame is, and can be asked what it shows."""
 
 BROWSER = shutil.which("chromium")
@@ -36,7 +36,7 @@ def opened(page: Path, profile: Path, *words: str) -> tuple[str, str]:
     """What the browser prints, and the lines of its console."""
     done = subprocess.run(
         [str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-         f"--user-data-dir={profile}", "--enable-logging=stderr", "--virtual-time-budget=8000",
+         f"--user-data-dir={profile}", "--enable-logging=stderr", "--virtual-time-budget=30000",
          "--allow-file-access-from-files", "--window-size=1280,4600", *words, page.as_uri()],
         capture_output=True, text=True, timeout=180, check=True,
     )  # fmt: skip
