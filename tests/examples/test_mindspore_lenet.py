@@ -29,7 +29,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Output:
     """The command line of MindSpore's documents, with another word in front of it."""
     command = (*FAULTRUN, *DOCUMENTED, EXAMPLE / "train.py", SHORTER)
     with in_background(*command, cwd=tmp_path_factory.mktemp("undisturbed"), log_dir="msrun_log") as run:
-        assert run.wait_for_the_end(within_s=150) == 0
+        assert run.wait_for_the_end(within_s=240) == 0
         return run.output(0)
 
 
@@ -46,9 +46,9 @@ def test_a_killed_rank_changes_no_bit_of_the_result(undisturbed: Output, tmp_pat
         SHORTER,
     )
     with launched(*FAULTRUN, "--worker_num=2", *recovery, *script, cwd=tmp_path) as run:
-        run.wait_until(lambda: run.step(0) >= 25, within_s=90)
+        run.wait_until(lambda: run.step(0) >= 25, within_s=240)
         run.kill(1)
-        assert run.wait_for_the_end(within_s=150) == 0
+        assert run.wait_for_the_end(within_s=240) == 0
 
         first, second = run.output(0).losses, run.output(1).losses
         path, resumed_at = run.output(1).resumed

@@ -21,9 +21,9 @@ LAST_STEP = 88
 def test_a_lost_slice_comes_back_from_its_replica(tmp_path: Path) -> None:
     example = documented("05_pangu_hybrid", tmp_path)
     with launched(*example.command, "--epoch_size=4", "--step_delay=0.02", cwd=example.folder) as run:
-        run.wait_until(lambda: run.step(0) > 2 * SAVE_EVERY, within_s=90)
+        run.wait_until(lambda: run.step(0) > 2 * SAVE_EVERY, within_s=240)
         lose(run, 1, disk=example.folder / "checkpoints" / "rank_1")
-        assert run.wait_for_the_end(within_s=90) == 0
+        assert run.wait_for_the_end(within_s=240) == 0
 
         point = next(found["point"] for found in run.journal("RecoveryPointChosen") if found["point"])
         assert point["restore_ranks"] == "0,3"

@@ -17,9 +17,9 @@ SWITCHES = "MS_ENABLE_TFT={UCE:1,TTP:1} features UCE TTP parser {'UCE': '1', 'TT
 def test_the_documents_spelling_is_put_right_and_training_recovers(tmp_path: Path) -> None:
     example = documented("08_mindio_uce", tmp_path)
     with launched(*example.command, "--epochs=4", "--step_delay=0.01", cwd=example.folder) as run:
-        run.wait_until(lambda: run.step(0) > 2 * SAVE_EVERY, within_s=120)
+        run.wait_until(lambda: run.step(0) > 2 * SAVE_EVERY, within_s=240)
         run.kill(0)
-        assert run.wait_for_the_end(within_s=120) == 0
+        assert run.wait_for_the_end(within_s=240) == 0
 
         assert "MS_ENABLE_TFT={UCE:1 TTP:1} is handed on as {UCE:1,TTP:1}" in run.console
         for incarnation in range(2):
