@@ -39,7 +39,7 @@ check: $(STAMP)
 	@$(BIN)/python tests/check.py
 
 test: $(STAMP)
-	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 2 --dist loadgroup
+	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 2
 
 bench: $(STAMP)
 	test -x benchmarks/.rivals/nvrx/bin/ft_launcher || $(BIN)/python -m benchmarks.harness.rivals || true

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # A red build must mean that the change is wrong, and not that the machine has other work.
 settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,18 +20,23 @@ settings.load_profile("ci" if os.environ.get("CI") else "desk")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-_HERE = Path(__file__).parent
 _ALONE = frozenset({"core", "supervisor", "contracts", "edges"})
 """Folders whose tests compute in their own process, or start one; the others' wait for real jobs."""
 
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two groups for ``make test``: one needs one processor, the other waits a lot (``--dist loadgroup``)."""
-    for item in items:
-        folder = item.path.relative_to(_HERE).parts[0]
-        item.add_marker(pytest.mark.xdist_group("alone" if folder in _ALONE else "jobs"))
+class _Halves(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types for it
+    """Two halves for ``make test``: one needs one processor, the other waits a lot."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "alone" if nodeid.split("/")[1] in _ALONE else "jobs"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Halves:
+    """Each half to a process of its own; plain ``pytest`` runs them in turn."""
+    return _Halves(config, log)
 
 
 @pytest.fixture(autouse=True)
