@@ -42,7 +42,12 @@ class Tmux:
         return ["tmux", "-S", str(self.folder / "tmux"), "-f", str(self.folder / "tmux.conf")]
 
     def _do(self, *words: str) -> str:
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("TMUX")}
+        size_of_ours = {"COLUMNS", "LINES"}  # pytest-xdist sets them: programs would believe them
+        environ = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("TMUX") and name not in size_of_ours
+        }
         done = subprocess.run(
             [*self._server(), *words], check=True, capture_output=True, text=True, timeout=60, env=environ
         )
