@@ -43,3 +43,18 @@ def test_a_restarted_worker_is_told_why_and_from_where(launcher: Launcher) -> No
     log = run.log(0, 1).splitlines()
     for line in ("FAULTRUN_RESTART_REASON=fault", "FAULTRUN_RESUME_FROM=", "TORCHELASTIC_RESTART_COUNT=1"):
         assert line in log
+
+
+def test_rank_0_of_torch_is_started_ahead_of_those_that_will_connect_to_it(launcher: Launcher) -> None:
+    run = launcher.command("--framework=torch", "--worker_num=3", *launcher.program("import time; time.sleep(1)"))
+    assert run.ends() == 0
+    started_s = {event["rank"]: event["run_s"] for event in run.events("WorkerStarted")}
+    assert started_s[1] - started_s[0] >= 0.1
+    assert started_s[2] > started_s[1]
+
+
+def test_a_rank_0_that_ends_at_once_keeps_nobody_waiting(launcher: Launcher) -> None:
+    words = ("--framework=torch", "--max_restarts=0", "--worker_num=2", "false")
+    run = launcher.command(*words)
+    assert run.ends() != 0
+    assert {event["rank"] for event in run.events("WorkerExit")} == {0, 1}
