@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.platforms.cgroup import memory_group
-from faultrun.platforms.kernel_log import KernelLog, OomKill, memory_fault, oom_kills
+from faultrun.platforms.kernel_log import KernelLog, OomKill, Record, memory_fault, oom_kills, thread_fault
 from faultrun.platforms.oom_events import oom_kill_count
 
 LINES = (
@@ -28,6 +28,28 @@ def test_the_processes_that_the_oom_killer_ended() -> None:
 def test_what_a_memory_fault_hit() -> None:
     assert memory_fault(LINES, 99).endswith("in libtorch_cpu.so[7f00+1000]")
     assert memory_fault(LINES, 4711) == ""
+
+
+def thread(number: int, at_s: float) -> Record:
+    return Record(text=f"RECV LOOP[{number}]: segfault at 0 ip 00007f error 4 in libx.so[7f00+1]", at_s=at_s)
+
+
+@pytest.mark.parametrize(
+    ("records", "known"),
+    [
+        ([thread(101, 50.1)], True),
+        ([thread(101, 50.1), Record(text="eth0: link becomes ready", at_s=50.0)], True),
+        ([thread(101, 20.0), thread(102, 50.1)], True),  # the first is an old one
+        ([thread(101, 50.1), thread(99, 50.1)], True),  # that is the main thread of another rank
+        ([thread(101, 50.1), thread(102, 50.2)], False),  # of whom?
+        ([thread(99, 50.1)], False),
+        ([thread(101, 53.0)], False),
+        ([], False),
+    ],
+)
+def test_the_memory_fault_of_a_thread_is_told_by_its_moment(records: list[Record], known: bool) -> None:
+    told = thread_fault(records, died_at_s=50.0, others={99, 100})
+    assert told == ("segfault at 0 ip 00007f error 4 in libx.so[7f00+1] (thread RECV LOOP)" if known else "")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +80,7 @@ def test_the_group_of_a_process_is_found_where_the_machine_has_groups() -> None:
 def test_a_kernel_log_that_may_not_be_read_is_empty(tmp_path: Path) -> None:
     log = KernelLog(str(tmp_path / "missing"))
     log.mark()
-    assert log.lines() == ()
+    assert log.records() == ()
     log.close()
 
 
@@ -68,6 +90,6 @@ def test_records_are_taken_apart_from_the_mark_on(tmp_path: Path) -> None:
     log = KernelLog(str(path))
     with path.open("a") as file:
         file.write("6,2,9,-;after; more\n SUBSYSTEM=x\n")
-    assert log.lines() == ("after; more",)
-    assert log.lines() == ()
+    assert log.records() == (Record(text="after; more", at_s=0.000009),)
+    assert log.records() == ()
     log.close()

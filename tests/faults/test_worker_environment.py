@@ -46,7 +46,9 @@ def test_a_restarted_worker_is_told_why_and_from_where(launcher: Launcher) -> No
 
 
 def test_rank_0_of_torch_is_started_ahead_of_those_that_will_connect_to_it(launcher: Launcher) -> None:
-    run = launcher.command("--framework=torch", "--worker_num=3", *launcher.program("import time; time.sleep(1)"))
+    run = launcher.command(
+        "--framework=torch", "--worker_num=3", *launcher.program("import time; time.sleep(1)")
+    )
     assert run.ends() == 0
     started_s = {event["rank"]: event["run_s"] for event in run.events("WorkerStarted")}
     assert started_s[1] - started_s[0] >= 0.1

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from faultrun.model.events import Exited, Signaled, Status
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
 from faultrun.model.signature import Row
 from faultrun.platforms.cgroup import memory_group
-from faultrun.platforms.kernel_log import KernelLog, memory_fault, oom_kills
+from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
 from faultrun.platforms.oom_events import oom_kill_count
 from faultrun.supervisor.reactor import RunClock
 from faultrun.workers.last_words import death_note
@@ -29,6 +30,7 @@ class _Glance:
 
     pid: int
     status: Status
+    at_s: float = 0.0  # CLOCK_MONOTONIC_RAW
     oom_kills: int = 0
     shm: tuple[int, int] | None = None  # bytes used, bytes there are
 
@@ -52,7 +54,7 @@ class Coroner:
 
     def saw(self, rank: int, pid: int, status: Status) -> None:
         """``pid`` has ended and is not reaped yet."""
-        glance = _Glance(pid=pid, status=status)
+        glance = _Glance(pid=pid, status=status, at_s=time.clock_gettime(time.CLOCK_MONOTONIC_RAW))
         if status == Signaled(signum=_SIGKILL):
             group = memory_group(pid)
             own = memory_group(os.getpid())
@@ -66,7 +68,7 @@ class Coroner:
         self, ranks: tuple[int, ...], logs: LogFiles, reporting: frozenset[int]
     ) -> tuple[DeathNote, ...]:
         """One note for each of ``ranks``; ``reporting`` are those that spoke the SDK."""
-        kernel_lines = self._kernel.lines()
+        kernel_records = self._kernel.records()
         found = []
         for rank in ranks:
             glance = self._seen.get(rank)
@@ -79,7 +81,7 @@ class Coroner:
                 self._clock.of_utc_ns,
             )
             if glance is not None:
-                known = self._by_kernel(glance, kernel_lines) or note.finding
+                known = self._by_kernel(glance, kernel_records) or note.finding
                 known = known or _log_disk_full(glance.status, note, logs.folder)
                 note = replace(note, finding=known)
             found.append(replace(note, reports=rank in reporting))
@@ -89,8 +91,9 @@ class Coroner:
         """Let go of the kernel's log."""
         self._kernel.close()
 
-    def _by_kernel(self, glance: _Glance, lines: Sequence[str]) -> Finding | None:
+    def _by_kernel(self, glance: _Glance, records: Sequence[Record]) -> Finding | None:
         """What outranks the worker's own words, because it had none."""
+        lines = [record.text for record in records]
         killed = next((kill for kill in oom_kills(lines) if kill.pid == glance.pid), None)
         if killed is not None:
             return _out_of_memory(
@@ -105,7 +108,10 @@ class Coroner:
             found = next((found for row in broken if (found := row.found_in(line))), None)
             if found is not None:
                 return found
-        fault = memory_fault(lines, glance.pid) if glance.status == Signaled(signum=_SIGSEGV) else ""
+        if glance.status != Signaled(signum=_SIGSEGV):
+            return None
+        others = {one.pid for one in self._seen.values()}
+        fault = memory_fault(lines, glance.pid) or thread_fault(records, glance.at_s, others)
         if fault:
             return Finding(
                 name="memory-fault", fault_class=FaultClass.UNKNOWN, says="memory fault", line=fault
