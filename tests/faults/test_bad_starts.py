@@ -86,10 +86,7 @@ def test_a_fixed_port_that_is_taken_is_named(launcher: Launcher) -> None:
     with a_taken_port() as port:
         run = launcher.run("train()", f"--master_port={port}", "--fixed_port")
         assert run.ends() == 64
-    assert (
-        refusal(run).replace(str(port), "PORT").splitlines()[1:4]
-        == (GOLDEN / "error_port.txt").read_text().splitlines()
-    )
+    assert f"\n{(GOLDEN / 'error_port.txt').read_text()}" in refusal(run).replace(str(port), "PORT")
     assert not run.events("WorkerStarted")
 
 
