@@ -2,7 +2,7 @@
 
 import pytest
 
-from faultrun.core.tracebacks import last_raised, telling_line, without_numbers
+from faultrun.core.tracebacks import gist, last_raised, telling_line, without_numbers
 from faultrun.model.evidence import Raised
 
 PLAIN = """\
@@ -35,9 +35,36 @@ mine.OwnError: no
 """
 
 
+RULE = "-" * 52
+MINDSPORE = f"""
+
+{RULE}
+- Kernel error:
+{RULE}
+Launch kernel failed: Default/grad_reducer-DistributedGradReducer/AllReduce-op0
+
+{RULE}
+- The Function Call Stack: (For framework developers)
+{RULE}
+In file train.py:385~386
+"""
+LAUNCH = "Launch kernel failed: Default/grad_reducer-DistributedGradReducer/AllReduce-op0"
+FRAME = 'Traceback (most recent call last):\n  File "a.py", line 2, in f\n'
+
+
 @pytest.mark.parametrize(
     ("text", "raised"),
     [
+        (
+            f"{FRAME}RuntimeError: {MINDSPORE}",
+            Raised(kind="RuntimeError", message=LAUNCH, frame="a.py:2 in f"),
+        ),
+        (
+            "\n".join(line for line in f"{FRAME}RuntimeError: {MINDSPORE}".splitlines() if line),
+            Raised(kind="RuntimeError", message=LAUNCH, frame="a.py:2 in f"),
+        ),
+        (f"{FRAME}RuntimeError: \nstep 5\n", Raised(kind="RuntimeError", frame="a.py:2 in f")),
+        (f"{FRAME}KeyError\n{RULE}\n", Raised(kind="KeyError", frame="a.py:2 in f")),
         (PLAIN, Raised(kind="RuntimeError", message="Expected 3 values", frame="train.py:30 in step")),
         (CHAINED, Raised(kind="OwnError", message="no", frame="a.py:9 in h")),
         (
@@ -74,6 +101,28 @@ def test_where_all_frames_are_of_libraries_the_innermost_is_named() -> None:
     assert found.frame == "decoder.py:7 in decode"
 
 
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (MINDSPORE, LAUNCH),
+        ("no\nsecond line", "no"),
+        (
+            "For 'MatMul', x.\n\n" + RULE + "\n- C++ Call Stack: (For framework developers)\n",
+            "For 'MatMul', x.",
+        ),
+        (f"{RULE}\n- Ascend Error Message:\n{RULE}\nEI0002: no answer", "EI0002: no answer"),
+        ("- not a title:", "- not a title:"),
+        (f"{RULE}\n- Title:\n{RULE}\n\n", ""),
+        ("", ""),
+        ("x" * 900, "x" * 500),
+    ],
+)
+def test_what_an_exception_says_is_below_the_rules_and_titles_of_its_framework(
+    message: str, line: str
+) -> None:
+    assert gist(message) == line
+
+
 def test_numbers_do_not_tell_failures_apart() -> None:
     assert without_numbers("at 0x7f3a in step 12 (loss 1.5e-3)") == "at # in step # (loss #)"
 
@@ -98,6 +147,7 @@ RAISED = Raised(kind="InjectedError", message="injected in step 6", frame="")
         (["[rank1]: x.InjectedError: injected in step 6", "bye"], RAISED, 0),
         (["step 5", INFO, WARNING, TORCH, GLOG], None, 0),
         (["step 5", ERROR, INFO], None, 1),
+        (["RuntimeError:", "injected in step 6", "in file x", INFO], RAISED, 1),
         (["InjectedError: another one", "step 5", INFO], RAISED, 1),
         ([WARNING, INFO], None, 1),
     ],

@@ -20,7 +20,10 @@ _CHATTER = re.compile(
     r"\[(DEBUG|INFO|WARNING)\] [A-Z_]+\(\d+[,:]"  # MindSpore: mindspore/core/utils/log_adapter.cc
     r"|\[?[VIW]\d{4} \d\d:\d\d:\d\d\.\d+ )"  # glog, and c10/util/Logging.cpp of torch
 )
+_RULE = re.compile(r"^-{10,}$")
+_TITLE = re.compile(r"^- .*:(?: \(.*\))?$")
 _MESSAGE_CHARS = 500
+_HEADED_LINES = 8
 
 
 def last_raised(lines: Sequence[str]) -> Raised | None:
@@ -32,7 +35,7 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
     found: Raised | None = None
     frames: list[re.Match[str]] = []
     inside = False
-    for raw in lines:
+    for at, raw in enumerate(lines):
         line = _PREFIX.sub("", raw.rstrip())
         if line == _HEAD:
             inside, frames = True, []
@@ -49,11 +52,27 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
         if ended is not None and frames:
             found = Raised(
                 kind=ended["kind"].rpartition(".")[2],
-                message=(ended["message"] or "")[:_MESSAGE_CHARS],
+                message=(ended["message"] or "")[:_MESSAGE_CHARS]
+                or _headed(lines[at + 1 : at + 1 + _HEADED_LINES]),
                 frame=_own(frames),
             )
         frames = []
     return found
+
+
+def gist(message: str) -> str:
+    """The first line of an exception's words that says something; at most 500 characters.
+
+    MindSpore puts its words between rules of dashes, under titles such as
+    ``- Kernel error:`` (mindspore/core/utils/log_adapter.cc).
+    """
+    ruled = False
+    for line in map(str.strip, message.splitlines()):
+        title = ruled and _TITLE.match(line)
+        ruled = bool(_RULE.match(line))
+        if line and not ruled and not title:
+            return line[:_MESSAGE_CHARS]
+    return ""
 
 
 def telling_line(lines: Sequence[str], raised: Raised | None) -> str:
@@ -66,10 +85,19 @@ def telling_line(lines: Sequence[str], raised: Raised | None) -> str:
     if raised is not None:
         own = f"{raised.kind}: {raised.message}" if raised.message else raised.kind
         found = next((line for line in reversed(lines) if own in line), None)
+        if found is None and raised.message:
+            found = next((line for line in reversed(lines) if raised.message in line), None)
         if found is not None:
             return _PREFIX.sub("", found.strip())
     said = next((line for line in reversed(lines) if not _CHATTER.match(line)), None)
     return (said or (lines[-1] if lines else "")).strip()
+
+
+def _headed(lines: Sequence[str]) -> str:
+    """The words of an exception whose own line has none: they stand below, under a title."""
+    bare = [_PREFIX.sub("", line.rstrip()) for line in lines]
+    words = next((at for at, line in enumerate(bare) if line), len(bare))
+    return gist("\n".join(bare[words:])) if bare[words:] and _RULE.match(bare[words]) else ""
 
 
 def without_numbers(message: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.core.signatures import recognise
-from faultrun.core.tracebacks import last_raised, telling_line
+from faultrun.core.tracebacks import gist, last_raised, telling_line
 from faultrun.model.events import Exited, Status
 from faultrun.model.evidence import DeathNote, Raised
 from faultrun.model.signature import Row
@@ -80,7 +80,7 @@ def noted(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
     kind, _, text = str(message.get("message", "")).partition(":")
     return Raised(
         kind=traced.kind if traced is not None else kind.strip()[:_LINE_CHARS],
-        message=text.strip().partition("\n")[0][:_LINE_CHARS],
+        message=gist(text),
         frame=traced.frame if traced is not None else "",
         at_s=run_seconds(changed_ns) if run_seconds is not None else None,
     )
