@@ -5,7 +5,7 @@ from faultrun.core.rendezvous import FORMING_S
 from faultrun.model.actions import RequestGasp, RestorePolicy, Spawn, StartTimer
 from faultrun.model.events import Exited, Timer
 from faultrun.model.incident import Card, Cause
-from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
+from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase
 from support.story import SIGTERM, Story, checkpoint
 
@@ -90,6 +90,28 @@ def test_ranks_that_wait_in_init_for_one_that_died_say_nothing_against_the_sched
     story.rang(Timer.FORMING, after_s=20)
     assert story.phase is Phase.DRAINING
     assert not story.state.native_scheduler
+
+
+def test_a_rank_that_left_well_while_the_others_wait_for_it_is_the_first_to_fail() -> None:
+    story = Story(3).begins().returned(0, 0)
+    assert story.phase is Phase.RUNNING
+    story.tell(RankMissed(at_s=story.now_s, incarnation=0, rank=0))
+    assert [request.ranks for request in story.performed(RequestGasp)] == [frozenset({1, 2})]
+    story.killed(1, SIGTERM).returned(2, 1).drained()
+    incident = story.state.incident
+    assert incident is not None
+    assert (incident.cause, incident.rank, incident.status) == (Cause.EXIT, 0, Exited(code=0))
+    assert incident.explanation == "left with exit code 0 while the others waited to meet it"
+    assert incident.followers == (1, 2)
+    assert not story.state.native_scheduler
+
+
+def test_a_missed_rank_means_nothing_once_the_workers_leave() -> None:
+    story = Story(3).begins().returned(0, 0).killed(1)
+    story.actions.clear()
+    story.tell(RankMissed(at_s=story.now_s, incarnation=0, rank=0))
+    assert story.actions == []
+    assert story.phase is Phase.DRAINING
 
 
 def test_the_next_incarnation_meets_anew() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from faultrun.frameworks.mindspore_wire import Frames
 from faultrun.model.events import Event, Timer, TimerFired
-from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
+from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.platforms.ports import fresh_port
 from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.reactor import Reactor, RunClock
@@ -120,6 +120,32 @@ def test_ranks_meet_form_a_cluster_and_leave_together(site: Site) -> None:
     site.ask(links[1], b"1", b"\n\x011")
     assert [site.answer(link) for link in links] == [(b"3", b"3")] * 2
     assert "the cluster has formed" in site.log.read_text()
+
+
+def register(site: Site, rank: int) -> None:
+    site.ask(site.connect(), b"0", b"\n\x01%d\x12\x01h\x1a\tMS_WORKER" % rank)
+
+
+@pytest.mark.parametrize("first", ["it leaves", "the other registers"])
+def test_a_rank_that_left_is_missed_once_another_waits_for_it(site: Site, first: str) -> None:
+    if first == "it leaves":
+        assert list(site.scheduler.left(1)) == []
+        register(site, 0)
+        told = site.until(RankMissed)
+    else:
+        register(site, 0)
+        site.serve()
+        (told,) = site.scheduler.left(1)
+    assert isinstance(told, RankMissed)
+    assert (told.rank, told.incarnation) == (1, 3)
+    assert list(site.scheduler.left(1)) == []
+    assert "rank 1 has left" in site.log.read_text()
+
+
+def test_those_that_leave_after_they_met_are_missed_by_nobody(site: Site) -> None:
+    site.form()
+    assert list(site.scheduler.left(0)) == []
+    assert list(site.scheduler.left(1)) == []
 
 
 def test_an_unknown_message_is_told_once_and_heartbeats_are_answered_on(site: Site) -> None:

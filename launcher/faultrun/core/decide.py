@@ -40,7 +40,7 @@ from faultrun.model.events import (
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.recovery import RecoveryTimed
-from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
+from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import StandbyChanged
 
@@ -96,6 +96,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return drain.hang(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)
+        case Phase.RUNNING, RankMissed():
+            return rendezvous.missed(state, event)
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):
             return rendezvous.heard(state, event)
         case ((Phase.DRAINING | Phase.KILLING), WorkerExit(rank=rank, status=status)):

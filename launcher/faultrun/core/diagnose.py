@@ -11,8 +11,10 @@ from faultrun.model.evidence import DeathNote, Signature
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
+from faultrun.model.rendezvous import RankMissed
 
 LEFT_EARLY = "left with exit code 0 while the others trained on"
+_MISSED = "left with exit code 0 while the others waited to meet it"
 
 
 def open_incident(
@@ -44,6 +46,23 @@ def open_incident(
         step=newest.step if newest else None,
         epoch=newest.epoch if newest else None,
         explanation=explanation,
+    )
+
+
+def left_early(number: int, missed: RankMissed, steps: tuple[RankStep, ...]) -> Incident:
+    """The incident of a rank that ended well too soon. How the others end is our doing."""
+    newest = max(steps, key=lambda step: step.step, default=None)
+    return Incident(
+        number=number,
+        incarnation=missed.incarnation,
+        at_s=missed.at_s,
+        cause=Cause.EXIT,
+        rank=missed.rank,
+        status=Exited(code=0),
+        followers=(),
+        step=newest.step if newest else None,
+        epoch=newest.epoch if newest else None,
+        explanation=_MISSED,
     )
 
 
@@ -95,6 +114,8 @@ def conclude(
         return replace(
             incident, followers=followers, signature=Signature(what=what, step=_step_of(incident, steps))
         )
+    if incident.status == Exited(code=0):
+        return _concluded_left(incident, faults, notes, _step_of(incident, steps))
     first, blamed_by = first_to_fail(exits, notes, ours_from_s)
     others = [exit_ for exit_ in faults if exit_ is not first]
     together = tuple(sorted(one.rank for one in others if _died_too(one, first, ours_from_s)))
@@ -115,6 +136,19 @@ def conclude(
         blamed_by=blamed_by,
     )
     return replace(incident, signature=_signature(incident, _step_of(incident, steps)))
+
+
+def _concluded_left(
+    incident: Incident, faults: list[WorkerExit], notes: tuple[DeathNote, ...], step: int | None
+) -> Incident:
+    note = next((note for note in notes if note.rank == incident.rank), None)
+    return replace(
+        incident,
+        followers=tuple(sorted(exit_.rank for exit_ in faults)),
+        last_line=note.last_line if note is not None else "",
+        blamed_by="the others had registered, and only this rank had left",
+        signature=Signature(what=incident.explanation, step=step),
+    )
 
 
 def _signature(incident: Incident, step: int | None) -> Signature:

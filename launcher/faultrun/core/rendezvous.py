@@ -7,13 +7,13 @@ that nobody is charged for.
 from dataclasses import replace
 
 from faultrun.core import drain
-from faultrun.core.diagnose import describe
+from faultrun.core.diagnose import describe, left_early
 from faultrun.core.roster import reaped
 from faultrun.errors import assert_never
 from faultrun.model.actions import RestorePolicy, StartTimer
 from faultrun.model.events import Timer, TimerFired, WorkerExit
 from faultrun.model.incident import Cause, Incident
-from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
+from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 
 FORMING_S = 15.0
@@ -46,6 +46,12 @@ def left_init(state: RunState, event: WorkerExit) -> Step:
     """A worker that leaves ``init()`` by itself, with an error, may have disliked what our scheduler said."""
     why = f"rank {event.rank} {describe(event.status)} in init(), where the built-in scheduler serves it"
     return _give_up(reaped(state, event), event.at_s, why)
+
+
+def missed(state: RunState, event: RankMissed) -> Step:
+    """Nobody need wait for MindSpore to find out, which takes it ten minutes and more."""
+    incident = left_early(state.incidents + 1, event, state.steps)
+    return drain.open_drain(state, incident, f"rank {event.rank} {incident.explanation}")
 
 
 def _give_up(state: RunState, now_s: float, why: str) -> Step:

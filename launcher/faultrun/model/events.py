@@ -17,7 +17,7 @@ from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.recovery import RecoveryTimed
-from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
+from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.standby import StandbyChanged
 from faultrun.model.topology import BootId, NodeId
 
@@ -312,6 +312,7 @@ Event = (
     | HelperExit
     | RanksMet
     | ClusterFormed
+    | RankMissed
     | SchedulerFailed
     | StandbyChanged
     | Heartbeat

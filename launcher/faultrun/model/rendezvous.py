@@ -21,6 +21,15 @@ class ClusterFormed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankMissed:
+    """``rank`` left with exit code 0 without having registered, and others wait for it: they never meet."""
+
+    at_s: float
+    incarnation: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFailed:
     """Our own scheduler was asked something that it does not understand, or could not listen."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from faultrun.frameworks.mindspore_cluster import Answer, Cluster
 from faultrun.frameworks.mindspore_wire import Frames, NotUnderstood, frame, read_request
 from faultrun.model.events import Event
-from faultrun.model.rendezvous import ClusterFormed, RanksMet, SchedulerFailed
+from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.supervisor.reactor import Reactor
 
 _READ_BYTES = 1 << 16
@@ -49,6 +49,8 @@ class BuiltinScheduler:
         self._port = address[1]
         self._log = log
         self._met_at_s: float | None = None
+        self._left: set[int] = set()
+        self._missed = False
         self._formed = False
         self._failed = False
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -61,6 +63,11 @@ class BuiltinScheduler:
             raise
         reactor.watch(self._listener.fileno(), self._accept)
         self._note(f"built-in scheduler for {size} ranks at {address[0]}:{address[1]}")
+
+    def left(self, rank: int) -> Iterable[Event]:
+        """``rank`` has ended with exit code 0."""
+        self._left.add(rank)
+        yield from self._progress()
 
     def close(self) -> None:
         """Hang up; harmless when it has been done."""
@@ -127,6 +134,11 @@ class BuiltinScheduler:
             self._met_at_s = now_s
             self._note("every rank has registered")
             yield RanksMet(at_s=now_s, incarnation=self._incarnation)
+        missed = self._left - self._cluster.ranks if self._cluster.ranks else set()
+        if self._met_at_s is None and missed and not self._missed:
+            self._missed = True
+            self._note(f"rank {min(missed)} has left, and others wait for it")
+            yield RankMissed(at_s=now_s, incarnation=self._incarnation, rank=min(missed))
         if self._met_at_s is not None and not self._formed and self._cluster.formed:
             self._formed = True
             took_s = round(now_s - self._met_at_s, 6)

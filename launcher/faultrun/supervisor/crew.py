@@ -319,6 +319,8 @@ class Crew:
             pid=worker.pid,
             status=status,
         )
+        if status == Exited(code=0):
+            yield from self._schedulers.left(rank)
 
     def _start_instead(self, rank: int, launch: Launch) -> None:
         """Cold, where a standby was lost before it became the worker."""

@@ -38,6 +38,10 @@ class Schedulers:
             why = f"cannot listen at {address[0]}:{address[1]}: {error.strerror}"
             self._reactor.post(SchedulerFailed(at_s=self._now(), incarnation=incarnation, why=why))
 
+    def left(self, rank: int) -> Iterable[Event]:
+        """A rank has ended with exit code 0: those that wait for it at ours would wait for ever."""
+        return self._ours.left(rank) if self._ours is not None else ()
+
     def dismiss(self) -> None:
         """The workers it served are gone."""
         if self._ours is not None:
