@@ -14,7 +14,7 @@ from typing import Any
 
 from faultrun.core.signatures import recognise
 from faultrun.core.tracebacks import gist, last_raised, telling_line
-from faultrun.model.events import Exited, Status
+from faultrun.model.events import Exited, Signaled, Status
 from faultrun.model.evidence import DeathNote, Raised
 from faultrun.model.signature import Row
 
@@ -22,6 +22,7 @@ _TAIL_BYTES = 65536
 _NOTE_BYTES = 1 << 20
 _LINE_CHARS = 500
 _ASKED_LINES = 200
+_ABORTED = Signaled(signum=6)
 _STEP = re.compile(r"\b(?:global[_ ])?step[:= ]\s*(\d{1,15})\b", re.IGNORECASE)
 """As LossMonitor, Lightning, HF and most hand-written loops print it."""
 
@@ -47,6 +48,9 @@ def death_note(
     raised = None
     if isinstance(status, Exited) and status.code:
         raised = noted(error_file, run_seconds) or last_raised(said)
+    elif status == _ABORTED:
+        # Threads of gloo or HCCL may abort an interpreter that is torn down, after its exception.
+        raised = noted(error_file, run_seconds)
     return DeathNote(
         rank=rank,
         last_line=telling_line(said[-_ASKED_LINES:], raised)[:_LINE_CHARS],
