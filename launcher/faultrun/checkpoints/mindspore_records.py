@@ -247,18 +247,25 @@ def _text(data: bytes, at: int, size_bytes: int) -> str:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends. Unrolled: a record has several, and those of tensors take four bytes."""
     value = data[at]
-    at += 1
     if value < 0x80:
-        return value, at
-    value &= 0x7F
-    shift = 7
-    while True:
+        return value, at + 1
+    value = value & 0x7F | data[at + 1] << 7
+    if value < 1 << 14:
+        return value, at + 2
+    value = value & 0x3FFF | data[at + 2] << 14
+    if value < 1 << 21:
+        return value, at + 3
+    value = value & 0x1FFFFF | data[at + 3] << 21
+    if value < 1 << 28:
+        return value, at + 4
+    value &= 0xFFFFFFF
+    at += 4
+    for shift in range(28, 70, 7):
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-        shift += 7
-        if shift > 63:
-            raise _Garbled
+    raise _Garbled
