@@ -39,9 +39,12 @@ def lost_steps(card: Card) -> int | None:
         return None
     if card.point is None:
         return card.incident.step
-    if card.point.global_step is None or card.point.global_step > card.incident.step:
+    if card.point.global_step is None:
         return None
-    return card.incident.step - card.point.global_step
+    if card.point.global_step > card.incident.step and card.incident.step_from_log:
+        return None
+    # A survivor may have made one step more than anybody had reported when the first one died.
+    return max(0, card.incident.step - card.point.global_step)
 
 
 def _who(card: Card) -> str:
