@@ -1,5 +1,7 @@
 """What a real worker finds in its environment, whatever ours was full of."""
 
+import signal
+
 import pytest
 
 from support.runs import Launcher
@@ -46,10 +48,10 @@ def test_a_restarted_worker_is_told_why_and_from_where(launcher: Launcher) -> No
 
 
 def test_rank_0_of_torch_is_started_ahead_of_those_that_will_connect_to_it(launcher: Launcher) -> None:
-    run = launcher.command(
-        "--framework=torch", "--worker_num=3", *launcher.program("import time; time.sleep(1)")
-    )
-    assert run.ends() == 0
+    run = launcher.command("--framework=torch", "--worker_num=3", *launcher.program("train()"))
+    run.trains(range(3))
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
     started_s = {event["rank"]: event["run_s"] for event in run.events("WorkerStarted")}
     assert started_s[1] - started_s[0] >= 0.1
     assert started_s[2] > started_s[1]

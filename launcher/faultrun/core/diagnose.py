@@ -18,7 +18,7 @@ _MISSED = "left with exit code 0 while the others waited to meet it"
 
 
 def open_incident(
-    number: int, fault: WorkerExit | HelperExit | SpawnFailed, steps: tuple[RankStep, ...]
+    number: int, fault: WorkerExit | HelperExit | SpawnFailed | RankMissed, steps: tuple[RankStep, ...]
 ) -> Incident:
     """The incident as it looks when its first exit arrives; ``conclude`` revises it once all have died."""
     rank: int | None = None
@@ -32,6 +32,8 @@ def open_incident(
             explanation = f"{fault.name} (pid {fault.pid}) {describe(fault.status)} while it was needed"
         case SpawnFailed():
             cause, rank, explanation = Cause.SPAWN, fault.rank, fault.why
+        case RankMissed():
+            cause, rank, status, explanation = Cause.EXIT, fault.rank, Exited(code=0), _MISSED
         case _:
             assert_never(fault)
     newest = max(steps, key=lambda step: step.step, default=None)
@@ -46,23 +48,6 @@ def open_incident(
         step=newest.step if newest else None,
         epoch=newest.epoch if newest else None,
         explanation=explanation,
-    )
-
-
-def left_early(number: int, missed: RankMissed, steps: tuple[RankStep, ...]) -> Incident:
-    """The incident of a rank that ended well too soon. How the others end is our doing."""
-    newest = max(steps, key=lambda step: step.step, default=None)
-    return Incident(
-        number=number,
-        incarnation=missed.incarnation,
-        at_s=missed.at_s,
-        cause=Cause.EXIT,
-        rank=missed.rank,
-        status=Exited(code=0),
-        followers=(),
-        step=newest.step if newest else None,
-        epoch=newest.epoch if newest else None,
-        explanation=_MISSED,
     )
 
 
@@ -141,6 +126,7 @@ def conclude(
 def _concluded_left(
     incident: Incident, faults: list[WorkerExit], notes: tuple[DeathNote, ...], step: int | None
 ) -> Incident:
+    """The blame stands: the others are told to leave, and how they do so says nothing."""
     note = next((note for note in notes if note.rank == incident.rank), None)
     return replace(
         incident,

@@ -7,7 +7,7 @@ that nobody is charged for.
 from dataclasses import replace
 
 from faultrun.core import drain
-from faultrun.core.diagnose import describe, left_early
+from faultrun.core.diagnose import describe, open_incident
 from faultrun.core.roster import reaped
 from faultrun.errors import assert_never
 from faultrun.model.actions import RestorePolicy, StartTimer
@@ -50,7 +50,7 @@ def left_init(state: RunState, event: WorkerExit) -> Step:
 
 def missed(state: RunState, event: RankMissed) -> Step:
     """Nobody need wait for MindSpore to find out, which takes it ten minutes and more."""
-    incident = left_early(state.incidents + 1, event, state.steps)
+    incident = open_incident(state.incidents + 1, event, state.steps)
     return drain.open_drain(state, incident, f"rank {event.rank} {incident.explanation}")
 
 
