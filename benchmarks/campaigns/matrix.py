@@ -7,33 +7,49 @@ with 1 when any cell differs from what is expected.
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from benchmarks.campaigns.matrix_run import HANGS, PHASES, TRAININGS, Cell, Outcome, run
+from benchmarks.campaigns import matrix_page
+from benchmarks.campaigns.matrix_run import HANGS, PHASES, TRAININGS, Cell, run
+from benchmarks.harness import machine
 from faultrun.testing import Kind, Moment
 
 _ALL = tuple(kind for kind in Kind if kind not in (Kind.TORN, Kind.SLOW))
-_HEAD = "| fault | phase | rank | blamed | class | cause | decision | exit | took | |"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the cells that were asked for."""
+    """Run the cells that were asked for and, with ``--keep``, are not there already."""
     asked = read_options(argv)
+    until_s = time.monotonic() + asked.minutes * 60
     training = TRAININGS[asked.framework]
-    cells = list(choose(asked.kind or _ALL, asked.rank or training.ranks, every_rank=asked.every_rank))
-    if not asked.hangs:
-        cells = [cell for cell in cells if cell.kind not in HANGS]
-    if asked.phase:
-        cells = [cell for cell in cells if cell.phase in asked.phase]
+    kept = matrix_page.Kept(asked.framework, asked.keep)
+    cells = [cell for cell in chosen(asked, training.ranks) if asked.again or not kept.has(cell)]
     print(f"{len(cells)} cells, {training.workers} ranks over {training.meets}\n")
-    print(f"{_HEAD}\n|{'---|' * 10}", flush=True)
-    outcomes = []
+    print(matrix_page.table(()), flush=True)
+    made = []
     for cell in cells:
-        outcomes.append(run(cell, asked.framework))
-        print(row(outcomes[-1]), flush=True)
-    wrong = [outcome for outcome in outcomes if outcome.wrong]
-    print(f"\n{len(outcomes) - len(wrong)} of {len(outcomes)} cells as expected")
-    return 1 if wrong else 0
+        if time.monotonic() > until_s:
+            break
+        load = machine.load()
+        outcome = run(cell, asked.framework)
+        made.append(matrix_page.row(outcome, load))
+        if outcome.ran:
+            kept.add(made[-1])
+        print(made[-1].text, f"see {outcome.folder}" if outcome.wrong else "", flush=True)
+    right = matrix_page.right(made)
+    print(f"\n{right} of {len(made)} cells as expected, {len(cells) - len(made)} not run for want of time")
+    if asked.keep:
+        matrix_page.write(asked.keep)
+    return 0 if right == len(cells) else 1
+
+
+def chosen(asked: argparse.Namespace, ranks: Sequence[int]) -> Iterator[Cell]:
+    """The cells that the options name."""
+    for cell in choose(asked.kind or _ALL, asked.rank or ranks, every_rank=asked.every_rank):
+        if (asked.hangs or cell.kind not in HANGS) and (not asked.phase or cell.phase in asked.phase):
+            yield cell
 
 
 def choose(kinds: Sequence[Kind], ranks: Sequence[int], *, every_rank: bool) -> Iterator[Cell]:
@@ -49,25 +65,6 @@ def choose(kinds: Sequence[Kind], ranks: Sequence[int], *, every_rank: bool) -> 
             turn += 1
 
 
-def row(outcome: Outcome) -> str:
-    """One line of the table."""
-    cell = outcome.cell
-    verdict = "as expected" if not outcome.wrong else f"**{'; '.join(outcome.wrong)}** (see {outcome.folder})"
-    cells = (
-        cell.name,
-        cell.phase.value,
-        cell.rank,
-        outcome.blamed,
-        outcome.fault_class,
-        outcome.cause[:60].replace("|", "/"),
-        outcome.decision,
-        outcome.exit_code,
-        f"{outcome.took_s:.1f} s",
-        verdict,
-    )
-    return f"| {' | '.join(map(str, cells))} |"
-
-
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     """What to run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.matrix", description=__doc__)
@@ -77,6 +74,14 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--phase", type=Moment, action="append", help="this phase alone (repeatable)")
     parser.add_argument("--every_rank", action="store_true", help="each cell with each rank, not one in turn")
     parser.add_argument("--hangs", action="store_true", help="also stop, spin and sleep")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="keep the rows there, write DIR/matrix.md, run only what is missing",
+    )
+    parser.add_argument("--again", action="store_true", help="run what is kept once more")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after that")
     return parser.parse_args(argv)
 
 

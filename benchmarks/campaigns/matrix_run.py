@@ -93,6 +93,7 @@ class Outcome:
     took_s: float
     wrong: tuple[str, ...]
     folder: Path
+    ran: bool = True
 
 
 def expected(cell: Cell) -> Expected:
@@ -100,15 +101,19 @@ def expected(cell: Cell) -> Expected:
     begun = cell.phase in (Moment.STEP, Moment.SAVE)
     chance = (_RESTART, 0)
     bug = (_RESTART, 0) if begun else (_STOP, 93)
+    left = "left with exit code 0" if cell.value == 0 else f"exited with code {cell.value}"
     causes, classes, (decision, exit_code) = {
         Kind.KILL: (("killed from outside",), ("transient",), chance),
         Kind.SEGV: (("memory fault", "SIGSEGV"), ("unknown",), bug),
         Kind.RAISE: (("InjectedError: injected in",), ("unknown",), bug),
-        Kind.EXIT: (("exited with code 3", "left with exit code 0"), ("unknown",), bug),
+        Kind.EXIT: ((left,), ("unknown",), bug),
         Kind.OOM: (("out of memory", "memory is full"), ("resource",), bug),
         Kind.DISK: (("the disk is full",), ("resource",), (_RESTART, 93)),
         Kind.LOG: (("the disk is full",), ("resource",), (_RESTART, 0)),
-    }.get(cell.kind, (("is stopped", "spins", "waits for a processor", "sleeps"), ("unknown",), chance))
+        Kind.STOP: (("is stopped",), ("unknown",), chance),
+        Kind.SPIN: (("spins", "waits for a processor"), ("unknown",), chance),
+        Kind.SLEEP: (("sleeps",), ("unknown",), chance),
+    }[cell.kind]
     return Expected(cause=causes, fault_class=classes, decision=decision, exit_code=exit_code)
 
 
@@ -238,4 +243,5 @@ def _skipped(cell: Cell, folder: Path) -> Outcome:
         took_s=0.0,
         wrong=(),
         folder=folder,
+        ran=False,
     )
