@@ -31,7 +31,7 @@ def held(gate: Gate, patience: Patience, complete: Callable[[], bool] = lambda: 
 
 
 def test_before_the_first_boundary_nothing_is_consistent() -> None:
-    with pytest.raises(NotSaved, match="inside an update"):
+    with pytest.raises(NotSaved, match="before the first step"):
         Gate().hold(soon(0.2), lambda: True)
 
 
@@ -107,6 +107,13 @@ def test_a_script_that_stopped_in_an_update_is_refused_without_waiting() -> None
     gate.stop()
     with pytest.raises(NotSaved, match="half changed"):
         future.result(2)
+
+
+def test_a_script_that_stopped_before_its_first_step_has_changed_nothing() -> None:
+    gate = Gate()
+    gate.stop()
+    with pytest.raises(NotSaved, match=r"stopped before the first step$"):
+        gate.hold(soon(30.0), lambda: True)
 
 
 def test_a_script_that_stopped_between_updates_is_held_without_settling() -> None:

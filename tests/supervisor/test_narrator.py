@@ -10,6 +10,7 @@ from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen, StopSource
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspRequested
+from faultrun.model.rendezvous import RankMissed
 from faultrun.model.spec import RunSpec
 from faultrun.supervisor.narrator import PlainNarrator
 from support.specs import a_spec
@@ -145,6 +146,13 @@ def test_only_the_first_of_many_deaths_gets_a_line_of_its_own(tmp_path: Path) ->
     story = Story(3).begins().killed(1).killed(0, SIGTERM).returned(2, 143)
     lines, _ = told(story, tmp_path)
     assert lines[1:] == ["rank 1 (pid 101) killed by SIGKILL"]
+
+
+def test_who_left_before_the_others_met_it_is_said_before_they_are_asked_to_leave(tmp_path: Path) -> None:
+    story = Story(3).begins().returned(0, 0)
+    story.tell(RankMissed(at_s=story.now_s, incarnation=0, rank=0))
+    lines, _ = told(story, tmp_path)
+    assert lines[-1] == "rank 0 left with exit code 0 while the others waited to meet it"
 
 
 def test_the_scheduler_and_an_unborn_rank_are_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from faultrun.sdk.keeper import NotSaved
 class Window(Enum):
     """Where the main thread is between two boundaries."""
 
+    STARTING = "before the first step"
     CLEAN = "between updates"
     UPDATING = "inside an update"
     UPDATED = "after an update, before the end of the step"
@@ -51,7 +52,7 @@ class Gate:
         self._looked_at = 0
         self._wanted = False
         self._since_s = 0.0
-        self.window = Window.UPDATING
+        self.window = Window.STARTING
         self.boundaries = 0
         self.stopped = False
 
@@ -59,6 +60,11 @@ class Gate:
     def is_wanted(self) -> bool:
         """Whether somebody waits for a consistent moment."""
         return self._wanted
+
+    @property
+    def _harm(self) -> str:
+        changed = self.window in (Window.UPDATING, Window.UPDATED)
+        return ": its state is half changed" if changed else ""
 
     def begin(self) -> None:
         """The state is about to change. Blocks while it is being read."""
@@ -122,7 +128,7 @@ class Gate:
                 if window is not None:
                     return window
                 if self.stopped:
-                    raise NotSaved(f"the script stopped {self.window.value}: its state is half changed")
+                    raise NotSaved(f"the script stopped {self.window.value}{self._harm}")
             if now_s >= patience.until_s:
                 raise NotSaved(f"the main thread stayed {self.window.value} until the window was over")
             self._news.wait(self._pause_s(now_s, settled_s, patience))

@@ -33,6 +33,7 @@ from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Card
 from faultrun.model.notice import Notice, Unreadable
 from faultrun.model.plan import Reason
+from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyChanged, StandbyState
@@ -87,7 +88,7 @@ class PlainNarrator:
                 self._running(event)
             case FirstStep():
                 self._training(event)
-            case WorkerExit() | HelperExit() | SpawnFailed():
+            case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed():
                 self._exit(event, before, step.state)
             case HangDetected(rank=rank, why=why):
                 if before is None or before.incident is None:
@@ -177,10 +178,12 @@ class PlainNarrator:
         self._say(f"training again {after_s:.1f} s after the failure (step {event.step})")
 
     def _exit(
-        self, event: WorkerExit | HelperExit | SpawnFailed, before: RunState | None, state: RunState
+        self,
+        event: WorkerExit | HelperExit | SpawnFailed | RankMissed,
+        before: RunState | None,
+        state: RunState,
     ) -> None:
-        opened = state.incident is not None and (before is None or before.incident is None)
-        if not opened:
+        if state.incident is None or (before is not None and before.incident is not None):
             return
         match event:
             case WorkerExit(rank=rank, pid=pid, status=status):
@@ -189,6 +192,8 @@ class PlainNarrator:
                 self._say(f"{name} (pid {pid}) {describe(status)}")
             case SpawnFailed(rank=rank, why=why):
                 self._say(f"rank {rank}: {why}")
+            case RankMissed(rank=rank):
+                self._say(f"rank {rank} {state.incident.explanation}")
 
     def _finished(self, code: int, why: str, state: RunState) -> None:
         if state.incident is not None:
