@@ -41,7 +41,7 @@ def test_survivors_are_asked_first_and_then_get_the_grace_window() -> None:
     story.killed(1, after_s=100)
 
     assert story.actions == [
-        RequestGasp(ranks=frozenset({0, 2}), deadline_s=130),
+        RequestGasp(ranks=frozenset({0, 2}), deadline_s=130, stranded=True),
         RaiseAlarm(incarnation=0, why="killed by SIGKILL"),
         StartTimer(timer=Timer.GRACE, at_s=130, incarnation=0),
     ]
@@ -154,7 +154,9 @@ def test_the_scheduler_is_not_missed_once_a_rank_has_finished() -> None:
 def test_ranks_that_cannot_be_started_end_the_run_as_a_shell_would_say_it() -> None:
     story = Story(3).begins()
     story.never_started(1, errno=2, why="could not start train: No such file or directory")
-    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 2}), deadline_s=30)]
+    assert story.performed(RequestGasp) == [
+        RequestGasp(ranks=frozenset({0, 2}), deadline_s=30, stranded=True)
+    ]
     story.never_started(2, errno=13, why="another reason")
     assert story.performed(Sweep) == []
 

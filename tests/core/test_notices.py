@@ -54,7 +54,9 @@ def faulty(ranks: Mapping[int, str] | None = None, **fields: Any) -> Story:
 def test_a_rank_that_is_reset_means_save_stop_wait_until_it_is_recovered_and_go_on() -> None:
     story = Story(3).begins().reported(r0=7, r1=7, r2=6)
     story.noticed(told({1: "unrecovered"}), after_s=5)
-    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=35)]
+    assert story.performed(RequestGasp) == [
+        RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=35, stranded=True)
+    ]
     assert phase(story) is Phase.DRAINING
     ends(story).drained()
     assert story.performed(Survey) == [Survey(incarnation=0, continuing=True, lost=(1,))]

@@ -36,7 +36,9 @@ def test_an_init_that_does_not_end_is_started_again_with_the_other_scheduler_and
     story = met()
     story.rang(Timer.FORMING, after_s=25)
 
-    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline_s=55)]
+    assert story.performed(RequestGasp) == [
+        RequestGasp(ranks=frozenset({0, 1}), deadline_s=55, stranded=True)
+    ]
     assert "MindSpore's own scheduler process serves the rest of the run" in story.whys[-1]
     story.killed(0, SIGTERM).killed(1, SIGTERM).recovers()
 

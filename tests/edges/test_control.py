@@ -140,7 +140,7 @@ def test_the_first_step_is_told_once_all_ranks_have_done_one(desk: Desk) -> None
 def test_the_request_to_save_reaches_the_asked_ranks_only(desk: Desk) -> None:
     first, second = desk.worker(0), desk.worker(1)
     desk.nothing()
-    desk.control.request_gasp(frozenset({1, 5}), 29.5)
+    desk.control.request_gasp(frozenset({1, 5}), 29.5, stranded=True)
     assert second.is_told() == {"kind": "gasp", "deadline_s": 29.5, "reason": "peer"}
     first.connection.setblocking(False)
     with pytest.raises(BlockingIOError):
@@ -200,7 +200,7 @@ def test_a_worker_of_another_incarnation_is_not_heard(desk: Desk) -> None:
     late = desk.worker(0, incarnation=2)
     late.says("saved", path="old", step=1)
     desk.nothing()
-    desk.control.request_gasp(frozenset({0}), 1)
+    desk.control.request_gasp(frozenset({0}), 1, stranded=False)
     late.connection.setblocking(False)
     with pytest.raises(BlockingIOError):
         late.connection.recv(1)
@@ -221,7 +221,7 @@ def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:
     first.connection.close()
     second.says("ack", step=1)
     assert isinstance(desk.heard(), GaspAcknowledged)
-    desk.control.request_gasp(frozenset({0}), 1)
+    desk.control.request_gasp(frozenset({0}), 1, stranded=False)
     assert second.is_told()["kind"] == "gasp"
 
 
@@ -290,7 +290,7 @@ def test_who_does_not_read_does_not_hold_up_the_supervisor(desk: Desk) -> None:
     worker = desk.worker(1)
     desk.nothing()
     for _ in range(20_000):
-        desk.control.request_gasp(frozenset({1}), 1)
+        desk.control.request_gasp(frozenset({1}), 1, stranded=False)
     worker.says("ack", step=1)
     assert isinstance(desk.heard(), GaspAcknowledged)
 

@@ -4,11 +4,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
-from faultrun.sdk.gate import Gate, Patience, Window
-from faultrun.sdk.keeper import NotSaved
+from faultrun.sdk.gate import Gate, Patience, Window, patience
+from faultrun.sdk.keeper import After, NotSaved, Order
 
 
 def soon(window_s: float = 5.0, settle_s: float = 0.05, stuck_s: float = 0.1) -> Patience:
@@ -33,6 +34,22 @@ def held(gate: Gate, patience: Patience, complete: Callable[[], bool] = lambda: 
 def test_before_the_first_boundary_nothing_is_consistent() -> None:
     with pytest.raises(NotSaved, match="before the first step"):
         Gate().hold(soon(0.2), lambda: True)
+
+
+def test_a_rank_that_lost_a_peer_waits_only_a_while_for_its_first_step() -> None:
+    gate = Gate()
+    with pytest.raises(NotSaved, match="no step is finished"):
+        gate.hold(replace(soon(30.0), first_s=0.1), lambda: False)
+    gate.boundary(nothing)
+    gate.begin()
+    with pytest.raises(NotSaved, match="until the window was over"):
+        gate.hold(replace(soon(0.3), first_s=0.1), lambda: False)
+
+
+def test_only_a_rank_that_lost_a_peer_gives_up_its_first_step() -> None:
+    order = Order(until_s=time.monotonic() + 30, after=After.LEAVE)
+    assert patience(order).first_s == float("inf")
+    assert patience(replace(order, stranded=True)).first_s < 10
 
 
 def test_between_updates_the_state_can_be_held_at_once_after_it_settled() -> None:

@@ -91,6 +91,17 @@ def test_without_marked_updates_a_stuck_main_thread_cannot_be_saved(one: FakeSup
     assert "inside an update" in failed[-1]["why"]
 
 
+def test_a_rank_that_lost_a_peer_before_its_first_step_leaves_long_before_the_window_is_over(
+    one: FakeSupervisor,
+) -> None:
+    one.start(0, COUNT, "9", "0.002", "stuck-first", env={"CKPT": str(one.directory / "ckpt")})
+    one.wait_for(lambda: bool(one.heard(0, "hello")), "the connection")
+    one.ask(0, window_s=60.0)
+    assert one.wait_ended(0) == [143]
+    (failed,) = one.heard(0, "failed")
+    assert failed["why"] == "no step is finished: there is nothing to save"
+
+
 def test_a_second_request_during_a_save_changes_nothing(one: FakeSupervisor) -> None:
     started(one, "slow-save")
     one.ask(0, window_s=1.5)

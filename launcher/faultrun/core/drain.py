@@ -60,7 +60,7 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     """Open ``incident``: raise the alarm and let the survivors save."""
     alarm = RaiseAlarm(incarnation=state.incarnation, why=incident.explanation)
     state = replace(state, incident=incident)
-    return _drain(state, incident.at_s, state.windows.grace_s, why, (alarm,))
+    return _drain(state, incident.at_s, state.windows.grace_s, why, (alarm,), stranded=True)
 
 
 def stop(state: RunState, event: StopRequested) -> Step:
@@ -100,13 +100,21 @@ def leave(state: RunState, now_s: float, why: str) -> Step:
     return replace(stop(state, asked), why=why)
 
 
-def _drain(state: RunState, now_s: float, window_s: float, why: str, first: tuple[Action, ...] = ()) -> Step:
+def _drain(
+    state: RunState,
+    now_s: float,
+    window_s: float,
+    why: str,
+    first: tuple[Action, ...] = (),
+    *,
+    stranded: bool = False,
+) -> Step:
     """Open the grace window for every living rank, or sweep at once when none lives."""
     if not state.alive:
         step = sweep_when_empty(state, now_s, why)
         return replace(step, actions=(*first, *step.actions))
     deadline_s = now_s + window_s
-    request = RequestGasp(ranks=state.alive, deadline_s=deadline_s)
+    request = RequestGasp(ranks=state.alive, deadline_s=deadline_s, stranded=stranded)
     timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
     state = replace(state, phase=Phase.DRAINING, told=state.alive, told_at_s=now_s, deadline_s=deadline_s)
     why = f"{why}; {len(state.alive)} get {window_s:g} s to save"

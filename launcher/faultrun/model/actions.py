@@ -19,10 +19,14 @@ class StartTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestGasp:
-    """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups."""
+    """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups.
+
+    ``stranded``: somebody is gone or stands still, so no collective ends any more.
+    """
 
     ranks: frozenset[int]
     deadline_s: float
+    stranded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from faultrun.sdk.keeper import NotSaved
+from faultrun.sdk.keeper import NotSaved, Order
+
+_FIRST_S = 5.0
 
 
 class Window(Enum):
@@ -34,12 +36,23 @@ class Patience:
     ``settle_s``: for the running step to end, although the state is already
     consistent: a step that is nearly done need not be lost.
     ``stuck_s``: for a main thread that stands after an update, before it is
-    taken for stuck.
+    taken for stuck. ``first_s``: for the very first boundary, before which
+    there is nothing that could be lost.
     """
 
     until_s: float
     settle_s: float = 0.25
     stuck_s: float = 1.0
+    first_s: float = float("inf")
+
+
+def patience(order: Order) -> Patience:
+    """What an order deserves. A rank that has lost a peer will hardly finish its first step."""
+    return Patience(
+        until_s=order.until_s,
+        settle_s=0.25 if order.step is None else 0.0,
+        first_s=_FIRST_S if order.stranded else float("inf"),
+    )
 
 
 class Gate:
@@ -129,6 +142,8 @@ class Gate:
                     return window
                 if self.stopped:
                     raise NotSaved(f"the script stopped {self.window.value}{self._harm}")
+            if not self.boundaries and now_s >= self._since_s + patience.first_s:
+                raise NotSaved("no step is finished: there is nothing to save")
             if now_s >= patience.until_s:
                 raise NotSaved(f"the main thread stayed {self.window.value} until the window was over")
             self._news.wait(self._pause_s(now_s, settled_s, patience))
@@ -165,5 +180,6 @@ class Gate:
 
     def _pause_s(self, now_s: float, settled_s: float, patience: Patience) -> float:
         """Until something can be different without news: the step has settled, or is taken for stuck."""
-        coming = (settled_s, self._since_s + patience.stuck_s, patience.until_s)
+        waits_s = (patience.stuck_s, patience.first_s)
+        coming = (settled_s, *(self._since_s + wait_s for wait_s in waits_s), patience.until_s)
         return max(0.001, min((at_s for at_s in coming if at_s > now_s), default=0.05) - now_s)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from faultrun.sdk.alarm import Alarm
@@ -27,6 +28,14 @@ _TALK_S = 1.0
 _LINE_AFTER_SIGNAL_S = 0.03
 _STALLED_S = 1.0
 _FLUSH_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """To save and leave: within how long, and whether a peer is gone (see ``Order``)."""
+
+    window_s: float
+    stranded: bool
 
 
 class Helper:
@@ -66,7 +75,7 @@ class Helper:
             for content in self._link.receive():
                 self._obey(content)
             if termed:
-                self._gasp(self._window_after_signal())
+                self._gasp(self._request_after_signal())
 
     def _wait(self, timeout_s: float) -> bool:
         """Wait for a reason to wake up; whether SIGTERM was one."""
@@ -88,11 +97,11 @@ class Helper:
                 self._told = newest
 
     def _obey(self, content: dict[str, Any]) -> None:
-        window_s = _seconds(content.get("deadline_s"), self._session.grace_s)
         match content["kind"]:
             case "gasp":
-                self._gasp(window_s)
+                self._gasp(self._request(content))
             case "save":
+                window_s = self._request(content).window_s
                 step = content.get("step")
                 order = Order(
                     until_s=time.monotonic() + window_s - _margin_s(window_s),
@@ -103,31 +112,36 @@ class Helper:
             case _:
                 pass  # a newer supervisor's word
 
-    def _gasp(self, window_s: float) -> None:
+    def _gasp(self, request: _Request) -> None:
         """Save what there is and leave. Returns only when there is nothing to save and nobody to leave."""
         self.requested.set()
         if self.keeper is None and not self.cooperative:
             self._link.send("failed", why="the script gave faultrun.sdk nothing to save")
             return
-        until_s = time.monotonic() + window_s
+        until_s = time.monotonic() + request.window_s
         step = self.keeper.newest() if self.keeper is not None else None
         self._link.send("ack", **({} if step is None else {"step": step}))
         if self.cooperative:
             self._let_the_loop_stop(until_s)
         if self.keeper is not None:
-            self._save(Order(until_s=until_s - _margin_s(window_s), after=After.LEAVE))
+            save_by_s = until_s - _margin_s(request.window_s)
+            self._save(Order(until_s=save_by_s, after=After.LEAVE, stranded=request.stranded))
         leave()
 
-    def _window_after_signal(self) -> float:
-        """SIGTERM carries no deadline; the line that follows it at once does."""
+    def _request(self, content: dict[str, Any]) -> _Request:
+        window_s = _seconds(content.get("deadline_s"), self._session.grace_s)
+        return _Request(window_s=window_s, stranded=content.get("reason") == "peer")
+
+    def _request_after_signal(self) -> _Request:
+        """SIGTERM says neither how long nor why; the line that follows it at once does."""
         if self._link.fd is not None:
             poller = select.poll()
             poller.register(self._link.fd, select.POLLIN)
             poller.poll(_LINE_AFTER_SIGNAL_S * 1000)
             for content in self._link.receive():
                 if content["kind"] == "gasp":
-                    return _seconds(content.get("deadline_s"), self._session.grace_s)
-        return self._session.grace_s
+                    return self._request(content)
+        return _Request(window_s=self._session.grace_s, stranded=False)
 
     def _let_the_loop_stop(self, until_s: float) -> None:
         """A loop that asks ``should_stop`` ends by itself, unless a peer is gone and it is stuck.

@@ -20,11 +20,15 @@ class After(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Save by ``until_s`` (monotonic clock). ``step`` is the global step that is wanted; None: the newest."""
+    """Save by ``until_s`` (monotonic clock). ``step`` is the global step that is wanted; None: the newest.
+
+    ``stranded``: a peer is gone or stands still, so a step that talks to it never ends.
+    """
 
     until_s: float
     after: After
     step: int | None = None
+    stranded: bool = False
 
 
 class Keeper(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from faultrun.sdk.files import Folder, Saved, Shelf, Stamp, numbered
-from faultrun.sdk.gate import Gate, Patience
+from faultrun.sdk.gate import Gate, patience
 from faultrun.sdk.keeper import After, NotSaved, Order
 from faultrun.sdk.session import Session
 
@@ -62,8 +62,7 @@ class ScriptKeeper:
         def due() -> bool:
             return is_due(order, self._step)
 
-        patience = Patience(until_s=order.until_s, settle_s=0.25 if order.step is None else 0.0)
-        self._gate.hold(patience, lambda: False, due)
+        self._gate.hold(patience(order), lambda: False, due)
         try:
             return self._written()
         finally:

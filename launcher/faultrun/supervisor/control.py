@@ -45,9 +45,10 @@ class Control:
         """Have requests of ``kind`` answered by ``verb``, which must not block."""
         self._verbs[kind] = verb
 
-    def request_gasp(self, ranks: frozenset[int], window_s: float) -> None:
-        """Ask every connected rank to save and leave within ``window_s``."""
-        line = message("gasp", deadline_s=round(window_s, 3), reason="peer")
+    def request_gasp(self, ranks: frozenset[int], window_s: float, *, stranded: bool) -> None:
+        """Ask every connected rank to save and leave within ``window_s``. ``stranded`` as in RequestGasp."""
+        reason = "peer" if stranded else "stop"
+        line = message("gasp", deadline_s=round(window_s, 3), reason=reason)
         for rank in sorted(ranks & self._ranks.keys()):
             self._ranks[rank].send(line)
 

@@ -122,7 +122,8 @@ class Crew:
                 worker.signal_leader(signal.SIGTERM)
                 worker.signal_leader(signal.SIGCONT)
             done_s, took_s = self._now(), time.monotonic() - began
-        self._control.request_gasp(order.ranks, order.deadline_s - self._now())
+        window_s = order.deadline_s - self._now()
+        self._control.request_gasp(order.ranks, window_s, stranded=order.stranded)
         self._reactor.post(
             GaspRequested(
                 at_s=done_s,

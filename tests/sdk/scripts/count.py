@@ -55,6 +55,14 @@ class Meeting:
         assert self._peer.recv(8, socket.MSG_WAITALL) == message
 
 
+def stand_still(word: str) -> None:
+    """For good, if that is what was asked for."""
+    if word in WORDS:
+        print(word, flush=True)
+        while True:
+            time.sleep(1)
+
+
 def main() -> None:
     point = sdk.resume()
     if point is not None:
@@ -65,6 +73,7 @@ def main() -> None:
         directory=os.environ.get("CKPT", "ckpt"),
         name="count.json",
     )
+    stand_still("stuck-first")
     for n in range(state["count"] + 1, int(STEPS) + 1):
         time.sleep(float(PACE_S) / 2)
         if "unmarked" in WORDS:
@@ -75,10 +84,8 @@ def main() -> None:
         if meeting is not None:
             meeting.wait(n)
         sdk.step(n, epoch=n // 10)
-        if "stuck" in WORDS and n == 5:
-            print("stuck", flush=True)
-            while True:
-                time.sleep(1)
+        if n == 5:
+            stand_still("stuck")
         if "raise-peer" in WORDS and n == 5:
             raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1")
         if "raise-own" in WORDS and n == 5:

@@ -10,7 +10,7 @@ import torch
 
 from faultrun.model.checkpoint import Kind
 from faultrun.sdk.files import Saved, Sink, numbered
-from faultrun.sdk.gate import Patience, Window
+from faultrun.sdk.gate import Window, patience
 from faultrun.sdk.keeper import After, NotSaved, Order
 from faultrun.sdk.script import is_due
 from faultrun.sdk.torch.capture import Boundary, nothing_is_missing, same
@@ -51,8 +51,7 @@ class TorchKeeper:
     def save(self, order: Order) -> Saved:
         """As ``Keeper.save``."""
         gate = self._guard.gate
-        patience = Patience(until_s=order.until_s, settle_s=0.25 if order.step is None else 0.0)
-        window = gate.hold(patience, self._updated_and_whole, lambda: is_due(order, self.newest()))
+        window = gate.hold(patience(order), self._updated_and_whole, lambda: is_due(order, self.newest()))
         held = True
         try:
             if window is Window.CLEAN:
