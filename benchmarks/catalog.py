@@ -14,6 +14,7 @@ _MODULES = {
     "checkpoints": "benchmarks.checkpoints",
     "sdk": "benchmarks.sdk_overhead",
     "hangs": "benchmarks.hangs",
+    "loops": "benchmarks.loops",
     "journals": "benchmarks.journals",
     "mindspore": "benchmarks.restart_mindspore",
 }
