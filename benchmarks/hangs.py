@@ -7,7 +7,7 @@ from statistics import median
 from benchmarks.harness import journal
 from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, NotMeasured, Promise, Unit, Verdict
 from benchmarks.harness.launched import ROOT, Launched
-from benchmarks.harness.launchers import Job, launcher, missing
+from benchmarks.harness.launchers import HEARTBEAT_S, HEARTBEATS, Job, launcher, missing
 from benchmarks.harness.notes import Note, select
 from benchmarks.harness.series import Readings
 
@@ -23,7 +23,7 @@ _START_S, _BACK_S = 180.0, 120.0
 def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     """One run with one hang."""
     if attempt.contender != OURS and attempt.case not in ("stopped", "spins"):
-        raise NotMeasured("the collective's own time-out is all it has; two cases show it")
+        raise NotMeasured("its time-outs know no phases; two cases show it")
     script = "hang_mindspore.py" if attempt.case == MINDSPORE else "hang_torch.py"
     deed = "stopped" if attempt.case == MINDSPORE else attempt.case
     contender = launcher(attempt.contender)
@@ -88,10 +88,11 @@ BENCHMARK = Benchmark(
         f"Two ranks, steps of {STEP_S * 1e3:g} ms. Before step 60 rank 1 writes the time and stops itself,"
         f" spins, sleeps, or sleeps inside a save (whose limit is {_SAVE_LIMIT_S:g} s). faultrun learns by"
         f" itself; torchrun has the time-out of the collective, {COLLECTIVE_TIMEOUT_S} s here and 1800 s by"
-        f" default. *new* is when the last new worker runs Python, to be within {LEAST_S:g} s or {STEPS}"
+        f" default; ft_launcher is told by the script after each step, and waits {HEARTBEAT_S} s."
+        f" *new* is when the last new worker runs Python, to be within {LEAST_S:g} s or {STEPS}"
         " steps of the hang, whichever is more."
     ),
-    contenders=(OURS, "torchrun"),
+    contenders=(OURS, "torchrun", HEARTBEATS),
     cases=CASES,
     metrics=(
         Metric(key="new", label="hang → new workers", unit=Unit.SECONDS),

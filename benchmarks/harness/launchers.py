@@ -1,11 +1,12 @@
 """The launchers that compete: how each is asked to run one and the same job."""
 
 import importlib.util
+import os
 import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.harness.benchmark import OURS
@@ -13,6 +14,15 @@ from benchmarks.harness.rivals import NVRX, ft_launcher_missing
 
 BIN = Path(sys.executable).parent
 LOG_DIR = "log"
+HEARTBEAT_S = 5
+_HEARTBEATS = (
+    f"--ft-rank-heartbeat-timeout={HEARTBEAT_S}",
+    "--ft-initial-rank-heartbeat-timeout=120",
+    "--ft-workload-check-interval=1",
+)
+_ROOT = Path(__file__).resolve().parents[2]
+_WITH_OUR_SDK = {"PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'launcher'}"}
+"""For a rival with an environment of its own, when the script uses the SDK."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +72,15 @@ def _warm(job: Job) -> tuple[str, ...]:
 
 def _ft_launcher(job: Job) -> tuple[str, ...]:
     """Without heartbeats: they need calls in the script."""
-    options = ("--nnodes=1", f"--nproc-per-node={job.workers}", f"--max-restarts={job.restarts}")
+    return _nvrx(job, ())
+
+
+def _ft_launcher_heartbeats(job: Job) -> tuple[str, ...]:
+    return _nvrx(job, _HEARTBEATS)
+
+
+def _nvrx(job: Job, more: tuple[str, ...]) -> tuple[str, ...]:
+    options = (*more, "--nnodes=1", f"--nproc-per-node={job.workers}", f"--max-restarts={job.restarts}")
     meet = (
         "--rdzv-backend=c10d",
         f"--rdzv-endpoint=127.0.0.1:{free_port()}",
@@ -108,7 +126,15 @@ WARM_CACHED = "faultrun, standbys and compile cache"
 FAULTRUN_WARM_CACHED = Launcher(
     name=WARM_CACHED, module="faultrun", command=_warm, environ={"FAULTRUN_COMPILE_CACHE": "log_dir"}
 )
-FT_LAUNCHER = Launcher(name="ft_launcher", module="torch", command=_ft_launcher, absent=ft_launcher_missing)
+FT_LAUNCHER = Launcher(
+    name="ft_launcher",
+    module="torch",
+    command=_ft_launcher,
+    environ=_WITH_OUR_SDK,
+    absent=ft_launcher_missing,
+)
+HEARTBEATS = f"ft_launcher, heartbeats of {HEARTBEAT_S} s"
+FT_LAUNCHER_HEARTBEATS = replace(FT_LAUNCHER, name=HEARTBEATS, command=_ft_launcher_heartbeats)
 LOOP = Launcher(name="shell loop", module="sys", command=_loop)
 TORCHRUN = Launcher(name="torchrun", module="torch", command=_torchrun)
 TORCHRUN_OWN_STORE = Launcher(
@@ -123,7 +149,7 @@ _ALL = {
     launcher.name: launcher
     for launcher in (
         *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED),
-        *(TORCHRUN, TORCHRUN_OWN_STORE, FT_LAUNCHER, MSRUN),
+        *(TORCHRUN, TORCHRUN_OWN_STORE, FT_LAUNCHER, FT_LAUNCHER_HEARTBEATS, MSRUN),
     )
 }
 

@@ -1,8 +1,10 @@
 """A DistributedDataParallel training with the SDK in which one rank stops making progress."""
 
 import argparse
+import importlib
 import os
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,6 +36,7 @@ def main() -> None:
     guard = sdk.torch.protect(model, optimizer, directory=options.checkpoint_dir)
     guard.resume()
     deed = Deed(options.deed, options.at_step, tell)
+    beat = heartbeat()
     while guard.global_step < options.steps:
         step = guard.global_step + 1
         deed.before(step)
@@ -45,8 +48,20 @@ def main() -> None:
         optimizer.step()
         guard.step()
         tell("step", step)
+        beat()
     tell("final")
     os._exit(0)  # gloo's threads may abort an interpreter that is being torn down
+
+
+def heartbeat() -> Callable[[], object]:
+    """What ft_launcher wants to hear after each step; the others want nothing."""
+    if "FT_RANK_MONITOR_IPC_SOCKET" not in os.environ:
+        return lambda: None
+    fault_tolerance = importlib.import_module("nvidia_resiliency_ext.fault_tolerance")
+    client = fault_tolerance.RankMonitorClient()
+    client.init_workload_monitoring()
+    beat: Callable[[], object] = client.send_heartbeat
+    return beat
 
 
 def read_options() -> argparse.Namespace:
