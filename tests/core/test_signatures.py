@@ -79,6 +79,31 @@ def test_without_an_exception_the_newest_line_counts_and_a_lost_peer_only_where_
     assert alone.fault_class is FaultClass.CONSEQUENCE
 
 
+RETRY = (
+    "[WARNING] DISTRIBUTED(32080,7f2ba0406b80,python):2026-11-22-02:33:51.132.163 [graph_node.cc:392] "
+    "ReconnectWithTimeoutWindow] Failed to register and try to reconnect to the meta server."
+)
+
+
+def test_a_warning_of_a_library_that_got_over_it_makes_no_follower() -> None:
+    assert recognise(ROWS, FAILED, None, [RETRY, "step 4"]) is None
+    failed = recognise(ROWS, FAILED, None, [RETRY.replace("WARNING", "ERROR"), "step 4"])
+    assert failed is not None
+    assert failed.fault_class is FaultClass.CONSEQUENCE
+
+
+def test_a_warning_still_tells_of_a_device_and_what_the_user_asked_for() -> None:
+    full = recognise(ROWS, FAILED, None, [f"{RETRY} No space left on device"])
+    assert full is not None
+    assert full.name == "disk-full"
+    own = Row(
+        name="ours", fault_class=FaultClass.TRANSIENT, pattern="try to reconnect", says="again", source=""
+    )
+    asked = recognise((own, *ROWS), FAILED, None, [RETRY])
+    assert asked is not None
+    assert asked.name == "ours"
+
+
 @pytest.mark.parametrize("signum", [9, 11])
 def test_who_is_killed_has_no_last_words(signum: int) -> None:
     assert recognise(ROWS, Signaled(signum=signum), None, ["Connection reset by peer, retrying"]) is None

@@ -1,9 +1,11 @@
 """The catalog: what is listed, what is read twice, what is remembered, what plug-ins may break."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -150,6 +152,23 @@ def test_a_memory_that_has_grown_long_keeps_what_is_there_and_what_is_left_alone
     assert entry.path == str(new)
     assert third.verify(entry).whole
     assert (asked.headers, asked.verified) == ([], [])
+
+
+def test_files_that_are_gone_take_no_room_in_a_long_run(tmp_path: Path) -> None:
+    catalog = counting(tmp_path, Counting(), tmp_path / "memory.jsonl")
+    held_bytes = []
+    tracemalloc.start()
+    for life in range(6):
+        paths = [save(tmp_path / f"{life}-{number}.bin", b"1") for number in range(50)]
+        for entry in catalog.scan().entries:
+            catalog.verify(entry)
+        for path in paths:
+            path.unlink()
+        catalog.tidy(catalog.scan())
+        gc.collect()
+        held_bytes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert held_bytes[-1] - held_bytes[1] < 200 * 100, "a hundred bytes a file"
 
 
 def test_a_file_that_changes_between_listing_and_verifying_is_still_being_written(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ each, and remembered; ``core/recover.py`` decides.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -94,6 +94,7 @@ class Catalog:
                 pile.linked.update({one.path: one for one in links_out(found, self.registry.formats)})
                 for one in claimed(found, root, self.registry.formats):
                     self._sort(one, pile)
+        self._forget_all_but(pile.named)
         entries = self._reconciled(self._describe(tuple(pile.named.values())))
         self._memory.save()
         return Scan(
@@ -110,7 +111,7 @@ class Catalog:
 
     def tidy(self, scan: Scan) -> None:
         """Forget what was learned of files that ``scan`` did not find; for the memory's owner only."""
-        self._memory.compact((*scan.entries, *scan.left_alone))
+        self._memory.forget_all_but((*scan.entries, *scan.left_alone))
 
     def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
         """Whether ``entry`` (of the last scan) is whole, to ``depth``; remembered until the file changes."""
@@ -141,6 +142,12 @@ class Catalog:
             pile.named[one.first.path] = one
             self._members[one.first.path] = one.members
             self._seen_s.setdefault((one.first.path, stamp_in(one.first)), time.monotonic())
+
+    def _forget_all_but(self, there: Mapping[str, Named]) -> None:
+        """A long run sees far more files than it keeps."""
+        self._members = {path: members for path, members in self._members.items() if path in there}
+        self._seen_s = {key: at_s for key, at_s in self._seen_s.items() if key[0] in there}
+        self._unreadable = {key: why for key, why in self._unreadable.items() if key[0] in there}
 
     def _describe(self, named: Sequence[Named]) -> list[Entry]:
         """Each with what its header says; in parallel if the first few mostly waited for the disk."""

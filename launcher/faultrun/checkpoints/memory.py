@@ -85,17 +85,17 @@ class Memory:
         except OSError:  # a memory that cannot be kept costs time, not correctness
             self._path = None
 
-    def compact(self, there: Iterable[Entry]) -> None:
-        """Rewrite a file that has grown long: what is known of ``there``, and what is left alone.
+    def forget_all_but(self, there: Iterable[Entry]) -> None:
+        """Keep what is known of ``there``, and what is left alone; rewrite a file that has grown long.
 
         For the run that owns the file: what another process appends in this
         moment is lost.
         """
-        if not self._path or self._lines <= self._room:
-            return
         stamps = {stamp_in(entry) for entry in there}
         self._headers = {key: facts for key, facts in self._headers.items() if key[2] in stamps}
         self._verdicts = {key: known for key, known in self._verdicts.items() if key[1] in stamps}
+        if not self._path or self._lines <= self._room:
+            return
         lines = [
             *(_header_line(*key, facts) for key, facts in self._headers.items()),
             *(_verdict_line(*key, *known) for key, known in self._verdicts.items()),

@@ -7,6 +7,8 @@ Source: signal(7), section "Signal numbering for standard signals".
 
 from collections.abc import Sequence
 
+from faultrun.core.signature_rows import ROWS
+from faultrun.core.tracebacks import is_chatter
 from faultrun.errors import assert_never
 from faultrun.model.events import Exited, Signaled, Status
 from faultrun.model.evidence import FaultClass, Finding, Raised
@@ -60,7 +62,9 @@ def recognise(
     The exception itself is asked first. Log lines are weaker: a program that
     met trouble and got over it prints the same words. So they are asked only
     where nothing else is known (but for faulty devices and the like), newest
-    first, and one that speaks of a peer's end gives way to one of its own.
+    first, and one that speaks of a peer's end gives way to one of its own. What
+    a library says with less than the level of an error is trouble that it gets
+    over, unless it is a device's, or one of the user's own rows says otherwise.
     """
     if raised is not None:
         text = f"{raised.kind}: {raised.message}"
@@ -69,9 +73,10 @@ def recognise(
             return found
     if raised is not None or (isinstance(status, Signaled) and status.signum not in _LAST_WORDS):
         rows = [row for row in rows if row.fault_class in _STRONG]
+    below = [row for row in rows if row.fault_class in _STRONG or row not in _BUILT_IN]
     follower: Finding | None = None
     for line in reversed(lines):
-        for row in rows:
+        for row in below if is_chatter(line) else rows:
             found = row.found_in(line)
             if found is not None and found.fault_class is not FaultClass.CONSEQUENCE:
                 return found
@@ -94,6 +99,8 @@ _LAST_WORDS = frozenset({6, 15})
 """SIGABRT and SIGTERM: libraries print why before they raise one of these against themselves."""
 
 _STRONG = frozenset({FaultClass.RESOURCE, FaultClass.HARDWARE, FaultClass.PREEMPTION})
+
+_BUILT_IN = frozenset(ROWS)
 
 _SIGNAL_CLASSES = {
     1: FaultClass.TRANSIENT,

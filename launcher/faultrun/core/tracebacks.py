@@ -75,6 +75,11 @@ def gist(message: str) -> str:
     return ""
 
 
+def is_chatter(line: str) -> bool:
+    """Whether a library says this with less than the level of an error."""
+    return _CHATTER.match(line) is not None
+
+
 def telling_line(lines: Sequence[str], raised: Raised | None) -> str:
     """The one of ``lines`` to show to a person; empty when there are none.
 
@@ -89,7 +94,7 @@ def telling_line(lines: Sequence[str], raised: Raised | None) -> str:
             found = next((line for line in reversed(lines) if raised.message in line), None)
         if found is not None:
             return _PREFIX.sub("", found.strip())
-    said = next((line for line in reversed(lines) if not _CHATTER.match(line)), None)
+    said = next((line for line in reversed(lines) if not is_chatter(line)), None)
     return (said or (lines[-1] if lines else "")).strip()
 
 
