@@ -11,7 +11,7 @@ from benchmarks.harness.series import Readings
 WORKERS, RESTARTS = 2, 3
 TORCHRUN = "torchrun"
 AT_STEP = {"before the first step": 1, "at step 20": 20}
-_END_S = 180.0
+_END_S = 120.0
 _STOPPED = 93
 
 

@@ -164,6 +164,10 @@ Current thread 0x00007f82ecc06b80 (most recent call first):
   File "/home/me/train.py", line 57 in forward
   File "/home/me/train.py", line 9 in <module>
 """
+ONE_THREAD = """Stack (most recent call first):
+  File "/home/me/train.py", line 57 in forward
+  File "/home/me/train.py", line 9 in <module>
+"""
 PY_SPY = """Process 4711: python train.py
 Python v3.11.7 (/usr/bin/python3.11)
 
@@ -175,7 +179,7 @@ Thread 4712 (active): "helper"
 """
 
 
-@pytest.mark.parametrize("dump", [FAULTHANDLER, PY_SPY])
+@pytest.mark.parametrize("dump", [FAULTHANDLER, ONE_THREAD, PY_SPY])
 def test_the_main_thread_is_found_in_either_dump(dump: str) -> None:
     frames = main_thread(dump)
     assert [frame.shown for frame in frames] == ["train.py:57 in forward", "train.py:9 in <module>"]

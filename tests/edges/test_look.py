@@ -16,7 +16,17 @@ from faultrun.workers.stack_dump import StackDump, read_from_outside
 from support.processes import wait_until
 
 SAY = "print('ready', flush=True)\n"
-SDK = f"import faulthandler; file = open('stacks', 'ab'); faulthandler.register({STACKS_SIGNAL}, file)\n"
+SDK = (
+    "import faulthandler; file = open('stacks', 'ab'); "
+    f"faulthandler.register({STACKS_SIGNAL}, file, all_threads=False)\n"
+)
+RESTLESS = (
+    "import threading, time\n"
+    "def wake():\n    while True: time.sleep(1e-4)\n"
+    "for _ in range(4): threading.Thread(target=wake).start()\n"
+    "def wait():\n    while True: time.sleep(600)\n"
+)
+"""Threads that are awake more often than the main one."""
 
 
 @pytest.fixture
@@ -92,6 +102,21 @@ def test_a_worker_with_the_sdk_dumps_its_stacks_even_while_it_spins(run: Runner)
     assert dump.asked == {0}
     (text,) = dump.collect(frozenset({0}), 60.0).values()
     assert [frame.function for frame in main_thread(text)] == ["spin", "<module>"]
+
+
+@pytest.mark.parametrize("flag", [1, 1 << 30], ids=["Linux 6.9", "before"])
+def test_it_is_the_main_thread_that_answers_also_when_it_is_woken_for_it(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, flag: int
+) -> None:
+    monkeypatch.setattr("faultrun.workers.process._PIDFD_SIGNAL_THREAD", flag)
+    worker = run(f"{SDK}{RESTLESS}{SAY}wait()")
+    for _ in range(5):
+        worker.signal_leader(signal.SIGSTOP)
+        wait_until(lambda: state_of(worker.pid) == "T", what="state T")
+        dump = StackDump({0: worker}, {0: run.folder / "stacks"})
+        worker.signal_leader(signal.SIGCONT)
+        (text,) = dump.collect(frozenset({0}), 60.0).values()
+        assert [frame.function for frame in main_thread(text)] == ["wait", "<module>"]
 
 
 def test_a_worker_without_the_sdk_is_not_asked_for_it_would_die(run: Runner) -> None:

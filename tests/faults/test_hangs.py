@@ -28,12 +28,18 @@ def test_a_stopped_a_spinning_a_sleeping_and_a_rank_stuck_in_a_save_are_each_fou
     for number, word in enumerate(["state T", "spins", "sleeps", "while saving"], start=1):
         assert word in run.judgement(number)["explanation"]
         assert "hang_count.py" in run.judgement(number)["stacks"]
-        folder = run.log_dir / f"incident_{number}"
+        folder = _folder(run, number)
         assert sorted(path.name for path in folder.iterdir()) == [f"rank_{rank}.txt" for rank in range(3)]
         for rank in range(3):
             assert "(most recent call first)" in (folder / f"rank_{rank}.txt").read_text()
+    kept = [path.read_text() for number in range(1, 5) for path in _folder(run, number).iterdir()]
+    assert any('Thread "loader"' in text and " in fetch" in text for text in kept)
     assert "rank 1 of 3 hung at step" in run.card(1)
     assert "saved" in run.card(1)
+
+
+def _folder(run: Run, number: int) -> Path:
+    return run.log_dir / f"incident_{number}"
 
 
 def _lost(run: Run) -> list[dict]:  # type: ignore[type-arg]

@@ -61,6 +61,15 @@ def test_a_signal_alone_is_request_enough(one: FakeSupervisor) -> None:
     saved_state(one)
 
 
+def test_asked_for_its_threads_it_writes_them_and_goes_on(one: FakeSupervisor) -> None:
+    started(one)
+    one.wait_for(lambda: bool(one.heard(0, "hello")), "the connection")
+    one.say(0, "threads")
+    one.wait_for((one.directory / "threads_0.txt").exists, "the file")
+    step = one.step_of(0)
+    one.wait_for(lambda: one.step_of(0) > step, "the next step")
+
+
 def test_a_line_on_the_socket_alone_is_request_enough(one: FakeSupervisor) -> None:
     started(one)
     one.wait_for(lambda: bool(one.heard(0, "hello")), "the connection")

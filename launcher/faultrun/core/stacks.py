@@ -1,8 +1,9 @@
 """Stack dumps as text -> the frames of the main thread, innermost first.
 
 Two formats are read: faulthandler's (CPython's Python/traceback.c,
-``_Py_DumpTracebackThreads``), where the threads come newest first and the main
-thread last, and that of ``py-spy dump``, which names it.
+``_Py_DumpTraceback``, "Stack": the one thread that was asked; older workers
+say all, newest first and the main thread last), and that of ``py-spy dump``,
+which names it.
 """
 
 import re
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 _FAULTHANDLER = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _PY_SPY = re.compile(r"^    (?P<function>.+) \((?P<file>.+?)(?::(?P<line>\d+))?\)$")
-_THREAD = re.compile(r"^(?:Current )?[Tt]hread ")
+_THREAD = re.compile(r"^(?:(?:Current )?[Tt]hread |Stack )")
 _MAIN = '"MainThread"'
 
 

@@ -13,6 +13,7 @@ worker -> supervisor
 supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL
     save    {deadline_s, step?}                   save and go on training (``faultrun checkpoint-now``)
+    threads {}                                    write the stacks of all threads but the main one
 controller (``faultrun stop|status|prestop``) -> supervisor
     stop    {source, late_s?}   status {}         answered by one JSON line each; late_s: since the platform's
                                                   clock began, which is when its hook was started
@@ -34,11 +35,14 @@ PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
 """``<path>:<slot>`` of this worker's place in the progress page."""
 
 STACKS_SIGNAL = 61
-"""A real-time signal (signal(7): 34 to 64) that no framework uses: the SDK answers it with a dump of all
-threads' stacks. Sent only to a process that catches it, because others would die of it."""
+"""A real-time signal (signal(7): 34 to 64) that no framework uses: the SDK answers it with a dump of the main
+thread's stack. Sent only to a main thread whose process catches it, because others would die of it."""
 
 STACKS_FILE = "stacks_{rank}.txt"
 """Where the dump goes, beside the progress page; removed when nothing was ever asked for."""
+
+THREADS_FILE = "threads_{rank}.txt"
+"""Where the stacks of the other threads go, each time anew."""
 
 SLOT_BYTES = 64
 _SLOT = struct.Struct("<qqqdq")

@@ -20,6 +20,7 @@ from faultrun.sdk.keeper import After, Keeper, NotSaved, Order
 from faultrun.sdk.link import Link
 from faultrun.sdk.progress import ProgressSlot
 from faultrun.sdk.session import Session
+from faultrun.sdk.stacks import write_other_threads
 
 STOPPED = 143
 """How a worker leaves after it was asked to: 128 + SIGTERM, as a shell reports it."""
@@ -109,6 +110,8 @@ class Helper:
                     step=step if isinstance(step, int) else None,
                 )
                 self._save(order)
+            case "threads":
+                write_other_threads(self._session)
             case _:
                 pass  # a newer supervisor's word
 

@@ -52,6 +52,11 @@ class Control:
         for rank in sorted(ranks & self._ranks.keys()):
             self._ranks[rank].send(line)
 
+    def request_threads(self, ranks: frozenset[int]) -> None:
+        """Ask every connected rank for the stacks of its threads."""
+        for rank in sorted(ranks & self._ranks.keys()):
+            self._ranks[rank].send(message("threads"))
+
     def tell_end(self, line: str, exit_code: int) -> None:
         """Tell whoever waits for the end, and let them leave first.
 

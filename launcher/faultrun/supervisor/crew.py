@@ -134,6 +134,12 @@ class Crew:
             )
         )
 
+    def ask_for_threads(self) -> None:
+        """Have every worker write what its threads do, beside the main one; nothing of before is left."""
+        if self.logs is not None:
+            self.logs.drop_threads()
+            self._control.request_threads(frozenset(self._workers))
+
     def kill(self, order: Kill) -> None:
         """SIGKILL to the whole process group of each rank."""
         self._leaving = True

@@ -98,6 +98,7 @@ class HangWatch:
 
         suspicion = self._order[1] if self._order is not None else None
         if suspicion is not None:
+            self._crew.ask_for_threads()
             self._errands.send(look, lambda: self._unseen(suspicion))
 
     def _unless_heard(

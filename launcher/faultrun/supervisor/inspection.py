@@ -19,7 +19,7 @@ from faultrun.core.suspects import Blamed, Working, explain, judge
 from faultrun.model.actions import Inspect
 from faultrun.model.hang import HangDetected, HangDismissed, Suspicion
 from faultrun.model.progress import WorkPhase
-from faultrun.model.wire import STACKS_FILE
+from faultrun.model.wire import STACKS_FILE, THREADS_FILE
 from faultrun.supervisor.reactor import RunClock
 from faultrun.workers.look import Snapshot, kernel_view, snapshots, waiting_in
 from faultrun.workers.process import Process
@@ -36,6 +36,7 @@ _MOST_STARVED = 0.9
 _WAKES_S = 1.0
 """Wakes are counted as if over a second at least: one or two in a moment are nothing."""
 _ANSWER_S = 0.25
+_THREADS_S = 0.05
 _WRITE_S = 1.0
 _STILL = frozenset({"T", "t"})
 
@@ -78,6 +79,7 @@ class Inspection:
             return
         if verdict.look is not None and not verdict.look.frames:
             verdict = _at(verdict, dumps.get(verdict.rank, ""))
+        self._await_threads(dumps)
         folder = self._log_dir / f"incident_{order.number}"
         kept = self._keep(folder, dumps, views)
         beat = beats.get(verdict.rank)
@@ -128,6 +130,13 @@ class Inspection:
         dumps |= read_from_outside(mute, until_s - time.monotonic())
         return looks, dumps
 
+    def _await_threads(self, ranks: Iterable[int]) -> None:
+        """A moment for the helper threads, which were asked when this look began."""
+        awaited = {self._dump_dir / THREADS_FILE.format(rank=rank) for rank in ranks}
+        until_s = time.monotonic() + _THREADS_S
+        while time.monotonic() < until_s and not all(path.exists() for path in awaited):
+            time.sleep(_THREADS_S / 10)
+
     def _keep(self, folder: Path, dumps: Mapping[int, str], views: Mapping[int, str]) -> bool:
         """Write the stacks; a disk that hangs is waited for no longer than a moment."""
         done: list[bool] = []
@@ -137,7 +146,7 @@ class Inspection:
                 folder.mkdir(parents=True, exist_ok=True)
                 for rank, view in sorted(views.items()):
                     text = dumps.get(rank) or "no stack: neither the SDK nor py-spy could read it\n"
-                    whole = f"{text}\n{view}"
+                    whole = f"{text}\n{_other_threads(self._dump_dir, rank)}{view}"
                     (folder / f"rank_{rank}.txt").write_text(whole, errors="backslashreplace")
                 done.append(True)
 
@@ -179,6 +188,13 @@ def detected(
 def _snapshots(workers: Mapping[int, Process]) -> dict[int, Snapshot]:
     pids = {worker.pid: rank for rank, worker in workers.items()}
     return {pids[pid]: one for pid, one in snapshots(tuple(pids)).items()}
+
+
+def _other_threads(dump_dir: Path, rank: int) -> str:
+    """What its helper thread has written since it was asked."""
+    with suppress(OSError):
+        return (dump_dir / THREADS_FILE.format(rank=rank)).read_text(errors="replace")
+    return ""
 
 
 def _dump_files(dump_dir: Path, workers: Mapping[int, Process]) -> dict[int, Path]:

@@ -1,10 +1,11 @@
 """Where the output of an incarnation goes, under msrun's names, never truncated."""
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.model.wire import STACKS_FILE
+from faultrun.model.wire import STACKS_FILE, THREADS_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,13 @@ class LogFiles:
         for path in self.folder.glob(STACKS_FILE.format(rank="*")):
             if path.stat().st_size == 0:
                 path.unlink(missing_ok=True)
+        self.drop_threads()
+
+    def drop_threads(self) -> None:
+        """Remove what the SDK wrote of other threads: an incident has kept what it wanted."""
+        for path in self.folder.glob(THREADS_FILE.format(rank="*")):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     @property
     def scheduler(self) -> Path:

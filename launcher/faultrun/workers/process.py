@@ -17,6 +17,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MPOL_BIND = 2
 _SYS_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+_SYS_TGKILL = {"x86_64": 234, "aarch64": 131}
+_PIDFD_SIGNAL_THREAD = 1  # Linux 6.9, include/uapi/linux/pidfd.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -69,6 +71,16 @@ class Process:
             signal.pidfd_send_signal(self.pidfd, signum)
         except (ProcessLookupError, OSError):
             return
+
+    def signal_main_thread(self, signum: int) -> None:
+        """Signal its main thread, and no other of its threads; nothing when it has ended."""
+        try:
+            signal.pidfd_send_signal(self.pidfd, signum, None, _PIDFD_SIGNAL_THREAD)
+        except ProcessLookupError:
+            return
+        except OSError:  # Linux before 6.9
+            if self._popen.returncode is None and os.uname().machine in _SYS_TGKILL:  # its pid is its own
+                _LIBC.syscall(_SYS_TGKILL[os.uname().machine], self.pid, self.pid, signum)
 
     def kill_group(self) -> None:
         """SIGKILL to its whole process group.

@@ -1,8 +1,10 @@
 """Stacks of living workers: asked of the SDK by a signal, else read from outside by ``py-spy``.
 
 The SDK comes first: it answers in a millisecond, needs no permission, and
-says where a main thread is that holds Python's lock. A stopped process
-answers nobody; py-spy reads its memory, where it is installed and allowed to.
+says where a main thread is that holds Python's lock. The main thread itself
+has to take the signal: a dump by another thread would read its stack while it
+changes. A stopped process answers nobody; py-spy reads its memory, where it
+is installed and allowed to.
 """
 
 import shutil
@@ -28,7 +30,7 @@ class StackDump:
         self._began = {rank: _size(path) for rank, path in files.items()}
         self.asked = frozenset(rank for rank, worker in workers.items() if catches(worker.pid, STACKS_SIGNAL))
         for rank in self.asked:
-            workers[rank].signal_leader(STACKS_SIGNAL)
+            workers[rank].signal_main_thread(STACKS_SIGNAL)
 
     def collect(self, ranks: frozenset[int], patience_s: float) -> dict[int, str]:
         """The dumps of ``ranks`` that are written by then: as soon as all are whole, or time is up.
