@@ -47,6 +47,17 @@ def test_the_same_exception_at_the_same_line_is_not_tried_a_third_time() -> None
     assert "the same failure twice without progress: ValueError: bad batch # at train.py:3" in run.whys[-1]
 
 
+def test_a_failure_at_the_very_step_that_was_saved_is_the_same_when_it_is_met_again_at_once() -> None:
+    run = fails(story().reported(r0=18, r1=19), note(), save=19)
+    assert not run.state.done
+    assert fails(run, note(), save=19).state.exit_code == 93
+
+
+def test_a_failure_far_from_where_the_next_life_began_is_another_one() -> None:
+    run = fails(story().reported(r0=30, r1=30), note(), save=19)
+    assert not fails(run, note(), save=19).state.done
+
+
 def test_another_line_is_another_failure_and_the_budget_decides() -> None:
     run = story()
     for line in (3, 4, 5):

@@ -1,5 +1,7 @@
 """Whether another attempt can help: the same failure twice without progress is the program's, not chance."""
 
+from dataclasses import replace
+
 from faultrun.core.budget import progressed
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.evidence import FaultClass
@@ -29,9 +31,7 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
     if _before_the_first_step(incident, plan, high_step):
         return "it failed before the first step, and nothing says that another start would end otherwise"
     same_start = _path(point) == _path(plan.point)
-    last = plan.ledger.last_signature
-    again = incident.signature is not None and last is not None and incident.signature.same_as(last)
-    if again and same_start and not progressed(plan.ledger, high_step, saved_step(point)):
+    if _again(incident, plan) and same_start and not progressed(plan.ledger, high_step, saved_step(point)):
         return f"the same failure twice without progress: {_words(incident)}"
     return ""
 
@@ -39,6 +39,16 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
 def exit_code(incident: Incident, own_code: int) -> int:
     """93, unless another machine may do better: then the worker's own code, so that it is tried."""
     return own_code if incident.fault_class in _NEEDS_ANOTHER_PLACE else DO_NOT_RESTART
+
+
+def _again(incident: Incident, plan: Plan) -> bool:
+    """Whether ``plan`` was made after the very same failure. One that did no step failed where it began."""
+    now, last = incident.signature, plan.ledger.last_signature
+    if now is None or last is None:
+        return False
+    began = saved_step(plan.point)
+    at_once = now.step is None and began >= 0 and replace(now, step=began).same_as(last)
+    return at_once or now.same_as(last)
 
 
 def _before_the_first_step(incident: Incident, plan: Plan, high_step: int) -> bool:
