@@ -118,9 +118,12 @@ def assert_refused(launcher: Launcher, run: Run, before: dict[str, str], why: st
 
 
 def test_a_frozen_survivor_is_woken_and_saves_when_it_is_the_only_one_that_can(launcher: Launcher) -> None:
-    run = counting(launcher, "unable-0").trains(range(3))
+    pipes(launcher, 2)
+    run = counting(launcher, "unable-0", "held").trains(range(3))
     run.kill(2, signum=signal.SIGSTOP)
     run.kill(1)
+    run.event("GaspFailed", rank=0)
+    let_go(launcher, 2)  # not before: once one has saved, nobody waits for what another has to say
     assert run.ends() == 0
     (saved,) = run.events("GaspSaved")
     assert (saved["rank"], saved["step"]) == (2, 5)
