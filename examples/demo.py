@@ -23,7 +23,8 @@ from pathlib import Path
 
 EXAMPLE = Path(__file__).resolve().parent / "01_mindspore_lenet"
 VICTIM = 2  # any rank may die, 0 as well
-KILL_AT_STEP = 85  # of 220; a checkpoint is taken every 10
+LAST_STEP = 220
+KILL_AT_STEP = 85  # a checkpoint is taken every 10
 UNDER_WAY_WITHIN_S = 150.0  # usually 30, 15 and 45
 AGAIN_WITHIN_S = 90.0
 FINISHED_WITHIN_S = 150.0
@@ -32,6 +33,8 @@ LEAST_ACCURACY = 0.9  # one guess in ten is right by chance
 STEP = re.compile(r"^rank \d+ epoch (\d+) step (\d+) loss (\S+)$", re.MULTILINE)
 RESUMED = re.compile(r"^rank \d+ resumed from (.+) at step (\d+)$", re.MULTILINE)
 FINAL = re.compile(r"^final step (\d+) accuracy (\S+) on (\d+) digits", re.MULTILINE)
+AT_ITS_END = re.compile(rf"killed by SIG(SEGV|ABRT) at step {LAST_STEP}\b")
+"""MindSpore's message thread may crash while the process ends: no fault of the run, and it gets over it."""
 
 
 class NotAsPromised(Exception):
@@ -49,6 +52,10 @@ class Demo:
 
     def tell(self, line: str) -> None:
         print(f"{time.monotonic() - self._started:6.1f} s  {line}\n", end="", flush=True)
+
+    @property
+    def last_incarnation(self) -> int:
+        return max(int(path.name.partition("_")[2]) for path in self.log_dir.glob("incarnation_*"))
 
     def worker_log(self, incarnation: int, rank: int = 0) -> str:
         """What a worker has printed so far; nothing before it has started."""
@@ -171,9 +178,12 @@ def sum_up(demo: Demo, *, code: int, pause_s: float) -> None:
     after = (demo.work / "config.yaml").read_text(encoding="utf-8").splitlines()
     changes = list(difflib.unified_diff(before, after, n=0, lineterm=""))
     resumed = RESUMED.findall(demo.worker_log(1))
-    final = FINAL.findall(demo.worker_log(1))
+    final = FINAL.findall(demo.worker_log(demo.last_incarnation))
     cards = sorted(demo.log_dir.glob("incident_*.txt"))
-    check(len(cards) == 1, f"one incident card is written, there are {len(cards)}")
+    check(bool(cards), "an incident card is written")
+    for other in cards[1:]:
+        first_line = other.read_text(encoding="utf-8").partition("\n")[0]
+        check(bool(AT_ITS_END.search(first_line)), f"there is one incident, but also this: {first_line}")
     check(len(changes) == 5, f"one line of config.yaml changes, the diff has {len(changes) - 3} lines")
     card = cards[0].read_text(encoding="utf-8").rstrip()
     check(f"rank {VICTIM} of 4 killed by SIGKILL" in card, f"the card blames rank {VICTIM}")
@@ -190,6 +200,11 @@ def sum_up(demo: Demo, *, code: int, pause_s: float) -> None:
     print(f"  training again    {pause_s:.1f} s after the kill")
     print(f"  finished at step  {final[-1][0]}   accuracy {final[-1][1]} on {final[-1][2]} held-out digits")
     print(f"  exit code         {code}")
+    for other in cards[1:]:
+        print(
+            "\nWhen all was done a rank crashed: MindSpore 2.10 does that in a few runs of a hundred"
+            f"\n(docs/troubleshooting.md). The run went on from its last save and ended well: {other.name}"
+        )
     check(0 <= reached - resumed_at <= 10, "at most one save interval, 10 steps, is lost")
     check(float(final[-1][1]) >= LEAST_ACCURACY, f"the accuracy is at least {LEAST_ACCURACY}")
     check(code == 0, "the exit code is 0")
