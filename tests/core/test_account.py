@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from faultrun.core.account import Accountant
 from faultrun.core.advice import advise, save_interval
 from faultrun.model.account import Spending
-from faultrun.model.events import StopSource, Timer
+from faultrun.model.events import Signaled, StopSource, Timer
 from support.account_stories import account_of, begins, first_step, lines_of, one_fault, passes
-from support.story import SIGTERM, Story, checkpoint
+from support.story import SIGSEGV, SIGTERM, Story, checkpoint
 
 
 def test_every_second_of_a_run_with_a_fault_has_its_name() -> None:
@@ -42,6 +42,15 @@ def test_the_fault_says_who_where_and_what_it_took() -> None:
         (0, "incident 1", 101),
         (1, "finished", 262),
     ]
+
+
+def test_a_life_whose_last_rank_crashed_when_it_was_done_has_finished() -> None:
+    story = (
+        passes(begins(Story(1)), 50).reported(r0=51).ended(0, Signaled(signum=SIGSEGV), done=True).drained()
+    )
+    account = account_of(lines_of(story))
+    assert (account.ended, account.faults) == ((0, "every rank finished"), ())
+    assert account.lives[-1].end == "finished"
 
 
 def test_the_finer_parts_of_a_recovery_belong_to_the_fault_before_them() -> None:

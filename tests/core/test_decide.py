@@ -17,7 +17,7 @@ from faultrun.model.evidence import DeathNote
 from faultrun.model.facts import Standing
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
-from support.story import NODE, SIGKILL, SIGTERM, Story, checkpoint, rule
+from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, rule
 
 
 def test_a_run_looks_for_checkpoints_agrees_prepares_and_then_starts_every_rank() -> None:
@@ -107,6 +107,16 @@ def test_a_rank_that_fails_after_others_finished_restarts_all_of_them() -> None:
     story = Story(2).begins().returned(0).returned(1, 3).recovers()
     (spawn,) = story.performed(Spawn)
     assert spawn.ranks == (0, 1)
+
+
+def test_a_signal_that_ends_a_rank_which_was_done_is_no_failure_and_a_code_it_returns_is() -> None:
+    story = Story(2).begins()
+    story.ended(0, Signaled(signum=SIGSEGV), done=True).ended(
+        1, Signaled(signum=SIGKILL), done=True
+    ).drained()
+    assert (story.state.exit_code, story.state.incidents) == (0, 0)
+    story = Story(2).begins().ended(0, Exited(code=3), done=True)
+    assert story.state.incident is not None
 
 
 def test_a_survivor_that_leaves_with_zero_inside_the_window_does_not_finish_the_run() -> None:

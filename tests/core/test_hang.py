@@ -137,6 +137,31 @@ def test_an_evaluation_of_one_rank_is_waited_for_by_the_others() -> None:
     assert (found.behind, found.limit_s) == ((0,), 300.0)
 
 
+def test_a_rank_that_is_done_hides_nobody_and_has_the_longest_limit_to_end() -> None:
+    job = Job(ranks=3).begin().trains(10)
+    job.say(0, WorkPhase.DONE)
+    job.step(1, 2, to=11)
+    found = job.passes(30.0)
+    assert found is not None
+    assert found.front == (1, 2)
+    for rank in range(3):
+        job.say(rank, WorkPhase.DONE)
+    assert job.passes(3599.0) is None
+    found = job.passes(2.0)
+    assert found is not None
+    assert (found.limit_s, found.usual_s) == (3600.0, None)
+
+
+def test_a_rank_that_was_stopped_while_it_ended_is_suspected_like_any_other() -> None:
+    job = Job().begin().trains(10)
+    job.say(0, WorkPhase.DONE)
+    job.say(1, WorkPhase.DONE)
+    job.stopped = frozenset({1})
+    found = job.passes(11.0)
+    assert found is not None
+    assert found.behind == (1,)
+
+
 def test_the_length_of_a_checkpoint_is_learnt() -> None:
     job = Job(ranks=1, policy=HangPolicy(checkpoint=Span(low_s=10.0, high_s=300.0))).begin().trains(10)
     job.say(0, WorkPhase.SAVING)

@@ -79,6 +79,15 @@ def test_without_an_exception_the_newest_line_counts_and_a_lost_peer_only_where_
     assert alone.fault_class is FaultClass.CONSEQUENCE
 
 
+def test_a_thread_that_outlived_the_script_is_told_from_an_abort_for_a_reason() -> None:
+    found = recognise(ROWS, Signaled(signum=6), None, ["terminate called without an active exception"])
+    assert found is not None
+    assert (found.name, found.fault_class) == ("thread-at-exit", FaultClass.TRANSIENT)
+    assert "destroy_process_group" in found.hint
+    thrown = "terminate called after throwing an instance of 'std::logic_error'"
+    assert recognise(ROWS, Signaled(signum=6), None, [thrown]) is None
+
+
 RETRY = (
     "[WARNING] DISTRIBUTED(32080,7f2ba0406b80,python):2026-11-22-02:33:51.132.163 [graph_node.cc:392] "
     "ReconnectWithTimeoutWindow] Failed to register and try to reconnect to the meta server."

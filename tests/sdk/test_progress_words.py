@@ -54,3 +54,17 @@ def test_a_save_of_the_helper_is_shown_until_it_ends_whatever_the_main_thread_sa
     slot.end_save()
     assert phase() is WorkPhase.COMPUTING
     page.close()
+
+
+def test_a_worker_that_is_done_stays_so_until_it_steps_again(tmp_path: Path) -> None:
+    page = ProgressPage(tmp_path / "progress", (0, 1))
+    slot = ProgressSlot(f"{page.path}:1")
+    assert not page.done(0)
+    assert not page.done(1)
+    slot.works_at(WorkPhase.DONE)
+    assert slot.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
+    assert not page.done(0)
+    assert page.done(1)
+    slot.stepped(1, -1)
+    assert not page.done(1)
+    page.close()

@@ -170,7 +170,13 @@ class Story:
         return self.ended(rank, Exited(code=code), after_s=after_s)
 
     def ended(
-        self, rank: int, status: Status, *, after_s: float = 0.0, incarnation: int | None = None
+        self,
+        rank: int,
+        status: Status,
+        *,
+        after_s: float = 0.0,
+        incarnation: int | None = None,
+        done: bool = False,
     ) -> "Story":
         self.now_s += after_s
         return self.tell(
@@ -181,6 +187,7 @@ class Story:
                 rank=rank,
                 pid=100 + rank,
                 status=status,
+                done=done,
             )
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faultrun.core.account_fault import what_ended
+from faultrun.core.account_fault import left_well, what_ended
 from faultrun.journal.tail import Tail
 from faultrun.model.progress import WorkPhase
 from faultrun.model.status import RankState
@@ -107,9 +107,7 @@ class _Rank:
 
     def _word(self, may_live: bool) -> str:
         if self.exit is not None:
-            status = self.exit.get("status")
-            clean = isinstance(status, dict) and status.get("code") == 0
-            return "ended" if clean else "failed"
+            return "ended" if left_well(self.exit) else "failed"
         if not may_live:
             return "gone"
         return "training" if self.progress is not None else "running"

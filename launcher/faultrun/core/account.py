@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from faultrun.core.account_fault import OpenFault, number_of
+from faultrun.core.account_fault import OpenFault, left_well, number_of
 from faultrun.core.account_life import OpenLife
 from faultrun.core.account_time import Away, Samples, Timeline
 from faultrun.model.account import NOT_OVER, Account, Fault, Life, Saves, Spending
@@ -147,7 +147,7 @@ class Accountant:
         if line["event"] == "StopRequested":
             self._stops += 1
             self._end_life("stopped")
-        elif _clean(line):
+        elif left_well(line):
             self._end_life("finished")
         else:
             began_s = self._stuck_since(line)
@@ -315,12 +315,6 @@ class Accountant:
 def _list(line: Mapping[str, Any], name: str) -> list[Any]:
     found = line.get(name)
     return found if isinstance(found, list) else []
-
-
-def _clean(line: Mapping[str, Any]) -> bool:
-    """Whether the line is the last worker's good end."""
-    status = line.get("status")
-    return line["event"] == "WorkerExit" and isinstance(status, dict) and status.get("code") == 0
 
 
 _HANDLERS = {

@@ -92,6 +92,14 @@ def what_ended(line: Mapping[str, Any]) -> str:
     return str(line.get("because") or line.get("why") or "")[:_LONGEST]
 
 
+def left_well(line: Mapping[str, Any]) -> bool:
+    """Whether the line is a worker's end, and no failure; see ``model.events.ended_well``."""
+    status = line.get("status")
+    if line.get("event") != "WorkerExit" or not isinstance(status, dict):
+        return False
+    return status.get("code") == 0 or (line.get("done") is True and "signum" in status)
+
+
 def number_of(value: object) -> int | None:
     """A whole number of a journal line; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -26,7 +26,7 @@ _OFTEN_S, _LEARNING_S, _SELDOM_S = 0.1, 0.1, 5.0
 _KEPT = 20
 _ENOUGH = 3
 _LONGEST_FACTOR = 3.0
-_OUTSIDE = frozenset({WorkPhase.SAVING, WorkPhase.EVALUATING, WorkPhase.UNKNOWN})
+_OUTSIDE = frozenset({WorkPhase.SAVING, WorkPhase.EVALUATING, WorkPhase.UNKNOWN, WorkPhase.DONE})
 _WAY = {WorkPhase.COLLECTIVE: 1, WorkPhase.UPDATING: 2}
 """How far within a step; whatever else a rank does, it has still to come to the collective."""
 
@@ -107,7 +107,7 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
 
     With a ``share`` below 1 already after that part of the limit.
     """
-    begun = [one for one in watch.seen if one.beat.begun]
+    begun = [one for one in watch.seen if one.beat.begun and not _is_leaving(watch, one, stopped)]
     mute = [one for one in watch.seen if not one.beat.begun]
     if not begun and not watch.policy.speaks:
         return None
@@ -173,6 +173,11 @@ def interval(watch: Watch) -> float:
     return min(usual_s, left_s + _AFTER_S) if left_s > 0 else usual_s
 
 
+def _is_leaving(watch: Watch, one: Seen, stopped: frozenset[int]) -> bool:
+    """Whether it is done and still may take its time to end: nobody waits for its next step."""
+    return one.beat.phase is WorkPhase.DONE and silence(watch, one) < limit(watch, one, stopped)
+
+
 def _span(watch: Watch, one: Seen) -> Span:
     policy = watch.policy
     if not one.beat.begun:
@@ -180,7 +185,7 @@ def _span(watch: Watch, one: Seen) -> Span:
     match one.beat.phase:
         case WorkPhase.SAVING:
             return policy.checkpoint
-        case WorkPhase.EVALUATING | WorkPhase.UNKNOWN:
+        case WorkPhase.EVALUATING | WorkPhase.UNKNOWN | WorkPhase.DONE:
             return policy.evaluation
         case _ if not one.beat.stepped or (watch.usual_s is None and not policy.step.fixed):
             return Span(low_s=policy.compile_s, high_s=policy.compile_s)
@@ -195,6 +200,8 @@ def _learnt(watch: Watch, one: Seen) -> float | None:
             known = watch.saves
         case WorkPhase.EVALUATING | WorkPhase.UNKNOWN:
             known = watch.evaluations
+        case WorkPhase.DONE:
+            return None
         case _:
             usual_s = watch.usual_s
             if usual_s is None:

@@ -223,6 +223,14 @@ ROWS: tuple[Row, ...] = (
         "ranks call collectives differently, or the rank table is wrong",
         _HCCL,
     ),
+    _row(
+        "thread-at-exit",
+        _TRANSIENT,
+        r"^terminate called without an active exception",
+        "a thread of a library still ran when the process took itself down",
+        f"std::terminate of libstdc++, from ~thread (seen with torch 2.13 on CPU); {_GLOO}",
+        "torch.distributed.destroy_process_group(), then faultrun.sdk.done(), at the end of the script",
+    ),
     # What a survivor says when a peer is gone.
     _row(
         "peer-closed",

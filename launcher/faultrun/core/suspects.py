@@ -21,6 +21,7 @@ _DOING = {
     WorkPhase.UPDATING: "updating",
     WorkPhase.SAVING: "saving",
     WorkPhase.EVALUATING: "evaluating",
+    WorkPhase.DONE: "ending",
 }
 
 

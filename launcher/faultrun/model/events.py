@@ -39,6 +39,14 @@ class Signaled:
 Status = Exited | Signaled
 
 
+def ended_well(status: Status, *, done: bool) -> bool:
+    """Whether an end is no failure: code 0, or any signal once the worker had said that it was ``done``.
+
+    A code that it returns after that is newer than its word, and counts.
+    """
+    return status == Exited(code=0) or (done and isinstance(status, Signaled))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """A supervisor took up the run, for the first time or after another supervisor was lost.
@@ -169,6 +177,7 @@ class WorkerExit:
 
     ``status`` keeps the kernel's own split: a rank that *returns* 137 is a
     program's choice, a rank *killed* by SIGKILL is usually the OOM killer's.
+    ``done``: it had said by ``sdk.done`` that nothing is left to do.
     """
 
     at_s: float
@@ -177,11 +186,12 @@ class WorkerExit:
     rank: int
     pid: int
     status: Status
+    done: bool = False
 
     @property
     def clean(self) -> bool:
-        """Whether the worker said that it was done."""
-        return self.status == Exited(code=0)
+        """Whether its end is no failure; see ``ended_well``."""
+        return ended_well(self.status, done=self.done)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

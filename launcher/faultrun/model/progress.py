@@ -13,6 +13,7 @@ class WorkPhase(Enum):
     UPDATING = "updating"
     SAVING = "saving"
     EVALUATING = "evaluating"
+    DONE = "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@
     for n in range(point.step + 1 if point else 1, last + 1):
         ...
         sdk.step(n)                               # step n is complete
+    sdk.done()                                    # nothing is left to do, whatever ends this process
 
 Call ``start`` (or ``sdk.torch.protect``, or make ``sdk.mindspore.DyingGasp``)
 in the main thread, after the state exists and before the loop. Without
@@ -31,6 +32,7 @@ __all__ = [
     "Folder",
     "RecoveryPoint",
     "WorkPhase",
+    "done",
     "phase",
     "resume",
     "should_stop",
@@ -90,12 +92,16 @@ def updating() -> Iterator[None]:
 
 @contextlib.contextmanager
 def phase(what: WorkPhase | str) -> Iterator[None]:
-    """Tell what this rank does for a while: each has its own limit before it is a hang. ValueError: unknown.
+    """Tell what this rank does for a while: each has its own limit before it is a hang.
+
+    ValueError: unknown, or "done", which is no phase that ends (see ``done``).
 
     ``"evaluating"``, ``"saving"``; ``"collective"`` for waiting for other ranks;
     ``"unknown"`` for work outside of the training loop.
     """
     now = WorkPhase(what)
+    if now is WorkPhase.DONE:
+        raise ValueError("nothing comes after being done; call sdk.done() instead of sdk.phase('done')")
     this = worker()
     if this is None:
         yield
@@ -105,6 +111,22 @@ def phase(what: WorkPhase | str) -> Iterator[None]:
         yield
     finally:
         this.works_at(before)
+
+
+def done(*, ends_within_s: float = 300.0) -> None:
+    """This rank has done everything and written everything; call it last, in the main thread.
+
+    Frameworks crash and hang while they take themselves down, and a run that is
+    complete would be repeated from its last save. After this call a signal
+    that ends the process is no failure, and after ``ends_within_s`` SIGALRM
+    ends a process that cannot end. An exit code other than 0 remains a
+    failure, and another ``step`` takes the word back. ValueError: not a positive time.
+    """
+    if not ends_within_s > 0:
+        raise ValueError(f"ends_within_s is {ends_within_s}, not a positive time in seconds")
+    this = worker()
+    if this is not None:
+        this.done(ends_within_s)
 
 
 def resume() -> RecoveryPoint | None:

@@ -18,6 +18,7 @@ _PHASES = tuple(WorkPhase)
 _NUMBER = {phase: number for number, phase in enumerate(_PHASES)}
 _COMPUTING = _NUMBER[WorkPhase.COMPUTING]
 _SAVING = _NUMBER[WorkPhase.SAVING]
+_DONE = _NUMBER[WorkPhase.DONE]
 
 
 class ProgressSlot:
@@ -45,9 +46,11 @@ class ProgressSlot:
         self._tell()
 
     def works_at(self, phase: WorkPhase) -> WorkPhase:
-        """What the main thread does from now on; returns what it did before."""
-        before, self._work = self._work, _NUMBER[phase]
-        self._tell()
+        """What the main thread does from now on; returns what it did before. DONE is final, until a step."""
+        before = self._work
+        if before != _DONE:
+            self._work = _NUMBER[phase]
+            self._tell()
         return _PHASES[before]
 
     def begin_save(self) -> None:

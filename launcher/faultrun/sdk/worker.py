@@ -9,7 +9,9 @@ import atexit
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -83,6 +85,21 @@ class Worker:
         if self._chaos is not None and phase is WorkPhase.SAVING:
             self._chaos.at("save", self._helper.step[0] if self._helper.step is not None else None)
         return before
+
+    def done(self, ends_within_s: float) -> None:
+        """Nothing is left to do; whatever ends this process by then, SIGALRM after that, is no failure."""
+        if threading.current_thread() is not threading.main_thread():
+            raise FaultrunError(
+                "faultrun.sdk.done() cannot be called here",
+                because="the main thread says when everything is done, and this is another one",
+                hint="call it as the last line of the script",
+            )
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.works_at(WorkPhase.DONE)
+        # The kernel's own action: no interpreter is needed to end one that hangs while it is taken down.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, ends_within_s)
 
     def agree_on_interval(self, steps: int) -> int:
         """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""

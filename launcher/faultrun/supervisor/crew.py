@@ -13,12 +13,12 @@ from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import Kill, RequestGasp, RestorePolicy, Spawn
 from faultrun.model.events import (
     Event,
-    Exited,
     Heartbeat,
     IncarnationStarted,
     SpawnFailed,
     WorkerExit,
     WorkerStarted,
+    ended_well,
 )
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspRequested
@@ -306,8 +306,8 @@ class Crew:
         pidfd = worker.pidfd
         self._reactor.forget(pidfd)
         # Until it is reaped its number still means its group; what a clean end leaves behind is swept last.
-        ended = worker.ended_as()
-        if ended is not None and ended != Exited(code=0):
+        ended, done = worker.ended_as(), self.page is not None and self.page.done(rank)
+        if ended is not None and not ended_well(ended, done=done):
             self._base.coroner.saw(rank, worker.pid, ended)
             worker.kill_group()
         status = worker.reap()
@@ -318,15 +318,17 @@ class Crew:
             self._start_instead(rank, instead)
             return
         yield from self.newest_steps()
-        yield WorkerExit(
+        left = WorkerExit(
             at_s=self._now(),
             incarnation=self._incarnation,
             node=self._spec.node,
             rank=rank,
             pid=worker.pid,
             status=status,
+            done=done,
         )
-        if status == Exited(code=0):
+        yield left
+        if left.clean:
             yield from self._schedulers.left(rank)
 
     def _start_instead(self, rank: int, launch: Launch) -> None:

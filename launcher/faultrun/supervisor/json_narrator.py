@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.journal.append import line_of, utc_now
-from faultrun.model.events import Event, RunFinished
+from faultrun.model.events import Event, RunFinished, WorkerExit
 from faultrun.model.run import Step
 from faultrun.model.spec import RunSpec
 from faultrun.supervisor.narrator import Outcome, PlainNarrator
@@ -63,8 +63,7 @@ def _level(event: Event, line: Mapping[str, Any]) -> str:
     name = line["event"]
     if isinstance(event, RunFinished):
         return "info" if event.exit_code in (0, 130, 143) else "error"
-    status = line.get("status")
-    failed = name == "WorkerExit" and isinstance(status, dict) and status.get("code") != 0
+    failed = isinstance(event, WorkerExit) and not event.clean
     if failed or name in _FAULTS:
         return "error"
     return "warning" if name in ("StopRequested", "FaultNotice", "GaspRequested") else "info"

@@ -15,6 +15,7 @@ from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.events import (
     ConfigRewritten,
     Event,
+    Exited,
     FaultNotice,
     FirstStep,
     HelperExit,
@@ -183,6 +184,10 @@ class PlainNarrator:
         before: RunState | None,
         state: RunState,
     ) -> None:
+        if isinstance(event, WorkerExit) and event.clean and event.status != Exited(code=0):
+            how = describe(event.status)
+            self._say(f"rank {event.rank} (pid {event.pid}) {how}, after it was done; it counts as finished")
+            return
         if state.incident is None or (before is not None and before.incident is not None):
             return
         match event:

@@ -57,6 +57,11 @@ class ProgressPage:
             for slot, rank in enumerate(self._ranks)
         )
 
+    def done(self, rank: int) -> bool:
+        """Whether ``rank`` has said that nothing is left to do, and nothing since."""
+        word = dict(self.words()).get(rank)
+        return word is not None and phase_of(word.phase) is WorkPhase.DONE
+
     @property
     def complete(self) -> bool:
         """Whether every rank has reported a step."""

@@ -1,0 +1,64 @@
+"""What a script that has said that it is done may still die of, without being repeated."""
+
+import signal
+
+import pytest
+
+from support.runs import Launcher, Run
+
+COUNTS = """
+from faultrun import sdk
+sdk.start()
+sdk.step(1)
+"""
+
+
+def started_once(run: Run) -> bool:
+    return len(run.events("IncarnationStarted")) == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+def test_a_signal_that_ends_a_rank_which_was_done_is_said_and_nothing_is_repeated(
+    launcher: Launcher, signum: signal.Signals
+) -> None:
+    run = script(launcher, f"sdk.done()\nif rank == 1: os.kill(os.getpid(), {int(signum)})")
+    assert run.ends() == 0
+    assert started_once(run)
+    (left,) = run.events("WorkerExit", rank=1)
+    assert (left["done"], left["status"]) == (True, {"is": "Signaled", "signum": signum})
+    assert f"killed by {signum.name}, after it was done; it counts as finished" in run.text
+    assert not list(run.log_dir.glob("incident_*"))
+
+
+def test_a_rank_that_cannot_end_is_ended_after_its_time(launcher: Launcher) -> None:
+    run = script(launcher, "sdk.done(ends_within_s=0.2)\nif rank == 0: train()")
+    assert run.ends() == 0
+    assert started_once(run)
+    assert "rank 0 (pid" in run.text
+    assert "killed by SIGALRM, after it was done" in run.text
+
+
+def test_what_a_rank_returns_is_newer_than_its_word_that_it_was_done(launcher: Launcher) -> None:
+    run = script(launcher, "sdk.done()\nif rank == 1 and life == 0: sys.exit(3)")
+    assert run.ends() == 0
+    assert len(run.events("IncarnationStarted")) == 2
+    assert "rank 1 of 2 exited with code 3" in run.card(1)
+
+
+def test_a_step_takes_the_word_back(launcher: Launcher) -> None:
+    run = script(launcher, "sdk.done()\nsdk.step(2)\nif rank == 1 and life == 0: os.abort()")
+    assert run.ends() == 0
+    assert "rank 1 of 2 killed by SIGABRT at step 2" in run.card(1)
+
+
+def test_a_time_that_is_none_is_refused(launcher: Launcher) -> None:
+    run = script(launcher, "sdk.done(ends_within_s=0)", "--max_restarts=0")
+    assert run.ends() != 0
+    assert "ValueError: ends_within_s is 0, not a positive time in seconds" in run.card(1)
+
+
+def script(launcher: Launcher, code: str, *options: str) -> Run:
+    """Two workers that do a step under the SDK and then ``code``."""
+    path = launcher.folder / "done.py"
+    launcher.program(COUNTS + code, path.name)
+    return launcher.command("--worker_num=2", "--backoff=1ms..1ms", *options, str(path))
