@@ -110,7 +110,7 @@ def test_when_all_wait_the_one_that_left_is_to_blame() -> None:
     verdict = judge(suspicion(1, 2), waiting, finished=((0, 41),))
     assert blamed(verdict) == (0, Stance.ENDED)
     assert isinstance(verdict, Blamed)
-    assert verdict.why == "ended with code 0 after step 41, and ranks 1 2 still wait in a collective"
+    assert verdict.why == "finished after step 41, and ranks 1 2 still wait in a collective"
 
 
 def test_when_nobody_left_the_explanation_asks_for_a_mismatch() -> None:

@@ -48,7 +48,7 @@ def judge(
 ) -> Working | Blamed:
     """Name the rank that the others wait for, or say who works.
 
-    ``finished`` are ranks that have ended with code 0, and their last step.
+    ``finished`` are ranks that have ended well or are done, and their last step.
     """
     known = {look.rank: _fed(look, suspicion) for look in looks}
     stances = {rank: stance(known[rank]) for rank in suspicion.front if rank in known}
@@ -67,7 +67,7 @@ def judge(
         gone, step = min(finished, key=lambda one: one[1])
         waiting = " ".join(str(one) for one in candidates)
         wait = f"rank {waiting} still waits" if len(candidates) == 1 else f"ranks {waiting} still wait"
-        why = f"ended with code 0 after step {step}, and {wait} in a collective"
+        why = f"finished after step {step}, and {wait} in a collective"
         return Blamed(rank=gone, stance=Stance.ENDED, why=why)
     return Blamed(rank=rank, stance=stances[rank], why=describe(stances[rank], known[rank]), look=known[rank])
 

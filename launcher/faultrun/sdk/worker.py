@@ -94,8 +94,9 @@ class Worker:
                 because="the main thread says when everything is done, and this is another one",
                 hint="call it as the last line of the script",
             )
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()  # what is still buffered would be lost with a crash
         self.works_at(WorkPhase.DONE)
         # The kernel's own action: no interpreter is needed to end one that hangs while it is taken down.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -23,6 +23,7 @@ from faultrun.model.hang import (
     Stance,
     Suspicion,
 )
+from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import Progress
 from faultrun.supervisor.crew import Crew
 from faultrun.supervisor.errands import Errands
@@ -88,7 +89,9 @@ class HangWatch:
             return
         workers, beats = self._crew.workers(), dict(self._beats)
         finished = tuple(
-            (rank, beat.step) for rank, beat in beats.items() if rank not in workers and beat.stepped
+            (rank, beat.step)
+            for rank, beat in beats.items()
+            if beat.stepped and (rank not in workers or beat.phase is WorkPhase.DONE)
         )
 
         def look() -> Iterable[Event]:

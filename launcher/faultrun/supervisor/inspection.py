@@ -64,7 +64,7 @@ class Inspection:
     ) -> Iterable[HangDetected | HangDismissed]:
         """Judge the suspects and say so; the stacks are in the incident's folder by then, if the disk let us.
 
-        ``beats`` are the last words of the living ranks, ``finished`` those that ended with code 0.
+        ``beats`` are the last words of the living ranks, ``finished`` those that have ended well or are done.
         """
         views = {rank: kernel_view(worker.pid) for rank, worker in workers.items()}
         looks, dumps = self._looked(workers, frozenset(order.suspicion.front))

@@ -184,11 +184,12 @@ class PlainNarrator:
         before: RunState | None,
         state: RunState,
     ) -> None:
-        if isinstance(event, WorkerExit) and event.clean and event.status != Exited(code=0):
-            how = describe(event.status)
-            self._say(f"rank {event.rank} (pid {event.pid}) {how}, after it was done; it counts as finished")
+        if state.incident is None:
+            if isinstance(event, WorkerExit) and event.status != Exited(code=0) and event.clean:
+                how = f"{describe(event.status)}, after it was done; it counts as finished"
+                self._say(f"rank {event.rank} (pid {event.pid}) {how}")
             return
-        if state.incident is None or (before is not None and before.incident is not None):
+        if before is not None and before.incident is not None:
             return
         match event:
             case WorkerExit(rank=rank, pid=pid, status=status):
