@@ -236,8 +236,9 @@ def test_nobody_watches_where_there_is_nothing_to_watch(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(30)
 def test_the_watcher_ends_with_its_supervisor(tmp_path: Path) -> None:
+    before = children()
     lookout = Lookout(sources(FaultFiles(reset_config=str(tmp_path / "reset.json")), ""))
-    (pid,) = (int(one) for one in children() if int(one) not in BEFORE)
+    (pid,) = children() - before
     pidfd = os.pidfd_open(pid)
     began = time.monotonic()
     lookout.close()
@@ -246,8 +247,5 @@ def test_the_watcher_ends_with_its_supervisor(tmp_path: Path) -> None:
     os.close(pidfd)
 
 
-def children() -> list[str]:
-    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-
-
-BEFORE = frozenset(map(int, children()))
+def children() -> set[int]:
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
