@@ -4,6 +4,7 @@ Waiting is waiting for something: a note, the end of a process, a deadline.
 """
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -24,6 +25,9 @@ TAG = "BENCH_TAG"
 _NOTES = "BENCH_NOTES"
 _NOT_INHERITED = ("FAULTRUN_", "MS_", "BENCH_", "PET_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "MASTER_")
 _TAIL_LINES = 3
+_DIRECTORY = re.compile(r"(?<![\w./:])\.?/?(?:[\w.@+-]+/){2,}")
+"""Of a path only the name is worth keeping: where it lay is this machine's."""
+
 _STOP_PATIENCE_S = 40.0
 _GONE_PATIENCE_S = 10.0
 
@@ -170,7 +174,7 @@ class Launched:
         self.notes += self._pipe.read()
 
     def _last_words(self) -> str:
-        lines = [line.strip() for line in self.console.splitlines() if line.strip()]
+        lines = [_DIRECTORY.sub("", line.strip()) for line in self.console.splitlines() if line.strip()]
         return "; it said: " + " / ".join(lines[-_TAIL_LINES:]) if lines else ""
 
 
