@@ -23,7 +23,7 @@ from faultrun.model.events import (
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
-from faultrun.model.spec import Framework, MsScheduler, RunSpec, Stream
+from faultrun.model.spec import Framework, MsScheduler, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
@@ -32,6 +32,7 @@ from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.schedulers import Schedulers
 from faultrun.supervisor.standbys import Standbys
+from faultrun.supervisor.streams import Streams
 from faultrun.workers import policy, unstarted
 from faultrun.workers.follow import Follower
 from faultrun.workers.logs import LogFiles
@@ -73,27 +74,21 @@ class Crew:
         self._schedulers = Schedulers(spec, base.environ, base.python, reactor)
         self._incarnation = -1
         self.page: ProgressPage | None = None
-        self.logs: LogFiles | None = None
+        self._streams: Streams | None = None
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
         self._incarnation = order.plan.incarnation
         self._leaving = False
-        self.logs = LogFiles(
-            log_dir=self._base.log_dir,
-            worker_name=self._spec.logs.worker_log_name,
-            incarnation=self._incarnation,
-        )
+        streams = self._new_streams()
         self._base.coroner.begin()
         started = 0
         try:
-            self.logs.open(order.ranks)
-            if self._base.rotator is not None:
-                self._base.rotator.watch(self._log_files(order.ranks))
-            self._new_page(order)
-            life = self._life(order)
+            streams.open(order.ranks)
+            self._new_page(order, streams.files)
+            life = self._life(order, streams.files)
             if needs_scheduler(self._spec):
-                self._schedulers.provide(life, self.logs)
+                self._schedulers.provide(life, streams.files)
             for local_rank, rank in enumerate(order.ranks):
                 warm = self._start_worker(order, life, local_rank, rank)
                 started += 1
@@ -176,6 +171,11 @@ class Crew:
         return self._base.coroner.notes(ranks, self.logs, self.page.reporting())
 
     @property
+    def logs(self) -> LogFiles | None:
+        """The log files of the incarnation; None before the first."""
+        return self._streams.files if self._streams is not None else None
+
+    @property
     def incarnation(self) -> int:
         """The incarnation whose workers these are; -1 before the first."""
         return self._incarnation
@@ -194,16 +194,23 @@ class Crew:
         """Rank to process of the living workers, as they are now."""
         return dict(self._workers)
 
-    def _new_page(self, order: Spawn) -> None:
+    def _new_streams(self) -> Streams:
+        files = LogFiles(
+            log_dir=self._base.log_dir,
+            worker_name=self._spec.logs.worker_log_name,
+            incarnation=self._incarnation,
+        )
+        self._streams = Streams(self._spec.logs, files, self._base.follower, self._base.rotator)
+        return self._streams
+
+    def _new_page(self, order: Spawn, logs: LogFiles) -> None:
         if self.page is not None:
             self.page.close()
             self.page = None  # on a full disk there may be no other
-        assert self.logs is not None
-        self.page = ProgressPage(self.logs.folder / "progress", order.ranks)
+        self.page = ProgressPage(logs.folder / "progress", order.ranks)
         self._control.begin(self._incarnation, self.page)
 
-    def _life(self, order: Spawn) -> Life:
-        assert self.logs is not None
+    def _life(self, order: Spawn, logs: LogFiles) -> Life:
         assert self.page is not None
         return Life(
             boot=self._base.boot,
@@ -212,7 +219,7 @@ class Crew:
             master_port=order.master_port,
             socket=str(self._control.path),
             progress_page=str(self.page.path.absolute()),
-            error_dir=str(self.logs.folder.absolute()),
+            error_dir=str(logs.folder.absolute()),
             group_info_dir=str(self._base.log_dir.absolute()),
             ascend=self._base.ascend,
             builtin_scheduler=self._serves_itself(order),
@@ -224,7 +231,7 @@ class Crew:
 
     def _start_worker(self, order: Spawn, life: Life, local_rank: int, rank: int) -> bool:
         """True when a standby became this worker."""
-        assert self.logs is not None
+        assert self._streams is not None
         outfit = self._base.outfit(order.plan, rank)
         seat = Seat(
             rank=rank,
@@ -237,8 +244,8 @@ class Crew:
         launch = Launch(
             argv=(*self._spec.command.prefix, *outfit.args),
             env=worker_environment(outfit.environ, self._spec, seat, life),
-            stdout=self.logs.worker(rank),
-            stderr=self._stderr_of(rank, local_rank),
+            stdout=self._streams.files.worker(rank),
+            stderr=self._streams.errors(rank, local_rank),
             cpus=_share(self._spec.binding.cpus, local_rank),
             memory_nodes=_share(self._spec.binding.memory_nodes, local_rank),
         )
@@ -248,7 +255,7 @@ class Crew:
         self._employ(rank, standby or start(launch), standby=standby is not None)
         if life.builtin_scheduler and order.plan.topology.world_size > 1:
             policy.without_preempting(self._workers[rank].pid)
-        self._show_on_console(rank, local_rank)
+        self._streams.show(rank, local_rank)
         return standby is not None
 
     def _listens_first(self, order: Spawn, local_rank: int) -> int:
@@ -278,28 +285,6 @@ class Crew:
                 standby=standby,
             )
         )
-
-    def _log_files(self, ranks: tuple[int, ...]) -> list[Path]:
-        assert self.logs is not None
-        errors = [self._stderr_of(rank, local_rank) for local_rank, rank in enumerate(ranks)]
-        return [*(self.logs.worker(rank) for rank in ranks), *(path for path in errors if path is not None)]
-
-    def _stderr_of(self, rank: int, local_rank: int) -> Path | None:
-        """A file of its own only where the console shall see one of the two streams."""
-        assert self.logs is not None
-        shown = self._spec.logs.console(rank, local_rank)
-        return self.logs.worker_errors(rank) if shown in (Stream.OUT, Stream.ERR) else None
-
-    def _show_on_console(self, rank: int, local_rank: int) -> None:
-        if self._base.follower is None or self.logs is None:
-            return
-        match self._spec.logs.console(rank, local_rank):
-            case Stream.ALL | Stream.OUT:
-                self._base.follower.follow(self.logs.worker(rank), f"[{rank}] ", to_fd=1)
-            case Stream.ERR:
-                self._base.follower.follow(self.logs.worker_errors(rank), f"[{rank}] ", to_fd=2)
-            case Stream.NONE:
-                pass
 
     def _worker_ended(self, rank: int) -> Iterable[Event]:
         worker = self._workers[rank]
