@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from faultrun.core.agree import Adopt, Finish, Go, Rules, Wait, next_step
+from faultrun.core.agree import Adopt, Rules, event_of, next_step
 from faultrun.model.actions import (
     Action,
     Inspect,
@@ -29,14 +29,11 @@ from faultrun.model.events import (
     Drained,
     Event,
     Exited,
-    GoGiven,
     IncarnationStarted,
     NothingWhole,
-    PlanAdopted,
     Prepared,
     PrepareFailed,
     RecoveryPointChosen,
-    RunFinished,
     Signaled,
     SpawnFailed,
     Status,
@@ -258,19 +255,12 @@ class FakeWorld:
         )
 
     def _tell(self, fact: NodeFact) -> None:
-        now_s = self.now_s
-        match next_step(self._rules, self._plan, {fact.node: fact}, now_s):
-            case Adopt(plan=plan):
-                self._plan = plan
-                self.post(PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan))
-            case Go(incarnation=incarnation, master_port=port):
-                self.post(
-                    GoGiven(at_s=now_s, incarnation=incarnation, master_addr="127.0.0.1", master_port=port)
-                )
-            case Finish(exit_code=code, why=why):
-                self.post(RunFinished(at_s=now_s, incarnation=fact.incarnation, exit_code=code, why=why))
-            case Wait():
-                pass
+        answer = next_step(self._rules, self._plan, {fact.node: fact}, self.now_s)
+        if isinstance(answer, Adopt):
+            self._plan = answer.plan
+        event = event_of(answer, fact.incarnation, "127.0.0.1", self.now_s)
+        if event is not None:
+            self.post(event)
 
     def _spawn(self, order: Spawn) -> None:
         assert not self.living, f"spawned beside the living ranks {sorted(self.living)}"

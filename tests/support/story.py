@@ -7,7 +7,7 @@ real one uses; everything else happens only when the story says so.
 from dataclasses import replace
 from typing import TypeVar
 
-from faultrun.core.agree import Adopt, Answer, Finish, Go, Rules, Wait, next_step
+from faultrun.core.agree import Adopt, Rules, event_of, next_step
 from faultrun.core.decide import decide
 from faultrun.model.actions import Action, Spawn, Tell
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
@@ -16,7 +16,6 @@ from faultrun.model.events import (
     Event,
     Exited,
     FaultNotice,
-    GoGiven,
     Heartbeat,
     HelperExit,
     IncarnationStarted,
@@ -328,25 +327,12 @@ class Story:
     def _agree(self, action: Tell) -> None:
         if self.agreement_is_silent:
             return
-        event = self._event_of(next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s))
+        answer = next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s)
+        if isinstance(answer, Adopt):
+            self._plan = answer.plan
+        event = event_of(answer, self.state.incarnation, "127.0.0.1", self.now_s)
         if event is not None:
             self.tell(event)
-
-    def _event_of(self, answer: Answer) -> Event | None:
-        match answer:
-            case Adopt(plan=plan):
-                self._plan = plan
-                return PlanAdopted(at_s=self.now_s, incarnation=plan.incarnation, plan=plan)
-            case Go(incarnation=incarnation, master_port=port):
-                return GoGiven(
-                    at_s=self.now_s, incarnation=incarnation, master_addr="127.0.0.1", master_port=port
-                )
-            case Finish(exit_code=code, why=why):
-                return RunFinished(
-                    at_s=self.now_s, incarnation=self.state.incarnation, exit_code=code, why=why
-                )
-            case Wait():
-                return None
 
 
 def rule(**more: object) -> RestartPolicy:

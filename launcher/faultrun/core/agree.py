@@ -12,7 +12,7 @@ from faultrun.core.budget import Allowed, Spent, charge
 from faultrun.core.diagnose import exit_code_of
 from faultrun.core.quarantine import attempts_after
 from faultrun.errors import assert_never
-from faultrun.model.events import StopSource
+from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished, StopSource
 from faultrun.model.facts import NodeFact, Standing
 from faultrun.model.incident import Incident
 from faultrun.model.plan import Ledger, Plan, Reason
@@ -71,6 +71,21 @@ class Wait:
 
 
 Answer = Adopt | Go | Finish | Wait
+
+
+def event_of(answer: Answer, incarnation: int, master_addr: str, now_s: float) -> Event | None:
+    """The fact that ``answer`` becomes for a node that stated something of ``incarnation``; None: wait."""
+    match answer:
+        case Adopt(plan=plan):
+            return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
+        case Go(incarnation=agreed, master_port=port):
+            return GoGiven(at_s=now_s, incarnation=agreed, master_addr=master_addr, master_port=port)
+        case Finish(exit_code=code, why=why):
+            return RunFinished(at_s=now_s, incarnation=incarnation, exit_code=code, why=why)
+        case Wait():
+            return None
+        case _:
+            assert_never(answer)
 
 
 def next_step(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact], now_s: float) -> Answer:
