@@ -35,9 +35,9 @@ def broken_program(launcher: Launcher, module: str, name: str, method: str) -> t
     ],
 )
 def test_a_bug_ends_the_run_with_70_and_leaves_nothing_behind(
-    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, module: str, name: str, method: str
+    launcher: Launcher, module: str, name: str, method: str
 ) -> None:
-    monkeypatch.setattr("support.runs.FAULTRUN", broken_program(launcher, module, name, method))
+    launcher.faultrun = broken_program(launcher, module, name, method)
     run = launcher.run("if rank == 1 and life == 0: sys.exit(3)\ntrain_in_the_first_life()")
     assert run.ends() == 70
     kept = (run.log_dir / "faultrun_traceback.txt").read_text()
@@ -45,12 +45,12 @@ def test_a_bug_ends_the_run_with_70_and_leaves_nothing_behind(
     assert f"a bug in faultrun ended the run; traceback in {run.log_dir}/faultrun_traceback.txt" in run.text
     lines = (run.log_dir / "journal.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["seq"] for line in lines] == list(range(len(lines)))
-    goes_on(launcher, monkeypatch, run)
+    goes_on(launcher, run)
 
 
-def goes_on(launcher: Launcher, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+def goes_on(launcher: Launcher, run: Run) -> None:
     """With the bug gone the next start takes the run up where it was."""
-    monkeypatch.setattr("support.runs.FAULTRUN", FAULTRUN)
+    launcher.faultrun = FAULTRUN
     again = launcher.run("train_in_the_first_life()")
     assert again.ends() == 0
     assert again.text.startswith("faultrun: going on with run ")

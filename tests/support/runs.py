@@ -158,6 +158,7 @@ class Launcher:
 
     folder: Path
     mark: str = field(default_factory=lambda: f"TEST_MARK={os.urandom(8).hex()}")
+    faultrun: tuple[str, ...] = FAULTRUN
     started: list[Run] = field(default_factory=list)
 
     def program(self, code: str, name: str = "worker.py") -> tuple[str, ...]:
@@ -186,7 +187,7 @@ class Launcher:
         name, _, value = self.mark.partition("=")
         plain = () if any(word.startswith("--framework") for word in words) else ("--framework=plain",)
         return subprocess.Popen(
-            [*FAULTRUN, *plain, *words],
+            [*self.faultrun, *plain, *words],
             cwd=self.folder,
             # Half a second of Python for each of hundreds of runs; `test_outlets` asks for its report.
             env={"FAULTRUN_REPORT": "False", **os.environ, name: value, **environ},
