@@ -6,7 +6,7 @@ from typing import Any
 from faultrun.core.account_time import Timeline
 from faultrun.core.diagnose import describe
 from faultrun.model.account import Fault, Spending
-from faultrun.model.events import Exited, Signaled
+from faultrun.model.events import Exited, Signaled, Status, ended_well
 
 _LONGEST = 300
 
@@ -82,22 +82,28 @@ def what_happened(incident: Mapping[str, Any]) -> str:
 
 def what_ended(line: Mapping[str, Any]) -> str:
     """In words what the line says of a process that ended; else the decision's reason."""
-    status = line.get("status")
-    if isinstance(status, dict):
-        code, signum = number_of(status.get("code")), number_of(status.get("signum"))
-        if signum is not None:
-            return describe(Signaled(signum=signum))
-        if code is not None:
-            return describe(Exited(code=code))
+    status = _status(line)
+    if status is not None:
+        return describe(status)
     return str(line.get("because") or line.get("why") or "")[:_LONGEST]
 
 
 def left_well(line: Mapping[str, Any]) -> bool:
-    """Whether the line is a worker's end, and no failure; see ``model.events.ended_well``."""
-    status = line.get("status")
-    if line.get("event") != "WorkerExit" or not isinstance(status, dict):
+    """Whether the line is a worker's end, and no failure."""
+    status = _status(line)
+    if line.get("event") != "WorkerExit" or status is None:
         return False
-    return status.get("code") == 0 or (line.get("done") is True and "signum" in status)
+    return ended_well(status, done=line.get("done") is True)
+
+
+def _status(line: Mapping[str, Any]) -> Status | None:
+    status = line.get("status")
+    if not isinstance(status, dict):
+        return None
+    code, signum = number_of(status.get("code")), number_of(status.get("signum"))
+    if signum is not None:
+        return Signaled(signum=signum)
+    return Exited(code=code) if code is not None else None
 
 
 def number_of(value: object) -> int | None:

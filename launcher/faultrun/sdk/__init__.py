@@ -41,6 +41,8 @@ __all__ = [
     "updating",
 ]
 
+_LONGEST_END_S = 86400.0
+
 _script: ScriptKeeper | None = None
 
 
@@ -120,10 +122,10 @@ def done(*, ends_within_s: float = 300.0) -> None:
     complete would be repeated from its last save. After this call a signal
     that ends the process is no failure, and after ``ends_within_s`` SIGALRM
     ends a process that cannot end. An exit code other than 0 remains a
-    failure, and another ``step`` takes the word back. ValueError: not a positive time.
+    failure, and another ``step`` takes the word back. ValueError: not a time of up to a day.
     """
-    if not ends_within_s > 0:
-        raise ValueError(f"ends_within_s is {ends_within_s}, not a positive time in seconds")
+    if not 0 < ends_within_s <= _LONGEST_END_S:
+        raise ValueError(f"ends_within_s is {ends_within_s}, not a time of up to a day in seconds")
     this = worker()
     if this is not None:
         this.done(ends_within_s)

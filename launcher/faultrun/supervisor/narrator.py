@@ -15,7 +15,6 @@ from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.events import (
     ConfigRewritten,
     Event,
-    Exited,
     FaultNotice,
     FirstStep,
     HelperExit,
@@ -25,6 +24,7 @@ from faultrun.model.events import (
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
+    Signaled,
     SpawnFailed,
     StopRequested,
     WorkerExit,
@@ -89,6 +89,9 @@ class PlainNarrator:
                 self._running(event)
             case FirstStep():
                 self._training(event)
+            case WorkerExit(clean=True, status=Signaled() as status) if step.state.incident is None:
+                how = f"{describe(status)}, after it was done; it counts as finished"
+                self._say(f"rank {event.rank} (pid {event.pid}) {how}")
             case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed():
                 self._exit(event, before, step.state)
             case HangDetected(rank=rank, why=why):
@@ -184,12 +187,7 @@ class PlainNarrator:
         before: RunState | None,
         state: RunState,
     ) -> None:
-        if state.incident is None:
-            if isinstance(event, WorkerExit) and event.status != Exited(code=0) and event.clean:
-                how = f"{describe(event.status)}, after it was done; it counts as finished"
-                self._say(f"rank {event.rank} (pid {event.pid}) {how}")
-            return
-        if before is not None and before.incident is not None:
+        if state.incident is None or (before is not None and before.incident is not None):
             return
         match event:
             case WorkerExit(rank=rank, pid=pid, status=status):
