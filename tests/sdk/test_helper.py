@@ -92,6 +92,16 @@ def test_without_marked_updates_the_save_waits_for_the_end_of_a_step(one: FakeSu
     saved_state(one)
 
 
+def test_a_loop_that_updates_again_at_once_after_each_step_lets_the_save_come_between(
+    one: FakeSupervisor,
+) -> None:
+    started(one, "works-late")
+    one.ask(0)
+    assert one.wait_ended(0) == [143]
+    (ack,) = one.heard(0, "ack")
+    assert saved_state(one)["count"] <= ack["step"] + 2
+
+
 def test_without_marked_updates_a_stuck_main_thread_cannot_be_saved(one: FakeSupervisor) -> None:
     started(one, "unmarked", "stuck", at_step=5)
     one.ask(0, window_s=1.5)

@@ -48,8 +48,8 @@ class ScriptKeeper:
             self._step, self._epoch = step, epoch
 
         self._gate.boundary(note)
+        self._gate.yield_to_reader()  # the next update may begin before another thread gets a turn
         if not self._marked:
-            self._gate.yield_to_reader()
             self._gate.begin()
 
     def newest(self) -> int | None:

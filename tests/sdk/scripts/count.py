@@ -75,12 +75,15 @@ def main() -> None:
     )
     stand_still("stuck-first")
     for n in range(state["count"] + 1, int(STEPS) + 1):
-        time.sleep(float(PACE_S) / 2)
+        if "works-late" not in WORDS:
+            time.sleep(float(PACE_S) / 2)
         if "unmarked" in WORDS:
             update()
         else:
             with sdk.updating():
                 update()
+        if "works-late" in WORDS:
+            time.sleep(float(PACE_S) * 10)
         if meeting is not None:
             meeting.wait(n)
         sdk.step(n, epoch=n // 10)
