@@ -35,6 +35,12 @@ def update() -> None:
     state["half"] += 1
 
 
+def compute(*, before: bool) -> None:
+    """What a step does beside its update: before it, or with the word "works-late" only after it."""
+    if before != ("works-late" in WORDS):
+        time.sleep(float(PACE_S) * (0.5 if before else 10))
+
+
 class Meeting:
     """All ranks wait for one another, through a socket each way; stands for a collective."""
 
@@ -75,15 +81,13 @@ def main() -> None:
     )
     stand_still("stuck-first")
     for n in range(state["count"] + 1, int(STEPS) + 1):
-        if "works-late" not in WORDS:
-            time.sleep(float(PACE_S) / 2)
+        compute(before=True)
         if "unmarked" in WORDS:
             update()
         else:
             with sdk.updating():
                 update()
-        if "works-late" in WORDS:
-            time.sleep(float(PACE_S) * 10)
+        compute(before=False)
         if meeting is not None:
             meeting.wait(n)
         sdk.step(n, epoch=n // 10)
