@@ -161,6 +161,17 @@ def test_a_moment_that_is_not_due_is_passed_over() -> None:
     assert step == 3
 
 
+def test_whoever_yielded_goes_on_while_the_state_is_read() -> None:
+    gate = Gate()
+    gate.boundary(nothing)
+    gate.begin()
+    reader = held(gate, soon(settle_s=0.0))
+    gate.boundary(nothing)
+    gate.yield_to_reader()
+    assert reader.result(5) is Window.CLEAN
+    gate.release()
+
+
 def test_a_reader_that_gives_up_leaves_the_gate_open() -> None:
     gate = Gate()
     with pytest.raises(NotSaved):

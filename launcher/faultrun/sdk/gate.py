@@ -162,6 +162,7 @@ class Gate:
         here = self.boundaries
         try:
             if self.window is Window.CLEAN and due():
+                self._look(here)  # it may compute until it wants to change something
                 return Window.CLEAN
             stuck = self.stopped or time.monotonic() - self._since_s >= patience.stuck_s
             if self.window is Window.UPDATED and stuck and complete():
