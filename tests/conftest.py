@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -19,6 +20,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "desk")
 # Images set this for their one start. Here hundreds of processes would each compile half the launcher anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# nohup and a shell's ``&`` make these ignored, and whatever a test starts would inherit that.
+for _signum in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_signum, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ALONE = frozenset({"core", "supervisor", "contracts", "edges"})
 """Folders whose tests compute in their own process, or start one; the others' wait for real jobs."""
