@@ -96,7 +96,7 @@ def test_the_earliest_incident_of_all_nodes_is_charged_and_counted() -> None:
     )
     assert (found.incarnation, found.reason) == (1, Reason.FAULT)
     assert found.ledger == Ledger(
-        restarts=(Restart(at_s=10, step=6),), high_step=6, incidents=2, total_restarts=1
+        restarts=(Restart(at_s=10, step=6),), high_step=6, incidents=2, total_restarts=1, alike=1
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.model.events import Exited, Signaled, Timer
+from faultrun.model.events import Exited, PlanAdopted, Signaled, Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised, Signature
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
@@ -20,6 +20,10 @@ IMPORT = Finding(name="import", fault_class=FaultClass.DETERMINISTIC, says="cann
 
 def story(max_restarts: int = 3) -> Story:
     return Story(2, replace(POLICY, max_restarts=max_restarts)).begins()
+
+
+def note_of(kind: str) -> Raised:
+    return Raised(kind=kind, message="no batch", frame="train.py:3 in step")
 
 
 def fails(
@@ -91,14 +95,60 @@ def test_the_same_failure_from_an_older_checkpoint_is_another_attempt() -> None:
     assert not run.state.done
 
 
-def test_the_same_signal_at_the_same_step_is_a_loop_and_at_another_step_is_not() -> None:
+@pytest.mark.parametrize("left", [note_of("RuntimeError"), note_of("SubprocessError"), None])
+def test_a_failure_that_may_pass_is_a_loop_only_when_every_attempt_of_the_budget_ended_like_it(
+    left: Raised | None,
+) -> None:
+    status = Exited(code=1) if left is not None else Signaled(signum=SIGSEGV)
     run = story().reported(r0=10)
-    fails(run, note(None), Signaled(signum=SIGSEGV))
-    run.reported(r0=7)
-    fails(run, note(None), Signaled(signum=SIGSEGV))
+    fails(run, note(left), status)
+    for _ in range(2):
+        run.reported(r0=10)
+        fails(run, note(left), status)
     assert not run.state.done
-    run.reported(r0=7)
-    assert fails(run, note(None), Signaled(signum=SIGSEGV)).state.exit_code == 93
+    run.reported(r0=10)
+    assert fails(run, note(left), status).state.exit_code == 93
+    assert "the same failure 4 times without progress: " in run.whys[-1]
+    assert "3 of 3 restarts within 3600 s are used up without progress past step 10" in run.whys[-1]
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        Finding(name="download", fault_class=FaultClass.TRANSIENT, says="a service did not answer"),
+        Finding(name="file", fault_class=FaultClass.TRANSIENT, says="a file could not be used"),
+        Finding(name="nccl", fault_class=FaultClass.CONSEQUENCE, says="a collective broke"),
+        DISK,
+    ],
+)
+def test_weather_is_waited_out_and_never_says_do_not_restart_me(finding: Finding) -> None:
+    run = story().reported(r0=4)
+    for _ in range(3):
+        fails(run, note(BUG, finding), Exited(code=9))
+    assert not run.state.done
+    waits = [event.plan.start_at_s - event.at_s for event, _ in run.steps if isinstance(event, PlanAdopted)]
+    assert waits[1:] == sorted(waits[1:])
+    assert waits[-1] > waits[1] == 0
+    assert fails(run, note(BUG, finding), Exited(code=9)).state.exit_code == 9
+
+
+def test_two_alike_are_no_loop_however_small_the_budget() -> None:
+    run = fails(story(max_restarts=1), note(note_of("RuntimeError")))
+    assert fails(run, note(note_of("RuntimeError")), Exited(code=5)).state.exit_code == 5
+
+
+def test_a_loop_is_counted_anew_after_progress_and_after_another_failure() -> None:
+    run = story(max_restarts=2).reported(r0=3)
+    for kind in ("RuntimeError", "OtherError", "RuntimeError"):
+        fails(run, note(note_of(kind)), Exited(code=4))
+    assert run.state.exit_code == 4
+
+
+def test_an_exception_from_the_deep_of_a_long_life_is_tried_again_although_nobody_reports_steps() -> None:
+    run = story()
+    run.now_s += 7200
+    assert not fails(run, note(BUG, IMPORT)).state.done
+    assert fails(run, note(BUG, IMPORT)).state.exit_code == 93
 
 
 def test_being_killed_from_outside_proves_nothing_however_often() -> None:
@@ -120,7 +170,7 @@ def test_out_of_memory_twice_at_the_same_step_is_a_loop() -> None:
 def test_who_reports_steps_and_fails_before_the_first_is_not_restarted() -> None:
     run = fails(story(), note(reports=True))
     assert run.state.exit_code == 93
-    assert "it failed before the first step" in run.whys[-1]
+    assert "not restarted: it failed before the first step" in run.whys[-1]
 
 
 @pytest.mark.parametrize("finding", [PORT, None])
@@ -138,8 +188,9 @@ def test_a_hang_before_the_first_step_is_tried_again_and_the_same_hang_after_it_
     assert fails(run, note(None, reports=True), Signaled(signum=SIGKILL)).state.exit_code == 93
 
 
-def test_a_full_disk_before_the_first_step_is_not_tried_again() -> None:
-    assert fails(story(), note(None, DISK, reports=True)).state.exit_code == 93
+def test_what_may_pass_is_tried_again_even_before_the_first_step() -> None:
+    assert not fails(story(), note(None, DISK, reports=True)).state.done
+    assert not fails(story(), note(note_of("RuntimeError"), reports=True)).state.done
 
 
 def test_a_script_that_cannot_import_is_not_restarted_whether_it_reports_steps_or_not() -> None:

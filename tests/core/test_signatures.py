@@ -39,6 +39,14 @@ def named(text: str) -> str:
         ("DistNetworkError: The server socket has failed to listen: EADDRINUSE", "address-in-use"),
         ("gaierror: [Errno -3] Temporary failure in name resolution", "name-service"),
         ("RuntimeError: could not reach the license server", "licence"),
+        ("ConnectionError: object store unavailable: 503 Slow Down", "download"),
+        ("RuntimeError: upload failed: 502 Bad Gateway", "download"),
+        ("ReadTimeout: HTTPSConnectionPool(host='hub')", "download"),
+        ("ConnectTimeoutError: Connect timeout on endpoint URL", "download"),
+        ("gaierror: [Errno -5] No address associated with hostname", "download"),
+        ("SSLEOFError: EOF occurred in violation of protocol (_ssl.c:1007)", "download"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/mnt/data/a'", "file"),
+        ("OSError: [Errno 112] Host is down: '/mnt/data/a'", "file"),
         ("ModuleNotFoundError: No module named 'nope'", "import"),
         ("SyntaxError: invalid syntax", "syntax"),
         ("RuntimeError: [../gloo/transport/tcp/pair.cc:537] Connection closed by peer", "peer-closed"),
@@ -48,6 +56,7 @@ def named(text: str) -> str:
         ("RuntimeError: Launch kernel failed, name:Default/grad_reducer/AllReduce-op2", "mindspore-peer"),
         ("RuntimeError: EI0006: Getting socket times out. Reason: 1", "hccl"),
         ("ValueError: step 507053 is odd, sample 207001", ""),
+        ("ValueError: 503 is no class label", ""),
         ("AssertionError: ", ""),
     ],
 )
@@ -137,3 +146,12 @@ def test_signals_from_outside_are_transient_and_own_faults_are_not() -> None:
     assert class_of(Signaled(signum=11)) is FaultClass.UNKNOWN
     assert class_of(Exited(code=120)) is FaultClass.RESOURCE
     assert class_of(Exited(code=3)) is FaultClass.UNKNOWN
+
+
+def test_an_exception_that_wraps_a_networks_is_weather_and_a_bug_met_while_handling_one_is_a_bug() -> None:
+    came_from = ("ConnectionError: reset", "OSError: [Errno 101] Network is unreachable")
+    wrapped = Raised(kind="RuntimeError", message="no batch", came_from=came_from)
+    found = recognise(ROWS, FAILED, wrapped, [])
+    assert found is not None
+    assert (found.name, found.fault_class) == ("download", FaultClass.TRANSIENT)
+    assert recognise(ROWS, FAILED, Raised(kind="KeyError", message="'x'", came_from=came_from), []) is None

@@ -66,7 +66,7 @@ FRAME = 'Traceback (most recent call last):\n  File "a.py", line 2, in f\n'
         (f"{FRAME}RuntimeError: \nstep 5\n", Raised(kind="RuntimeError", frame="a.py:2 in f")),
         (f"{FRAME}KeyError\n{RULE}\n", Raised(kind="KeyError", frame="a.py:2 in f")),
         (PLAIN, Raised(kind="RuntimeError", message="Expected 3 values", frame="train.py:30 in step")),
-        (CHAINED, Raised(kind="OwnError", message="no", frame="a.py:9 in h")),
+        (CHAINED, Raised(kind="OwnError", message="no", frame="a.py:9 in h", came_from=("KeyError: 'x'",))),
         (
             "\n".join(f"[rank3]: {line}" for line in PLAIN.splitlines()),
             Raised(kind="RuntimeError", message="Expected 3 values", frame="train.py:30 in step"),

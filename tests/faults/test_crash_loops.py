@@ -17,6 +17,30 @@ def test_the_same_exception_twice_ends_the_run_and_its_own_line_is_named(launche
     assert "restart   none: the same failure twice without progress: ValueError: bad batch #" in run.card(2)
 
 
+def test_a_service_and_a_mount_that_come_back_after_two_failures_cost_two_restarts(
+    launcher: Launcher,
+) -> None:
+    run = launcher.run(
+        """
+if life < 2 and rank == 0:
+    raise ConnectionError("object store unavailable: 503 Slow Down")
+if life == 2 and rank == 1:
+    open("/mnt/dataset/part-0")
+""",
+        "--backoff=1ms..1ms",
+    )
+    assert run.ends() == 0
+    assert "cause     a service on the network did not answer: ConnectionError: object store" in run.card(2)
+    assert "cause     a file could not be used: FileNotFoundError: [Errno 2]" in run.card(3)
+
+
+def test_an_error_of_no_known_nature_is_a_loop_once_every_attempt_failed_alike(launcher: Launcher) -> None:
+    run = launcher.run("raise RuntimeError('no batch')", "--max_restarts=2", "--backoff=1ms..1ms")
+    assert run.ends() == 93
+    assert len(run.events("IncarnationStarted")) == 3
+    assert "the same failure 3 times without progress: RuntimeError: no batch at worker.py:" in run.card(3)
+
+
 def test_random_failures_of_different_kinds_use_up_the_budget_and_wait_in_between(launcher: Launcher) -> None:
     run = launcher.run("if rank == 0: sys.exit(3 + life)\ntrain()", "--max_restarts=2", "--backoff=9ms..9ms")
     assert run.ends() == 5

@@ -156,12 +156,19 @@ def _after_fault(
     why = crashloop.hopeless(incident, plan, high_step, point) if rules.policy.max_restarts else ""
     if why:
         return Finish(exit_code=crashloop.exit_code(incident, own_code), why=why)
+    failures = crashloop.alike(incident, plan, high_step, point)
     ledger = replace(
-        plan.ledger, attempts=attempts_after(plan, incident.step), last_signature=incident.signature
+        plan.ledger,
+        attempts=attempts_after(plan, incident.step),
+        last_signature=incident.signature,
+        alike=failures,
     )
     saved_step = crashloop.saved_step(point)
     match charge(ledger, rules.policy, now_s=now_s, high_step=high_step, saved_step=saved_step):
         case Spent(why=why):
+            loop = crashloop.looped(incident, failures, rules.policy.max_restarts)
+            if loop:
+                return Finish(exit_code=crashloop.exit_code(incident, own_code), why=f"{loop}; {why}")
             return Finish(exit_code=own_code, why=why)
         case Allowed(backoff_s=backoff, ledger=charged):
             return Adopt(

@@ -1,8 +1,15 @@
-"""Whether another attempt can help: the same failure twice without progress is the program's, not chance."""
+"""Whether another attempt can help.
+
+Ending a run for good is dear when it is wrong, so it needs evidence: an error
+that is the program's by its nature, met twice at one place, or any failure but
+the weather's that stayed the same until the budget was spent.
+"""
 
 from dataclasses import replace
+from enum import Enum
 
 from faultrun.core.budget import progressed
+from faultrun.core.signatures import PROGRAM_ERRORS
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.evidence import FaultClass
 from faultrun.model.incident import Cause, Incident
@@ -11,8 +18,25 @@ from faultrun.model.plan import Plan
 DO_NOT_RESTART = 93
 """Exit code of a run that would fail again wherever it is started."""
 
-_BY_CHANCE = frozenset({FaultClass.TRANSIENT, FaultClass.PREEMPTION, FaultClass.CONSEQUENCE})
+_STARTUP_S = 60.0
+"""A program that cannot be imported or does not know its arguments fails this soon after its start."""
+
+_ENOUGH = 3
+"""Failures alike, without progress, before one whose nature is unclear counts as a crash loop."""
+
+_WEATHER = frozenset({FaultClass.TRANSIENT, FaultClass.PREEMPTION, FaultClass.CONSEQUENCE})
 _NEEDS_ANOTHER_PLACE = frozenset({FaultClass.HARDWARE})
+_CERTAIN = frozenset({FaultClass.DETERMINISTIC, FaultClass.HARDWARE})
+_ROOM_MAY_BE_MADE = "disk-full"
+_MEMORY = frozenset({"device-memory", "ascend-memory", "host-memory", "oom-killer", "shared-memory"})
+
+
+class Nature(Enum):
+    """What kind of failure it is: the program's for certain, nobody's fault, or either."""
+
+    CERTAIN = "certain"
+    UNCLEAR = "unclear"
+    WEATHER = "weather"
 
 
 def saved_step(point: RecoveryPoint | None) -> int:
@@ -26,10 +50,10 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
     ``point`` is where the next incarnation would begin: one that could not be
     got past is left out by then, and an older one deserves its own attempts.
     """
-    if incident.fault_class in _BY_CHANCE:
+    if nature(incident) is not Nature.CERTAIN:
         return ""
     if _before_the_first_step(incident, plan, high_step):
-        return "it failed before the first step, and nothing says that another start would end otherwise"
+        return "not restarted: it failed before the first step, so it would most likely fail again"
     same_start = _path(point) == _path(plan.point)
     if _again(incident, plan) and same_start and not progressed(plan.ledger, high_step, saved_step(point)):
         return f"the same failure twice without progress: {_words(incident)}"
@@ -39,6 +63,37 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
 def exit_code(incident: Incident, own_code: int) -> int:
     """93, unless another machine may do better: then the worker's own code, so that it is tried."""
     return own_code if incident.fault_class in _NEEDS_ANOTHER_PLACE else DO_NOT_RESTART
+
+
+def nature(incident: Incident) -> Nature:
+    """Whether the same program would fail so again; networks, file systems, outside signals are weather."""
+    finding, raised = incident.finding, incident.raised
+    if incident.fault_class in _WEATHER or (finding is not None and finding.name == _ROOM_MAY_BE_MADE):
+        return Nature.WEATHER
+    if incident.fault_class in _CERTAIN or incident.cause is Cause.HANG:
+        return Nature.CERTAIN
+    if finding is not None:
+        return Nature.CERTAIN if finding.name in _MEMORY else Nature.UNCLEAR
+    certain = raised is not None and raised.kind in PROGRAM_ERRORS
+    return Nature.CERTAIN if certain else Nature.UNCLEAR
+
+
+def alike(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoint | None) -> int:
+    """How many failures in a row, ``incident`` included, were alike and without progress between them."""
+    now, last = incident.signature, plan.ledger.last_signature
+    if now is None or last is None or progressed(plan.ledger, high_step, saved_step(point)):
+        return 1
+    return plan.ledger.alike + 1 if (now.what, now.where) == (last.what, last.where) else 1
+
+
+def looped(incident: Incident, failures: int, restarts: int) -> str:
+    """Why a run whose budget is spent was a crash loop: every attempt of ``restarts`` failed alike.
+
+    Empty where it was not. Weather never is: whoever starts the run again later may have a better day.
+    """
+    if nature(incident) is Nature.WEATHER or failures < max(_ENOUGH, restarts + 1):
+        return ""
+    return f"the same failure {failures} times without progress: {_words(incident)}"
 
 
 def _again(incident: Incident, plan: Plan) -> bool:
@@ -54,13 +109,15 @@ def _again(incident: Incident, plan: Plan) -> bool:
 def _before_the_first_step(incident: Incident, plan: Plan, high_step: int) -> bool:
     """In the first incarnation of the run, and it is known that no step was done.
 
-    Hanging there is mostly the network's doing, which may pass.
+    Hanging there is mostly the network's doing, which may pass. Where nobody reports steps, an
+    error that could have come after hours deserves its second attempt.
     """
     if incident.cause is Cause.HANG:
         return False
     if plan.ledger.total_restarts > 0 or high_step >= 0 or plan.point is not None:
         return False
-    return incident.unstarted or (incident.fault_class is FaultClass.DETERMINISTIC and incident.step is None)
+    early = incident.step is None and incident.at_s - plan.start_at_s < _STARTUP_S
+    return incident.unstarted or (incident.fault_class is FaultClass.DETERMINISTIC and early)
 
 
 def _words(incident: Incident) -> str:

@@ -123,7 +123,7 @@ ROWS: tuple[Row, ...] = (
     ),
     _row(
         "storage-io",
-        _HARDWARE,
+        _TRANSIENT,
         r"Input/output error|\[Errno 5\]|Remote I/O error|Read-only file system|\[Errno 30\]",
         "storage fails",
         f"{_ERRNO} EIO, EREMOTEIO, EROFS",
@@ -170,9 +170,18 @@ ROWS: tuple[Row, ...] = (
     _row(
         "download",
         _TRANSIENT,
-        r"HTTP Error (429|5\d\d)|(429|5\d\d) (Client|Server) Error|ReadTimeoutError|Max retries exceeded",
+        r"HTTP Error (429|5\d\d)|(429|5\d\d) (Client|Server) Error|ReadTimeoutError|Max retries exceeded"
+        r"|\b(429 Too Many|50[0-4] (Internal|Bad Gateway|Slow Down|Service Unavailable|Gateway Time))"
+        r"|^(HTTPError|URLError|ContentTooShortError|RemoteDisconnected|IncompleteRead|BadStatusLine"
+        r"|RequestException|ConnectionError|(Connect|Read|Pool|Connection)?Timeout|timeout|ProxyError|SSL\w*Error"
+        r"|ChunkedEncodingError|NewConnectionError|MaxRetryError|ProtocolError|NameResolutionError"
+        r"|ClientError|EndpointConnectionError|ConnectTimeoutError|ConnectionClosedError|HTTPClientError"
+        r"|BotoCoreError|ResponseStreamingError|HfHubHTTPError|LocalEntryNotFoundError"
+        r"|Client(Connector|OS|Payload|Response)\w*Error|ServerDisconnectedError|ConnectError|ReadError"
+        r"|RemoteProtocolError|gaierror|herror|\w*RpcError|ServiceUnavailable|DeadlineExceeded"
+        r"|TooManyRequests|InternalServerError|GatewayTimeout)\b",
         "a service on the network did not answer",
-        "urllib.error, requests.exceptions",
+        "urllib, http, ssl, socket, requests, urllib3, httpx, aiohttp, botocore, grpc, huggingface_hub",
     ),
     # The program is wrong.
     _row(
@@ -236,7 +245,7 @@ ROWS: tuple[Row, ...] = (
         "peer-closed",
         _CONSEQUENCE,
         r"Connection (reset|closed) by peer|\[Errno 104\]|Broken pipe|\[Errno 32\]|Connection refused"
-        r"|\[Errno 111\]|ConnectionResetError|BrokenPipeError|EOFError|unexpected EOF",
+        r"|\[Errno 111\]|Connection(Reset|Refused|Aborted)Error|BrokenPipeError|EOFError|unexpected EOF",
         "the connection to another rank broke",
         f"{_ERRNO} ECONNRESET, EPIPE, ECONNREFUSED; {_GLOO}",
     ),
@@ -281,4 +290,14 @@ ROWS: tuple[Row, ...] = (
         _MINDSPORE,
     ),
     _row("timeout", _CONSEQUENCE, r"^TimeoutError\b", "waiting for something took too long", _PYTHON),
+    # Files come and go with mounts and with other ranks.
+    _row(
+        "file",
+        _TRANSIENT,
+        r"^(OSError|IOError|EnvironmentError|FileNotFoundError|FileExistsError|PermissionError"
+        r"|InterruptedError|BlockingIOError)\b",
+        "a file could not be used",
+        f"{_PYTHON}; a mount that comes late or goes raises the same as a name that is wrong",
+        "is the file system mounted? does the path exist on this machine?",
+    ),
 )

@@ -59,7 +59,8 @@ def recognise(
 ) -> Finding | None:
     """What the table says of a worker that ended with ``status``; ``lines`` are its log's last, oldest first.
 
-    The exception itself is asked first. Log lines are weaker: a program that
+    The exception itself is asked first, then those that it came from: a program
+    wraps what a file system or a network raised. Log lines are weaker: a program that
     met trouble and got over it prints the same words. So they are asked only
     where nothing else is known (but for faulty devices and the like), newest
     first, and one that speaks of a peer's end gives way to one of its own. What
@@ -71,6 +72,12 @@ def recognise(
         found = next((found for row in rows if (found := row.found_in(text))), None)
         if found is not None:
             return found
+        if raised.kind not in PROGRAM_ERRORS:
+            wrapped = [row for row in rows if row.fault_class in _PASSED_ON]
+            for earlier in raised.came_from:
+                found = next((found for row in wrapped if (found := row.found_in(earlier))), None)
+                if found is not None:
+                    return found
     if raised is not None or (isinstance(status, Signaled) and status.signum not in _LAST_WORDS):
         rows = [row for row in rows if row.fault_class in _STRONG]
     below = [row for row in rows if row.fault_class in _STRONG or row not in _BUILT_IN]
@@ -95,10 +102,38 @@ def class_of(status: Status) -> FaultClass:
             assert_never(status)
 
 
+PROGRAM_ERRORS = frozenset(
+    {
+        "ArithmeticError",
+        "AssertionError",
+        "AttributeError",
+        "ImportError",
+        "IndentationError",
+        "IndexError",
+        "IsADirectoryError",
+        "KeyError",
+        "LookupError",
+        "ModuleNotFoundError",
+        "NameError",
+        "NotImplementedError",
+        "OverflowError",
+        "RecursionError",
+        "SyntaxError",
+        "TypeError",
+        "UnboundLocalError",
+        "ValueError",
+        "ZeroDivisionError",
+    }
+)
+"""Built-in exceptions that the same program raises again on the same input."""
+
 _LAST_WORDS = frozenset({6, 15})
 """SIGABRT and SIGTERM: libraries print why before they raise one of these against themselves."""
 
 _STRONG = frozenset({FaultClass.RESOURCE, FaultClass.HARDWARE, FaultClass.PREEMPTION})
+
+_PASSED_ON = frozenset({FaultClass.TRANSIENT, FaultClass.CONSEQUENCE, *_STRONG})
+"""What stays true of an exception that was raised for another one."""
 
 _BUILT_IN = frozenset(ROWS)
 

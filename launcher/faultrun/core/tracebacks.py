@@ -11,6 +11,10 @@ from faultrun.model.evidence import Raised
 
 _PREFIX = re.compile(r"^\[rank\d+\]:\s?")
 _HEAD = "Traceback (most recent call last):"
+_LINKS = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _EXCEPTION = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$")
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|<frozen |^<")
@@ -24,6 +28,7 @@ _RULE = re.compile(r"^-{10,}$")
 _TITLE = re.compile(r"^- .*:(?: \(.*\))?$")
 _MESSAGE_CHARS = 500
 _HEADED_LINES = 8
+_CHAIN = 8
 
 
 def last_raised(lines: Sequence[str]) -> Raised | None:
@@ -34,9 +39,12 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
     """
     found: Raised | None = None
     frames: list[re.Match[str]] = []
-    inside = False
+    inside = linked = False
     for at, raw in enumerate(lines):
         line = _PREFIX.sub("", raw.rstrip())
+        if line in _LINKS:
+            linked = True
+            continue
         if line == _HEAD:
             inside, frames = True, []
             continue
@@ -50,14 +58,21 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
         inside = False
         ended = _EXCEPTION.match(line)
         if ended is not None and frames:
+            before = (_text(found), *found.came_from) if linked and found is not None else ()
+            linked = False
             found = Raised(
                 kind=ended["kind"].rpartition(".")[2],
                 message=(ended["message"] or "")[:_MESSAGE_CHARS]
                 or _headed(lines[at + 1 : at + 1 + _HEADED_LINES]),
                 frame=_own(frames),
+                came_from=before[:_CHAIN],
             )
         frames = []
     return found
+
+
+def _text(raised: Raised) -> str:
+    return f"{raised.kind}: {raised.message}"
 
 
 def gist(message: str) -> str:

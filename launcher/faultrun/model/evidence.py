@@ -27,13 +27,15 @@ class Raised:
 
     ``frame`` is the innermost frame of the user's own code, as
     ``train.py:41 in step``. ``at_s`` is when it was raised in run-seconds,
-    None when only the log tells of it.
+    None when only the log tells of it. ``came_from`` are the exceptions that led
+    to it, as ``Kind: message``, the nearest first.
     """
 
     kind: str
     message: str = ""
     frame: str = ""
     at_s: float | None = None
+    came_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

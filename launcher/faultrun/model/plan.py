@@ -39,7 +39,7 @@ class Ledger:
     ``restarts`` are those charged since the last refund. ``high_step`` is the
     largest global step seen when the last plan was made, ``saved_step`` that
     of the recovery point it begins from. ``last_signature`` is how the
-    incarnation before failed.
+    incarnation before failed, ``alike`` how many in a row failed like that.
     """
 
     restarts: tuple[Restart, ...] = ()
@@ -49,6 +49,7 @@ class Ledger:
     attempts: tuple[Attempt, ...] = ()
     saved_step: int = -1
     last_signature: Signature | None = None
+    alike: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,7 @@ def noted(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
         kind=traced.kind if traced is not None else kind.strip()[:_LINE_CHARS],
         message=gist(text),
         frame=traced.frame if traced is not None else "",
+        came_from=traced.came_from if traced is not None else (),
         at_s=run_seconds(changed_ns) if run_seconds is not None else None,
     )
 
