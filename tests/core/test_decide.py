@@ -32,7 +32,7 @@ def test_a_run_looks_for_checkpoints_agrees_prepares_and_then_starts_every_rank(
     (spawn,) = story.performed(Spawn)
     assert (spawn.ranks, spawn.master_port) == ((0, 1, 2), 4711)
     assert spawn.plan.reason is Reason.FIRST
-    assert story.state.alive == {0, 1, 2}
+    assert story.state.life.alive == {0, 1, 2}
 
 
 def test_survivors_are_asked_first_and_then_get_the_grace_window() -> None:
@@ -84,7 +84,7 @@ def test_after_a_fault_all_ranks_start_again_from_the_recovery_point() -> None:
     assert spawn.plan.incarnation == 1
     assert spawn.plan.reason is Reason.FAULT
     assert spawn.plan.point == checkpoint(1200)
-    assert story.state.incident is None
+    assert story.state.life.incident is None
 
 
 def test_a_single_worker_has_no_survivors_to_wait_for() -> None:
@@ -116,7 +116,7 @@ def test_a_signal_that_ends_a_rank_which_was_done_is_no_failure_and_a_code_it_re
     ).drained()
     assert (story.state.exit_code, story.state.incidents) == (0, 0)
     story = Story(2).begins().ended(0, Exited(code=3), done=True)
-    assert story.state.incident is not None
+    assert story.state.life.incident is not None
 
 
 def test_a_survivor_that_leaves_with_zero_inside_the_window_does_not_finish_the_run() -> None:
@@ -126,7 +126,7 @@ def test_a_survivor_that_leaves_with_zero_inside_the_window_does_not_finish_the_
 
 def test_the_newest_step_and_the_incident_number_are_those_of_the_first_death() -> None:
     story = Story(2).begins().reported(r0=1214, r1=1215).killed(1)
-    incident = story.state.incident
+    incident = story.state.life.incident
     assert incident is not None
     assert (incident.number, incident.rank, incident.step, incident.epoch) == (1, 1, 1215, 2)
 
@@ -137,7 +137,7 @@ def test_the_newest_step_and_the_incident_number_are_those_of_the_first_death() 
 def test_steps_that_only_a_log_mentions_are_taken_from_the_death_notes() -> None:
     story = Story(2).begins().killed(1).killed(0, SIGTERM)
     story.drained(DeathNote(rank=1, last_line="boom", logged_step=40), DeathNote(rank=0, logged_step=41))
-    incident = story.state.incident
+    incident = story.state.life.incident
     assert incident is not None
     assert (incident.step, incident.step_from_log, incident.last_line) == (41, True, "boom")
 
@@ -150,8 +150,8 @@ def test_mindspores_scheduler_may_leave_but_not_fall() -> None:
     story.scheduler_ended(Signaled(signum=SIGKILL))
 
     assert story.phase is Phase.DRAINING
-    assert story.state.incident is not None
-    assert story.state.incident.rank is None
+    assert story.state.life.incident is not None
+    assert story.state.life.incident.rank is None
 
 
 def test_the_scheduler_is_not_missed_once_a_rank_has_finished() -> None:
@@ -248,7 +248,7 @@ def test_the_window_ends_when_every_replica_group_has_a_verified_save_of_its_new
 
 def test_a_save_that_is_torn_or_old_does_not_end_the_window() -> None:
     torn = Story(2).begins().killed(1).saved(0, 7).read_back(0, whole=False)
-    assert (torn.phase, torn.state.saves) == (Phase.DRAINING, ())
+    assert (torn.phase, torn.state.life.saves) == (Phase.DRAINING, ())
 
     old = Story(3).begins().killed(1).heard(0, 6).heard(2, 7).saved(0, 6).read_back(0)
     assert old.phase is Phase.DRAINING
@@ -259,7 +259,7 @@ def test_a_save_that_is_reported_with_the_last_breath_still_counts() -> None:
     story = Story(2).begins().killed(1).returned(0, 143)
     assert story.phase is Phase.SWEEPING
     story.saved(0, 7).read_back(0)
-    assert [(save.rank, save.step, save.verified) for save in story.state.saves] == [(0, 7, True)]
+    assert [(save.rank, save.step, save.verified) for save in story.state.life.saves] == [(0, 7, True)]
     assert story.state.high_step == 7
 
 

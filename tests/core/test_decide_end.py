@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.model.actions import Kill, Prepare, RequestGasp, Spawn, StartTimer, Survey, Tell
 from faultrun.model.events import Exited, StopSource, Timer
 from faultrun.model.facts import Standing
@@ -45,7 +46,7 @@ def test_a_hook_that_took_long_to_start_has_used_up_its_part_of_the_window(
     story = Story(2).begins().told_to_stop(StopSource.PRESTOP, after_s=5, late_s=late_s)
     assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline_s=deadline_s)]
     assert story.told_to_stop(StopSource.SIGTERM, after_s=0.5).phase is Phase.DRAINING
-    assert story.state.deadline_s == deadline_s, "SIGTERM behind the hook moves nothing"
+    assert story.state.life.deadline_s == deadline_s, "SIGTERM behind the hook moves nothing"
 
 
 def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
@@ -53,13 +54,65 @@ def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
     assert story.state.exit_code == 143
 
 
-def test_a_second_request_cuts_the_window_short() -> None:
-    story = Story(2).begins().told_to_stop()
+@pytest.mark.parametrize(
+    ("first", "again", "after_s"),
+    [
+        (StopSource.SIGINT, StopSource.SIGINT, 0.1),
+        (StopSource.SIGTERM, StopSource.SIGTERM, 2.0),
+        (StopSource.SIGTERM, StopSource.SIGINT, 2.0),
+        (StopSource.SIGHUP, StopSource.SIGTERM, 9.0),
+    ],
+)
+def test_somebody_who_asks_again_is_impatient_and_cuts_the_window_short(
+    first: StopSource, again: StopSource, after_s: float
+) -> None:
+    story = Story(2).begins().told_to_stop(first)
     story.actions.clear()
-    story.told_to_stop(StopSource.SIGINT, after_s=1)
+    story.told_to_stop(again, after_s=after_s)
     assert story.performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
+    assert story.whys[-1] == f"told to stop again by {again.value}: the window is cut; killing 2"
     story.killed(0).killed(1).drained()
-    assert story.state.exit_code == 143, "the first request says how the run ends"
+    assert story.state.exit_code == STOP_EXIT_CODES[first], "the first request says how the run ends"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "after_s"),
+    [
+        (StopSource.SIGTERM, StopSource.SIGTERM, 0.02),
+        (StopSource.SIGTERM, StopSource.SIGHUP, 0.0),
+        (StopSource.SIGTERM, StopSource.SIGTERM, 1.9),
+        (StopSource.SIGTERM, StopSource.SIGINT, 1.0),
+        (StopSource.PRESTOP, StopSource.SIGTERM, 15.0),
+        (StopSource.PRESTOP, StopSource.SIGINT, 15.0),
+        (StopSource.SIGTERM, StopSource.CONTROL, 15.0),
+        (StopSource.PLATFORM, StopSource.SIGTERM, 15.0),
+    ],
+)
+def test_the_same_stop_delivered_twice_is_one_stop_with_one_window(
+    first: StopSource, again: StopSource, after_s: float
+) -> None:
+    story = Story(2).begins().told_to_stop(first).told_to_stop(again, after_s=after_s)
+    assert story.phase is Phase.DRAINING
+    assert story.performed(Kill) == []
+    assert story.state.life.deadline_s == 20
+
+
+def test_a_trap_that_passes_on_every_signal_does_not_make_the_third_one_impatient() -> None:
+    story = Story(2).begins().told_to_stop(StopSource.PRESTOP)
+    story.told_to_stop(after_s=15).told_to_stop(after_s=0.02).told_to_stop(StopSource.SIGHUP, after_s=0.1)
+    assert (story.phase, story.state.life.deadline_s) == (Phase.DRAINING, 20)
+
+
+def test_a_second_preemption_is_answered_as_the_first() -> None:
+    story = Story(2).begins()
+    for life in range(3):
+        story.actions.clear()
+        story.told_to_stop(StopSource.PRESTOP, after_s=5).told_to_stop(StopSource.SIGTERM, after_s=0.5)
+        assert (story.phase, story.state.life.deadline_s) == (Phase.DRAINING, story.now_s + 19.5), life
+        assert story.performed(Kill) == []
+        story.returned(0, 143).returned(1, 143).drained()
+        assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143)
+        story.starts().chose(checkpoint(9 + life)).prepared()
 
 
 def test_a_stop_inside_a_window_lets_it_run_but_not_longer_than_a_stop_may_take() -> None:
@@ -80,7 +133,7 @@ def test_a_stop_is_heard_in_every_phase_and_ends_the_run_from_each() -> None:
     for phase, story in in_every_phase():
         story.actions.clear()
         story.told_to_stop()
-        assert story.state.stop is StopSource.SIGTERM, phase
+        assert story.state.stop is not None, phase
         lead_to_the_end(story)
         assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143), phase
         assert story.performed(Spawn) == [], phase
@@ -195,10 +248,10 @@ def test_a_plan_that_comes_after_the_end_was_decided_is_not_adopted(end: Callabl
 
 
 def test_a_window_that_was_cut_short_makes_our_sigkill_nobody_elses() -> None:
-    story = Story(2).begins().killed(1, after_s=100).told_to_stop(after_s=0.01).told_to_stop(after_s=0.01)
+    story = Story(2).begins().killed(1, after_s=100).told_to_stop(after_s=0.01).told_to_stop(after_s=2)
     story.killed(0, after_s=0.01).drained()
-    assert story.state.incident is not None
-    assert (story.state.incident.together, story.state.incident.followers) == ((), (0,))
+    assert story.state.life.incident is not None
+    assert (story.state.life.incident.together, story.state.life.incident.followers) == ((), (0,))
 
 
 def in_every_phase() -> list[tuple[Phase, Story]]:
@@ -230,7 +283,7 @@ def lead_to_the_end(story: Story) -> None:
         story.starts()
     if story.phase is Phase.SURVEYING:
         story.chose()
-    for rank in sorted(story.state.alive):
+    for rank in sorted(story.state.life.alive):
         story.killed(rank)
     if story.phase is Phase.SWEEPING:
         story.drained()

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from faultrun.core.decide import decide
 from faultrun.journal.append import line_of
@@ -16,11 +17,13 @@ from faultrun.model.events import (
     RunFinished,
     RunStarted,
     StopRequested,
+    StopSource,
     Timer,
 )
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.notice import Platform
+from faultrun.model.run import Life, Phase, RunState, Step
 from support.absurd import WORLD_SIZE, Choose, absurd_histories
-from support.story import new_run
+from support.story import Story, new_run
 
 _WAITS = {
     Phase.DRAINING: Timer.GRACE,
@@ -63,8 +66,8 @@ def workers_start_only_where_none_lives_and_once_an_incarnation(told: History) -
         for action in step.actions:
             if isinstance(action, Spawn):
                 assert before.phase is Phase.AWAITING_GO
-                assert not before.alive
-                assert step.state.alive == frozenset(action.ranks)
+                assert not before.life.alive
+                assert step.state.life.alive == frozenset(action.ranks)
                 spawned.append(action.plan.incarnation)
     assert spawned == sorted(set(spawned))
 
@@ -81,6 +84,21 @@ def no_stop_request_is_lost_and_none_is_followed_by_a_start(told: History) -> No
             assert not any(isinstance(action, Spawn) for action in step.actions)
 
 
+def a_life_begins_clean(told: History) -> None:
+    """Nothing of a former life or stop is there, but the incident that the next plan must answer."""
+    for before, event, step in told:
+        begun = step.state
+        if isinstance(event, RunStarted) and begun != before:
+            assert begun.life == Life(incident=before.life.incident)
+            assert begun.stop == (before.stop if before.phase is Phase.NEW else None)
+        elif isinstance(event, PlanAdopted) and begun.incarnation != before.incarnation:
+            assert begun.life == Life(point=event.plan.point)
+            assert begun.stop is None
+        else:
+            continue
+        assert (begun.failure, begun.exit_code) == (None, None)
+
+
 def whoever_waits_has_a_timer_running(told: History) -> None:
     for before, _, step in told:
         timer = _WAITS.get(step.state.phase)
@@ -88,7 +106,7 @@ def whoever_waits_has_a_timer_running(told: History) -> None:
             started = [action for action in step.actions if isinstance(action, StartTimer)]
             assert [(one.timer, one.incarnation) for one in started] == [(timer, step.state.incarnation)]
         if step.state.phase is Phase.DRAINING:
-            assert step.state.alive, "nobody is left to wait for"
+            assert step.state.life.alive, "nobody is left to wait for"
 
 
 def only_the_living_are_signalled(told: History) -> None:
@@ -96,7 +114,7 @@ def only_the_living_are_signalled(told: History) -> None:
         for action in step.actions:
             if isinstance(action, Kill | RequestGasp):
                 assert action.ranks
-                assert action.ranks <= step.state.alive
+                assert action.ranks <= step.state.life.alive
 
 
 def the_journal_alone_gives_the_same_state(told: History) -> None:
@@ -116,6 +134,7 @@ LAWS: tuple[Callable[[History], None], ...] = (
     a_fact_of_another_incarnation_changes_nothing,
     workers_start_only_where_none_lives_and_once_an_incarnation,
     no_stop_request_is_lost_and_none_is_followed_by_a_start,
+    a_life_begins_clean,
     whoever_waits_has_a_timer_running,
     only_the_living_are_signalled,
     the_journal_alone_gives_the_same_state,
@@ -128,6 +147,22 @@ def test_no_history_breaks_a_law(choices: list[Choose]) -> None:
     told = play(choices)
     for law in LAWS:
         law(told)
+
+
+@settings(max_examples=30)
+@given(absurd_histories())
+def test_after_any_history_a_preemption_has_its_whole_window(choices: list[Choose]) -> None:
+    state = play(choices)[-1][2].state
+    assume(not state.done or state.stop is not None)
+    story = Story(WORLD_SIZE).goes_on_from(replace(state, phase=Phase.RUNNING, platform=Platform()))
+    story.starts().chose()
+    assume(story.phase is not Phase.FINISHED)  # the incident of before may end the run
+    assert story.state.plan is not None
+    story.now_s = max(story.now_s, story.state.plan.start_at_s)
+    story.rang(Timer.BACKOFF).prepared()
+
+    story.told_to_stop(StopSource.PRESTOP).told_to_stop(StopSource.SIGTERM, after_s=10)
+    assert (story.phase, story.state.life.deadline_s) == (Phase.DRAINING, story.now_s + 10)
 
 
 def play(choices: list[Choose]) -> History:

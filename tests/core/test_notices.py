@@ -20,8 +20,8 @@ from faultrun.model.notice import (
     TableVersion,
     Unreadable,
 )
-from faultrun.model.run import Phase
-from support.story import SIGKILL, SIGTERM, Story, checkpoint, rule
+from faultrun.model.run import Phase, Stop
+from support.story import POLICY, SIGKILL, SIGTERM, Story, checkpoint, rule
 
 
 def told(ranks: Mapping[int, str] | None = None, **fields: Any) -> ResetNotice:
@@ -39,7 +39,7 @@ def phase(story: Story) -> Phase:
 
 def ends(story: Story) -> Story:
     """Every worker that still lives leaves by the request."""
-    for rank in sorted(story.state.alive):
+    for rank in sorted(story.state.life.alive):
         story.killed(rank, SIGTERM)
     return story
 
@@ -104,7 +104,7 @@ def test_the_platforms_restarts_are_not_charged_and_not_held_against_the_checkpo
 def test_the_incident_names_the_rank_and_the_platforms_reason() -> None:
     story = Story(3).begins().reported(r0=7, r1=7, r2=6).noticed(told({1: "unrecovered"}))
     ends(story).drained()
-    incident = story.state.incident
+    incident = story.state.life.incident
     assert incident is not None
     assert (incident.cause, incident.rank, incident.step, incident.followers) == (
         Cause.PLATFORM,
@@ -155,9 +155,8 @@ def test_a_rank_that_is_given_up_means_save_and_leave_with_a_code_that_restarts_
     assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=20)]
     ends(story).drained()
     assert story.performed(Survey) == []
-    assert (phase(story), story.state.exit_code, story.state.stop) == (
-        Phase.FINISHED, 143, StopSource.PLATFORM,
-    )  # fmt: skip
+    assert (phase(story), story.state.exit_code) == (Phase.FINISHED, 143)
+    assert story.state.stop == Stop(source=StopSource.PLATFORM)
 
 
 def test_a_reset_that_failed_ends_the_wait() -> None:
@@ -175,7 +174,7 @@ def test_a_run_that_left_for_the_platform_is_continued_by_whoever_starts_it_agai
 
 def test_a_platforms_word_to_leave_is_never_an_exit_code_that_ends_the_job() -> None:
     story = faulty()
-    rules = Rules(topology=story.state.topology, policy=story.state.policy, exit_code_on_stop=0)
+    rules = Rules(topology=story.state.topology, policy=POLICY, exit_code_on_stop=0)
     story.rules = rules
     story.noticed(told({1: "failed"}))
     assert story.state.exit_code == 143
@@ -201,7 +200,7 @@ def test_everybody_is_asked_to_leave_once() -> None:
     assert story.performed(Kill) == []
     ends(story).drained()
     assert story.state.exit_code == 143
-    assert story.state.incident is None
+    assert story.state.life.incident is None
 
 
 def test_an_old_word_to_leave_does_not_stop_who_comes_after() -> None:
@@ -215,8 +214,8 @@ def test_an_old_word_to_leave_does_not_stop_who_comes_after() -> None:
 
 def test_a_request_to_restart_everything_is_obeyed_after_a_minute() -> None:
     story = Story(2).begins().noticed(told(retry_time=1), after_s=5)
-    assert story.state.incident is not None
-    assert (story.state.incident.rank, story.state.incident.explanation) == (
+    assert story.state.life.incident is not None
+    assert (story.state.life.incident.rank, story.state.life.incident.explanation) == (
         None, "the platform asks to restart all workers (RetryTime 1)",
     )  # fmt: skip
     story.now_s += 3

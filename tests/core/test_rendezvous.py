@@ -50,8 +50,8 @@ def test_an_init_that_does_not_end_is_started_again_with_the_other_scheduler_and
 def test_what_it_does_not_understand_gives_it_up_for_the_rest_of_the_run() -> None:
     story = Story(2).begins().reported(r0=7, r1=8)
     failed(story)
-    assert story.state.incident is not None
-    assert (story.state.incident.cause, story.state.incident.step) == (Cause.RENDEZVOUS, 8)
+    assert story.state.life.incident is not None
+    assert (story.state.life.incident.cause, story.state.life.incident.step) == (Cause.RENDEZVOUS, 8)
     story.killed(0, SIGTERM).killed(1, SIGTERM).recovers(checkpoint(7))
     story.killed(0).killed(1, SIGTERM).recovers(checkpoint(7))
     assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True, True]
@@ -77,8 +77,8 @@ def test_a_failure_is_acted_on_once() -> None:
 def test_an_error_inside_init_is_held_against_the_scheduler_and_a_kill_is_not() -> None:
     story = met().returned(1, 1)
     assert story.state.native_scheduler
-    assert story.state.incident is not None
-    assert story.state.incident.explanation.startswith("rank 1 exited with code 1 in init()")
+    assert story.state.life.incident is not None
+    assert story.state.life.incident.explanation.startswith("rank 1 exited with code 1 in init()")
     story.killed(0, SIGTERM).recovers()
     assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True]
     assert not met().killed(1).state.native_scheduler
@@ -100,7 +100,7 @@ def test_a_rank_that_left_well_while_the_others_wait_for_it_is_the_first_to_fail
     story.tell(RankMissed(at_s=story.now_s, incarnation=0, rank=0))
     assert [request.ranks for request in story.performed(RequestGasp)] == [frozenset({1, 2})]
     story.killed(1, SIGTERM).returned(2, 1).drained()
-    incident = story.state.incident
+    incident = story.state.life.incident
     assert incident is not None
     assert (incident.cause, incident.rank, incident.status) == (Cause.EXIT, 0, Exited(code=0))
     assert incident.explanation == "left with exit code 0 while the others waited to meet it"
@@ -118,16 +118,16 @@ def test_a_missed_rank_means_nothing_once_the_workers_leave() -> None:
 
 def test_the_next_incarnation_meets_anew() -> None:
     story = met().killed(1).killed(0, SIGTERM).recovers()
-    assert not story.state.forming
+    assert not story.state.life.forming
     story.rang(Timer.FORMING)
     assert story.phase is Phase.RUNNING
 
 
 def test_the_card_says_that_nobody_failed() -> None:
     story = failed(Story(2).begins())
-    assert story.state.incident is not None
+    assert story.state.life.incident is not None
     card = Card(
-        incident=story.state.incident,
+        incident=story.state.life.incident,
         world_size=2,
         saves=(),
         point=None,

@@ -169,7 +169,7 @@ def test_a_name_that_is_no_utf8_is_written_as_json_and_read_back(tmp_path: Path)
     story = Story(WORLD_SIZE).starts().chose(checkpoint(5, name))
     write(path, story)
     path.read_bytes().decode("utf-8")
-    assert replay(path, START).state.point == checkpoint(5, name)
+    assert replay(path, START).state.life.point == checkpoint(5, name)
 
 
 def test_a_full_disk_is_remembered_and_nothing_is_lost_once_there_is_room(tmp_path: Path) -> None:

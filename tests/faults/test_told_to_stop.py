@@ -12,6 +12,7 @@ from support.processes import lives, wait_until
 from support.runs import FAULTRUN, Launcher, Run
 
 SAVES = "def save(*_):\n    say('saved')\n    sys.exit(143)\nsignal.signal(signal.SIGTERM, save)\ntrain()"
+SAVES_SLOWLY = SAVES.replace("say('saved')", "import time; time.sleep(0.5); say('saved')")
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain()"
 
 
@@ -41,13 +42,24 @@ def test_the_workers_have_as_long_as_a_stop_may_take(launcher: Launcher) -> None
     assert 0.29 <= exits[0]["run_s"] - asked["run_s"] < 1.8
 
 
-def test_a_second_signal_cuts_the_window_short(launcher: Launcher) -> None:
+def test_a_second_ctrl_c_cuts_the_window_short_and_says_so(launcher: Launcher) -> None:
     run = launcher.run(STUBBORN, "--stop_grace=60s").trains(range(2))
+    run.signal(signal.SIGINT)
+    run.event("GaspRequested")
+    run.signal(signal.SIGINT)
+    assert run.ends() == 130
+    assert run.events("StopRequested", phase="killing")
+    assert "told to stop again by SIGINT: the window is cut" in run.text
+
+
+def test_one_stop_that_comes_as_three_signals_costs_no_save(launcher: Launcher) -> None:
+    run = launcher.run(SAVES_SLOWLY, "--stop_grace=60s").trains(range(2))
     run.signal(signal.SIGTERM)
     run.event("GaspRequested")
     run.signal(signal.SIGTERM)
+    run.signal(signal.SIGHUP)
     assert run.ends() == 143
-    assert run.events("StopRequested", phase="killing")
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
 
 
 def test_a_stop_while_survivors_save_ends_the_run_instead_of_restarting_it(launcher: Launcher) -> None:

@@ -89,4 +89,6 @@ def test_whatever_the_platform_says_the_run_ends_and_the_journal_tells_why(data:
     assert journal.replayed(start) == state
     assert witness.starts == sorted(set(witness.starts))
     if state.stop is not None:
-        assert state.exit_code == (STOP_EXIT_CODES[state.stop] if state.stop is StopSource.PLATFORM else 0)
+        assert state.exit_code == (
+            STOP_EXIT_CODES[state.stop.source] if state.stop.source is StopSource.PLATFORM else 0
+        )

@@ -54,19 +54,19 @@ def test_whatever_happens_the_run_comes_to_an_end_and_keeps_its_promises(data: s
 
     assert end.done
     assert end.exit_code is not None
-    assert journal.replayed(new_run(WORLD_SIZE, POLICY)) == end
+    assert journal.replayed(new_run(WORLD_SIZE)) == end
     assert witness.incarnations == sorted(set(witness.incarnations))
     _within_budget(witness.charged)
     if end.stop is not None:
         assert stopped
         # Told when every rank had finished and only the end was to be agreed on, the run had succeeded.
-        had_finished = end.exit_code == 0 and len(end.finished) == WORLD_SIZE
-        assert had_finished or end.exit_code == STOP_EXIT_CODES[end.stop]
+        had_finished = end.exit_code == 0 and len(end.life.finished) == WORLD_SIZE
+        assert had_finished or end.exit_code == STOP_EXIT_CODES[end.stop.source]
 
 
 def _live(data: st.DataObject, witness: Witness, journal: MemoryJournal) -> tuple[RunState, bool]:
     """Supervise until the end; a lost supervisor is followed by one that has only the journal."""
-    start = new_run(WORLD_SIZE, POLICY)
+    start = new_run(WORLD_SIZE)
     state, now_s, troubles = start, 0.0, data.draw(st.integers(0, 40), label="troubles")
     rules = Rules(topology=start.topology, policy=POLICY)
     while True:

@@ -91,7 +91,7 @@ class Fitting:
     rank: int
 
     def __call__(self, state: RunState) -> Event:  # noqa: C901, PLR0911  one row a phase
-        now: dict[str, Any] = {"at_s": state.deadline_s + self.later_s, "incarnation": state.incarnation}
+        now: dict[str, Any] = {"at_s": state.life.deadline_s + self.later_s, "incarnation": state.incarnation}
         match state.phase:
             case Phase.NEW | Phase.FINISHED:
                 return RunStarted(**now, node=NODE, boot=BootId("b"), pid=1)
@@ -118,11 +118,13 @@ class Fitting:
             case Phase.KILLING if self.later_s > 10:
                 return TimerFired(**now, timer=Timer.REAP)
             case Phase.RUNNING | Phase.DRAINING | Phase.KILLING:
-                rank = self.rank if self.rank in state.alive else min(state.alive, default=self.rank)
+                rank = (
+                    self.rank if self.rank in state.life.alive else min(state.life.alive, default=self.rank)
+                )
                 return WorkerExit(**now, node=NODE, rank=rank, pid=1, status=self.status)
 
     def _plan(self, state: RunState) -> Plan:
-        later_s = state.deadline_s + self.later_s * 2
+        later_s = state.life.deadline_s + self.later_s * 2
         return Plan(
             incarnation=state.incarnation + 1,
             topology=topology(WORLD_SIZE),

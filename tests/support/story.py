@@ -57,8 +57,8 @@ def topology(world_size: int, node: NodeId = NODE) -> Topology:
     return Topology(nodes=(NodeSlots(node=node, slots=world_size),))
 
 
-def new_run(world_size: int, policy: RestartPolicy = POLICY, windows: Windows = WINDOWS) -> RunState:
-    return RunState(node=NODE, topology=topology(world_size), policy=policy, windows=windows)
+def new_run(world_size: int, windows: Windows = WINDOWS) -> RunState:
+    return RunState(node=NODE, topology=topology(world_size), windows=windows)
 
 
 def checkpoint(step: int, path: str = "") -> RecoveryPoint:
@@ -80,7 +80,7 @@ class Story:
     def __init__(
         self, world_size: int = 3, policy: RestartPolicy = POLICY, windows: Windows = WINDOWS
     ) -> None:
-        self.state = new_run(world_size, policy, windows)
+        self.state = new_run(world_size, windows)
         self.rules = Rules(topology=self.state.topology, policy=policy)
         self.now_s = 0.0
         self.actions: list[Action] = []
@@ -110,6 +110,11 @@ class Story:
         found: list[A] = [action for action in self.actions if isinstance(action, kind)]
         self.actions.clear()
         return found
+
+    def goes_on_from(self, state: RunState) -> "Story":
+        """As if the story so far had led to ``state``."""
+        self.state, self._plan = state, state.plan
+        return self
 
     def begins(self, point: RecoveryPoint | None = None) -> "Story":
         """Up to the moment when all workers of incarnation 0 run."""
@@ -225,7 +230,7 @@ class Story:
             IncarnationStarted(
                 at_s=self.now_s,
                 incarnation=self.state.incarnation,
-                ranks=tuple(sorted(self.state.alive)),
+                ranks=tuple(sorted(self.state.life.alive)),
                 master_port=port,
             )
         )

@@ -67,12 +67,7 @@ class Running:
         self._ready = ready
         self._boot = BootId(os.urandom(8).hex())
         self.log_dir = Path(spec.logs.log_dir).absolute()
-        start = RunState(
-            node=spec.node,
-            topology=spec.topology,
-            policy=spec.supervision.policy,
-            windows=spec.supervision.windows,
-        )
+        start = RunState(node=spec.node, topology=spec.topology, windows=spec.supervision.windows)
         before_ns = _modified_ns(self.log_dir / RECORD)
         self._claimed = claim(self.log_dir, start, spec.run_id)
         self._before_ns = before_ns if self._claimed.past is not None else None

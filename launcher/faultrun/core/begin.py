@@ -26,7 +26,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
     """Begin, or go on where a lost supervisor was: whatever it ran died with it."""
     if state.done and state.stop is None:
         return Step(state=state, why="the run had ended; nothing is taken up")
-    fresh = replace(taken_up(state, event), phase=Phase.SURVEYING)
+    fresh = taken_up(state, event)
     fresh = replace(fresh, platform=notices.known_at_start(fresh, event.notices))
     why = "a new run" if state.plan is None else f"going on after incarnation {state.incarnation}"
     return Step(state=fresh, actions=(survey(fresh),), why=why)
@@ -36,7 +36,8 @@ def offer(state: RunState, event: RecoveryPointChosen) -> Step:
     """The checkpoints were looked through: tell the agreement what this node can resume from."""
     step = event.point.global_step if event.point is not None else None
     high_step = max(state.high_step, -1 if step is None else step)
-    state = replace(state, point=event.point, high_step=high_step)
+    life = replace(state.life, point=event.point)
+    state = replace(state, life=life, high_step=high_step)
     where = "from nothing" if event.point is None else f"from {event.point.path}"
     return await_plan(state, event.at_s, Standing.JOINED, f"resume {where}")
 
@@ -103,7 +104,8 @@ def spawn(state: RunState, event: GoGiven) -> Step:
         native_scheduler=state.native_scheduler,
     )
     said = notices.started(state.platform)
-    state = replace(state, phase=Phase.RUNNING, alive=frozenset(ranks), platform=said)
+    life = replace(state.life, alive=frozenset(ranks))
+    state = replace(state, phase=Phase.RUNNING, life=life, platform=said)
     return Step(state=state, actions=(spawn,), why=f"incarnation {state.incarnation} starts")
 
 
@@ -115,7 +117,7 @@ def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:
 
 def finish(state: RunState, event: RunFinished) -> Step:
     """The agreement ended the run."""
-    if state.alive:
+    if state.life.alive:
         return Step(state=state, why="workers still run; the end waits for them")
     state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code)
     return Step(state=state, why=f"the end: {event.why}")

@@ -86,7 +86,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return begin.spawn(state, event)
         case Phase.RUNNING, WorkerExit(clean=True):
             return drain.sweep_when_empty(reaped(state, event), event.at_s, f"rank {event.rank} finished")
-        case Phase.RUNNING, WorkerExit(status=Exited()) if state.forming:
+        case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return rendezvous.left_init(state, event)
         case Phase.RUNNING, HangSuspected():
             return drain.look_into(state, event)
@@ -149,5 +149,6 @@ def _notice(state: RunState, event: FaultNotice) -> Step:
             return drain.open_drain(state, notices.incident_of(state, verdict, event.at_s), why)
         case notices.Leave(ranks=ranks):
             if ranks and state.phase is Phase.RUNNING:
-                state = replace(state, incident=notices.incident_of(state, verdict, event.at_s))
+                incident = notices.incident_of(state, verdict, event.at_s)
+                state = replace(state, life=replace(state.life, incident=incident))
             return drain.leave(state, event.at_s, verdict.why)

@@ -24,14 +24,14 @@ from faultrun.model.facts import Standing
 from faultrun.model.gasp import GaspSaved
 from faultrun.model.hang import HangDetected, HangSuspected
 from faultrun.model.incident import Incident
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.run import Phase, RunState, Step, Stop
 
 
 def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step:
     """A worker, a helper or a start failed: the others are asked to save."""
-    if isinstance(event, HelperExit) and (state.finished or event.status == Exited(code=0)):
+    if isinstance(event, HelperExit) and (state.life.finished or event.status == Exited(code=0)):
         return Step(state=state, why=f"{event.name} left; its end never decides the run")
-    incident = open_incident(state.incidents + 1, event, state.steps)
+    incident = open_incident(state.incidents + 1, event, state.life.steps)
     state = fallen(state, event)
     who = "the workers" if incident.rank is None else f"rank {incident.rank}"
     return open_drain(state, incident, f"{who}: {incident.explanation}")
@@ -52,26 +52,26 @@ def hang(state: RunState, event: HangDetected) -> Step:
     part, and a thread of it may still be able to. It is killed with the rest
     once every replica group has saved, at the end of the window at the latest.
     """
-    incident = hang_incident(state.incidents + 1, event, state.steps)
+    incident = hang_incident(state.incidents + 1, event, state.life.steps)
     return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
 
 
 def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     """Open ``incident``: raise the alarm and let the survivors save."""
     alarm = RaiseAlarm(incarnation=state.incarnation, why=incident.explanation)
-    state = replace(state, incident=incident)
+    state = replace(state, life=replace(state.life, incident=incident))
     return _drain(state, incident.at_s, state.windows.grace_s, why, (alarm,), stranded=True)
 
 
 def stop(state: RunState, event: StopRequested) -> Step:
-    """End the run with a gasp; a second signal cuts the window short.
+    """End the run with a gasp; somebody who asks again is impatient and cuts the window short.
 
     The SIGTERM that follows a preStop hook is the platform's routine and not
     impatience: the window that the hook opened goes on.
     """
-    again = event.source.is_signal and state.stop_signals > 0
-    signals = state.stop_signals + event.source.is_signal
-    state = replace(state, stop=state.stop or event.source, stop_signals=signals)
+    before = state.stop or Stop(source=event.source)
+    again = before.is_repeated_by(event)
+    state = replace(state, stop=before.heard(event))
     if state.phase.without_workers:
         return begin.await_plan(state, event.at_s, Standing.JOINED, "told to stop; no worker runs")
     match state.phase:
@@ -79,14 +79,14 @@ def stop(state: RunState, event: StopRequested) -> Step:
             window_s = state.windows.stop_window_s(event.at_s, event.late_s)
             return _drain(state, event.at_s, window_s, f"told to stop by {event.source.value}")
         case Phase.DRAINING if again:
-            return kill(state, event.at_s, "told to stop a second time")
+            return kill(state, event.at_s, f"told to stop again by {event.source.value}: the window is cut")
         case Phase.DRAINING:
             deadline_s = min(
-                state.deadline_s, event.at_s + state.windows.stop_window_s(event.at_s, event.late_s)
+                state.life.deadline_s, event.at_s + state.windows.stop_window_s(event.at_s, event.late_s)
             )
             timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
             return Step(
-                state=replace(state, deadline_s=deadline_s),
+                state=replace(state, life=replace(state.life, deadline_s=deadline_s)),
                 actions=(timer,),
                 why="told to stop; the open window serves, no restart follows",
             )
@@ -110,14 +110,14 @@ def _drain(
     stranded: bool = False,
 ) -> Step:
     """Open the grace window for every living rank, or sweep at once when none lives."""
-    if not state.alive:
+    if not state.life.alive:
         step = sweep_when_empty(state, now_s, why)
         return replace(step, actions=(*first, *step.actions))
     deadline_s = now_s + window_s
-    request = RequestGasp(ranks=state.alive, deadline_s=deadline_s, stranded=stranded)
+    request = RequestGasp(ranks=state.life.alive, deadline_s=deadline_s, stranded=stranded)
     timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
-    state = replace(state, phase=Phase.DRAINING, told=state.alive, told_at_s=now_s, deadline_s=deadline_s)
-    why = f"{why}; {len(state.alive)} get {window_s:g} s to save"
+    state = replace(state, phase=Phase.DRAINING, life=replace(state.life, deadline_s=deadline_s))
+    why = f"{why}; {len(state.life.alive)} get {window_s:g} s to save"
     return Step(state=state, actions=(request, *first, timer), why=why)
 
 
@@ -130,7 +130,7 @@ def saved(state: RunState, event: GaspSaved) -> Step:
 
 def end_window_early(state: RunState, now_s: float, why: str) -> Step:
     """Kill what still runs once every replica group has a verified save of its newest step."""
-    if state.phase is Phase.DRAINING and state.alive and gasp.may_end(state):
+    if state.phase is Phase.DRAINING and state.life.alive and gasp.may_end(state):
         return kill(state, now_s, f"{why}; every replica group has its newest step")
     return Step(state=state, why=why)
 
@@ -138,25 +138,26 @@ def end_window_early(state: RunState, now_s: float, why: str) -> Step:
 def kill(state: RunState, now_s: float, why: str) -> Step:
     """End the grace window: SIGKILL to whoever lives, and a bounded wait for the kernel."""
     timer = StartTimer(timer=Timer.REAP, at_s=now_s + state.windows.reap_s, incarnation=state.incarnation)
+    life = replace(state.life, deadline_s=min(state.life.deadline_s, now_s))
     return Step(
-        state=replace(state, phase=Phase.KILLING, deadline_s=min(state.deadline_s, now_s)),
-        actions=(Kill(ranks=state.alive), timer),
-        why=f"{why}; killing {len(state.alive)}",
+        state=replace(state, phase=Phase.KILLING, life=life),
+        actions=(Kill(ranks=state.life.alive), timer),
+        why=f"{why}; killing {len(state.life.alive)}",
     )
 
 
 def sweep_when_empty(state: RunState, now_s: float, why: str) -> Step:
     """Clean up after the last worker; until then, see whether the window may end."""
-    if state.alive:
-        return end_window_early(state, now_s, f"{why}; {len(state.alive)} still run")
+    if state.life.alive:
+        return end_window_early(state, now_s, f"{why}; {len(state.life.alive)} still run")
     return Step(state=replace(state, phase=Phase.SWEEPING), actions=(sweep(state),), why=why)
 
 
 def unkillable(state: RunState) -> Step:
     """SIGKILL did not end a worker: the run is over, because nothing may be started beside it."""
-    ranks = " ".join(str(rank) for rank in sorted(state.alive))
+    ranks = " ".join(str(rank) for rank in sorted(state.life.alive))
     why = f"rank {ranks} did not end {state.windows.reap_s:g} s after SIGKILL (stuck in the kernel?)"
-    code = exit_code_of(state.incident.status) if state.incident is not None else 1
+    code = exit_code_of(state.life.incident.status) if state.life.incident is not None else 1
     lost = replace(state, phase=Phase.SWEEPING, failure=(code, why))
     return Step(state=lost, actions=(sweep(state),), why=why)
 
@@ -167,17 +168,18 @@ def drained(state: RunState, event: Drained) -> Step:
     A worker that SIGKILL does not end is given up here: nobody waits for it
     any more, and nothing is started beside it.
     """
-    state = replace(state, alive=frozenset())
-    if state.incident is not None:
-        incident = conclude(state.incident, state.exits, state.deadline_s, event.notes, state.steps)
-        state = replace(state, incident=incident)
+    life = replace(state.life, alive=frozenset())
+    if life.incident is not None:
+        incident = conclude(life.incident, life.exits, life.deadline_s, event.notes, life.steps)
+        life = replace(life, incident=incident)
+    state = replace(state, life=life)
     if state.stop is not None or state.failure is not None:
         return begin.await_plan(state, event.at_s, Standing.DRAINED, "no restart follows")
-    if state.incident is None:
+    if state.life.incident is None:
         return begin.await_plan(state, event.at_s, Standing.DONE, "every rank finished")
     if event.stragglers:
         pids = " ".join(str(pid) for pid in event.stragglers)
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
-        return begin.give_up(state, event.at_s, (exit_code_of(state.incident.status), why))
+        return begin.give_up(state, event.at_s, (exit_code_of(state.life.incident.status), why))
     state = replace(state, phase=Phase.SURVEYING)
     return Step(state=state, actions=(survey(state),), why="all workers are gone")

@@ -30,9 +30,11 @@ def failed(state: RunState, event: GaspFailed) -> RunState:
 
 def unsaved(state: RunState) -> tuple[Unsaved, ...]:
     """The ranks that said why they could not save, and did not save after all."""
-    saved = {save.rank for save in state.saves}
+    saved = {save.rank for save in state.life.saves}
     return tuple(
-        Unsaved(rank=one.rank, why=one.why) for one in state.promises if one.why and one.rank not in saved
+        Unsaved(rank=one.rank, why=one.why)
+        for one in state.life.promises
+        if one.why and one.rank not in saved
     )
 
 
@@ -41,27 +43,28 @@ def saved(state: RunState, event: GaspSaved) -> RunState:
     save = Save(
         rank=event.rank, step=event.step, path=event.path, took_s=event.took_s, group=event.replica_group
     )
-    return replace(state, saves=(*state.saves, save), high_step=max(state.high_step, event.step))
+    life = replace(state.life, saves=(*state.life.saves, save))
+    return replace(state, life=life, high_step=max(state.high_step, event.step))
 
 
 def verified(state: RunState, event: GaspVerified) -> RunState:
     """Mark the save as whole, or forget it."""
     kept = []
-    for save in state.saves:
+    for save in state.life.saves:
         if (save.rank, save.path) != (event.rank, event.path):
             kept.append(save)
         elif event.whole:
             kept.append(replace(save, verified=True))
-    return replace(state, saves=tuple(kept))
+    return replace(state, life=replace(state.life, saves=tuple(kept)))
 
 
 def may_end(state: RunState) -> bool:
     """Whether nothing more can be gained by waiting for the living."""
-    good = [save for save in state.saves if save.verified]
+    good = [save for save in state.life.saves if save.verified]
     if not good:
         return False
     everyone = frozenset(range(state.topology.world_size))
-    groups = {frozenset(save.group) or everyone for save in state.saves}
+    groups = {frozenset(save.group) or everyone for save in state.life.saves}
     if frozenset().union(*groups) != everyone:
         return False
     return all(
@@ -70,8 +73,8 @@ def may_end(state: RunState) -> bool:
 
 
 def _promised(state: RunState, promise: Promise) -> RunState:
-    others = tuple(one for one in state.promises if one.rank != promise.rank)
-    return replace(state, promises=(*others, promise))
+    others = tuple(one for one in state.life.promises if one.rank != promise.rank)
+    return replace(state, life=replace(state.life, promises=(*others, promise)))
 
 
 def _newest_in(group: frozenset[int], state: RunState) -> int:
@@ -79,9 +82,9 @@ def _newest_in(group: frozenset[int], state: RunState) -> int:
 
     A rank may finish another step after it answered: what it reported counts too.
     """
-    unable = {one.rank for one in state.promises if one.step is None}
-    able = (group & state.alive) - unable
-    promised = (one.step for one in state.promises if one.rank in able and one.step is not None)
-    reported = (one.step for one in state.steps if one.rank in able)
-    saved = (one.step for one in state.saves if one.rank in group)
+    unable = {one.rank for one in state.life.promises if one.step is None}
+    able = (group & state.life.alive) - unable
+    promised = (one.step for one in state.life.promises if one.rank in able and one.step is not None)
+    reported = (one.step for one in state.life.steps if one.rank in able)
+    saved = (one.step for one in state.life.saves if one.rank in group)
     return max((*promised, *reported, *saved), default=-1)

@@ -126,7 +126,7 @@ def started(said: Platform) -> Platform:
 
 def incident_of(state: RunState, verdict: Restart | Leave, now_s: float) -> Incident:
     """The incident that the platform's word opens; no worker has died of it yet."""
-    newest = max(state.steps, key=lambda step: step.step, default=None)
+    newest = max(state.life.steps, key=lambda step: step.step, default=None)
     return Incident(
         number=state.incidents + 1,
         incarnation=state.incarnation,

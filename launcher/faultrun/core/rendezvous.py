@@ -27,12 +27,14 @@ def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | T
     match event:
         case RanksMet(at_s=at_s, incarnation=incarnation):
             timer = StartTimer(timer=Timer.FORMING, at_s=at_s + FORMING_S, incarnation=incarnation)
-            return Step(state=replace(state, forming=True), actions=(timer,), why="every rank has registered")
+            forming = replace(state, life=replace(state.life, forming=True))
+            return Step(state=forming, actions=(timer,), why="every rank has registered")
         case ClusterFormed(took_s=took_s):
-            return Step(state=replace(state, forming=False), why=f"the cluster formed in {took_s:.1f} s")
+            formed = replace(state, life=replace(state.life, forming=False))
+            return Step(state=formed, why=f"the cluster formed in {took_s:.1f} s")
         case SchedulerFailed(why=why, at_s=at_s):
             return _give_up(state, at_s, f"the built-in scheduler failed: {why}")
-        case TimerFired(at_s=at_s) if state.forming and state.phase is Phase.RUNNING:
+        case TimerFired(at_s=at_s) if state.life.forming and state.phase is Phase.RUNNING:
             why = f"init() took longer than {FORMING_S:g} s after all ranks had met at the built-in scheduler"
             return _give_up(state, at_s, why)
         case TimerFired():
@@ -50,7 +52,7 @@ def left_init(state: RunState, event: WorkerExit) -> Step:
 
 def missed(state: RunState, event: RankMissed) -> Step:
     """Nobody need wait for MindSpore to find out, which takes it ten minutes and more."""
-    incident = open_incident(state.incidents + 1, event, state.steps)
+    incident = open_incident(state.incidents + 1, event, state.life.steps)
     return drain.open_drain(state, incident, f"rank {event.rank} {incident.explanation}")
 
 
@@ -58,10 +60,10 @@ def _give_up(state: RunState, now_s: float, why: str) -> Step:
     why = f"{why}; {_INSTEAD}"
     if state.native_scheduler:
         return Step(state=state, why="the built-in scheduler is given up already")
-    state = replace(state, native_scheduler=True, forming=False)
+    state = replace(state, native_scheduler=True, life=replace(state.life, forming=False))
     if state.phase is not Phase.RUNNING:
         return Step(state=state, why=why)
-    newest = max(state.steps, key=lambda step: step.step, default=None)
+    newest = max(state.life.steps, key=lambda step: step.step, default=None)
     incident = Incident(
         number=state.incidents + 1,
         incarnation=state.incarnation,

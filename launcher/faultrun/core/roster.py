@@ -6,7 +6,7 @@ from faultrun.errors import assert_never
 from faultrun.model.events import Heartbeat, HelperExit, RunStarted, SpawnFailed, WorkerExit
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
-from faultrun.model.run import Phase, RunState
+from faultrun.model.run import Life, Phase, RunState
 
 _SHELL_CODES = {2: 127, 13: 126, 8: 126}
 """ENOENT, EACCES and ENOEXEC as a shell reports them."""
@@ -15,52 +15,45 @@ _OS_ERROR = 71
 
 
 def taken_up(state: RunState, event: RunStarted) -> RunState:
-    """What a new supervisor makes of the state that another left: whatever that one ran died with it."""
-    return replace(
-        state,
+    """What a new supervisor makes of the state that another left: whatever that one ran died with it.
+
+    An incident that no plan has answered is answered by the next. A stop that
+    came before the first start is this supervisor's own.
+    """
+    return RunState(
         node=event.node,
         boot=event.boot,
-        alive=frozenset(),
-        finished=frozenset(),
-        helper_exit=None,
-        told=frozenset(),
-        saves=(),
-        promises=(),
+        topology=state.topology,
+        windows=state.windows,
+        phase=Phase.SURVEYING,
+        incarnation=state.incarnation,
+        plan=state.plan,
+        high_step=state.high_step,
+        platform=state.platform,
+        native_scheduler=state.native_scheduler,
+        life=Life(incident=state.life.incident),
         stop=state.stop if state.phase is Phase.NEW else None,
-        failure=None,
-        exit_code=None,
     )
 
 
 def renewed(state: RunState, plan: Plan) -> RunState:
-    """A clean sheet for the incarnation of ``plan``."""
-    return replace(
-        state,
-        plan=plan,
-        incarnation=plan.incarnation,
-        exits=(),
-        incident=None,
-        helper_exit=None,
-        finished=frozenset(),
-        told=frozenset(),
-        saves=(),
-        promises=(),
-        steps=(),
-        point=plan.point,
-        forming=False,
-    )
+    """The state in which the incarnation of ``plan`` begins."""
+    return replace(state, plan=plan, incarnation=plan.incarnation, life=Life(point=plan.point))
 
 
 def reaped(state: RunState, event: WorkerExit) -> RunState:
     """One rank less is alive; its end is remembered in order, and so is a clean one."""
-    finished = state.finished | {event.rank} if event.clean else state.finished
-    return replace(state, alive=state.alive - {event.rank}, finished=finished, exits=(*state.exits, event))
+    life = state.life
+    finished = life.finished | {event.rank} if event.clean else life.finished
+    life = replace(life, alive=life.alive - {event.rank}, finished=finished, exits=(*life.exits, event))
+    return replace(state, life=life)
 
 
 def never_started(state: RunState, event: SpawnFailed) -> RunState:
     """A rank that could not be executed ends the run with the code a shell would give; the first says why."""
     failure = state.failure or (_SHELL_CODES.get(event.errno, _OS_ERROR), event.why)
-    return replace(state, alive=state.alive - {event.rank}, failure=failure)
+    life = replace(state.life, alive=state.life.alive - {event.rank})
+    return replace(state, life=life, failure=failure)
 
 
 def fallen(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> RunState:
@@ -71,18 +64,15 @@ def fallen(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Run
         case WorkerExit():
             return reaped(state, event)
         case HelperExit():
-            return replace(state, helper_exit=event)
+            return state
         case _:
             assert_never(event)
 
 
 def progressed(state: RunState, event: Heartbeat) -> RunState:
     """The newest step of every rank that reported, and the highest of the run."""
-    newest: dict[int, RankStep] = {step.rank: step for step in state.steps}
+    newest: dict[int, RankStep] = {step.rank: step for step in state.life.steps}
     newest.update((step.rank, step) for step in event.steps)
     high = max((step.step for step in event.steps), default=-1)
-    return replace(
-        state,
-        steps=tuple(newest[rank] for rank in sorted(newest)),
-        high_step=max(state.high_step, high),
-    )
+    life = replace(state.life, steps=tuple(newest[rank] for rank in sorted(newest)))
+    return replace(state, life=life, high_step=max(state.high_step, high))

@@ -15,9 +15,9 @@ def tell(state: RunState, now_s: float, standing: Standing) -> Tell:
             at_s=now_s,
             incarnation=state.incarnation,
             standing=standing,
-            incident=state.incident,
-            stop=state.stop,
-            point=state.point,
+            incident=state.life.incident,
+            stop=state.stop.source if state.stop is not None else None,
+            point=state.life.point,
             high_step=state.high_step,
             failure=state.failure,
         )
@@ -29,7 +29,7 @@ def survey(state: RunState) -> Survey:
     lost = tuple(sorted(state.platform.lost))
     if state.plan is None:
         return Survey(incarnation=state.incarnation, continuing=False, lost=lost)
-    if state.incident is None or state.incident.ordered:
+    if state.life.incident is None or state.life.incident.ordered:
         return Survey(
             incarnation=state.incarnation,
             continuing=True,
@@ -39,13 +39,13 @@ def survey(state: RunState) -> Survey:
     return Survey(
         incarnation=state.incarnation,
         continuing=True,
-        fault_at_s=state.incident.at_s,
-        quarantine=quarantined(attempts_after(state.plan, state.incident.step)),
+        fault_at_s=state.life.incident.at_s,
+        quarantine=quarantined(attempts_after(state.plan, state.life.incident.step)),
         lost=lost,
     )
 
 
 def sweep(state: RunState) -> Sweep:
     """End what the workers left behind, and read what all of them said last."""
-    ranks = (*(exit_.rank for exit_ in state.exits), *sorted(state.alive))
+    ranks = (*(exit_.rank for exit_ in state.life.exits), *sorted(state.life.alive))
     return Sweep(incarnation=state.incarnation, dead=ranks)

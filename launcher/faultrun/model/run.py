@@ -1,16 +1,16 @@
 """The state of one run on one node: everything ``decide`` may look at."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import HelperExit, StopSource, WorkerExit
+from faultrun.model.events import StopRequested, StopSource, WorkerExit
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
-from faultrun.model.spec import RestartPolicy, Windows
+from faultrun.model.spec import Windows
 from faultrun.model.topology import BootId, NodeId, Topology
 
 
@@ -58,43 +58,76 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
-    """Values only. ``alive`` are this node's ranks that have not been reaped.
+class Life:
+    """What belongs to one incarnation on this node; the next begins with none of it.
 
-    ``forming``: they have met at our own MindSpore scheduler and are not through
-    ``init()``. ``native_scheduler``: ours is given up for the rest of the run.
+    ``alive`` are this node's ranks that have not been reaped. ``forming``: they have
+    met at our own MindSpore scheduler and are not through ``init()``.
+    """
+
+    alive: frozenset[int] = frozenset()
+    finished: frozenset[int] = frozenset()
+    exits: tuple[WorkerExit, ...] = ()
+    steps: tuple[RankStep, ...] = ()
+    point: RecoveryPoint | None = None
+    forming: bool = False
+    incident: Incident | None = None
+    deadline_s: float = 0.0
+    promises: tuple[Promise, ...] = ()
+    saves: tuple[Save, ...] = ()
+
+
+_SAME_STOP_S = 2.0
+"""One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Somebody told this supervisor to end the run. ``signals`` are the first of each kind."""
+
+    source: StopSource
+    signals: tuple[StopRequested, ...] = ()
+
+    def heard(self, event: StopRequested) -> "Stop":
+        """The stop, with one more signal remembered."""
+        if not event.source.is_signal or event.source in (one.source for one in self.signals):
+            return self
+        return replace(self, signals=(*self.signals, event))
+
+    def is_repeated_by(self, event: StopRequested) -> bool:
+        """Whether ``event`` is impatience (Ctrl-C again, or much later), and not the same stop once more."""
+        if not event.source.is_signal:
+            return False
+        if event.source is StopSource.SIGINT and event.source in (one.source for one in self.signals):
+            return True
+        return any(event.at_s - one.at_s >= _SAME_STOP_S for one in self.signals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Values only: what the run keeps, and beside it the ``life`` of now and how this supervisor ends.
+
+    ``stop``, ``failure`` and ``exit_code`` say why no incarnation follows; the next
+    supervisor has none of them. ``native_scheduler``: our own scheduler for MindSpore
+    is given up for the rest of the run.
     """
 
     node: NodeId
     topology: Topology
-    policy: RestartPolicy
     windows: Windows
-    exit_code_on_stop: int | None = None
 
     boot: BootId = BootId("")
     phase: Phase = Phase.NEW
     incarnation: int = -1
     plan: Plan | None = None
-    alive: frozenset[int] = frozenset()
-    finished: frozenset[int] = frozenset()
-    exits: tuple[WorkerExit, ...] = ()
-    helper_exit: HelperExit | None = None
-    told: frozenset[int] = frozenset()
-    told_at_s: float = 0.0
-    deadline_s: float = 0.0
-    saves: tuple[Save, ...] = ()
-    promises: tuple[Promise, ...] = ()
-    steps: tuple[RankStep, ...] = ()
     high_step: int = -1
-    stop: StopSource | None = None
-    stop_signals: int = 0
-    incident: Incident | None = None
-    point: RecoveryPoint | None = None
+    platform: Platform = Platform()
+    native_scheduler: bool = False
+
+    life: Life = Life()
+    stop: Stop | None = None
     failure: tuple[int, str] | None = None
     exit_code: int | None = None
-    platform: Platform = Platform()
-    forming: bool = False
-    native_scheduler: bool = False
 
     @property
     def done(self) -> bool:
@@ -104,8 +137,8 @@ class RunState:
     @property
     def incidents(self) -> int:
         """Incidents so far, the open one included."""
-        if self.incident is not None:
-            return self.incident.number
+        if self.life.incident is not None:
+            return self.life.incident.number
         return self.plan.ledger.incidents if self.plan is not None else 0
 
 

@@ -89,16 +89,21 @@ class PlainNarrator:
                 self._running(event)
             case FirstStep():
                 self._training(event)
-            case WorkerExit(clean=True, status=Signaled() as status) if step.state.incident is None:
+            case WorkerExit(clean=True, status=Signaled() as status) if step.state.life.incident is None:
                 how = f"{describe(status)}, after it was done; it counts as finished"
                 self._say(f"rank {event.rank} (pid {event.pid}) {how}")
             case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed():
                 self._exit(event, before, step.state)
             case HangDetected(rank=rank, why=why):
-                if before is None or before.incident is None:
+                if before is None or before.life.incident is None:
                     self._say(f"rank {rank} hangs: {why}")
             case StopRequested(source=source):
-                self._say(f"told to stop by {source.value}")
+                cut = (
+                    before is not None
+                    and before.phase is Phase.DRAINING
+                    and step.state.phase is Phase.KILLING
+                )
+                self._say(step.why if cut else f"told to stop by {source.value}")
             case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):
                 window = f"SIGKILL in {duration(round(deadline_s - at_s, 1))}"
                 self._say(
@@ -130,8 +135,8 @@ class PlainNarrator:
         """Words of the platform that change what we do, or that cannot be understood; no others."""
         acted = before is None or step.actions or step.state.phase is not before.phase
         lost = before is not None and step.state.platform.lost != before.platform.lost
-        incident = step.state.incident
-        if incident is not None and (before is None or before.incident is None):
+        incident = step.state.life.incident
+        if incident is not None and (before is None or before.life.incident is None):
             self._say(incident.explanation)
         elif acted or lost or isinstance(notice, Unreadable):
             self._say(step.why)
@@ -153,7 +158,7 @@ class PlainNarrator:
 
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
         plan = event.plan
-        if plan.reason is Reason.FAULT and before is not None and before.incident is not None:
+        if plan.reason is Reason.FAULT and before is not None and before.life.incident is not None:
             policy = self._spec.supervision.policy
             card = self._new_card(before)
             self._show(
@@ -187,7 +192,7 @@ class PlainNarrator:
         before: RunState | None,
         state: RunState,
     ) -> None:
-        if state.incident is None or (before is not None and before.incident is not None):
+        if state.life.incident is None or (before is not None and before.life.incident is not None):
             return
         match event:
             case WorkerExit(rank=rank, pid=pid, status=status):
@@ -197,14 +202,14 @@ class PlainNarrator:
             case SpawnFailed(rank=rank, why=why):
                 self._say(f"rank {rank}: {why}")
             case RankMissed(rank=rank):
-                self._say(f"rank {rank} {state.incident.explanation}")
+                self._say(f"rank {rank} {state.life.incident.explanation}")
 
     def _finished(self, code: int, why: str, state: RunState) -> None:
-        if state.incident is not None:
+        if state.life.incident is not None:
             self._show(replace(self._new_card(state), why=why))
         saved = ""
         if state.stop is not None:
-            steps = {save.step for save in state.saves}
+            steps = {save.step for save in state.life.saves}
             saved = f"; saved step {max(steps)}" if steps else "; no rank reported a save"
         restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
         if "\n" in why:
@@ -215,14 +220,14 @@ class PlainNarrator:
         self._say(line)
 
     def _new_card(self, state: RunState) -> Card:
-        assert state.incident is not None
-        rank = state.incident.rank
+        assert state.life.incident is not None
+        rank = state.life.incident.rank
         return Card(
-            incident=state.incident,
+            incident=state.life.incident,
             world_size=self._spec.topology.world_size,
-            saves=state.saves,
-            point=state.point if state.phase is Phase.AWAITING_PLAN else None,
-            refused=_newer(self._refused, state.point),
+            saves=state.life.saves,
+            point=state.life.point if state.phase is Phase.AWAITING_PLAN else None,
+            refused=_newer(self._refused, state.life.point),
             restart=None,
             window_s=self._spec.supervision.policy.window_s,
             log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
