@@ -110,6 +110,16 @@ def test_the_time_without_a_supervisor_is_known_from_the_wall_clock() -> None:
     assert sum(account.spent.values()) == pytest.approx(account.wall_s)
 
 
+def test_time_away_that_the_clock_of_the_run_counts_is_not_counted_twice() -> None:
+    story = begins(Story(2))
+    passes(story, 10).reported(r0=1, r1=1)
+    lost_s = story.now_s
+    story.now_s += 500
+    account = account_of(lines_of(story.starts()))
+    assert account.spent[Spending.AWAY] == pytest.approx(story.now_s - lost_s)
+    assert account.wall_s == pytest.approx(story.now_s)
+
+
 def test_a_quiet_training_before_the_supervisor_was_lost_is_known_to_the_minute() -> None:
     story = begins(Story(2))
     for minute in range(1, 61):

@@ -2,13 +2,14 @@
 
 import json
 import os
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from faultrun.journal.append import JournalWriter
 from faultrun.journal.read import Past, cut_torn_tail, event_of, lines, replay
-from faultrun.model.events import FirstStep, SpawnFailed
+from faultrun.model.events import FirstStep, RunStarted, SpawnFailed
 from faultrun.model.gasp import GaspFailed
 from faultrun.model.run import RunState, Step
 from faultrun.model.topology import BootId
@@ -46,7 +47,11 @@ def test_the_journal_alone_gives_the_same_state(tmp_path: Path) -> None:
     state = write(path, a_story())
     past = replay(path, START)
     assert past == Past(
-        state=state, next_seq=len(path.read_bytes().splitlines()), last_s=past.last_s, boots=("b",)
+        state=state,
+        next_seq=len(path.read_bytes().splitlines()),
+        last_s=past.last_s,
+        last_utc=past.last_utc,
+        boots=("b",),
     )
     assert past.last_s == pytest.approx(1 / 3 + 0.1 + 2 / 3)
 
@@ -161,6 +166,33 @@ def test_the_budget_clock_goes_on_from_the_last_event(tmp_path: Path) -> None:
     story.killed(1, after_s=1234.5)
     write(path, story)
     assert replay(path, START).last_s == 1234.5
+
+
+@pytest.mark.parametrize(("later_s", "counted_s"), [(3600.0, 3600.0), (0.0, 0.0), (-3600.0, 0.0)])
+def test_the_budget_clock_goes_on_while_nobody_supervises_and_never_back(
+    tmp_path: Path, later_s: float, counted_s: float
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    story = Story(WORLD_SIZE).begins()
+    story.killed(1, after_s=1234.5)
+    write(path, story)
+    past = replay(path, START)
+    last_line = datetime.fromisoformat(past.last_utc.replace("Z", "+00:00"))
+    assert past.run_s_at(last_line + timedelta(seconds=later_s)) == pytest.approx(1234.5 + counted_s)
+
+
+@pytest.mark.parametrize("at_utc", ["", "yesterday", "2026-11-22T10:00:00"])
+def test_a_line_without_a_time_that_can_be_read_lets_no_time_pass(at_utc: str) -> None:
+    past = Past(state=START, next_seq=1, last_s=5.0, boots=("b",), last_utc=at_utc)
+    assert past.run_s_at(datetime.now(timezone.utc)) == 5.0
+
+
+def test_the_journal_says_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    story = Story(WORLD_SIZE)
+    story.tell(RunStarted(at_s=0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1, run_id="mine"))
+    write(path, story)
+    assert replay(path, START).run_id == "mine"
 
 
 def test_a_name_that_is_no_utf8_is_written_as_json_and_read_back(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME, JournalWriter
 from faultrun.journal.logdir import Claimed, claim, make, read_record, write_record
+from faultrun.model.events import RunStarted
 from faultrun.model.topology import BootId
 from support.processes import files_limited_to
 from support.story import NODE, SIGTERM, Story, new_run
@@ -107,9 +108,22 @@ def test_a_torn_journal_is_mentioned(tmp_path: Path) -> None:
     assert "4 bytes after the last whole line were cut" in claim(tmp_path, START, "new").note
 
 
-def test_without_its_record_a_run_is_continued_under_the_new_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("record", ["", "{torn", "[1]"])
+def test_without_its_record_a_run_is_continued_under_the_name_in_its_journal(
+    tmp_path: Path, record: str
+) -> None:
+    story = Story(2)
+    story.tell(RunStarted(at_s=0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1, run_id="before"))
+    left_by(tmp_path, story.all_run().killed(1))
+    (tmp_path / "run.json").write_text(record)
+    claimed = claim(tmp_path, START, "new")
+    assert claimed.run_id == "before"
+    assert claimed.past is not None
+
+
+def test_a_run_that_nothing_names_is_continued_under_the_new_name(tmp_path: Path) -> None:
     left_by(tmp_path, cut_off())
-    (tmp_path / "run.json").write_text("{torn")
+    (tmp_path / "run.json").unlink()
     claimed = claim(tmp_path, START, "new")
     assert claimed.run_id == "new"
     assert claimed.past is not None

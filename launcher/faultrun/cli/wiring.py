@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 from faultrun import __version__
@@ -94,7 +95,7 @@ class Running:
         guard(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
         become_subreaper()
         past = self._claimed.past
-        clock = RunClock(past.last_s if past is not None else 0.0)
+        clock = RunClock(past.run_s_at(datetime.now(timezone.utc)) if past is not None else 0.0)
         reactor = Reactor(clock)
         control = Control(self.log_dir, reactor, self._spec.supervision.windows.stop_grace_s)
         self._cleanup.append(control.close)
@@ -131,6 +132,7 @@ class Running:
             boot=self._boot,
             pid=os.getpid(),
             notices=lookout.first() if lookout is not None else (),
+            run_id=self._spec.run_id,
         )
         reactor.post(started)
         if lookout is not None:

@@ -12,7 +12,7 @@ _MOST_SAMPLES = 4000
 
 @dataclass(slots=True)
 class Away:
-    """Run-seconds plus the time without a supervisor, which only the wall clock knows."""
+    """Run-seconds, with the time without a supervisor told apart."""
 
     began_utc: str = ""
     last_utc: str = ""
@@ -22,16 +22,17 @@ class Away:
     first_run_s: float | None = None
 
     def at_s(self, line: Mapping[str, Any], run_s: float, taken_up: bool) -> float:
-        """When ``line`` was written, in seconds since the first; ``gap_s`` is what was missing before it."""
+        """When ``line`` was written, in seconds since the first; ``gap_s`` passed without a supervisor."""
         utc = line.get("at_utc")
         self.gap_s = 0.0
         if self.first_run_s is None:
             self.first_run_s = run_s
             self.began_utc = str(utc or "")
         elif taken_up:
-            passed = _seconds_between(self.last_utc, str(utc or ""))
-            self.gap_s = max(0.0, passed - max(0.0, run_s - self.last_run_s))
-            self.offset_s += self.gap_s
+            # Run-seconds pass while nobody supervises; in journals of versions before they stood still.
+            counted = max(0.0, run_s - self.last_run_s)
+            self.gap_s = max(counted, _seconds_between(self.last_utc, str(utc or "")))
+            self.offset_s += self.gap_s - counted
         self.last_utc = utc if isinstance(utc, str) else self.last_utc
         self.last_run_s = max(run_s, self.last_run_s)
         return self.last_run_s - self.first_run_s + self.offset_s

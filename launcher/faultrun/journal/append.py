@@ -3,11 +3,13 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from faultrun.journal.codec import TAG, encode
+from faultrun.journal.durable import sync_folder
 from faultrun.model.events import Event
 from faultrun.model.run import Step
 from faultrun.model.topology import BootId, NodeId
@@ -26,6 +28,8 @@ class JournalWriter:
 
     def __init__(self, path: Path, *, next_seq: int, node: NodeId, boot: BootId) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with suppress(OSError):  # where a folder cannot be synced, its names are as safe as they get
+            sync_folder(path.parent)
         self._seq = next_seq
         self._stamp = {"node": node, "boot": boot}
         self._unwritten = b""

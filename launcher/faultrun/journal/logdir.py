@@ -11,6 +11,7 @@ from typing import Any
 
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
+from faultrun.journal.durable import replace_durably
 from faultrun.journal.read import Past, replay
 from faultrun.model.run import RunState
 
@@ -51,7 +52,7 @@ def claim(path: Path, start: RunState, run_id: str) -> Claimed:
     if not journal.exists():
         return Claimed(path=path, past=None, run_id=run_id)
     past = replay(journal, start)
-    old_id = str(read_record(path).get("run_id") or run_id)
+    old_id = past.run_id or str(read_record(path).get("run_id") or run_id)
     if past.state.done and past.state.stop is None:
         where = _move_aside(path, old_id)
         note = f"the run before had ended; it is now in {where}"
@@ -89,10 +90,8 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Replace ``run.json`` in one step."""
-    fresh = path / f".{RECORD}.{os.getpid()}"
-    fresh.write_text(json.dumps(record, indent=2) + "\n")
-    fresh.replace(path / RECORD)
+    """Replace ``run.json`` in one step, also for a machine that loses its power."""
+    replace_durably(path / RECORD, (json.dumps(record, indent=2) + "\n").encode())
 
 
 _held: list[int] = []

@@ -4,13 +4,14 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
 from faultrun.core.decide import decide
 from faultrun.journal.append import BECAUSE
 from faultrun.journal.codec import TAG, CodecError, decode
-from faultrun.model.events import Event
+from faultrun.model.events import Event, RunStarted
 from faultrun.model.run import RunState
 
 _BLOCK = 65536
@@ -21,14 +22,28 @@ _EVENT_TYPES = {event_type.__name__: event_type for event_type in get_args(Event
 class Past:
     """What a journal says: where the run stands and where its clock and numbering go on.
 
-    ``torn`` says what was wrong with the tail, empty when nothing was.
+    ``last_utc`` is the wall-clock time of the last line. ``run_id`` is empty where
+    no line tells it. ``torn`` says what was wrong with the tail, empty when nothing was.
     """
 
     state: RunState
     next_seq: int
     last_s: float
     boots: tuple[str, ...]
+    last_utc: str = ""
+    run_id: str = ""
     torn: str = ""
+
+    def run_s_at(self, utc: datetime) -> float:
+        """Run-seconds at a later moment: they pass while no supervisor is there, and never go back.
+
+        A wall clock that was set back since the last line counts as no time.
+        """
+        try:
+            last = datetime.fromisoformat(self.last_utc.replace("Z", "+00:00"))
+            return self.last_s + max(0.0, (utc - last).total_seconds())
+        except (ValueError, TypeError):
+            return self.last_s
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -61,12 +76,14 @@ def event_of(line: dict[str, Any]) -> Event | None:
 
 def replay(path: Path, start: RunState) -> Past:
     """Reduce the journal to a state. There is no other way to learn where a run stands."""
-    state, next_seq, last_s = start, 0, 0.0
+    state, next_seq, last_s, last_utc = start, 0, 0.0, ""
     boots: list[str] = []
+    run_id = ""
     torn = cut_torn_tail(path)
     for line in lines(path):
         seq = line.get("seq")
         next_seq = seq + 1 if isinstance(seq, int) else next_seq
+        last_utc = str(line.get("at_utc") or last_utc)
         try:
             event = event_of(line)
         except CodecError as error:
@@ -75,10 +92,19 @@ def replay(path: Path, start: RunState) -> Past:
         if event is None:
             continue
         last_s = max(last_s, event.at_s)
-        if line["event"] == "RunStarted":
-            boots.append(str(line.get("boot", "")))
+        if isinstance(event, RunStarted):
+            boots.append(event.boot)
+            run_id = run_id or event.run_id
         state = decide(state, event).state
-    return Past(state=state, next_seq=next_seq, last_s=last_s, boots=tuple(boots), torn=torn)
+    return Past(
+        state=state,
+        next_seq=next_seq,
+        last_s=last_s,
+        last_utc=last_utc,
+        boots=tuple(boots),
+        run_id=run_id,
+        torn=torn,
+    )
 
 
 def cut_torn_tail(path: Path) -> str:

@@ -51,7 +51,8 @@ def ended_well(status: Status, *, done: bool) -> bool:
 class RunStarted:
     """A supervisor took up the run, for the first time or after another supervisor was lost.
 
-    ``notices`` are what the platform's files said by then.
+    ``notices`` are what the platform's files said by then. ``run_id`` is empty in
+    journals of versions that did not write it.
     """
 
     at_s: float
@@ -60,6 +61,7 @@ class RunStarted:
     boot: BootId
     pid: int
     notices: tuple[Notice, ...] = ()
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
