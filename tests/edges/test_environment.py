@@ -1,17 +1,22 @@
 """The environment of a worker, name by name, against what the contract promises for each framework."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faultrun.frameworks.environment import Life, Seat, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
-from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.checkpoint import RankFile, RecoveryPoint
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import Command, Framework, Rendezvous, RunSpec, Simulation
-from faultrun.model.topology import BootId
+from faultrun.model.topology import BootId, RunId
+from faultrun.sdk.session import read_session
+from faultrun.supervisor.prepare import values
 from support.specs import a_spec
 from support.story import checkpoint, topology
 
@@ -121,6 +126,28 @@ def test_each_rank_loads_what_the_plan_says_for_all() -> None:
     )
     found = told(plan=replace(RESUMED, point=point))
     assert (found["RESTORE_RANKS"], found["RESTORE_RANKS_MAP"]) == ("0,1", '{"0,2": 0, "1,3": 1}')
+
+
+NAMES = st.sampled_from(["gasp-step_10.pt", "gasp-step_10.1.pt", "shard.bin", "rank_0/a.pt", "rank_1/a.pt"])
+
+
+@given(names=st.lists(NAMES, min_size=WORKERS, max_size=WORKERS), suppliers=st.permutations(range(WORKERS)))
+def test_what_a_rank_loads_is_what_was_chosen_for_that_rank(names: list[str], suppliers: list[int]) -> None:
+    """However the files are called, whoever wrote them, and whatever map the ranks are told."""
+    files = tuple(
+        RankFile(rank=rank, path=f"/ckpt/{name}", from_rank=source)
+        for rank, (name, source) in enumerate(zip(names, suppliers, strict=True))
+    )
+    restore_map = json.dumps({str(file.rank): file.from_rank for file in files})
+    point = replace(checkpoint(10, files[0].path), files=files, restore_ranks_map=restore_map)
+    for file in files:
+        seat = Seat(rank=file.rank, local_rank=file.rank, node_rank=0, local_world_size=WORKERS)
+        environ = worker_environment({}, spec(), seat, life(replace(RESUMED, point=point)))
+        session = read_session(environ)
+        assert session is not None
+        assert session.point is not None
+        templates = values(replace(RESUMED, point=point), RunId("run"), file.rank)
+        assert {environ["FAULTRUN_RESUME_FROM"], session.point.path, templates.checkpoint} == {file.path}
 
 
 def test_ranks_of_a_second_node_are_counted_on() -> None:

@@ -50,7 +50,9 @@ def test_the_recovery_point_is_read() -> None:
     assert session.point.reason == "fault"
 
 
-def test_with_replica_groups_every_rank_gets_the_file_of_its_group(tmp_path: Path) -> None:
+def test_the_file_that_a_rank_is_told_is_not_replaced_by_another_that_looks_like_its_own(
+    tmp_path: Path,
+) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank_{rank}").mkdir()
         (tmp_path / f"rank_{rank}" / "a.pt").write_bytes(b"")
@@ -59,4 +61,4 @@ def test_with_replica_groups_every_rank_gets_the_file_of_its_group(tmp_path: Pat
     session = read_session({**OURS, "FAULTRUN_RESUME_FROM": path, "RESTORE_RANKS_MAP": maps})
     assert session is not None
     assert session.point is not None
-    assert session.point.path == str(tmp_path / "rank_1" / "a.pt")
+    assert session.point.path == path

@@ -27,7 +27,7 @@ WORKER_VARIABLES: Mapping[str, str] = {
     "FAULTRUN_PROGRESS": "its slot in the page of steps, for the SDK",
     "FAULTRUN_GROUP_INFO_FILE": "where MindSpore may write its replica groups",
     "FAULTRUN_RESTART_REASON": "fault or continued; only when this incarnation resumes, as the next five",
-    "FAULTRUN_RESUME_FROM": "the checkpoint; empty when there is none",
+    "FAULTRUN_RESUME_FROM": "the checkpoint that was chosen for this rank; empty when there is none",
     "FAULTRUN_RESUME_EPOCH": "its epoch, where it is known",
     "FAULTRUN_RESUME_STEP": "its global step, where it is known",
     "RESTORE_RANKS": "ranks whose checkpoint is missing (MindSpore's restore strategy); -1 for none",

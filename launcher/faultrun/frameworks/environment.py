@@ -76,7 +76,7 @@ def worker_environment(base: Mapping[str, str], spec: RunSpec, seat: Seat, life:
         **_ranks(spec, seat, life),
         **_torchelastic(spec, seat, life),
         **_ours(spec, seat, life),
-        **_resume(life.plan),
+        **_resume(life.plan, seat.rank),
         **_group_info(seat, life),
         **_mindspore(spec, seat, life),
         **_tensorflow(spec, seat),
@@ -144,14 +144,14 @@ def _ours(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
     }
 
 
-def _resume(plan: Plan) -> dict[str, str]:
+def _resume(plan: Plan, rank: int) -> dict[str, str]:
     """Set whenever an incarnation resumes; absent in the first one of a run that begins from nothing."""
     point: RecoveryPoint | None = plan.point
     if plan.incarnation == 0 and point is None:
         return {}
     return {
         "FAULTRUN_RESTART_REASON": plan.reason.value,
-        "FAULTRUN_RESUME_FROM": point.path if point else "",
+        "FAULTRUN_RESUME_FROM": point.path_for(rank) if point else "",
         "FAULTRUN_RESUME_EPOCH": _number(point.epoch) if point else "",
         "FAULTRUN_RESUME_STEP": _number(point.global_step) if point else "",
         "RESTORE_RANKS": (point.restore_ranks if point else "") or "-1",

@@ -117,7 +117,7 @@ class RecoveryPoint:
     """A proved place to resume from: one step, whole for every rank.
 
     ``files`` names a file for each rank; in pure data parallel all ranks
-    share one. ``path`` is the file or directory that ``{checkpoint}`` means.
+    share one. ``path`` stands for all of them where only one can be named.
     """
 
     path: str
@@ -129,3 +129,7 @@ class RecoveryPoint:
     source: Source
     restore_ranks: str = ""
     restore_ranks_map: str = ""
+
+    def path_for(self, rank: int | None) -> str:
+        """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""
+        return next((file.path for file in self.files if file.rank == rank), self.path)

@@ -3,26 +3,21 @@
 Knows nothing of training. Outside faultrun there is no session, and all of the SDK does nothing.
 """
 
-import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from faultrun.model.wire import PROGRESS_VARIABLE, SOCKET_VARIABLE
 
 DEFAULT_GRACE_S = 30.0
 """Length of the grace window when nobody says another: what container platforms give."""
 
-_RANK_DIRECTORY = re.compile(r"(?<=/rank_)\d+(?=/)")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPoint:
     """Where this worker is to go on.
 
-    ``path`` is the checkpoint file or directory to load; ``step`` the global
+    ``path`` is the checkpoint file or directory that was chosen for this rank; ``step`` the global
     step it holds (the next one to run is ``step + 1``); ``epoch`` as the
     checkpoint counts it; None where the checkpoint does not say. ``reason``
     is why the workers were started again ("fault", "stop", ...).
@@ -73,40 +68,21 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         socket=environ.get(SOCKET_VARIABLE, ""),
         progress=environ.get(PROGRESS_VARIABLE, ""),
         error_file=environ.get("TORCHELASTIC_ERROR_FILE", ""),
-        point=_recovery_point(environ, rank, incarnation),
+        point=_recovery_point(environ, incarnation),
     )
 
 
-def _recovery_point(environ: Mapping[str, str], rank: int, incarnation: int) -> RecoveryPoint | None:
+def _recovery_point(environ: Mapping[str, str], incarnation: int) -> RecoveryPoint | None:
     path = environ.get("FAULTRUN_RESUME_FROM", "")
     if not path:
         return None
     return RecoveryPoint(
-        path=_own_file(path, rank, environ.get("RESTORE_RANKS_MAP", "")),
+        path=path,
         step=_number(environ, ("FAULTRUN_RESUME_STEP",)),
         epoch=_number(environ, ("FAULTRUN_RESUME_EPOCH",)),
         reason=environ.get("FAULTRUN_RESTART_REASON", ""),
         incarnation=incarnation,
     )
-
-
-def _own_file(path: str, rank: int, restore_map: str) -> str:
-    """The file for ``rank`` when the checkpoint has one for each replica group.
-
-    ``restore_map`` is ``RESTORE_RANKS_MAP``: ``{"0,8": 0, "1,9": 1}`` says
-    that ranks 1 and 9 load what rank 1 saved.
-    """
-    try:
-        groups: Any = json.loads(restore_map or "{}")
-    except ValueError:
-        return path
-    if not isinstance(groups, dict):
-        return path
-    for members, source in groups.items():
-        if str(rank) in [member.strip() for member in members.split(",")]:
-            own = _RANK_DIRECTORY.sub(str(source), path)
-            return own if os.path.exists(own) else path  # noqa: PTH110 - a string is all that is needed
-    return path
 
 
 def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:

@@ -9,7 +9,6 @@ from faultrun.configs.restore import restore
 from faultrun.configs.rewrite import carry_out
 from faultrun.core import template
 from faultrun.errors import ConfigError, FaultrunError, UsageError
-from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.edit import EditedCopy, EditResult
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
 from faultrun.model.plan import Plan
@@ -153,7 +152,7 @@ def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
     point = plan.point
     assert point is not None, "only a recovery point fills templates"
     return template.Values(
-        checkpoint=_path_for(point, rank),
+        checkpoint=point.path_for(rank),
         run_id=run_id,
         incarnation=plan.incarnation,
         epoch=point.epoch,
@@ -166,8 +165,3 @@ def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
 def filled(recovery: Recovery, with_values: template.Values) -> tuple[str, ...]:
     """The ``--resume_arg`` templates as arguments."""
     return tuple(template.render(template.parse(text), with_values) for text in recovery.resume_args)
-
-
-def _path_for(point: RecoveryPoint, rank: int | None) -> str:
-    own = next((file.path for file in point.files if file.rank == rank), None)
-    return own or point.path
