@@ -37,7 +37,7 @@ def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
             "event": "PlanAdopted",
             "incarnation": 0,
             "phase": "running",
-            "plan": {"ledger": {"total_restarts": 2}},
+            "plan": {"incarnation": 0, "ledger": {"total_restarts": 2}},
         }
     )
     line.take({"event": "WorkerStarted", "rank": 0, **running})
@@ -49,6 +49,9 @@ def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
     now_s[0] += 10
     page(tmp_path, 1025, 1026, 1025)
     assert line.text() == "3/3 ranks  step 1,025  2.5 steps/s  17 s  2 restarts"
+    line.take({"event": "TimerFired", "timer": "grace", "incarnation": -1, "phase": "running"})
+    page(tmp_path, 1027, 1028, 1027)
+    assert "step 1,027" in line.text(), "a timer of an earlier life says nothing about this one"
 
 
 def test_a_long_verification_has_a_bar(tmp_path: Path) -> None:

@@ -12,8 +12,12 @@ from faultrun.cli.status import status
 from faultrun.cli.status_gather import gather
 from faultrun.cli.status_ranks import Pace
 from faultrun.cli.status_text import chosen
+from faultrun.journal.read import lines as lines_of
 from faultrun.journal.tail import tail
+from faultrun.model.spec import RestartPolicy
 from faultrun.model.status import RankState
+from faultrun.model.wire import Progress, pack_progress
+from faultrun.supervisor.moment import Moment
 
 
 def test_the_tail_begins_at_the_last_plan_and_has_one_heartbeat(tmp_path: Path) -> None:
@@ -42,6 +46,32 @@ def test_a_word_of_a_worker_that_looks_like_a_plan_is_no_plan(tmp_path: Path) ->
     said = {"seq": 1, "event": "GaspFailed", "because": '"event":"PlanAdopted"'}
     path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (plan, said)))
     assert [line["event"] for line in tail(path).lines] == ["PlanAdopted", "GaspFailed"]
+
+
+def test_a_timer_of_an_earlier_life_that_rings_late_changes_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=3000, workers=2, incidents=3))
+    lines = path.read_text().splitlines(keepends=True)[:-1]
+    late = {**json.loads(lines[-1]), "event": "TimerFired", "timer": "grace", "incarnation": 2}
+    path.write_text("".join([*lines, json.dumps(late) + "\n"]))
+    assert gather(tmp_path, Pace()).incarnation == 3
+
+
+def test_status_and_metrics_count_the_restarts_that_are_left_alike(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=3000, workers=2, incidents=3))
+    lines = [json.loads(line) for line in path.read_text().splitlines()[:-4]]
+    (plan,) = (line["plan"] for line in lines if line["event"] == "PlanAdopted" and line["incarnation"] == 3)
+    plan["ledger"] |= {"restarts": [{"at_s": lines[-1]["run_s"], "step": 9}], "high_step": 9}
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    (tmp_path / "incarnation_3").mkdir()
+    word = pack_progress(Progress(step=1000, epoch=0, phase=1, at_monotonic_s=1.0, count=1))
+    (tmp_path / "incarnation_3" / "progress").write_bytes(word.ljust(64, b"\0") * 2)
+    moment = Moment(tmp_path, RestartPolicy())
+    for line in lines_of(path):
+        moment.take(line)
+    left = moment.state(moment.account()).restarts_left
+    assert left == gather(tmp_path, Pace()).restarts_left == 3, "progress has refunded the one that was spent"
 
 
 def test_of_many_ranks_those_that_failed_and_those_behind_are_shown() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from faultrun.cli.status_checkpoint import newest_checkpoint
 from faultrun.cli.status_ranks import Pace, rank_states
+from faultrun.core.budget import restarts_left
 from faultrun.core.card import headline
 from faultrun.core.outlook import outlook
 from faultrun.errors import LogDirError
@@ -67,12 +68,11 @@ class _Look:
         policy, point = self._policy(), self._plan.point if self._plan is not None else None
         ledger = self._plan.ledger if self._plan is not None else None
         high = max(steps, default=-1)
-        known = (
-            outlook(ledger, policy, now_s=self._run_s(), high_step=high, finds_checkpoints=bool(self._dirs()))
-            if ledger is not None
-            else None
-        )
-        left = known.allowed - known.number + 1 if known is not None and known.restarts else 0
+        known, left = None, policy.max_restarts
+        if ledger is not None:
+            now_s, finds = self._run_s(), bool(self._dirs())
+            known = outlook(ledger, policy, now_s=now_s, high_step=high, finds_checkpoints=finds)
+            left = restarts_left(ledger, policy, now_s=now_s, high_step=high)
         incident = self._incident()
         return RunStatus(
             run_id=str(self._record.get("run_id", "")),
@@ -82,7 +82,8 @@ class _Look:
             phase=str(last.get("phase", "")),
             why=self._why(),
             suspected=self._suspicion(),
-            incarnation=_int(last.get("incarnation"), -1),
+            # A late timer's line carries the number of the life that set it.
+            incarnation=self._plan.incarnation if self._plan is not None else -1,
             world_size=self._plan.topology.world_size if self._plan is not None else len(ranks),
             elapsed_s=self._elapsed_s(),
             last_event_age_s=self._age_s(last),

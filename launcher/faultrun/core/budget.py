@@ -33,9 +33,7 @@ def charge(
     refunds what was spent, so the first restart after it is charged to an
     empty ledger and waits for nothing.
     """
-    recent = (
-        () if progressed(ledger, high_step, saved_step) else within_window(ledger.restarts, policy, now_s)
-    )
+    recent = _counted(ledger, policy, now_s, high_step, saved_step)
     if len(recent) >= policy.max_restarts:
         return Spent(why=_spent(len(recent), policy, high_step))
     charged = replace(
@@ -46,6 +44,20 @@ def charge(
         total_restarts=ledger.total_restarts + 1,
     )
     return Allowed(number=len(recent) + 1, backoff_s=backoff_s(len(recent), policy, now_s), ledger=charged)
+
+
+def restarts_left(ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int) -> int:
+    """How many restarts for faults ``charge`` would still allow at ``now_s``."""
+    return max(0, policy.max_restarts - len(_counted(ledger, policy, now_s, high_step)))
+
+
+def _counted(
+    ledger: Ledger, policy: RestartPolicy, now_s: float, high_step: int, saved_step: int = -1
+) -> tuple[Restart, ...]:
+    """The restarts that count against the next: none once training came further."""
+    if progressed(ledger, high_step, saved_step):
+        return ()
+    return within_window(ledger.restarts, policy, now_s)
 
 
 def progressed(ledger: Ledger, high_step: int, saved_step: int) -> bool:

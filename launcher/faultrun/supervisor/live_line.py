@@ -66,14 +66,16 @@ class LiveLine:
                 plan = line.get("plan")
                 ledger = plan.get("ledger") if isinstance(plan, dict) else None
                 self._restarts = ledger.get("total_restarts", 0) if isinstance(ledger, dict) else 0
+                number = plan.get("incarnation") if isinstance(plan, dict) else None
+                # Of the plan: a timer that rings late carries the number of the life that set it.
+                self._incarnation = number if isinstance(number, int) else self._incarnation
                 self._up.clear()
                 self._looks.clear()
             case "WorkerStarted":
                 self._up.add(line.get("rank", -1))
             case "WorkerExit":
                 self._up.discard(line.get("rank", -1))
-        phase, number = line.get("phase"), line.get("incarnation")
-        self._incarnation = number if isinstance(number, int) else self._incarnation
+        phase = line.get("phase")
         if isinstance(phase, str) and phase != self._phase:
             self._phase, self._phase_s = phase, self._now()
 

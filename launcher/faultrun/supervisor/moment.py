@@ -2,13 +2,17 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faultrun.core.account import Accountant
 from faultrun.core.account_fault import number_of
+from faultrun.core.budget import restarts_left
+from faultrun.journal.codec import CodecError, decode
 from faultrun.model.account import Account, Spending
+from faultrun.model.plan import Ledger
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.wire import SLOT_BYTES, Progress, unpack_progress
@@ -44,13 +48,13 @@ class Moment:
 
     def __init__(self, log_dir: Path, policy: RestartPolicy) -> None:
         self._log_dir = log_dir
-        self._max_restarts, self._window_s = policy.max_restarts, policy.window_s
+        self._policy = policy
         self._accountant = Accountant()
         self._up: set[int] = set()
         self._world_size = 0
         self._incarnation = -1
         self._phase = ""
-        self._charged: list[float] = []
+        self._ledger = Ledger()
         self._run_s = 0.0
         self._taken_s = time.monotonic()
 
@@ -86,15 +90,20 @@ class Moment:
         now = self._accountant.now_kind
         slots = self._slots()
         monotonic_s = time.monotonic()
-        recent = [at for at in self._charged if self._run_s + passed_s - at < self._window_s]
+        steps = tuple(slot.step for slot in slots)
         return State(
             phase=self._phase,
             incarnation=self._incarnation,
             world_size=self._world_size,
             up=len(self._up),
-            steps=tuple(slot.step for slot in slots),
+            steps=steps,
             oldest_step_s=max((monotonic_s - slot.at_monotonic_s for slot in slots), default=None),
-            restarts_left=max(0, self._max_restarts - len(recent)),
+            restarts_left=restarts_left(
+                self._ledger,
+                self._policy,
+                now_s=self._run_s + passed_s,
+                high_step=max(steps, default=-1),
+            ),
             since_last={now: passed_s} if now is not None else {},
             ended=account.ended,
         )
@@ -108,10 +117,8 @@ class Moment:
         self._world_size = sum(
             number_of(node.get("slots")) or 0 for node in nodes or () if isinstance(node, dict)
         )
-        ledger = plan.get("ledger")
-        restarts = ledger.get("restarts") if isinstance(ledger, dict) else None
-        charged = (one.get("at_s") for one in restarts or () if isinstance(one, dict))
-        self._charged = [float(at_s) for at_s in charged if isinstance(at_s, (int, float))]
+        with suppress(CodecError):
+            self._ledger = decode(plan.get("ledger"), Ledger)
 
     def _slots(self) -> list[Progress]:
         if self._phase != Phase.RUNNING.value:
