@@ -6,88 +6,23 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faultrun.model.events import Event, FirstStep, StopRequested, StopSource, Timer, TimerFired
+from faultrun.model.events import FirstStep, StopRequested, StopSource
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor, RunClock
-
-_PATIENCE_S = 10.0
-_GIVEN_UP = 99
-
-
-@dataclass(slots=True)
-class Desk:
-    """A control socket with its reactor; ``control`` listens for incarnation 3."""
-
-    control: Control
-    reactor: Reactor
-    page: ProgressPage
-    open_: list[socket.socket] = field(default_factory=list)
-    waiting: list[Event] = field(default_factory=list)
-
-    def peer(self) -> "Peer":
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(self.control.path))
-        connection.settimeout(_PATIENCE_S)
-        self.open_.append(connection)
-        return Peer(connection, self)
-
-    def worker(self, rank: int, incarnation: int = 3) -> "Peer":
-        peer = self.peer()
-        peer.says("hello", rank=rank, pid=1, incarnation=incarnation, sdk="1")
-        return peer
-
-    def heard(self, *, within_s: float = _PATIENCE_S) -> Event:
-        """The next event; a watchdog ends the wait."""
-        if not self.waiting:
-            self.reactor.start_timer(Timer.REAP, self.reactor.clock.now() + within_s, _GIVEN_UP)
-            self.waiting += self.reactor.wait()
-        return self.waiting.pop(0)
-
-    def nothing(self) -> None:
-        """Everything that was sent so far is read and leads to no event."""
-        event = self.heard(within_s=0.05)
-        assert isinstance(event, TimerFired), event
-
-
-@dataclass(slots=True)
-class Peer:
-    connection: socket.socket
-    desk: Desk
-
-    def says(self, kind: str, **fields: Any) -> None:
-        self.connection.sendall(message(kind, **fields))
-
-    def is_told(self) -> dict[str, Any]:
-        """The next line that arrives here; the desk may have to work for it."""
-        line = b""
-        while not line.endswith(b"\n"):
-            line += self.connection.recv(1)
-        told: dict[str, Any] = json.loads(line)
-        return told
+from support.desk import Desk, open_desk
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    reactor = Reactor(RunClock())
-    control = Control(tmp_path, reactor, 30.0)
-    page = ProgressPage(tmp_path / "progress", (0, 1))
-    control.begin(3, page)
-    desk = Desk(control, reactor, page)
-    yield desk
-    for connection in desk.open_:
-        connection.close()
-    control.close()
-    reactor.close()
-    page.close()
+    with open_desk(tmp_path) as desk:
+        yield desk
 
 
 def write_step(desk: Desk, slot: int, step: int) -> None:

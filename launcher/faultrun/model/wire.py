@@ -24,11 +24,14 @@ and the supervisor reads exactly how far a rank had come even after SIGKILL.
 """
 
 import json
+import math
 import struct
 from dataclasses import dataclass
 from typing import Any
 
 MAX_LINE_BYTES = 65536
+_TOO_LARGE = 1 << 63
+_LONGEST_INTEGER = 24  # characters; int() of thousands of digits is slow, and then an error
 
 SOCKET_VARIABLE = "FAULTRUN_SOCKET"
 PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
@@ -138,9 +141,23 @@ def message(kind: str, **fields: Any) -> bytes:
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
-    """The message on one line; None for anything that is not one."""
+    """The message on one line; None for anything that is not one. Its numbers are finite and fit 64 bits.
+
+    A number that nobody can mean reads as null: a save is not forgotten
+    because the time that it took is NaN.
+    """
     try:
-        data = json.loads(line)
+        data = json.loads(line, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) and isinstance(data.get("kind"), str) else None
+
+
+def _integer(digits: str) -> int | None:
+    number = int(digits) if len(digits) < _LONGEST_INTEGER else _TOO_LARGE
+    return number if -_TOO_LARGE <= number < _TOO_LARGE else None
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None

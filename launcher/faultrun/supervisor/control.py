@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from faultrun.core.heard import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep, StopRequested, StopSource
-from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
 from faultrun.model.wire import message, parse
 from faultrun.supervisor.lines import Peer, listen, same_user
 from faultrun.supervisor.progress import ProgressPage
@@ -14,7 +14,9 @@ from faultrun.supervisor.reactor import Reactor
 
 _GOODBYE_S = 1.0
 _SAVE_S = 60.0
-_LONGEST_TEXT = 2000
+_MOST_GUESTS = 64
+"""Connections that are no worker's, half-open ones and those that wait for an answer: so many of each."""
+_AGAIN_S = 0.5
 
 Verb = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -66,8 +68,9 @@ class Control:
         waiting = [peer for peer in self._peers.values() if peer.waits_for_end]
         for peer in waiting:
             peer.send(message("ended", line=line, exit_code=exit_code))
+        until_s = self._now() + _GOODBYE_S
         for peer in waiting:
-            peer.wait_for_goodbye(_GOODBYE_S)
+            peer.wait_for_goodbye(max(0.0, until_s - self._now()))
 
     def request_save(self, deadline_s: float) -> int:
         """Ask every connected rank to save and go on; return how many were asked."""
@@ -83,7 +86,8 @@ class Control:
 
     def _pass_on(self, rank: int, content: Mapping[str, Any]) -> None:
         """To those who asked for a save without a stop."""
-        told = {name: _short(content[name]) for name in ("step", "path", "why", "took_s") if name in content}
+        read = {"step": whole, "path": path, "why": short, "took_s": seconds}
+        told = {name: meaning(content[name]) for name, meaning in read.items() if name in content}
         for peer in self._peers.values():
             if peer.watches_saves:
                 peer.send(message(str(content["kind"]), rank=rank, **told))
@@ -98,16 +102,45 @@ class Control:
             self.path.unlink()
 
     def _accept(self) -> Iterable[Event]:
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        try:
             connection, _ = self._listener.accept()
-            if not same_user(connection):
-                connection.close()
-                return ()
-            connection.setblocking(False)
-            peer = Peer(connection)
-            self._peers[peer.fd] = peer
-            self._reactor.watch(peer.fd, lambda: self._read(peer))
-        return ()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError:  # no descriptor or memory is left: whoever has connected waits in the queue
+            yield from self._make_room(0)
+            self._pause()
+            return
+        if not same_user(connection):
+            connection.close()
+            return
+        connection.setblocking(False)
+        peer = Peer(connection)
+        self._peers[peer.fd] = peer
+        self._reactor.watch(peer.fd, lambda: self._read(peer))
+        yield from self._make_room(_MOST_GUESTS)
+
+    def _make_room(self, most: int) -> Iterable[Event]:
+        """Hang up on the oldest of those who speak for no rank; those who have asked for something apart."""
+        guests = [peer for peer in self._peers.values() if self._is_guest(peer)]
+        asked = [peer for peer in guests if peer.waits_for_end or peer.watches_saves]
+        silent = [peer for peer in guests if peer not in asked]
+        for peer in (*asked[: max(0, len(asked) - most)], *silent[: max(0, len(silent) - most)]):
+            yield from self._read(peer)  # a worker says who it is at once, and is none of them from then on
+            if self._is_guest(peer):
+                self._drop(peer)
+
+    def _is_guest(self, peer: Peer) -> bool:
+        return peer.rank is None or self._ranks.get(peer.rank) is not peer
+
+    def _pause(self) -> None:
+        """Listen again in a moment: a socket that cannot be accepted is readable for ever."""
+
+        def listen_again() -> Iterable[Event]:
+            self._reactor.watch(self._listener.fileno(), self._accept)
+            return ()
+
+        self._reactor.forget(self._listener.fileno())
+        self._reactor.call_at(self._now() + _AGAIN_S, listen_again)
 
     def _read(self, peer: Peer) -> Iterable[Event]:
         for line in peer.lines():
@@ -120,8 +153,8 @@ class Control:
     def _heard(self, peer: Peer, content: Mapping[str, Any]) -> Iterable[Event]:
         kind = content["kind"]
         if kind == "hello" and content.get("incarnation") == self._incarnation:
-            rank = content.get("rank")
-            if isinstance(rank, int):
+            rank = whole(content.get("rank"))
+            if rank is not None and self._page is not None and rank in self._page.ranks:
                 peer.rank = rank
                 self._ranks[rank] = peer
         elif peer.rank is not None:
@@ -130,41 +163,23 @@ class Control:
         elif kind == "stop":
             source = StopSource.PRESTOP if content.get("source") == "prestop" else StopSource.CONTROL
             peer.waits_for_end = True
-            late_s = max(0.0, _float(content.get("late_s")))
+            late_s = seconds(content.get("late_s"))
             yield StopRequested(at_s=self._now(), incarnation=self._incarnation, source=source, late_s=late_s)
             peer.send(message("stopping", window_s=self._stop_window_s))
         elif kind == "save":
-            self._answer_save(peer, _float(content.get("deadline_s")) or _SAVE_S)
+            self._answer_save(peer, seconds(content.get("deadline_s")) or _SAVE_S)
         elif kind in self._verbs:
             peer.send(message(kind, **self._verbs[kind](content)))
 
     def _worker_says(self, rank: int, content: Mapping[str, Any]) -> Iterable[Event]:
-        kind, at_s, incarnation = content["kind"], self._now(), self._incarnation
-        step = content.get("step")
-        if kind in ("saved", "failed"):
+        if content["kind"] in ("saved", "failed"):
             self._pass_on(rank, content)
-        if kind == "step":
+        if content["kind"] == "step":
             yield from self._first_step()
-        elif kind == "ack":
-            yield GaspAcknowledged(
-                at_s=at_s, incarnation=incarnation, rank=rank, step=step if isinstance(step, int) else None
-            )
-        elif kind == "saved" and isinstance(step, int):
-            yield GaspSaved(
-                at_s=at_s,
-                incarnation=incarnation,
-                rank=rank,
-                path=str(content.get("path", "")),
-                step=step,
-                size_bytes=_int(content.get("size_bytes")),
-                took_s=_float(content.get("took_s")),
-                digest=str(content.get("digest", "")),
-                replica_group=_ranks(content.get("replica_group")),
-            )
-        elif kind == "failed":
-            yield GaspFailed(
-                at_s=at_s, incarnation=incarnation, rank=rank, why=_short(str(content.get("why", "")))
-            )
+        else:
+            event = said(content, rank, self._incarnation, self._now())
+            if event is not None:
+                yield event
 
     def _first_step(self) -> Iterable[Event]:
         if self._first_step_told or self._page is None or not self._page.complete:
@@ -182,22 +197,3 @@ class Control:
 
     def _now(self) -> float:
         return self._reactor.clock.now()
-
-
-def _int(value: object) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _float(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _short(value: Any) -> Any:
-    """A text that fits into a line even if every character of it is escaped."""
-    return value if isinstance(value, int | float) else str(value)[:_LONGEST_TEXT]
-
-
-def _ranks(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(isinstance(rank, int) for rank in value):
-        return ()
-    return tuple(sorted(value))

@@ -14,7 +14,7 @@ class ProgressPage:
 
     def __init__(self, path: Path, ranks: tuple[int, ...]) -> None:
         self.path = path
-        self._ranks = ranks
+        self.ranks = ranks
         with path.open("wb+") as file:
             file.write(bytes(SLOT_BYTES * len(ranks)))  # a hole on a full disk would kill its writer (SIGBUS)
             file.flush()
@@ -35,7 +35,7 @@ class ProgressPage:
     def slots(self) -> tuple[tuple[int, Progress], ...]:
         """Rank and raw slot of every rank that has reported."""
         found = []
-        for slot, rank in enumerate(self._ranks):
+        for slot, rank in enumerate(self.ranks):
             progress = unpack_progress(self._page[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES])
             if progress is not None:
                 found.append((rank, progress))
@@ -45,7 +45,7 @@ class ProgressPage:
         """The ranks that use the page, whether they have finished a step or not."""
         return frozenset(
             rank
-            for slot, rank in enumerate(self._ranks)
+            for slot, rank in enumerate(self.ranks)
             if attached(self._page[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES])
         )
 
@@ -54,7 +54,7 @@ class ProgressPage:
         data = bytes(self._page)
         return tuple(
             (rank, unpack_word(data[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]))
-            for slot, rank in enumerate(self._ranks)
+            for slot, rank in enumerate(self.ranks)
         )
 
     def done(self, rank: int) -> bool:
@@ -65,7 +65,7 @@ class ProgressPage:
     @property
     def complete(self) -> bool:
         """Whether every rank has reported a step."""
-        return len(self.slots()) == len(self._ranks)
+        return len(self.slots()) == len(self.ranks)
 
     def close(self) -> None:
         """Unmap the page; the file stays for whoever wants to read it."""
