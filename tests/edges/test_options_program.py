@@ -109,4 +109,52 @@ def test_the_framework_is_read_from_the_script_or_named(script: str, mindspore_s
 def test_a_program_without_imports_to_read_is_plain_and_that_is_said() -> None:
     settled = plan("sleep", "1")
     assert settled.spec.framework is Framework.PLAIN
-    assert any(note.startswith("framework plain: sleep 1 is not a Python file") for note in settled.notes)
+    assert any(
+        note.startswith("no torch, MindSpore or TensorFlow import found; treating sleep 1 as plain")
+        for note in settled.notes
+    )
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_pytest_and_shell_scripts_are_of_the_framework_of_what_they_run(
+    tmp_path: Path, mindspore_script: str, script: str
+) -> None:
+    written(tmp_path, "test_ms.py", "from mindspore.communication import init\n")
+    shell = written(
+        tmp_path,
+        "run.sh",
+        "# python train.py\ncd $(dirname $0)\nfor i in 1; do python ${BASE}/train_ms.py --x=1 > log; done\n",
+    )
+    outer = written(tmp_path, "outer", "#!/usr/bin/env bash\nbash run.sh\n")
+    Path(outer).chmod(0o755)
+    for words in (
+        ("pytest", f"{tmp_path}/test_ms.py::test_all_reduce"),
+        ("pytest", "-x", str(tmp_path)),
+        ("python", "-m", "pytest", f"{tmp_path}/test_ms.py"),
+        ("bash", shell),
+        ("sh", "-c", f"exec python {mindspore_script}"),
+        (outer,),
+    ):
+        assert plan(*words).spec.framework is Framework.MINDSPORE, words
+    assert (
+        plan("bash", "-c", f"python {script} --config {tmp_path}/none.py").spec.framework is Framework.TORCH
+    )
+    assert plan("bash", "-c", "echo train.py").spec.framework is Framework.PLAIN
+
+
+def test_an_option_that_only_msrun_has_means_mindspore_where_nothing_else_tells() -> None:
+    settled = plan("--cluster_time_out=60", "sleep", "1")
+    assert settled.spec.framework is Framework.MINDSPORE
+    assert any("because --cluster_time_out is given" in note for note in settled.notes)
+    assert plan("--cluster_time_out=60", "--framework=plain", "sleep", "1").spec.framework is Framework.PLAIN
+
+
+def test_words_that_name_no_file_wrap_nothing(tmp_path: Path) -> None:
+    """Too long for a name, a link to itself: words of a command may be anything."""
+    (tmp_path / "loop.sh").symlink_to("loop.sh")
+    for word in (str(tmp_path / "loop.sh"), "x" * 5000 + ".py", "a b.py", "nothing.sh"):
+        assert plan("sleep", word).spec.framework is Framework.PLAIN

@@ -5,19 +5,16 @@ for a value of the config file.
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TypeVar
 
-from faultrun.cli.options_errors import likely
 from faultrun.cli.options_values import DAY_S, backoff, run_id, seconds, switch, whole
 from faultrun.cli.resolve_compile_cache import resolve_compile_cache
+from faultrun.cli.resolve_framework import one_of, resolve_framework
 from faultrun.cli.resolve_hang import resolve_hang
 from faultrun.cli.resolve_logs import resolve_logs
 from faultrun.cli.resolve_meeting import resolve_meeting
 from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
-from faultrun.cli.resolve_program import Program, resolve_program
+from faultrun.cli.resolve_program import resolve_program
 from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
 from faultrun.cli.resolve_scheduler import resolve_scheduler
 from faultrun.cli.resolve_standby import resolve_standby
@@ -30,7 +27,6 @@ from faultrun.cli.signature_file import signature_rows
 from faultrun.cli.surroundings import Notes, Surroundings
 from faultrun.model.spec import (
     Binding,
-    Framework,
     Recovery,
     RestartPolicy,
     RestoreConfigs,
@@ -40,8 +36,6 @@ from faultrun.model.spec import (
 )
 from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology
 from faultrun.platforms import local
-
-E = TypeVar("E", bound=Enum)
 
 _INIT_PID = 1
 _LONGEST_WINDOW_S = 366 * DAY_S
@@ -64,7 +58,7 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
     notes = Notes(settings=settings, lines=list(settings.notes))
     program = resolve_program(settings, around)
     recipe = chosen_recipe(settings, program, around)
-    framework = _framework(settings, notes, program, recipe)
+    framework = resolve_framework(settings, notes, program, recipe)
     workers = resolve_workers(settings, around, notes, framework)
     meeting = resolve_meeting(settings, notes, framework)
     supervision = _supervision(settings, around, notes)
@@ -101,42 +95,6 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
     return Resolved(spec=spec, notes=tuple(notes.lines), dry_run=settings.flag("dry_run"))
 
 
-def _framework(settings: Settings, notes: Notes, program: Program, recipe: Chosen | None) -> Framework:
-    named = settings.read("framework", _framework_or_auto)
-    if named is not None:
-        return named
-    if recipe is not None and recipe.recipe.framework is not None and "framework" not in settings.given:
-        return recipe.recipe.framework
-    hint = "--framework=mindspore, torch or tensorflow says it"
-    if program.source is None:
-        notes.add(
-            f"framework plain: {program.command.shown} is not a Python file to read imports from; {hint}"
-        )
-        return Framework.PLAIN
-    from faultrun.frameworks.detect import detect
-
-    found = detect(program.source, program.search)
-    if found.framework is Framework.PLAIN:
-        notes.add(f"framework plain: {found.why}; {hint}")
-    return found.framework
-
-
-def _framework_or_auto(text: str) -> Framework | None:
-    return None if text == "auto" else _one_of(Framework, "auto")(text)
-
-
-def _one_of(kind: type[E], *others: str) -> Callable[[str], E]:
-    def read(text: str) -> E:
-        known = [member.value for member in kind]
-        if text not in known:
-            match = likely(text, known)
-            meant = f"; did you mean {match}?" if match else ""
-            raise ValueError(f"{text!r} is none of {', '.join([*others, *known])}{meant}")
-        return kind(text)
-
-    return read
-
-
 def _supervision(settings: Settings, around: Surroundings, notes: Notes) -> Supervision:
     plain = RestartPolicy()
     restarts = settings.read("max_restarts", whole(0, 1_000_000))
@@ -165,8 +123,8 @@ def _supervision(settings: Settings, around: Surroundings, notes: Notes) -> Supe
 
 
 def _recovery(settings: Settings, notes: Notes, recipe: Chosen | None, workers: Workers) -> Recovery:
-    resume = settings.read("resume", _one_of(Resume)) or Resume.AUTO
-    when = settings.read("restore_configs", _one_of(RestoreConfigs)) or RestoreConfigs.NEVER
+    resume = settings.read("resume", one_of(Resume)) or Resume.AUTO
+    when = settings.read("restore_configs", one_of(RestoreConfigs)) or RestoreConfigs.NEVER
     found = recovery(settings, notes, recipe, world_size=workers.world, resume=resume)
     return replace(found, restore_configs=when)
 

@@ -61,7 +61,7 @@ def resolve_program(settings: Settings, around: Surroundings) -> Program:
             _file(operand.text)
         return _program((_found(script), *arguments[: operand.end]), arguments[operand.end :], words)
     files = (Path(word) for word in arguments if word.endswith(".py"))
-    source = next((file for file in files if file.is_file()), None)
+    source = next((file for file in files if os.path.isfile(file)), None)  # noqa: PTH113  it never raises
     return _program((_executable(script),), arguments, words, source=source)
 
 

@@ -19,19 +19,42 @@ _MAX_LOCAL_MODULES = 64
 
 _PACKAGES: dict[str, Framework] = {
     "mindspore": Framework.MINDSPORE,
-    "mindformers": Framework.MINDSPORE,
-    "mindnlp": Framework.MINDSPORE,
-    "mindcv": Framework.MINDSPORE,
+    **dict.fromkeys(
+        ("mindformers", "mindnlp", "mindcv", "mindocr", "mindyolo", "mindone"), Framework.MINDSPORE
+    ),
     "torch": Framework.TORCH,
     "torch_npu": Framework.TORCH,
-    "torchvision": Framework.TORCH,
-    "lightning": Framework.TORCH,
-    "pytorch_lightning": Framework.TORCH,
-    "accelerate": Framework.TORCH,
-    "deepspeed": Framework.TORCH,
+    **dict.fromkeys(
+        (
+            "accelerate",
+            "colossalai",
+            "composer",
+            "deepspeed",
+            "diffusers",
+            "fairscale",
+            "lightning",
+            "lightning_fabric",
+            "megatron",
+            "peft",
+            "pytorch_lightning",
+            "sentence_transformers",
+            "timm",
+            "torchaudio",
+            "torchft",
+            "torchtitan",
+            "torchtune",
+            "torchvision",
+            "transformers",
+            "trl",
+        ),
+        Framework.TORCH,
+    ),
     "tensorflow": Framework.TENSORFLOW,
     "npu_bridge": Framework.TENSORFLOW,
 }
+
+_THEMSELVES = frozenset({"mindspore", "torch", "torch_npu", "tensorflow", "npu_bridge"})
+"""The frameworks, not what is built on them: transformers' tokenizers serve anybody."""
 
 _DISTRIBUTED = (
     "mindspore.communication",
@@ -89,7 +112,7 @@ def detect(program: Path, search: Sequence[Path]) -> Detection:
             local.append(theirs[0])
     if local:
         return min(local, key=lambda detection: _ORDER.index(detection.framework))
-    return Detection(framework=Framework.PLAIN, why=f"{program} imports no framework that faultrun knows")
+    return Detection(framework=Framework.PLAIN, why=f"no import of a framework in {program}")
 
 
 def find_module(module: str, search: Sequence[str]) -> Path | None:
@@ -136,7 +159,8 @@ def _judge(names: Sequence[str], source: Path) -> tuple[Detection, bool] | None:
     if not known:
         return None
     spread = [name for name in known if any(_inside(name, package) for package in _DISTRIBUTED)]
-    frameworks = {_PACKAGES[name.split(".")[0]]: name for name in reversed(spread or known)}
+    itself = [name for name in known if name.split(".")[0] in _THEMSELVES]
+    frameworks = {_PACKAGES[name.split(".")[0]]: name for name in reversed(spread or itself or known)}
     framework = next(entry for entry in _ORDER if entry in frameworks)
     why = f"{source} imports {frameworks[framework]}"
     return Detection(framework=framework, why=why), bool(spread)

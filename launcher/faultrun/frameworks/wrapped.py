@@ -1,0 +1,85 @@
+"""Which Python files a wrapper would run, read from its words and from the text of shell scripts.
+
+A guess that serves to tell the framework: nothing is run, and what variables and
+``cd`` make of a path is not worked out; a file of that name near the script is taken.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+_MOST_FILES = 64
+_MAX_BYTES = 1 << 20
+_DEEPEST = 3
+_SHELL_SCRIPT = re.compile(rb"#!\s*\S*/(env\s+(-S\s+)?)?(ba|da|z|k|a)?sh\b")
+_COMMENT = re.compile(r"(?m)(^|\s)#.*$")
+_NAMED = re.compile(r"[^\s'\"=;|&()<>`]+\.(?:py|sh)(?=$|[\s'\";|&()<>`:])")
+_MODULE = re.compile(r"\s-m\s+([A-Za-z_][\w.]*)")
+_PYTEST = frozenset({"pytest", "py.test"})
+_ENDS = (".py", "/__main__.py")
+_TESTS = ("test_*.py", "*_test.py")
+
+
+def python_files(words: Sequence[str]) -> tuple[Path, ...]:
+    """The Python files that the command ``words`` runs, as far as can be seen; at most 64."""
+    return tuple(dict.fromkeys(islice(_files(words), _MOST_FILES)))
+
+
+def _files(words: Sequence[str]) -> Iterator[Path]:
+    tests = any(Path(word).name in _PYTEST for word in words[:4])
+    for word in words:
+        path = Path(word.partition("::")[0])
+        if _is_file(path) and path.suffix == ".py":
+            yield path
+        elif tests and os.path.isdir(path):  # noqa: PTH112
+            yield from (test for pattern in _TESTS for test in sorted(path.rglob(pattern)))
+        elif _is_shell(path):
+            yield from _in_text(_text(path), path.parent, _DEEPEST)
+        elif any(mark in word for mark in " \n"):
+            yield from _in_text(word, Path(), _DEEPEST)
+
+
+def _in_text(text: str, folder: Path, depth: int) -> Iterator[Path]:
+    """The files that shell code names, as seen from the working directory or near ``folder``."""
+    text = _COMMENT.sub("", text)
+    named = [found[0] for found in _NAMED.finditer(text)]
+    named += [f"{found[1].replace('.', '/')}{end}" for found in _MODULE.finditer(text) for end in _ENDS]
+    for name in named:
+        path = _found(name, folder)
+        if path is None:
+            continue
+        if path.suffix == ".py":
+            yield path
+        elif depth > 0:
+            yield from _in_text(_text(path), path.parent, depth - 1)
+
+
+def _found(name: str, folder: Path) -> Path | None:
+    places = [Path(), folder, folder / ".."]
+    if "$" in name:
+        name = name.rpartition("/")[2]
+    return next((place / name for place in places if _is_file(place / name)), None)
+
+
+def _is_shell(path: Path) -> bool:
+    if not _is_file(path):
+        return False
+    return path.suffix == ".sh" or _SHELL_SCRIPT.match(_head(path)) is not None
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113  a word may be longer than a name can be: this never raises
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_BYTES)
+    except OSError:
+        return b""
+
+
+def _text(path: Path) -> str:
+    return _head(path).decode("utf-8", "replace")
