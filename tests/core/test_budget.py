@@ -1,12 +1,15 @@
 """How many restarts are too many."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.budget import Allowed, Spent, backoff_s, charge
+from faultrun.core.budget import Allowed, Spent, backoff_s, charge, furthest, progressed
 from faultrun.model.plan import Ledger
 from faultrun.model.spec import RestartPolicy
+from support.story import checkpoint
 
 POLICY = RestartPolicy(max_restarts=3, window_s=100, backoff_min_s=1, backoff_max_s=8)
 
@@ -41,6 +44,16 @@ def test_progress_gives_back_what_was_spent() -> None:
     assert isinstance(answer, Allowed)
     assert (answer.number, answer.backoff_s, answer.ledger.total_restarts) == (1, 0.0, 4)
     assert [restart.at_s for restart in answer.ledger.restarts] == [3]
+
+
+def test_each_count_that_a_save_tells_is_progress_of_its_own() -> None:
+    ledger = furthest(Ledger(), 10, replace(checkpoint(500), epoch=2, step_in_epoch=7))
+    only_epoch = replace(checkpoint(0), global_step=None, epoch=3, step_in_epoch=None)
+    assert progressed(ledger, 10, only_epoch)
+    assert progressed(ledger, 10, replace(checkpoint(400), epoch=2, step_in_epoch=8))
+    assert not progressed(ledger, 10, replace(checkpoint(500), epoch=2, step_in_epoch=7))
+    assert not progressed(furthest(ledger, 10, only_epoch), 10, only_epoch)
+    assert not progressed(ledger, 10, replace(only_epoch, epoch=None)), "it tells nothing"
 
 
 def test_the_reason_says_what_was_not_passed() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.events import Exited, PlanAdopted, Signaled, Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised, Signature
 from faultrun.model.run import Phase
@@ -27,11 +28,15 @@ def note_of(kind: str) -> Raised:
 
 
 def fails(
-    story: Story, note: DeathNote, status: Exited | Signaled | None = None, *, save: int | None = None
+    story: Story,
+    note: DeathNote,
+    status: Exited | Signaled | None = None,
+    *,
+    save: int | RecoveryPoint | None = None,
 ) -> Story:
     """Rank 0 ends, the other follows; the next incarnation runs if there is one."""
     story.ended(0, status or Exited(code=1), after_s=1).ended(1, Signaled(signum=15)).drained(note)
-    story.chose(None if save is None else checkpoint(save))
+    story.chose(checkpoint(save) if isinstance(save, int) else save)
     if story.phase is Phase.BACKING_OFF:
         assert story.state.plan is not None
         story.now_s = story.state.plan.start_at_s
@@ -85,6 +90,35 @@ def test_progress_may_be_a_newer_save_although_no_step_was_new() -> None:
         run.reported(r0=save + 5)
         fails(run, note(), save=save)
     assert not run.state.done
+
+
+def rewritten(mtime_ns: int, **told: int) -> RecoveryPoint:
+    """The one file of a script that says its ``epoch``, or nothing at all."""
+    identity = Identity(inode=7, size_bytes=9, mtime_ns=mtime_ns, **told)
+    point = replace(checkpoint(0, "last"), global_step=None, epoch=identity.epoch, step_in_epoch=None)
+    return replace(point, identity=identity)
+
+
+def test_a_later_epoch_is_progress_where_no_step_is_told() -> None:
+    run = story()
+    for epoch in range(2, 30, 2):
+        fails(run, note(), save=rewritten(epoch, epoch=epoch))
+    assert not run.state.done
+
+
+def test_the_same_epoch_saved_again_is_none() -> None:
+    run = fails(story(), note(), save=rewritten(1, epoch=2))
+    assert not run.state.done
+    assert fails(run, note(), save=rewritten(2, epoch=2)).state.exit_code == 93
+
+
+def test_a_new_save_that_tells_nothing_is_no_proof_of_a_loop_and_no_refund() -> None:
+    run = story()
+    for life in range(3):
+        fails(run, note(), save=rewritten(life))
+    assert not run.state.done
+    assert fails(run, note(), save=rewritten(3)).state.exit_code == 1
+    assert "restarts within 3600 s are used up" in run.whys[-1]
 
 
 def test_the_same_failure_from_an_older_checkpoint_is_another_attempt() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from faultrun.core.quarantine import attempts_after, quarantined
 from faultrun.model.actions import Survey
-from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from support.story import Story, checkpoint, topology
 
@@ -24,7 +24,7 @@ def test_two_failures_in_a_row_put_a_checkpoint_aside() -> None:
     once = attempts_after(plan(checkpoint(5, "p")), 5)
     assert (once, quarantined(once)) == ((Attempt(path="p", failures=1),), ())
     twice = attempts_after(plan(checkpoint(5, "p"), *once), 5)
-    assert quarantined(twice) == ("p",)
+    assert quarantined(twice) == (Attempt(path="p", failures=2),)
 
 
 def test_one_step_past_it_clears_it() -> None:
@@ -46,7 +46,34 @@ def test_other_checkpoints_keep_their_count() -> None:
     other = Attempt(path="q", failures=2)
     found = attempts_after(plan(checkpoint(5, "p"), other), 5)
     assert found == (other, Attempt(path="p", failures=1))
-    assert quarantined(found) == ("q",)
+    assert quarantined(found) == (other,)
+
+
+def lying(identity: Identity, path: str = "last") -> RecoveryPoint:
+    return replace(checkpoint(identity.global_step or 0, path), identity=identity)
+
+
+def test_a_file_written_anew_under_the_old_name_is_not_accused_of_what_the_old_one_did() -> None:
+    old, new = (Identity(inode=7, size_bytes=9, mtime_ns=step, global_step=step) for step in (5, 10))
+    once = attempts_after(plan(lying(old)), None)
+    twice = attempts_after(plan(lying(new), *once), None)
+    assert [one.failures for one in twice] == [1, 1]
+    assert quarantined(twice) == ()
+
+
+def test_a_rename_does_not_clear_a_checkpoint() -> None:
+    identity = Identity(inode=7, size_bytes=9, mtime_ns=5)
+    once = attempts_after(plan(lying(identity)), None)
+    (renamed,) = attempts_after(plan(lying(identity, "prev"), *once), None)
+    assert (renamed.path, renamed.failures) == ("prev", 2)
+
+
+def test_a_month_of_failures_with_a_new_state_each_does_not_grow_the_plan() -> None:
+    attempts: tuple[Attempt, ...] = ()
+    for step in range(500):
+        point = lying(Identity(inode=7, size_bytes=9, mtime_ns=step))
+        attempts = attempts_after(plan(point, *attempts), None)
+    assert len(attempts) < 100
 
 
 def test_a_checkpoint_that_failed_twice_is_not_asked_for_a_third_time() -> None:
@@ -56,4 +83,4 @@ def test_a_checkpoint_that_failed_twice_is_not_asked_for_a_third_time() -> None:
         story.actions.clear()
         story.killed(0).recovers(checkpoint(5, "p"))
         asked += [survey.quarantine for survey in story.performed(Survey)]
-    assert asked == [(), ("p",), ("p",)]
+    assert [[one.path for one in quarantine] for quarantine in asked] == [[], ["p"], ["p"]]

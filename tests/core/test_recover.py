@@ -2,6 +2,7 @@
 
 from faultrun.core.recover import Choice, Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
+from faultrun.model.plan import Attempt
 
 WHOLE = Verdict(whole=True, why="all there", depth=Depth.CHECKSUM)
 TORN = Verdict(whole=False, why="torn", depth=Depth.STRUCTURE)
@@ -201,12 +202,22 @@ def test_a_step_that_a_rank_beyond_this_world_saved_too_is_of_a_larger_world() -
     assert reasons(choice) == {"r0": why, "r7": why}
 
 
-def test_quarantine_by_step_or_by_path_sends_the_choice_to_the_next_older() -> None:
-    files = [entry("a", 10), entry("b", 20), entry("c", 30)]
-    choice, asked = resolve(files, Need(world_size=1, quarantine=frozenset({30, "b"})))
+def test_what_is_quarantined_sends_the_choice_to_the_next_older() -> None:
+    files = [entry("a", 10, inode=1), entry("b", 20, inode=2), entry("renamed", 30, inode=3)]
+    aside = (
+        Attempt(path="b", failures=2),
+        Attempt(path="c", failures=2, identity=entry("c", 30, inode=3).identity),
+    )
+    choice, asked = resolve(files, Need(world_size=1, quarantine=aside))
     assert isinstance(choice, Chosen)
     assert (choice.point.path, asked) == ("a", ["a"])
     assert set(reasons(choice).values()) == {"quarantined: two restarts made no progress past it"}
+
+
+def test_what_was_written_anew_under_a_quarantined_name_is_a_checkpoint_like_any_other() -> None:
+    aside = Attempt(path="last", failures=2, identity=entry("last", 5, mtime_ns=1).identity)
+    files = [entry("best", 3), entry("last", 10, mtime_ns=2)]
+    assert chosen(files, Need(world_size=1, quarantine=(aside,))) == "last"
 
 
 def test_a_gasp_saved_after_a_death_counts_only_if_its_writer_vouches_for_it() -> None:

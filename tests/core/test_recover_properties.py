@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from faultrun.core.recover import Chosen, Group, Need, NeedVerdicts, NothingFound, NothingWhole, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+from faultrun.model.plan import Attempt
 
 WORLD = 4
 GROUPS: list[tuple[Group, ...] | None] = [
@@ -42,7 +43,10 @@ def situations(draw: st.DrawFn) -> tuple[list[Entry], dict[str, bool], Need]:
         world_size=WORLD,
         groups=draw(st.sampled_from(GROUPS)),
         run_id=draw(st.sampled_from([None, "ours"])),
-        quarantine=frozenset(draw(st.sets(st.sampled_from([0, 1, 2, "f0", "f1"]), max_size=2))),
+        quarantine=tuple(
+            Attempt(path=one.path, failures=2, identity=one.identity)
+            for one in draw(st.lists(st.sampled_from(entries), max_size=2) if entries else st.just([]))
+        ),
         lost_ranks=frozenset(draw(st.sets(st.integers(0, 3), max_size=2))),
     )
     return entries, whole, need
@@ -80,8 +84,7 @@ def test_every_file_that_is_chosen_was_verified_is_whole_and_allowed(
         entry = by_path[file.path]
         assert whole[file.path]
         assert file.path in asked
-        assert file.path not in need.quarantine
-        assert entry.global_step not in need.quarantine
+        assert not any(one.accuses(file.path, entry.identity) for one in need.quarantine)
         assert entry.rank not in need.lost_ranks
         assert entry.world_size in (None, WORLD)
         assert need.run_id is None or entry.run_id in (None, need.run_id)

@@ -9,6 +9,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.model.actions import Survey
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import NothingWhole, RecoveryPointChosen
+from faultrun.model.plan import Attempt
 from faultrun.model.spec import Recovery, Resume
 from faultrun.supervisor.reactor import RunClock
 from faultrun.supervisor.survey import CheckpointSurveyor
@@ -94,14 +95,24 @@ def test_when_none_is_whole_the_answer_is_an_error_for_people(tmp_path: Path) ->
 
 def test_a_quarantined_checkpoint_gives_way_to_an_older_one(tmp_path: Path) -> None:
     put(tmp_path, 10, 20)
-    request = replace(AGAIN, quarantine=(f"{tmp_path}/ckpt/net-1_20.ckpt",))
+    request = without(tmp_path, 20)
     assert step_of(surveyor(tmp_path).survey(request, 0.0)) == 10
+    (tmp_path / "ckpt/net-1_20.ckpt").rename(tmp_path / "ckpt/prev-1_20.ckpt")
+    assert step_of(surveyor(tmp_path).survey(request, 0.0)) == 10
+    put(tmp_path, 20)
+    assert step_of(surveyor(tmp_path).survey(request, 0.0)) == 20, "written anew"
 
 
 def test_a_quarantined_checkpoint_is_still_better_than_none(tmp_path: Path) -> None:
     put(tmp_path, 20)
-    request = replace(AGAIN, quarantine=(f"{tmp_path}/ckpt/net-1_20.ckpt",))
-    assert step_of(surveyor(tmp_path).survey(request, 0.0)) == 20
+    assert step_of(surveyor(tmp_path).survey(without(tmp_path, 20), 0.0)) == 20
+
+
+def without(root: Path, step: int) -> Survey:
+    """A survey that leaves out the checkpoint of ``step`` as it is now."""
+    path = f"{root}/ckpt/net-1_{step}.ckpt"
+    (entry,) = (one for one in Catalog([f"{root}/ckpt"]).scan().entries if one.path == path)
+    return replace(AGAIN, quarantine=(Attempt(path=path, failures=2, identity=entry.identity),))
 
 
 def test_a_breakpoint_file_from_after_the_fault_is_doubtful_now_and_later(tmp_path: Path) -> None:

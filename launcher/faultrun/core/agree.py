@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from faultrun.core import crashloop
-from faultrun.core.budget import Allowed, Spent, charge
+from faultrun.core.budget import Allowed, Spent, charge, furthest
 from faultrun.core.diagnose import exit_code_of
 from faultrun.core.quarantine import attempts_after
 from faultrun.errors import assert_never
@@ -133,7 +133,7 @@ def _replan(rules: Rules, plan: Plan | None, spoken: list[NodeFact], now_s: floa
     incident = _first_incident(spoken)
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
-        ledger = Ledger(high_step=high_step, saved_step=crashloop.saved_step(point))
+        ledger = furthest(Ledger(), high_step, point)
         return Adopt(
             plan=_plan(rules, 0, Reason.FIRST if point is None else Reason.CONTINUED, ledger, now_s, spoken)
         )
@@ -163,8 +163,7 @@ def _after_fault(
         last_signature=incident.signature,
         alike=failures,
     )
-    saved_step = crashloop.saved_step(point)
-    match charge(ledger, rules.policy, now_s=now_s, high_step=high_step, saved_step=saved_step):
+    match charge(ledger, rules.policy, now_s=now_s, high_step=high_step, point=point):
         case Spent(why=why):
             loop = crashloop.looped(incident, failures, rules.policy.max_restarts)
             if loop:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Ledger, Restart
 from faultrun.model.spec import RestartPolicy
 
@@ -23,7 +24,7 @@ class Spent:
 
 
 def charge(
-    ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int, saved_step: int = -1
+    ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int, point: RecoveryPoint | None = None
 ) -> Allowed | Spent:
     """Charge one restart for a fault, or say that the budget is spent.
 
@@ -31,16 +32,14 @@ def charge(
     a lifetime count would end a month-long run for four unrelated node
     failures, a window ends only the run that is failing *now*. Progress
     refunds what was spent, so the first restart after it is charged to an
-    empty ledger and waits for nothing.
+    empty ledger and waits for nothing. ``point`` is where the next life would begin.
     """
-    recent = _counted(ledger, policy, now_s, high_step, saved_step)
+    recent = _counted(ledger, policy, now_s, high_step, point)
     if len(recent) >= policy.max_restarts:
         return Spent(why=_spent(len(recent), policy, high_step))
     charged = replace(
-        ledger,
+        furthest(ledger, high_step, point),
         restarts=(*recent, Restart(at_s=now_s, step=high_step)),
-        high_step=max(high_step, ledger.high_step),
-        saved_step=max(saved_step, ledger.saved_step),
         total_restarts=ledger.total_restarts + 1,
     )
     return Allowed(number=len(recent) + 1, backoff_s=backoff_s(len(recent), policy, now_s), ledger=charged)
@@ -48,25 +47,41 @@ def charge(
 
 def restarts_left(ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int) -> int:
     """How many restarts for faults ``charge`` would still allow at ``now_s``."""
-    return max(0, policy.max_restarts - len(_counted(ledger, policy, now_s, high_step)))
+    return max(0, policy.max_restarts - len(_counted(ledger, policy, now_s, high_step, None)))
 
 
 def _counted(
-    ledger: Ledger, policy: RestartPolicy, now_s: float, high_step: int, saved_step: int = -1
+    ledger: Ledger, policy: RestartPolicy, now_s: float, high_step: int, point: RecoveryPoint | None
 ) -> tuple[Restart, ...]:
     """The restarts that count against the next: none once training came further."""
-    if progressed(ledger, high_step, saved_step):
+    if progressed(ledger, high_step, point):
         return ()
     return within_window(ledger.restarts, policy, now_s)
 
 
-def progressed(ledger: Ledger, high_step: int, saved_step: int) -> bool:
+def progressed(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> bool:
     """Whether training came further than when the last plan was made.
 
-    A new highest step counts, and so does a newer save: a run that dies often
-    may creep forward from save to save without passing where it once was.
+    A new highest step counts, and so does a save of a later step or epoch: a run
+    that dies often may creep forward from save to save without passing where it
+    once was. A save that says neither proves nothing, however new: a script may
+    write one whenever it starts.
     """
-    return high_step > ledger.high_step or saved_step > ledger.saved_step
+    reached = furthest(ledger, high_step, point)
+    return _reached(reached) != _reached(ledger)
+
+
+def furthest(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> Ledger:
+    """``ledger`` with the furthest that steps and saves have come, each count for itself."""
+    if point is None:
+        return replace(ledger, high_step=max(high_step, ledger.high_step))
+    epoch = (-1, -1) if point.epoch is None else (point.epoch, _known(point.step_in_epoch))
+    return replace(
+        ledger,
+        high_step=max(high_step, ledger.high_step),
+        saved_step=max(_known(point.global_step), ledger.saved_step),
+        saved_epoch=max(epoch, ledger.saved_epoch),
+    )
 
 
 def within_window(restarts: tuple[Restart, ...], policy: RestartPolicy, now_s: float) -> tuple[Restart, ...]:
@@ -84,6 +99,14 @@ def backoff_s(failed_before: int, policy: RestartPolicy, now_s: float) -> float:
         return 0.0
     ceiling = min(policy.backoff_max_s, policy.backoff_min_s * float(2 ** min(failed_before - 1, 30)))
     return ceiling * (0.5 + 0.5 * (now_s * 1e4 % 1.0))
+
+
+def _reached(ledger: Ledger) -> tuple[int, int, tuple[int, int]]:
+    return (ledger.high_step, ledger.saved_step, ledger.saved_epoch)
+
+
+def _known(count: int | None) -> int:
+    return -1 if count is None else count
 
 
 def _spent(recent: int, policy: RestartPolicy, high_step: int) -> str:

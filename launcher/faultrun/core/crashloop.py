@@ -54,8 +54,8 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
         return ""
     if _before_the_first_step(incident, plan, high_step):
         return "not restarted: it failed before the first step, so it would most likely fail again"
-    same_start = _path(point) == _path(plan.point)
-    if _again(incident, plan) and same_start and not progressed(plan.ledger, high_step, saved_step(point)):
+    same_start = _same_start(point, plan.point)
+    if _again(incident, plan) and same_start and not progressed(plan.ledger, high_step, point):
         return f"the same failure twice without progress: {_words(incident)}"
     return ""
 
@@ -81,7 +81,9 @@ def nature(incident: Incident) -> Nature:
 def alike(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoint | None) -> int:
     """How many failures in a row, ``incident`` included, were alike and without progress between them."""
     now, last = incident.signature, plan.ledger.last_signature
-    if now is None or last is None or progressed(plan.ledger, high_step, saved_step(point)):
+    if now is None or last is None or progressed(plan.ledger, high_step, point):
+        return 1
+    if _new_and_mute(point, plan.point):
         return 1
     return plan.ledger.alike + 1 if (now.what, now.where) == (last.what, last.where) else 1
 
@@ -129,5 +131,17 @@ def _words(incident: Incident) -> str:
     return f"{signature.what}{where}{step}"
 
 
-def _path(point: RecoveryPoint | None) -> str:
-    return "" if point is None else point.path
+def _same_start(point: RecoveryPoint | None, before: RecoveryPoint | None) -> bool:
+    """Whether the next life would begin where this one began; by path where nobody knows more."""
+    if point is None or before is None:
+        return point is before
+    if point.identity is None or before.identity is None:
+        return point.path == before.path
+    return point.identity.same_start_as(before.identity)
+
+
+def _new_and_mute(point: RecoveryPoint | None, before: RecoveryPoint | None) -> bool:
+    """Whether a life saved something that says nothing of its progress: perhaps it made some."""
+    if point is None or point.identity is None or point.identity.tells:
+        return False
+    return before is None or before.identity is None or not point.identity.same_as(before.identity)

@@ -6,6 +6,9 @@ from faultrun.model.plan import Attempt, Plan
 LIMIT = 2
 """Restarts without progress after which a checkpoint is left out and the next older one is tried."""
 
+_REMEMBERED = 64
+"""A script that rewrites one file leaves an attempt for each of its states; old ones are gone anyway."""
+
 
 def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
     """The attempts, counted on by an incarnation of ``plan`` that failed after ``reached_step``.
@@ -17,16 +20,17 @@ def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
     point = plan.point
     if point is None:
         return plan.ledger.attempts
-    others = tuple(one for one in plan.ledger.attempts if one.path != point.path)
+    about = [one for one in plan.ledger.attempts if one.accuses(point.path, point.identity)]
+    others = tuple(one for one in plan.ledger.attempts if one not in about)
     if _passed(point, reached_step):
         return others
-    before = next((one.failures for one in plan.ledger.attempts if one.path == point.path), 0)
-    return (*others, Attempt(path=point.path, failures=before + 1))
+    failures = 1 + max((one.failures for one in about), default=0)
+    return (*others, Attempt(path=point.path, failures=failures, identity=point.identity))[-_REMEMBERED:]
 
 
-def quarantined(attempts: tuple[Attempt, ...]) -> tuple[str, ...]:
-    """Paths that must not be chosen again."""
-    return tuple(one.path for one in attempts if one.failures >= LIMIT)
+def quarantined(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
+    """Those that must not be chosen again, until they are written anew."""
+    return tuple(one for one in attempts if one.failures >= LIMIT)
 
 
 def _passed(point: RecoveryPoint, reached_step: int | None) -> bool:

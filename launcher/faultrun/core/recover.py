@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from faultrun.core.restore import restore_ranks, restore_ranks_map
 from faultrun.model.checkpoint import Entry, Kind, RankFile, RecoveryPoint, Refusal, Shared, Verdict
+from faultrun.model.plan import Attempt
 from faultrun.model.restore import Restore, Supplier
 
 Group = frozenset[int]
@@ -27,8 +28,8 @@ class Need:
     """What a recovery point must serve.
 
     ``groups`` None means pure data parallel unless gasp manifests name their
-    replica groups. ``run_id`` None accepts every run. ``quarantine`` holds
-    paths and global steps that restarts could not get past. Files of
+    replica groups. ``run_id`` None accepts every run. ``quarantine`` is
+    what restarts could not get past. Files of
     ``lost_ranks`` lay on a disk that is gone. Gasps modified at or after
     ``distrust_gasps_from_ns`` are refused unless their writer vouches for a
     consistent state: a rank had died, and a failed collective can leave
@@ -38,7 +39,7 @@ class Need:
     world_size: int
     groups: tuple[Group, ...] | None = None
     run_id: str | None = None
-    quarantine: frozenset[str | int] = frozenset()
+    quarantine: tuple[Attempt, ...] = ()
     lost_ranks: frozenset[int] = frozenset()
     distrust_gasps_from_ns: int | None = None
 
@@ -174,7 +175,7 @@ def _foreign(entry: Entry, need: Need) -> str:
 
 def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
-    if entry.path in need.quarantine or entry.global_step in need.quarantine:
+    if any(one.accuses(entry.path, entry.identity) for one in need.quarantine):
         return "quarantined: two restarts made no progress past it"
     if entry.world_size is not None and entry.world_size != need.world_size:
         return f"written by {entry.world_size} ranks, this run has {need.world_size}"
@@ -284,6 +285,7 @@ def _point(service: _Service, restore: Restore) -> RecoveryPoint:
         source=Shared(),
         restore_ranks=restore_ranks(restore),
         restore_ranks_map=restore_ranks_map(restore),
+        identity=first.identity,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeFact
 from faultrun.model.hang import Suspicion
-from faultrun.model.plan import Plan
+from faultrun.model.plan import Attempt, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +72,14 @@ class Survey:
     ``continuing`` is False only for the first incarnation of a new run, where
     ``--resume`` decides whether what is found may be used. ``fault_at_s`` is
     when a rank died: what careless writers saved after that is doubtful.
-    ``quarantine`` lists paths that restarts could not get past. Files of the
+    ``quarantine`` lists what restarts could not get past. Files of the
     ranks in ``lost`` are passed over where another rank can stand in.
     """
 
     incarnation: int
     continuing: bool
     fault_at_s: float | None = None
-    quarantine: tuple[str, ...] = ()
+    quarantine: tuple[Attempt, ...] = ()
     lost: tuple[int, ...] = ()
 
 

@@ -26,6 +26,46 @@ class Depth(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a checkpoint is, whatever it is called: its stamp, and what it says of training (None: nothing).
+
+    Not its path, which changes with a rename, and not its device's number, which changes with a mount.
+    """
+
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+    global_step: int | None = None
+    epoch: int | None = None
+    step_in_epoch: int | None = None
+
+    @property
+    def told(self) -> tuple[int | None, int | None, int | None]:
+        """The point of training that it claims."""
+        return (self.global_step, self.epoch, self.step_in_epoch)
+
+    @property
+    def tells(self) -> bool:
+        """Whether it claims any point of training."""
+        return self.told != (None, None, None)
+
+    def same_as(self, other: "Identity") -> bool:
+        """Whether nobody wrote to the one since it was the other.
+
+        A rename, a move and a link leave all of a stamp. What another file system or a careful
+        copy gives a new inode keeps size and time, and says the same. Times are only compared
+        for equality: a clock that was set back, or that of a late file server, misleads nobody.
+        """
+        if (self.size_bytes, self.mtime_ns) != (other.size_bytes, other.mtime_ns):
+            return False
+        return self.inode == other.inode or (self.tells and self.told == other.told)
+
+    def same_start_as(self, other: "Identity") -> bool:
+        """Whether training begins at the same point from both; files that do not say are compared as such."""
+        return self.same_as(other) or (self.tells and self.told == other.told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One checkpoint file or directory, as its name and header describe it.
 
@@ -55,6 +95,18 @@ class Entry:
     session: int = 0
     replica_group: tuple[int, ...] = ()
     consistent: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        """What it is, apart from its name."""
+        return Identity(
+            inode=self.inode,
+            size_bytes=self.size_bytes,
+            mtime_ns=self.mtime_ns,
+            global_step=self.global_step,
+            epoch=self.epoch,
+            step_in_epoch=self.step_in_epoch,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +169,8 @@ class RecoveryPoint:
     """A proved place to resume from: one step, whole for every rank.
 
     ``files`` names a file for each rank; in pure data parallel all ranks
-    share one. ``path`` stands for all of them where only one can be named.
+    share one. ``path`` stands for all of them where only one can be named,
+    ``identity`` is what lay there when it was chosen (None in older journals).
     """
 
     path: str
@@ -129,6 +182,7 @@ class RecoveryPoint:
     source: Source
     restore_ranks: str = ""
     restore_ranks_map: str = ""
+    identity: Identity | None = None
 
     def path_for(self, rank: int | None) -> str:
         """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.evidence import Signature
 from faultrun.model.topology import Topology
 
@@ -26,10 +26,17 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """How often a restart from the checkpoint at ``path`` failed without training past it."""
+    """How often a restart from one checkpoint failed without training past it; ``path`` is where it lay."""
 
     path: str
     failures: int
+    identity: Identity | None = None
+
+    def accuses(self, path: str, identity: Identity | None) -> bool:
+        """Whether it is about this checkpoint, whatever its name is now; by path where nobody knows more."""
+        if self.identity is None or identity is None:
+            return self.path == path
+        return self.identity.same_as(identity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +44,10 @@ class Ledger:
     """What the run has spent. Belongs to the run, not to a node: it travels in the plan.
 
     ``restarts`` are those charged since the last refund. ``high_step`` is the
-    largest global step seen when the last plan was made, ``saved_step`` that
-    of the recovery point it begins from. ``last_signature`` is how the
-    incarnation before failed, ``alike`` how many in a row failed like that.
+    largest global step seen when the last plan was made; ``saved_step`` and
+    ``saved_epoch`` (with the step in it) are the furthest that a recovery point
+    told by then, -1 where none did. ``last_signature`` is how the incarnation
+    before failed, ``alike`` how many in a row failed like that.
     """
 
     restarts: tuple[Restart, ...] = ()
@@ -48,6 +56,7 @@ class Ledger:
     total_restarts: int = 0
     attempts: tuple[Attempt, ...] = ()
     saved_step: int = -1
+    saved_epoch: tuple[int, int] = (-1, -1)
     last_signature: Signature | None = None
     alike: int = 0
 

@@ -66,7 +66,7 @@ class CheckpointSurveyor:
             found = survey(self._catalog, need, watch=self._meter)
         if isinstance(found.choice, recover.NothingWhole) and need.quarantine:
             # Nothing older is left to fall back to: the quarantined file is still better than none.
-            found = survey(self._catalog, replace(need, quarantine=frozenset()), watch=self._meter)
+            found = survey(self._catalog, replace(need, quarantine=()), watch=self._meter)
         self._never_trust_later(found, need)
         self._catalog.tidy(found.scan)
         match found.choice:
@@ -93,7 +93,7 @@ class CheckpointSurveyor:
             world_size=self._spec.topology.world_size,
             groups=replicas.groups,
             run_id=None if resume_any else self._spec.run_id,
-            quarantine=frozenset(request.quarantine),
+            quarantine=request.quarantine,
             lost_ranks=frozenset(request.lost),
             distrust_gasps_from_ns=self._distrust_from(request),
         )
