@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from support.runs import Launcher
+from support.torch_files import ZIP
 
 
 def test_the_same_exception_twice_ends_the_run_and_its_own_line_is_named(launcher: Launcher) -> None:
@@ -125,3 +126,30 @@ train_in_the_first_life()
     assert found["finding"]["name"] == ("oom-killer" if group else "host-memory")
     assert found["fault_class"] == "resource"
     assert "cause     out of memory" in run.card(1) or not group
+
+
+def test_an_argument_of_ours_that_the_script_refuses_costs_no_restart_and_no_checkpoint(
+    launcher: Launcher,
+) -> None:
+    run = launcher.run(
+        """
+import argparse, shutil
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr")
+parser.parse_args()
+os.makedirs("ckpt", exist_ok=True)
+if rank == 0:
+    shutil.copy(CHECKPOINT, "ckpt/model_8.pt")
+train()
+""".replace("CHECKPOINT", repr(str(ZIP))),
+        "--checkpoint_dir=ckpt",
+        "--resume_arg=--pre_trained={checkpoint}",
+    ).trains([0, 1])
+    run.kill(1)
+    assert run.ends() == 78
+    assert len(run.events("IncarnationStarted")) == 2
+    assert (
+        "the script does not take an argument that a restart gives it: --pre_trained={checkpoint}" in run.text
+    )
+    assert "unrecognized arguments: --pre_trained=" in run.text
+    assert "quarantine" not in str(run.events("RecoveryPointChosen"))

@@ -255,6 +255,7 @@ class Running:
             topology=self._spec.topology,
             policy=self._spec.supervision.policy,
             exit_code_on_stop=self._spec.supervision.exit_code_on_stop,
+            resume_args=self._spec.recovery.resume_args,
         )
         return LocalAgreement(rules, self._state.plan, self._spec.rendezvous.master_addr, reactor)
 

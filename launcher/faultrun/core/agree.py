@@ -11,6 +11,7 @@ from faultrun.core import crashloop
 from faultrun.core.budget import Allowed, Spent, charge, furthest
 from faultrun.core.diagnose import exit_code_of
 from faultrun.core.quarantine import attempts_after
+from faultrun.core.refused_argument import BAD_CONFIGURATION, refused_argument
 from faultrun.errors import assert_never
 from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished, StopSource
 from faultrun.model.facts import NodeFact, Standing
@@ -33,11 +34,12 @@ STOP_EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the run was started with and every node agrees on."""
+    """What the run was started with and every node agrees on. ``resume_args`` are templates."""
 
     topology: Topology
     policy: RestartPolicy
     exit_code_on_stop: int | None = None
+    resume_args: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,9 @@ def _after_fault(
     """Try again while that can help and the budget lasts."""
     point, high_step = spoken[0].point, max(fact.high_step for fact in spoken)
     own_code = exit_code_of(incident.status)
+    ours = refused_argument(incident, plan, rules.resume_args)
+    if ours:
+        return Finish(exit_code=BAD_CONFIGURATION, why=ours)
     why = crashloop.hopeless(incident, plan, high_step, point) if rules.policy.max_restarts else ""
     if why:
         return Finish(exit_code=crashloop.exit_code(incident, own_code), why=why)

@@ -115,7 +115,7 @@ def _resume(card: Card) -> str:
 
 def _restart(card: Card) -> str:
     if card.restart is None:
-        return f"none: {card.why}"
+        return f"none: {card.why.partition(chr(10))[0]}"
     number, allowed = card.restart
     text = f"{number} of {allowed} in {duration(card.window_s)}"
     if card.incident.ordered:

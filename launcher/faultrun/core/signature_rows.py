@@ -202,10 +202,12 @@ ROWS: tuple[Row, ...] = (
     _row(
         "usage",
         _DETERMINISTIC,
-        r"error: unrecognized arguments|error: the following arguments are required|error: argument .*:"
-        r"|^Error: No such option",
+        r"error: (unrecognized arguments|the following arguments are required|argument .*:|ambiguous option)"
+        r"|^Error: (No such option|Invalid value for '|Got unexpected extra argument)|No such option: -"
+        r"|Unknown command line flag|option -\S+ (not recognized|requires argument)|unrecognized option '-"
+        r"|Could not consume arg: -|arguments are not used by the HfArgumentParser|Could not override '",
         "the script does not know its arguments",
-        "argparse, click",
+        "argparse, click, absl, getopt, fire, transformers, hydra",
         "faultrun --dry-run shows what each rank gets",
     ),
     _row(
