@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultrun.core.moments import moments
 from faultrun.core.recover import Chosen, Group, Need, NeedVerdicts, NothingFound, NothingWhole, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.model.plan import Attempt
@@ -130,17 +131,15 @@ def test_in_pure_data_parallel_no_newer_usable_whole_file_is_passed_over(
     need = Need(world_size=WORLD, run_id=given_need.run_id)
     ours = [entry for entry in entries if need.run_id is None or entry.run_id in (None, need.run_id)]
     usable = [
-        entry
-        for entry in ours
-        if whole[entry.path]
-        and entry.world_size in (None, WORLD)
-        and entry.global_step is not None
-        and not any(one.rank == WORLD and one.global_step == entry.global_step for one in ours)
+        [entry for entry in moment.entries if whole[entry.path] and entry.world_size in (None, WORLD)]
+        for moment in moments(ours)
+        if moment.last_rank.get("", 0) < WORLD
     ]
     choice, _ = settle(entries, whole, need)
-    if usable:
-        assert isinstance(choice, Chosen)
-        assert choice.point.global_step == max(entry.global_step or 0 for entry in usable)
+    newest = next((entries for entries in usable if entries), [])
+    assert isinstance(choice, Chosen) == bool(newest)
+    if isinstance(choice, Chosen):
+        assert choice.point.path in {entry.path for entry in newest}
 
 
 @settings(max_examples=60, deadline=None)
@@ -152,8 +151,12 @@ def test_every_candidate_newer_than_the_chosen_is_refused_with_a_reason(
     choice, _ = settle(entries, whole, need)
     refused = {refusal.path for refusal in choice.refused}
     assert all(refusal.why for refusal in choice.refused)
-    if isinstance(choice, Chosen) and choice.point.global_step is not None:
-        newer = {one.path for one in entries if (one.global_step or -1) > choice.point.global_step}
-        assert newer <= refused
+    if isinstance(choice, Chosen):
+        ours = [one for one in entries if need.run_id is None or one.run_id in (None, need.run_id)]
+        for moment in moments(ours):
+            paths = {entry.path for entry in moment.entries}
+            if choice.point.path in paths:
+                break
+            assert paths <= refused
     if isinstance(choice, NothingWhole):
         assert refused == {entry.path for entry in entries}

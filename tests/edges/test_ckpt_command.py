@@ -238,3 +238,51 @@ def test_a_progress_bar_appears_on_stderr_only_when_it_takes_longer_than_a_secon
     )
     assert told.stdout == b""
     assert (b"verifying" in told.stderr) == shown
+
+
+def shard(root: Path, group: list[int], rank: int, **more: object) -> None:
+    """A save of faultrun's SDK in a world of two ranks."""
+    name = f"gasp-step_9.{rank}.bin"
+    facts = {
+        "schema": 1, "path": name, "step": 9, "world_size": 2, "rank": rank, "replica_group": group,
+        "size_bytes": 1, "digest": "", "run_id": "", "incarnation": 0, "node": "n", **more,
+    }  # fmt: skip
+    save(root / name, b"x")
+    save(root / f"{name}.manifest.json", json.dumps(facts).encode())
+
+
+@pytest.mark.parametrize(
+    ("group", "words", "one_rank_code"),
+    [
+        ([0, 1], "replicated: serves any number of ranks", 0),
+        ([0], "sharded: serves a run of 2 ranks only", 65),
+    ],
+)
+def test_whom_a_save_serves_is_listed_as_it_is_chosen(
+    tmp_path: Path, group: list[int], words: str, one_rank_code: int
+) -> None:
+    shard(tmp_path, group, 0)
+    shard(tmp_path, [1] if group == [0] else group, 1)
+    listed, code = run(tmp_path, "list", "--why", str(tmp_path))
+    assert (words in listed, code) == (True, 0)
+    assert run(tmp_path, "choose", "--json", "--world_size=2", str(tmp_path))[1] == 0
+    chosen, code = run(tmp_path, "choose", "--json", "--world_size=1", str(tmp_path))
+    assert code == one_rank_code
+    assert ("its state is sharded" in chosen) == (code == 65)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (r"s(?P<step>\d+)", "step 7"),
+        (r"s(?P<epoch>\d+)", "epoch 7"),
+        (r"s(?P<epoch>\d)-(?P<step_in_epoch>\d+)", "epoch 7, step 30 of it"),
+        (r"s\d+", "step unknown"),
+    ],
+)
+def test_how_far_a_recovery_point_was_is_said_in_what_is_known(
+    tmp_path: Path, names: str, words: str
+) -> None:
+    save(tmp_path / ("s7-30" if "-" in names else "s7"), b"x")
+    out, _ = run(tmp_path, "choose", "--checkpoint_pattern", names, str(tmp_path))
+    assert out.splitlines()[0].endswith(f"   {words}, periodic")

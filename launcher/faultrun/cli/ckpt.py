@@ -187,6 +187,8 @@ def _tell(found: "Survey", roots: tuple[str, ...], *, why: bool) -> int:
         return 0
     if isinstance(choice, NothingWhole):
         newest = choice.refused[0]
+        if why:
+            click.echo("\n".join(refused))
         raise NoWholeCheckpoint(
             f"no usable checkpoint in {' '.join(roots)}",
             because=f"{len(choice.refused)} refused; {newest.path}: {newest.why}",

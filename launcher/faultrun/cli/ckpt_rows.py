@@ -6,7 +6,8 @@ from typing import Any
 
 from faultrun.checkpoints.catalog import Scan
 from faultrun.checkpoints.names import place_of
-from faultrun.core.recover import Choice, Chosen, NeedVerdicts, moments
+from faultrun.core.moments import moments
+from faultrun.core.recover import Choice, Chosen, NeedVerdicts
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 
 NOT_VERIFIED = Verdict(whole=False, why="not verified", depth=Depth.NAME)
@@ -35,7 +36,7 @@ class Save:
 
 
 def saves(entries: Sequence[Entry], verdicts: Mapping[str, Verdict]) -> list[Save]:
-    """Newest first, as ``core.recover`` orders them; one entry for each series and step."""
+    """Newest first, as ``core.moments`` orders them; one entry for each series and step."""
     found: list[Save] = []
     for moment in moments(entries):
         series: dict[tuple[str, str, str, int, str], list[Entry]] = {}
@@ -95,9 +96,7 @@ def choice_object(choice: Choice) -> dict[str, Any]:
 
 def chosen_lines(point: RecoveryPoint) -> list[str]:
     """A recovery point in words: the place, then who loads what if they do not all load the same."""
-    step = "step unknown" if point.global_step is None else f"step {point.global_step}"
-    epoch = "" if point.epoch is None else f" (epoch {point.epoch})"
-    lines = [f"resume    {point.path}   {step}{epoch}, {point.kind.value}"]
+    lines = [f"resume    {point.path}   {point.position}, {point.kind.value}"]
     loaders: dict[str, list[int]] = {}
     for file in point.files:
         loaders.setdefault(file.path, []).append(file.rank)
@@ -151,12 +150,20 @@ def _whole_text(save: Save) -> str:
 
 
 def _reasons(save: Save) -> list[str]:
-    alone = len(save.files) == 1
-    return [
-        verdict.why if alone else f"{entry.path}: {verdict.why}"
-        for entry, verdict in save.files
-        if alone or not verdict.whole
-    ]
+    if len(save.files) == 1:
+        return [save.files[0][1].why + _for_whom(save.first)]
+    torn = [f"{entry.path}: {verdict.why}" for entry, verdict in save.files if not verdict.whole]
+    return [*torn, f"all{_for_whom(save.first)}"] if _for_whom(save.first) else torn
+
+
+def _for_whom(entry: Entry) -> str:
+    """Which runs a file serves, where it says who wrote it."""
+    if entry.world_size is None:
+        return ""
+    if entry.replicated:
+        return "; replicated: serves any number of ranks"
+    sharded = "sharded: " if entry.replica_group else ""
+    return f"; {sharded}serves a run of {entry.world_size} ranks only"
 
 
 def _number(value: int | None) -> str:

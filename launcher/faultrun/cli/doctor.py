@@ -115,7 +115,7 @@ def _folder(path: str) -> Folder:
 def _newest(path: str) -> Save | None:
     """The size of the newest checkpoint, over all its ranks; None where there is none."""
     from faultrun.checkpoints.catalog import Catalog
-    from faultrun.core.recover import moments
+    from faultrun.core.moments import moments
 
     if not Path(path).is_dir():
         return None

@@ -4,14 +4,19 @@ Opens no file. Verification is asked for, newest first and no more than
 needed: the caller repeats ``choose``, verifies the paths of ``NeedVerdicts``
 and adds the verdicts, until the answer is another.
 
-Order of the candidates: those with a known global step, newest first; then
-those that only know their epoch; then by modification time, the only place
-where a clock counts. On equal step periodic beats gasp and gasp beats best.
+``core/moments.py`` says which candidate is newer. On equal step periodic beats
+gasp and gasp beats best.
+
+One recovery point is one state of training. Files of several replica groups
+are taken together only if they agree on run, incarnation, epoch and world
+size, and on the session if they tell no incarnation: two lives that passed
+the same step did not compute the same state.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from faultrun.core.moments import Moment, least_preferred, moments
 from faultrun.core.restore import restore_ranks, restore_ranks_map
 from faultrun.model.checkpoint import Entry, Kind, RankFile, RecoveryPoint, Refusal, Shared, Verdict
 from faultrun.model.plan import Attempt
@@ -19,8 +24,6 @@ from faultrun.model.restore import Restore, Supplier
 
 Group = frozenset[int]
 """Ranks that hold the same state: the file of one serves all."""
-
-_PREFERENCE = {Kind.PERIODIC: 0, Kind.GASP: 1, Kind.BEST: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,7 @@ def choose(
     foreign = [_refusal(entry, _foreign(entry, need)) for entry in candidates if _foreign(entry, need)]
     ours = [entry for entry in candidates if not _foreign(entry, need)]
     refused: list[Refusal] = [*broken]
+    named = _named_groups(ours, need)
     for moment in moments(ours):
         fit: list[Entry] = []
         for entry in moment.entries:
@@ -105,7 +109,7 @@ def choose(
                 refused.append(_refusal(entry, why))
             else:
                 fit.append(entry)
-        answer = _serve(fit, verdicts, need)
+        answer = _serve(fit, verdicts, _groups_of(fit, need, named))
         if isinstance(answer, NeedVerdicts):
             return answer
         refused += _torn(fit, verdicts)
@@ -119,54 +123,6 @@ def choose(
     return NothingWhole(refused=(*refused, *foreign))
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """All candidates that claim one point of training; ``last_rank`` is the highest of each series."""
-
-    order: tuple[int, int, int]
-    entries: tuple[Entry, ...]
-    last_rank: Mapping[str, int]
-
-
-def moments(entries: Iterable[Entry]) -> list[Moment]:
-    """Candidates by the point of training that they claim, newest first; preferred files first."""
-    together: dict[tuple[tuple[int, int, int], str], list[Entry]] = {}
-    for entry in entries:
-        order, alone = _order(entry), ""
-        if order[0] == 0:
-            alone = entry.path
-        together.setdefault((order, alone), []).append(entry)
-    found = [
-        Moment(order, tuple(sorted(same, key=_preference)), _last_ranks(same))
-        for (order, _), same in together.items()
-    ]
-    return sorted(found, key=lambda one: (one.order, one.entries[0].path), reverse=True)
-
-
-def _last_ranks(entries: Iterable[Entry]) -> dict[str, int]:
-    last: dict[str, int] = {}
-    for entry in entries:
-        if entry.rank is not None:
-            last[entry.series] = max(entry.rank, last.get(entry.series, 0))
-    return last
-
-
-def _order(entry: Entry) -> tuple[int, int, int]:
-    if entry.global_step is not None:
-        return (2, entry.global_step, 0)
-    if entry.epoch is not None:
-        return (1, entry.epoch, entry.step_in_epoch or 0)
-    return (0, entry.mtime_ns, 0)
-
-
-def _preference(entry: Entry) -> tuple[int, int, int, int, int, str]:
-    """Which of several files of one step is tried first; names and times only break ties."""
-    rank = -1 if entry.rank is None else entry.rank
-    return (
-        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, rank, -entry.mtime_ns, entry.path,
-    )  # fmt: skip
-
-
 def _foreign(entry: Entry, need: Need) -> str:
     if need.run_id is None or entry.run_id is None or entry.run_id == need.run_id:
         return ""
@@ -177,10 +133,11 @@ def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.quarantine):
         return "quarantined: two restarts made no progress past it"
-    if entry.world_size is not None and entry.world_size != need.world_size:
-        return f"written by {entry.world_size} ranks, this run has {need.world_size}"
+    serves_any_world = entry.replicated and (need.groups is None or len(need.groups) == 1)
+    if entry.world_size not in (None, need.world_size) and not serves_any_world:
+        return f"written by {entry.world_size} ranks, this run has {need.world_size}{_why_not_any(entry)}"
     widest = moment.last_rank.get(entry.series, 0)
-    if widest >= need.world_size:
+    if widest >= need.world_size and not serves_any_world:
         return f"rank {widest} saved this step too: it is of a larger world than {need.world_size} ranks"
     if entry.rank in need.lost_ranks:
         return f"the disk of rank {entry.rank} is lost"
@@ -191,17 +148,23 @@ def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
     return ""
 
 
+def _why_not_any(entry: Entry) -> str:
+    if not entry.replica_group or entry.replicated:
+        return ""
+    return f"; its state is sharded: this file holds that of {_ranks(entry.replica_group)} only"
+
+
 def _serve(
-    fit: Sequence[Entry], verdicts: Mapping[str, Verdict], need: Need
+    fit: Sequence[Entry], verdicts: Mapping[str, Verdict], groups: Sequence[Group]
 ) -> "_Service | NeedVerdicts | str":
     """A whole file for each group out of one moment; else what to verify, or why it cannot be."""
-    groups = _groups_at(fit, need)
     reason = ""
     for entries in _coherent_sets(fit, groups):
         picks = [_pick(entries, group, groups, verdicts) for group in groups]
         lacking = [sorted(group) for group, entry in zip(groups, picks, strict=True) if entry is None]
         if lacking:
-            reason = reason or f"this step has no whole file for {_ranks(lacking[0])}"
+            where = " of one life" if len({_life(entry) for entry in fit}) > 1 else ""
+            reason = reason or f"this step has no whole file for {_ranks(lacking[0])}{where}"
             continue
         chosen = [entry for entry in picks if entry is not None]
         unknown = tuple(dict.fromkeys(entry.path for entry in chosen if entry.path not in verdicts))
@@ -212,32 +175,62 @@ def _serve(
 _Service = tuple[tuple[Group, Entry], ...]
 
 
-def _groups_at(fit: Sequence[Entry], need: Need) -> tuple[Group, ...]:
-    """The groups to serve; a rank that nobody names is in a group of its own."""
-    named = {frozenset(entry.replica_group) for entry in fit if entry.replica_group}
-    if need.groups is None and not named:
-        return (frozenset(range(need.world_size)),)
-    known = set(need.groups) if need.groups is not None else named
-    alone = frozenset(range(need.world_size)).difference(*known)
-    return tuple(sorted(known | {frozenset({rank}) for rank in alone}, key=min))
+def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group]) -> tuple[Group, ...]:
+    """The groups to serve at one moment; a rank that nobody names is in a group of its own.
+
+    Named by the run, else by the moment's own files, else by files of other
+    moments: a file that does not tell whom it serves is a shard where others
+    of its run are. Of groups that overlap the smaller counts.
+    """
+    everybody = frozenset(range(need.world_size))
+    named = need.groups if need.groups is not None else _named_groups(fit, need) or named_elsewhere
+    if not named:
+        return (everybody,)
+    known: list[Group] = []
+    alone = everybody
+    for group in sorted(named, key=lambda one: (len(one), sorted(one))):
+        if group <= alone:
+            known.append(group)
+            alone -= group
+    return tuple(sorted([*known, *(frozenset({rank}) for rank in alone)], key=min))
+
+
+def _named_groups(entries: Iterable[Entry], need: Need) -> tuple[Group, ...]:
+    """The replica groups that manifests name; a replicated state of any world serves everybody."""
+    everybody = frozenset(range(need.world_size))
+    return tuple(
+        dict.fromkeys(
+            everybody if entry.replicated else frozenset(entry.replica_group)
+            for entry in entries
+            if entry.replica_group and (entry.replicated or entry.world_size in (None, need.world_size))
+        )
+    )
 
 
 def _coherent_sets(fit: Sequence[Entry], groups: Sequence[Group]) -> Iterator[Sequence[Entry]]:
     """Candidates that may be mixed with each other, the preferred ones first.
 
-    Two sessions that passed the same step did not compute the same state:
-    files of different groups must be of one session, except where every
-    rank has only one file to offer.
+    Sessions may differ where every rank has only one file to offer: a rank
+    that never saved before did not have to count its name up.
     """
     if len(groups) == 1:
         yield fit
         return
-    sessions = dict.fromkeys((entry.incarnation, entry.session) for entry in fit)
-    for session in sessions:
-        yield [entry for entry in fit if (entry.incarnation, entry.session) == session]
-    ranks = [entry.rank for entry in fit]
-    if len(sessions) > 1 and len(set(ranks)) == len(ranks):
-        yield fit
+    lives: dict[tuple[object, ...], list[Entry]] = {}
+    for entry in fit:
+        lives.setdefault(_life(entry), []).append(entry)
+    for of_one_life in lives.values():
+        sessions: dict[int, list[Entry]] = {}
+        for entry in of_one_life:
+            sessions.setdefault(entry.session, []).append(entry)
+        yield from sessions.values()
+        if len(sessions) > 1 and len({entry.rank for entry in of_one_life}) == len(of_one_life):
+            yield of_one_life
+
+
+def _life(entry: Entry) -> tuple[object, ...]:
+    """What files of one state have in common; telling nothing is not the same as telling the same."""
+    return (entry.run_id, entry.incarnation, entry.epoch, entry.world_size)
 
 
 def _pick(
@@ -245,8 +238,9 @@ def _pick(
 ) -> Entry | None:
     """The first file for ``group`` that is whole or not yet looked at."""
     for entry in entries:
+        shard = bool(entry.replica_group) and not entry.replicated and not group <= {*entry.replica_group}
         serves = entry.rank is None or entry.rank in group or len(groups) == 1
-        if serves and (entry.path not in verdicts or verdicts[entry.path].whole):
+        if serves and not shard and (entry.path not in verdicts or verdicts[entry.path].whole):
             return entry
     return None
 
@@ -277,7 +271,7 @@ def _point(service: _Service, restore: Restore) -> RecoveryPoint:
     )
     return RecoveryPoint(
         path=first.path,
-        kind=max((entry.kind for _, entry in service), key=_PREFERENCE.__getitem__),
+        kind=least_preferred(entry for _, entry in service),
         global_step=first.global_step,
         epoch=first.epoch,
         step_in_epoch=first.step_in_epoch,

@@ -108,6 +108,11 @@ class Entry:
             step_in_epoch=self.step_in_epoch,
         )
 
+    @property
+    def replicated(self) -> bool:
+        """Whether every rank of the world that wrote it held this same state: then it serves any world."""
+        return self.world_size is not None and self.replica_group == tuple(range(self.world_size))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -187,3 +192,13 @@ class RecoveryPoint:
     def path_for(self, rank: int | None) -> str:
         """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""
         return next((file.path for file in self.files if file.rank == rank), self.path)
+
+    @property
+    def position(self) -> str:
+        """How far training was, in words: ``step 55 (epoch 2)``, ``epoch 9``, ``step unknown``."""
+        if self.global_step is not None:
+            return f"step {self.global_step}" + ("" if self.epoch is None else f" (epoch {self.epoch})")
+        if self.epoch is None:
+            return "step unknown"
+        within = "" if self.step_in_epoch is None else f", step {self.step_in_epoch} of it"
+        return f"epoch {self.epoch}{within}"
