@@ -165,6 +165,38 @@ def test_trap_a_symlink_within_the_root_is_no_second_checkpoint_and_loops_end(tm
     assert len(survey_of(tmp_path).scan.entries) == 1
 
 
+def test_trap_a_link_is_the_only_name_that_tells_a_format(tmp_path: Path) -> None:
+    """The layout of Hugging Face's cache, and of writers that flip a link when their file is complete."""
+    save(tmp_path / "net-1_10.ckpt", ckpt(1, 10))
+    save(tmp_path / "blobs/0a1b2c3d", ckpt(1, 20))
+    save(tmp_path / ".hidden/7/net-1_30.ckpt", ckpt(1, 30))
+    (tmp_path / "net-1_20.ckpt").symlink_to("blobs/0a1b2c3d")
+    (tmp_path / "newest.ckpt").symlink_to("net-1_20.ckpt")
+    (tmp_path / "gone.ckpt").symlink_to("blobs/absent")
+    assert sorted(Path(one.path).name for one in survey_of(tmp_path).scan.entries) == [
+        "net-1_10.ckpt", "net-1_20.ckpt",
+    ]  # fmt: skip
+    assert chosen(tmp_path) == "net-1_20.ckpt"
+    for link in ("current", "again"):
+        (tmp_path / link).symlink_to(".hidden/7")
+    (tmp_path / ".hidden/7/loop").symlink_to(".")
+    assert len(survey_of(tmp_path).scan.entries) == 3, "what is hidden is listed under one link to it"
+    assert chosen(tmp_path).endswith("/net-1_30.ckpt")
+
+
+def test_trap_a_link_that_is_flipped_while_its_target_is_verified(tmp_path: Path) -> None:
+    save(tmp_path / "blobs/old", ckpt(1, 10))
+    save(tmp_path / "blobs/new", ckpt(1, 20))
+    link = tmp_path / "state.ckpt"
+    link.symlink_to("blobs/old")
+    catalog = catalog_of(tmp_path)
+    (entry,) = catalog.scan().entries
+    link.unlink()
+    link.symlink_to("blobs/new")
+    assert catalog.verify(entry).why == "changed since it was listed: still being written"
+    assert [one.global_step for one in catalog.scan().entries] == [20]
+
+
 def test_trap_a_0_byte_file(tmp_path: Path) -> None:
     save(tmp_path / "net-1_10.ckpt", ckpt(1, 10))
     save(tmp_path / "net-1_20.ckpt", b"")

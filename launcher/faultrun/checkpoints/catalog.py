@@ -54,6 +54,15 @@ class _Pile:
     refused: list[Refusal] = field(default_factory=list)
     unfinished: list[Refusal] = field(default_factory=list)
 
+    def keep_one_name_each(self) -> None:
+        """Leave out links to what was found under a name of its own, or under another link."""
+        own = {stamp_in(one.first) for one in self.named.values() if not one.linked}
+        for path, one in sorted(self.named.items()):
+            if one.linked:
+                if stamp_in(one.first) in own:
+                    del self.named[path]
+                own.add(stamp_in(one.first))
+
 
 class Catalog:
     """The checkpoints under ``roots``.
@@ -94,6 +103,7 @@ class Catalog:
                 pile.linked.update({one.path: one for one in links_out(found, self.registry.formats)})
                 for one in claimed(found, root, self.registry.formats):
                     self._sort(one, pile)
+        pile.keep_one_name_each()
         self._forget_all_but(pile.named)
         entries = self._reconciled(self._describe(tuple(pile.named.values())))
         self._memory.save()

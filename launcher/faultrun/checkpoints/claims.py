@@ -10,11 +10,15 @@ from faultrun.model.checkpoint import Entry, Refusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """One path as names describe it: an entry for each format that claims it, in the order to ask them."""
+    """One path as names describe it: an entry for each format that claims it, in the order to ask them.
+
+    ``linked``: some of its members are links.
+    """
 
     entries: tuple[Entry, ...]
     members: tuple[str, ...]
     unfinished: str
+    linked: bool = False
 
     @property
     def first(self) -> Entry:
@@ -41,6 +45,7 @@ def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[
                 entries=tuple(_named_entry(one, claim, stamp) for one, claim in found),
                 members=tuple(listing.join(name) for name in first.members),
                 unfinished=first.unfinished or unfinished,
+                linked=not listing.links.isdisjoint(first.members),
             )
 
 

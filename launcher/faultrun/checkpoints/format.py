@@ -94,13 +94,15 @@ class Stamp:
 class Listing:
     """One directory as the scan saw it: regular files with their stamps, and subdirectories by name.
 
-    ``links_out`` are symbolic links that leave the root, with their targets;
+    ``links`` are those of ``files`` that are links to a file below the same
+    root, with its stamp. ``links_out`` are symbolic links that leave the root, with their targets;
     they are never followed and formats need not look at them.
     """
 
     path: str
     files: Mapping[str, Stamp]
     directories: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
     links_out: Mapping[str, str] = field(default_factory=dict)
 
     def join(self, name: str) -> str:

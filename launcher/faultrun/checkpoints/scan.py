@@ -15,8 +15,10 @@ def walk(root: str) -> Iterator[Listing | Refusal]:
 
     A missing root yields nothing: the first save has not made it yet. A root
     that is a file yields itself and what lies beside it under its name.
-    Hidden directories are skipped. Links within the root are skipped too
-    (their target is listed under its own name); links out of it are not followed.
+    Hidden directories are skipped. A link to a file within the root is listed
+    like a file, with its target's stamp: the target's own name may tell
+    nothing. A link to a directory is followed, once, only if its target is
+    not listed itself because it is hidden. Links out of the root are not followed.
     """
     start = str(Path(root).absolute())
     if os.path.isfile(start):  # noqa: PTH113 - a string is all there is
@@ -24,9 +26,10 @@ def walk(root: str) -> Iterator[Listing | Refusal]:
         return
     inside = os.path.realpath(start)
     pending = [(start, 0)]
+    followed: set[str] = set()
     while pending:
         path, depth = pending.pop()
-        found = _list(path, inside)
+        found = _list(path, inside, followed)
         if found is None:
             continue
         yield found
@@ -52,9 +55,10 @@ def _beside(path: str) -> Iterator[Listing]:
     yield Listing(path=directory, files={one: stamp for one, stamp in stamps.items() if stamp})
 
 
-def _list(path: str, inside: str) -> Listing | Refusal | None:
+def _list(path: str, inside: str, followed: set[str]) -> Listing | Refusal | None:
     files: dict[str, Stamp] = {}
     directories: set[str] = set()
+    links: set[str] = set()
     links_out: dict[str, str] = {}
     try:
         with os.scandir(path) as found:
@@ -63,6 +67,13 @@ def _list(path: str, inside: str) -> Listing | Refusal | None:
                     target = os.path.realpath(entry.path)
                     if not _is_inside(target, inside):
                         links_out[entry.name] = target
+                    elif entry.is_dir():
+                        if "/." in target[len(inside) :] and target not in followed:
+                            followed.add(target)
+                            directories.add(entry.name)
+                    elif entry.is_file() and (stamp := stamp_of(entry.path)):
+                        links.add(entry.name)
+                        files[entry.name] = stamp
                 elif entry.is_dir(follow_symlinks=False):
                     directories.add(entry.name)
                 elif entry.is_file(follow_symlinks=False):
@@ -73,7 +84,13 @@ def _list(path: str, inside: str) -> Listing | Refusal | None:
         return None
     except OSError as err:
         return Refusal(path=path, global_step=None, why=f"cannot be listed: {err.strerror}")
-    return Listing(path=path, files=files, directories=frozenset(directories), links_out=links_out)
+    return Listing(
+        path=path,
+        files=files,
+        directories=frozenset(directories),
+        links=frozenset(links),
+        links_out=links_out,
+    )
 
 
 def _stamp(entry: "os.DirEntry[str]") -> Stamp | None:
