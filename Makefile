@@ -9,7 +9,7 @@ SEED ?= 1
 FAULTS ?= 500
 MINUTES ?= 60
 
-.PHONY: help setup demo check test bench bench-all soak soak-gasps soak-day matrix format clean
+.PHONY: help setup demo check test bench bench-all soak soak-gasps soak-day soak-hostile matrix format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-all  every promise about performance"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
+	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
 
 setup: $(STAMP)
@@ -56,6 +57,9 @@ soak-gasps: $(STAMP)
 
 soak-day: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.day --faults $(FAULTS) --seed $(SEED)
+
+soak-hostile: $(STAMP)
+	$(BIN)/python -m benchmarks.campaigns.hostile --histories $(N) --seed $(SEED)
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix

@@ -1,0 +1,113 @@
+"""A small training that tells a ledger all it does: which step, which save, where it began.
+
+Its weight follows from its step, so that it knows a wrong resume by itself
+(exit 9). ``--guard=sdk`` saves when it is asked to, ``--guard=none`` leaves
+that to its periodic saves. Checkpoints are safetensors that name their step
+inside, so that they may be called anything.
+"""
+
+import argparse
+import json
+import os
+import struct
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.jobs.chaos import RANK, State, gradient, sockets
+from faultrun import sdk
+
+LIFE = int(os.environ.get("FAULTRUN_INCARNATION", "0"))
+_KEEP = 3
+_FORMAT = {"weight": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}
+
+
+class Ledger:
+    """``ledger_<rank>.jsonl``: what this rank did, on CLOCK_MONOTONIC; a killed rank leaves all of it."""
+
+    def __init__(self) -> None:
+        self._fd = os.open(f"ledger_{RANK}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(self, what: str, step: int, path: str = "") -> None:
+        """One line in one write."""
+        line = {"at_s": time.monotonic(), "life": LIFE, "pid": os.getpid(), "what": what, "step": step}
+        os.write(self._fd, (json.dumps({**line, "path": path}) + "\n").encode())
+
+
+def write(state: State, path: str) -> None:
+    """The state as a safetensors file that tells its step, on the disk when this returns."""
+    header = json.dumps({"__metadata__": {"step": str(state.step)}, **_FORMAT}).encode()
+    with Path(path).open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + struct.pack("<q", state.weight))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: str) -> State:
+    """What ``write`` wrote; leaves with 9 when it is not the truth."""
+    data = Path(path).read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    state = State()
+    state.step = int(json.loads(data[8 : 8 + length])["__metadata__"]["step"])
+    (state.weight,) = struct.unpack_from("<q", data, 8 + length)
+    state.check()
+    return state
+
+
+def main() -> None:
+    options = read_options()
+    ledger = Ledger()
+    handed = os.environ.get("FAULTRUN_RESUME_FROM", "")
+    state = read(handed) if handed else State()
+    ledger.note("begin", state.step, handed)
+    folder = Path(options.ckpt).absolute()
+    if options.guard == "sdk":
+        sdk.start(save=lambda path: write(state, path), directory=folder, name="state.safetensors")
+    reduce = sockets(options)
+    while state.step < options.steps:
+        time.sleep(options.step_s)
+        total = reduce(gradient(state.step + 1, RANK))
+        with sdk.updating():
+            state.update(total)
+        print(f"step {state.step}", flush=True)
+        ledger.note("step", state.step)
+        if options.guard == "sdk":
+            sdk.step(state.step)
+        if state.step % options.save_every == 0:
+            ledger.note("save", state.step, periodic(state, folder))
+    state.check()
+    reduce(0)  # nobody leaves before all are done
+    ledger.note("final", state.step)
+    if options.guard == "sdk":
+        sdk.done()
+
+
+def periodic(state: State, folder: Path) -> str:
+    """Save this rank's copy under its final name, and ``last`` in place; drop the oldest."""
+    own = folder / f"rank_{RANK}"
+    own.mkdir(parents=True, exist_ok=True)
+    path = own / f"step_{state.step}.safetensors"
+    partial = own / f".{path.name}.tmp"
+    write(state, str(partial))
+    partial.replace(path)
+    write(state, str(own / "last.safetensors"))
+    mine = sorted(own.glob("step_*.safetensors"), key=lambda one: (len(one.name), one.name))
+    for old in mine[:-_KEEP]:
+        with suppress(FileNotFoundError):
+            old.unlink()
+    return str(path)
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--guard", choices=("sdk", "none"), default="sdk")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--save_every", type=int, default=5)
+    parser.add_argument("--step_s", type=float, default=0.01)
+    parser.add_argument("--ckpt", default="ckpt")
+    parser.add_argument("--peer_timeout", type=float, default=60.0)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
