@@ -36,7 +36,7 @@ def test_the_fault_says_who_where_and_what_it_took() -> None:
     assert (fault.number, fault.rank, fault.what, fault.step) == (1, 2, "killed by SIGKILL", 101)
     assert (fault.resumed_step, fault.lost_steps, fault.saved) == (61, 40, 1)
     assert fault.recovery_s == pytest.approx(5 + 2 + 1 + 3 + 4)
-    assert fault.cost_s == pytest.approx(fault.recovery_s + 40, abs=0.5)
+    assert fault.cost_s == pytest.approx(15 + 40, abs=0.5)
     assert fault.end == "training again"
     assert [(life.number, life.end, life.reached_step) for life in account.lives] == [
         (0, "incident 1", 101),
@@ -82,15 +82,73 @@ def test_a_life_that_dies_before_its_first_step_was_all_start_and_closes_the_fau
     assert account.spent[Spending.TRAINING] == pytest.approx(50)
 
 
-def test_a_run_whose_ranks_report_nothing_counts_running_as_training() -> None:
+def test_what_nobody_reported_is_unknown_and_never_called_training() -> None:
     story = Story(2).begins().all_run()
     passes(story, 30).killed(0).killed(1)
     story.recovers(checkpoint(5)).all_run()
     passes(story, 20).returned(0).returned(1).drained()
     account = account_of(lines_of(story))
-    assert account.spent[Spending.TRAINING] == pytest.approx(50)
-    assert account.faults[0].end == "running again"
+    assert account.spent[Spending.UNREPORTED] == pytest.approx(50)
+    assert account.spent[Spending.TRAINING] == 0
+    assert (account.productive_share, account.lost_steps) == (None, None)
+    assert (account.faults[0].end, account.faults[0].recovery_s) == ("running again", None)
     assert account.high_step is None
+
+
+def test_a_run_that_never_began_to_work_was_not_productive() -> None:
+    story = Story(1).begins().all_run()
+    passes(story, 5).killed(0)
+    assert account_of(lines_of(story)).productive_share is None
+    assert account_of([]).productive_share is None
+
+
+def test_a_life_without_a_step_was_start_where_later_lives_report_theirs() -> None:
+    story = Story(2).begins().all_run()
+    passes(story, 30).killed(0).killed(1)
+    first_step(passes(story.recovers(checkpoint(5)).all_run(), 4), 6)
+    account = account_of(lines_of(story))
+    assert (account.spent[Spending.START], account.spent[Spending.UNREPORTED]) == (pytest.approx(34), 0)
+    assert account.productive_share is not None
+
+
+def test_steps_that_only_the_logs_tell_are_counted_as_trained_twice() -> None:
+    lines = lines_of(Story(2).begins().all_run().killed(0).killed(1).drained())
+    logged = [{"rank": 0, "logged_step": 85}, {"rank": 1, "logged_step": 84}]
+    lines = [{**line, "notes": logged} if line["event"] == "Drained" else line for line in lines]
+    story = Story(2).begins().all_run().killed(0).killed(1)
+    rest = lines_of(story.recovers(checkpoint(80)).all_run().returned(0).returned(1).drained())
+    account = account_of([*lines, *rest[len(lines) :]])
+    assert [life.reached_step for life in account.lives] == [85, None]
+    assert account.lost_steps == 5
+
+
+def test_a_life_that_died_before_its_first_step_repeated_nothing() -> None:
+    story = begins(Story(2))
+    passes(story, 50).reported(r0=51, r1=51).killed(0).killed(1)
+    story.drained().chose(checkpoint(40)).prepared().all_run().killed(1).killed(0)
+    story.drained().chose(checkpoint(40))
+    account = account_of(lines_of(story))
+    assert [fault.lost_steps for fault in account.faults] == [11, 0]
+    assert account.lives[-1].repeated_steps == 0
+
+
+def test_a_script_that_began_anew_although_it_was_handed_a_step_lost_all_of_them() -> None:
+    story = begins(Story(1))
+    passes(story, 50).reported(r0=51).killed(0)
+    first_step(story.recovers(checkpoint(40)).all_run(), 1)
+    passes(story, 60).reported(r0=61).returned(0).drained()
+    account = account_of(lines_of(story))
+    assert (account.faults[0].resumed_step, account.faults[0].lost_steps) == (0, 51)
+    assert account.lost_steps == 51
+
+
+def test_steps_that_a_lost_supervisor_cost_count_as_trained_twice_though_they_are_no_incident() -> None:
+    story = begins(Story(1))
+    passes(story, 50).reported(r0=51)
+    first_step(story.starts().recovers(checkpoint(40)).all_run(), 41)
+    passes(story, 60).reported(r0=101)
+    account = account_of(lines_of(story))
+    assert (account.faults, account.lost_steps) == ((), 11)
 
 
 def test_the_wait_before_a_restart_has_a_name_of_its_own() -> None:

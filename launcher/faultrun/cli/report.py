@@ -12,7 +12,7 @@ import click
 from faultrun.cli.console import say
 from faultrun.cli.talk import LOG_DIR_VARIABLE
 from faultrun.core.account import Accountant
-from faultrun.core.span import percent, several, span
+from faultrun.core.span import several, span
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.logdir import read_record
@@ -22,6 +22,7 @@ from faultrun.model.account import Account
 from faultrun.reports.document import document
 from faultrun.reports.html import NO_PLOTLY, html, plotly_js
 from faultrun.reports.markdown import markdown
+from faultrun.reports.words import goodput, twice
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _LONG_BYTES = 50_000_000
@@ -99,11 +100,10 @@ def write(folder: Path, page: Path, data: Mapping[str, Any], account: Account) -
 
 def summary(data: Mapping[str, Any]) -> str:
     """The run in one line."""
-    silent = "" if data["events"].get("FirstStep") else "; ranks report no steps: starts count as training"
     return (
-        f"{percent(data['productive_share'])} of {span(data['wall_s'])} was productive; "
+        f"{goodput(data)} in {span(data['wall_s'])}; "
         f"{several(data['incidents_total'], 'incident')}, {several(data['restarts'], 'restart')}, "
-        f"{several(data['lost_steps'], 'step')} trained twice{silent}"
+        f"{twice(data)}"
     )
 
 

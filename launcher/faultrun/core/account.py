@@ -9,29 +9,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from faultrun.core.account_fault import OpenFault, left_well, number_of
-from faultrun.core.account_life import OpenLife
-from faultrun.core.account_time import Away, Samples, Timeline
-from faultrun.model.account import NOT_OVER, Account, Fault, Life, Saves, Spending
+from faultrun.core.account_fault import OpenFault, left_well, list_of, number_of, went_on
+from faultrun.core.account_life import FINISHED, OpenLife
+from faultrun.core.account_saves import OpenSaves
+from faultrun.core.account_time import SPENT_IN, Away, Samples, Timeline
+from faultrun.model.account import (
+    NOT_OVER,
+    RUNNING_AGAIN,
+    TRAINING_AGAIN,
+    Account,
+    Fault,
+    Life,
+    Spending,
+)
 from faultrun.model.recovery import PARTS
 
-_KINDS = {
-    "new": Spending.CHOOSE,
-    "surveying": Spending.CHOOSE,
-    "awaiting_plan": Spending.CHOOSE,
-    "backing_off": Spending.BACKOFF,
-    "holding": Spending.IDLE,
-    "preparing": Spending.SPAWN,
-    "awaiting_go": Spending.SPAWN,
-    "running": Spending.TRAINING,
-    "draining": Spending.DRAIN,
-    "killing": Spending.DRAIN,
-    "sweeping": Spending.DRAIN,
-}
 _RUNNING = "running"
-_FINISHED = "finished"
+_OVER = "finished"
 _ENDING = frozenset({"draining", "killing", "sweeping"})
-_MOST_SAVES = 10_000
 
 
 class Accountant:
@@ -46,14 +41,15 @@ class Accountant:
         self._lives: list[Life] = []
         self._faults: list[Fault] = []
         self._life: OpenLife | None = None
+        self._left: tuple[OpenLife, float, str] | None = None
+        """Its workers ended at that time, so; how far they were is known once their logs are read."""
         self._fault: OpenFault | None = None
         self._phase = ""
         self._now_s = 0.0
         self._high: int | None = None
         self._reports_steps = False
         self._step_s: float | None = None
-        self._saves = Saves()
-        self._save_times: list[float] = []
+        self._saves = OpenSaves()
         self._stops = 0
         self._restarts = 0
         self._workers = 0
@@ -91,7 +87,7 @@ class Accountant:
         life = self._life
         if self._phase == _RUNNING and (life is None or life.running_s is None):
             return Spending.SPAWN
-        return _KINDS.get(self._phase, Spending.IDLE)
+        return SPENT_IN.get(self._phase, Spending.IDLE)
 
     @property
     def faults_over(self) -> int:
@@ -101,21 +97,25 @@ class Accountant:
     @property
     def now_kind(self) -> Spending | None:
         """What the time since the last line is spent on; None before the first and after the last."""
-        if self._phase in ("", _FINISHED):
+        if self._phase in ("", _OVER):
             return None
         kind = self._kind()
-        starting = self._life is not None and self._life.first_step_s is None and self._reports_steps
-        return Spending.START if kind is Spending.TRAINING and starting else kind
+        if kind is Spending.TRAINING and (self._life is None or self._life.first_step_s is None):
+            return Spending.START if self._reports_steps else Spending.UNREPORTED
+        return kind
 
     def account(self) -> Account:
         """What is known by the last line taken."""
         lives, faults = list(self._lives), list(self._faults)
         timeline = self._timeline.copy()
+        if self._left is not None:
+            lives.append(self._close_life(*self._left, timeline, faults))
         if self._life is not None:
-            lives.append(self._close_life(self._life, timeline, faults, "still running"))
+            lives.append(self._close_life(self._life, self._now_s, "still running", timeline, faults))
+        if self._reports_steps:
+            timeline.rename(Spending.UNREPORTED, Spending.START)  # of lives before the first that reported
         if self._fault is not None:
             faults.append(self._fault.close(timeline, NOT_OVER))
-        times = sorted(self._save_times)
         segments = timeline.segments()
         return Account(
             began_utc=self._away.began_utc,
@@ -128,7 +128,7 @@ class Accountant:
             stops=self._stops,
             restarts=self._restarts,
             standbys=dict(self._standbys),
-            saves=replace(self._saves, took_s=times[len(times) // 2] if times else None),
+            saves=self._saves.close(),
             refused=dict(self._refused),
             steps=self._samples.points(),
             step_s=self._life.step_s if self._life is not None and self._life.step_s else self._step_s,
@@ -148,12 +148,19 @@ class Accountant:
             self._stops += 1
             self._end_life("stopped")
         elif left_well(line):
-            self._end_life("finished")
+            self._end_life(FINISHED)
         else:
-            began_s = self._stuck_since(line)
+            began_s, step = self._stuck_since(line), self._reached()
             self._end_life(f"incident {len(self._faults) + (2 if self._fault is not None else 1)}")
             self._close_fault("failed again before its first step")
-            self._fault = OpenFault(line, began_s, len(self._faults) + 1, self._high)
+            self._fault = OpenFault(line, began_s, len(self._faults) + 1, step)
+
+    def _reached(self) -> int | None:
+        """How far this life is: nobody is further than where it began before its first step."""
+        life = self._life
+        if life is None or life.newest is not None or not self._reports_steps:
+            return life.newest if life is not None else None
+        return life.start_step
 
     def _stuck_since(self, line: Mapping[str, Any]) -> float:
         """When the fault began: a death is noticed at once, a hang long after the last step."""
@@ -172,16 +179,26 @@ class Accountant:
     def _end_life(self, end: str) -> None:
         if self._life is None:
             return
-        life, self._life = self._life, None
-        self._lives.append(self._close_life(life, self._timeline, self._faults, end))
-        self._step_s = life.step_s or self._step_s
+        self._settle()
+        self._left, self._life = (self._life, self._now_s, end), None
 
-    def _close_life(self, life: OpenLife, timeline: Timeline, faults: list[Fault], end: str) -> Life:
+    def _settle(self) -> None:
+        """All is known of the life that has ended."""
+        if self._left is None:
+            return
+        self._lives.append(self._close_life(*self._left, self._timeline, self._faults))
+        self._step_s = self._left[0].step_s or self._step_s
+        self._left = None
+
+    def _close_life(
+        self, life: OpenLife, end_s: float, end: str, timeline: Timeline, faults: list[Fault]
+    ) -> Life:
         """Split its running time into start, recompute and training, and charge the fault before it."""
-        recompute_s = life.settle(timeline, self._now_s, self._step_s, self._reports_steps)
-        if faults and recompute_s and life.after_fault == faults[-1].number:
-            faults[-1] = replace(faults[-1], recompute_s=recompute_s)
-        return life.close(self._now_s, self._workers, end)
+        recompute_s = life.settle(timeline, end_s, self._step_s, self._reports_steps)
+        for at, fault in enumerate(faults):
+            if life.after_fault == fault.number:
+                faults[at] = went_on(fault, recompute_s, life.start_step)
+        return life.close(end_s, self._workers, end, reports_steps=self._reports_steps)
 
     # ------------------------------------------------------------------ events
 
@@ -191,6 +208,7 @@ class Accountant:
         point = plan.get("point")
         point = point if isinstance(point, dict) else {}
         self._end_life("ended")
+        self._settle()
         number = number_of(plan.get("incarnation"))
         after = self._fault.number if self._fault is not None else None
         resumed = number_of(point.get("global_step"))
@@ -220,11 +238,11 @@ class Accountant:
         self._standbys[str(line.get("state", ""))[:20]] += 1
 
     def _started(self, line: Mapping[str, Any]) -> None:
-        self._workers = max(self._workers, len(_list(line, "ranks")))
+        self._workers = max(self._workers, len(list_of(line, "ranks")))
         if self._life is not None:
             self._life.running_s = self._now_s
         if not self._reports_steps:
-            self._close_fault("running again")
+            self._close_fault(RUNNING_AGAIN)
 
     def _first_step(self, line: Mapping[str, Any]) -> None:
         self._reports_steps = True
@@ -232,7 +250,7 @@ class Accountant:
         if self._life is not None:
             self._life.first_step(self._timeline, self._now_s, step)
         self._stepped(step)
-        self._close_fault("training again")
+        self._close_fault(TRAINING_AGAIN)
 
     def _timed(self, line: Mapping[str, Any]) -> None:
         """Said right after the line that closed the fault."""
@@ -242,7 +260,7 @@ class Accountant:
             self._faults[-1] = replace(self._faults[-1], timeline=times)
 
     def _heartbeat(self, line: Mapping[str, Any]) -> None:
-        known = (number_of(one.get("step")) for one in _list(line, "steps") if isinstance(one, dict))
+        known = (number_of(one.get("step")) for one in list_of(line, "steps") if isinstance(one, dict))
         self._stepped(max((step for step in known if step is not None), default=None))
 
     def _stepped(self, step: int | None) -> None:
@@ -255,23 +273,24 @@ class Accountant:
 
     def _drained(self, line: Mapping[str, Any]) -> None:
         """The final judgement on the incident travels in what is then told to the agreement."""
-        for action in _list(line, "actions"):
+        for action in list_of(line, "actions"):
             fact = action.get("fact") if isinstance(action, dict) else None
             incident = fact.get("incident") if isinstance(fact, dict) else None
             if isinstance(incident, dict) and self._fault is not None:
                 self._fault.judged(incident)
-                self._logged(number_of(incident.get("step")))
+        notes = (one.get("logged_step") for one in list_of(line, "notes") if isinstance(one, dict))
+        self._logged(max((step for step in map(number_of, notes) if step is not None), default=None))
 
     def _logged(self, step: int | None) -> None:
-        """Where ranks do not report, the log told how far they were; the life has ended by now."""
-        if step is None or self._fault is None or (self._high is not None and step <= self._high):
-            return
-        self._high = step
-        if self._lives and self._lives[-1].reached_step is None:
-            self._lives[-1] = replace(self._lives[-1], reached_step=step)
+        """Where ranks do not report, their logs tell how far they were; the life has ended by now."""
+        if step is not None and self._left is not None and self._left[0].newest is None:
+            life, end_s, _ = self._left
+            life.stepped(end_s, step)
+            self._high = step if self._high is None else max(self._high, step)
+        self._settle()
 
     def _chosen(self, line: Mapping[str, Any]) -> None:
-        refused = [one for one in _list(line, "refused") if isinstance(one, dict)]
+        refused = [one for one in list_of(line, "refused") if isinstance(one, dict)]
         # What never got its final name was never a candidate: that is how a careful writer is interrupted.
         refused = [one for one in refused if not str(one.get("why", "")).startswith("never finished")]
         for one in refused:
@@ -281,26 +300,24 @@ class Accountant:
         self._drained(line)
 
     def _asked(self, line: Mapping[str, Any]) -> None:
-        self._saves = replace(self._saves, asked=self._saves.asked + len(_list(line, "ranks")))
+        self._saves.asked += len(list_of(line, "ranks"))
 
     def _saved(self, line: Mapping[str, Any]) -> None:
-        self._saves = replace(self._saves, saved=self._saves.saved + 1)
-        took_s = line.get("took_s")
-        if isinstance(took_s, (int, float)) and len(self._save_times) < _MOST_SAVES:
-            self._save_times.append(float(took_s))
+        self._saves.done(line)
         if self._fault is not None:
             self._fault.saved += 1
 
     def _unsaved(self, _line: Mapping[str, Any]) -> None:
-        self._saves = replace(self._saves, failed=self._saves.failed + 1)
+        self._saves.failed += 1
 
     def _timer(self, line: Mapping[str, Any]) -> None:
         if line.get("timer") == "grace" and line.get("phase") == "killing":
-            self._saves = replace(self._saves, cut=self._saves.cut + 1)
+            self._saves.cut += 1
 
     def _run_started(self, _line: Mapping[str, Any]) -> None:
         if self._life is not None:
             self._end_life("supervisor lost")
+        self._settle()
         self._close_fault("supervisor lost")
         self._ended = None
 
@@ -309,12 +326,8 @@ class Accountant:
         why = str(line.get("because") or line.get("why") or "")
         self._ended = (-1 if code is None else code, why)
         self._end_life("ended")
+        self._settle()
         self._close_fault("the run ended")
-
-
-def _list(line: Mapping[str, Any], name: str) -> list[Any]:
-    found = line.get(name)
-    return found if isinstance(found, list) else []
 
 
 _HANDLERS = {

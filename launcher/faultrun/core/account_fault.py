@@ -1,6 +1,7 @@
 """One incident while its lines are read: who, why, and what was lost."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from faultrun.core.account_time import Timeline
@@ -69,6 +70,14 @@ class OpenFault:
         )
 
 
+def went_on(fault: Fault, recompute_s: float, start_step: int | None) -> Fault:
+    """``fault`` once it is known where the next life really began, and what of it was repetition."""
+    if start_step is None or fault.resumed_step is None or start_step >= fault.resumed_step:
+        return replace(fault, recompute_s=recompute_s)
+    lost = None if fault.step is None else max(0, fault.step - start_step)
+    return replace(fault, recompute_s=recompute_s, resumed_step=start_step, lost_steps=lost)
+
+
 def what_happened(incident: Mapping[str, Any]) -> str:
     """The judgement in words, with what the evidence at the dead worker says, if it says anything."""
     finding, raised = incident.get("finding"), incident.get("raised")
@@ -109,3 +118,9 @@ def _status(line: Mapping[str, Any]) -> Status | None:
 def number_of(value: object) -> int | None:
     """A whole number of a journal line; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def list_of(line: Mapping[str, Any], name: str) -> list[Any]:
+    """The list of that name in a journal line; empty for anything else."""
+    found = line.get(name)
+    return found if isinstance(found, list) else []

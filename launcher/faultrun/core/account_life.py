@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from faultrun.core.account_time import Timeline
 from faultrun.model.account import Life, Spending
 
+FINISHED = "finished"
+"""How a life ends whose ranks all came to their end."""
+
 
 @dataclass(slots=True, kw_only=True)
 class OpenLife:
@@ -21,6 +24,15 @@ class OpenLife:
     first: int | None = None
     newest: int | None = None
     newest_s: float = 0.0
+
+    @property
+    def start_step(self) -> int | None:
+        """The step it began behind: what it resumed from, unless its first step shows that it did not."""
+        begun = None if self.first is None else self.first - 1
+        if self.resumed_from and self.resumed_step is None:
+            return begun
+        resumed = self.resumed_step or 0
+        return resumed if begun is None else min(begun, resumed)
 
     @property
     def step_s(self) -> float | None:
@@ -54,17 +66,17 @@ class OpenLife:
             return 0.0
         trained_from_s = self.first_step_s
         if trained_from_s is None:
-            reached = self.newest is not None or not reports_steps
-            trained_from_s = self.running_s if reached else now_s
-            timeline.relabel(self.running_s, trained_from_s, Spending.START, self.number)
+            kind = Spending.START if reports_steps else Spending.UNREPORTED
+            timeline.relabel(self.running_s, now_s, kind, self.number)
+            return 0.0
         repeated_s = self._repeated_s(now_s - trained_from_s, usual_step_s)
         if repeated_s <= 0:
             return 0.0
         until_s = trained_from_s + repeated_s
         return timeline.relabel(trained_from_s, until_s, Spending.RECOMPUTE, self.number)
 
-    def close(self, now_s: float, workers: int, end: str) -> Life:
-        """The finished record."""
+    def close(self, now_s: float, workers: int, end: str, *, reports_steps: bool) -> Life:
+        """The finished record. ``reports_steps``: ranks of this run do, so that silence means no step."""
         return Life(
             number=self.number,
             begin_s=self.begin_s,
@@ -76,13 +88,25 @@ class OpenLife:
             resumed_step=self.resumed_step,
             reached_step=self.newest,
             end=end,
+            repeated_steps=self._repeated(end, reports_steps=reports_steps),
         )
+
+    def _repeated(self, end: str, *, reports_steps: bool) -> int | None:
+        """How many of its steps had been done before; None when its own are not known."""
+        start, reached = self.start_step, self.newest
+        if self.high_before is None:
+            return 0 if reports_steps else None
+        if reached is None and end == FINISHED:
+            reached = self.high_before
+        if reached is None:
+            return 0 if reports_steps or self.running_s is None else None
+        return None if start is None else max(0, min(reached, self.high_before) - start)
 
     def _repeated_s(self, trained_s: float, usual_step_s: float | None) -> float:
         """The time to reach again what had been reached, at this life's own speed, else at the usual one."""
         if self.high_before is None or trained_s <= 0:
             return 0.0
-        start = self.resumed_step if self.resumed_step is not None else 0
+        start = self.start_step or 0
         lost = self.high_before - start
         if lost <= 0:
             return 0.0

@@ -7,6 +7,21 @@ from typing import Any
 
 from faultrun.model.account import Segment, Spending
 
+SPENT_IN = {
+    "new": Spending.CHOOSE,
+    "surveying": Spending.CHOOSE,
+    "awaiting_plan": Spending.CHOOSE,
+    "backing_off": Spending.BACKOFF,
+    "holding": Spending.IDLE,
+    "preparing": Spending.SPAWN,
+    "awaiting_go": Spending.SPAWN,
+    "running": Spending.TRAINING,
+    "draining": Spending.DRAIN,
+    "killing": Spending.DRAIN,
+    "sweeping": Spending.DRAIN,
+}
+"""What a moment of each phase is spent on, until more is known."""
+
 _MOST_SAMPLES = 4000
 
 
@@ -80,6 +95,12 @@ class Timeline:
             self._append(kind, first, last, life)
             self._append(was, last, high, life)
         return changed_s
+
+    def rename(self, kind: Spending, to: Spending) -> None:
+        """All that was called ``kind`` is called ``to``."""
+        found, self.stretches = self.stretches, []
+        for was, low, high, life in found:
+            self._append(to if was is kind else was, low, high, life)
 
     def within(self, begin_s: float) -> dict[Spending, float]:
         """Seconds by kind from ``begin_s`` to the end."""

@@ -39,7 +39,7 @@ def recovery(account: Account, fault: Fault) -> Recovery | None:
     zero_ns = _nanoseconds(account.began_utc)
     if zero_ns is None:
         return None
-    end_s = fault.at_s + fault.recovery_s
+    end_s = fault.at_s + sum(fault.spent.values())
     parts = [
         Part(
             name=one.kind.value,

@@ -20,6 +20,7 @@ class Spending(Enum):
     BACKOFF = "backoff"  # the pause before a restart
     SPAWN = "spawn"  # configurations rewritten, workers executed
     START = "start"  # workers run and have not done a step
+    UNREPORTED = "unreported"  # workers run, and nobody says whether they start up, train or train again
     IDLE = "idle"  # the platform kept workers back
     AWAY = "away"  # no supervisor: it was killed, or the run was stopped and started again
 
@@ -58,7 +59,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One incarnation. Steps are global; None where nobody reported them."""
+    """One incarnation. Steps are global; None where nobody reported them.
+
+    ``repeated_steps``: how many of its steps an earlier life had already done.
+    """
 
     number: int
     begin_s: float
@@ -70,10 +74,17 @@ class Life:
     resumed_step: int | None
     reached_step: int | None
     end: str
+    repeated_steps: int | None = None
 
 
 NOT_OVER = "not over"
 """How a fault ends that the run has not got over yet."""
+
+TRAINING_AGAIN = "training again"
+"""How a fault ends that the run got over: every rank has done a step."""
+
+RUNNING_AGAIN = "running again"
+"""How it ends where no rank reports steps: workers run, and nobody knows when they trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +113,17 @@ class Fault:
     timeline: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def recovery_s(self) -> float:
-        """From the fault until training went on, or the run ended."""
-        return sum(self.spent.values())
+    def recovery_s(self) -> float | None:
+        """From the fault until every rank had done a step again, or the run ended.
+
+        None where nobody said when that was: ``spent`` ends when workers ran again.
+        """
+        return None if self.end == RUNNING_AGAIN else sum(self.spent.values())
 
     @property
     def cost_s(self) -> float:
-        """All that would not have been spent without it."""
-        return self.recovery_s + self.recompute_s
+        """All that is known not to have been spent without it."""
+        return sum(self.spent.values()) + self.recompute_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +168,24 @@ class Account:
     phase: str
 
     @property
-    def productive_share(self) -> float:
-        """ETTR: productive time over wall time; 1 for a run without time."""
-        return self.spent.get(Spending.TRAINING, 0.0) / self.wall_s if self.wall_s > 0 else 1.0
+    def productive_share(self) -> float | None:
+        """ETTR: productive time over wall time; None where nobody reported steps."""
+        return productive_share(self.spent)
 
     @property
-    def lost_steps(self) -> int:
-        """Steps that had to be trained again, over all incidents."""
-        return sum(fault.lost_steps or 0 for fault in self.faults)
+    def lost_steps(self) -> int | None:
+        """Steps that were trained twice, over all lives; None where it is not known of one."""
+        repeated = [life.repeated_steps for life in self.lives[1:]]
+        known = [steps for steps in repeated if steps is not None]
+        return sum(known) if len(known) == len(repeated) else None
+
+
+def productive_share(spent: Mapping[Spending, float]) -> float | None:
+    """Training that counts, of all time; None where no time passed, or ranks ran and reported no step."""
+    wall_s = sum(spent.values())
+    if wall_s <= 0 or spent.get(Spending.UNREPORTED, 0.0) > 0:
+        return None
+    return spent.get(Spending.TRAINING, 0.0) / wall_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

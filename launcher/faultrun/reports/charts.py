@@ -24,6 +24,7 @@ COLOURS: dict[Spending, str] = {
     Spending.BACKOFF: "#8d99ae",
     Spending.SPAWN: "#6d5bd0",
     Spending.START: "#b07cc6",
+    Spending.UNREPORTED: "#a3a8b0",
     Spending.IDLE: "#7a6f5d",
     Spending.AWAY: "#555b66",
 }
@@ -39,7 +40,7 @@ _GREY = "rgba(128,128,128,0.22)"
 def figures(account: Account) -> dict[str, Figure]:
     """The figures that have something to show, by the id of their place on the page."""
     found = {"timeline": _timeline(account)}
-    recovered = [fault for fault in account.faults if fault.recovery_s > 0]
+    recovered = [fault for fault in account.faults if fault.recovery_s]
     if recovered:
         found["recoveries"] = _recoveries(recovered)
     if len(account.faults) > 1:
@@ -297,7 +298,7 @@ def _headline(fault: Fault) -> str:
     who = "" if fault.rank is None else f"rank {fault.rank} "
     step = "" if fault.step is None else f" at step {fault.step:,}"
     what = f"{who}{_shown(fault.what)}{step}"
-    return f"<b>incident {fault.number}</b><br>{what}<br>recovery {span(fault.recovery_s)}"
+    return f"<b>incident {fault.number}</b><br>{what}<br>recovery {span(fault.recovery_s or 0.0)}"
 
 
 def _shown(text: str) -> str:

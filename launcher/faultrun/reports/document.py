@@ -7,12 +7,14 @@ changes its meaning.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from faultrun.core.advice import advise, save_interval
-from faultrun.model.account import RECOVERY, Account, Fault, Life
+from faultrun.model.account import RECOVERY, TRAINING_AGAIN, Account, Fault, Life
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where nobody reported steps."""
 
 
 def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
         "phase": account.phase,
         "ended": None if account.ended is None else {"exit_code": account.ended[0], "why": account.ended[1]},
         "wall_s": round(account.wall_s, 3),
-        "productive_share": round(account.productive_share, 6),
+        "productive_share": _rounded(account.productive_share, 6),
         "spent": {kind.value: round(seconds, 3) for kind, seconds in account.spent.items()},
         "incidents_total": len(account.faults),
         "restarts": account.restarts,
@@ -56,15 +58,16 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def recovery(account: Account) -> dict[str, Any]:
     """How long recoveries took, from the fault to training again: those that came that far."""
-    took = sorted(fault.recovery_s for fault in account.faults if fault.end.endswith("again"))
+    over = [fault for fault in account.faults if fault.end == TRAINING_AGAIN]
+    took = sorted(fault.recovery_s for fault in over if fault.recovery_s is not None)
     if not took:
         return {"count": 0, "median_s": None, "p90_s": None, "worst_s": None, "slowest_part": None}
     parts: Counter[str] = Counter()
-    for fault in account.faults:
+    for fault in over:
         parts.update({kind.value: seconds for kind, seconds in fault.spent.items() if kind in RECOVERY})
     return {
         "count": len(took),
-        "median_s": round(took[len(took) // 2], 3),
+        "median_s": round(median(took), 3),
         "p90_s": round(took[min(len(took) - 1, len(took) * 9 // 10)], 3),
         "worst_s": round(took[-1], 3),
         "slowest_part": parts.most_common(1)[0][0] if parts else None,
@@ -86,7 +89,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
         "step": fault.step,
         "resumed_step": fault.resumed_step,
         "lost_steps": fault.lost_steps,
-        "recovery_s": round(fault.recovery_s, 3),
+        "recovery_s": _rounded(fault.recovery_s, 3),
         "recompute_s": round(fault.recompute_s, 3),
         "spent": {kind.value: round(fault.spent[kind], 3) for kind in RECOVERY if kind in fault.spent},
         "timeline": {name: round(took_s, 4) for name, took_s in fault.timeline.items()},
@@ -99,6 +102,10 @@ def _fault(fault: Fault) -> dict[str, Any]:
 def _life(life: Life) -> dict[str, Any]:
     data = asdict(life)
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in data.items()}
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 def _get(tree: object, *names: str) -> object:

@@ -17,7 +17,7 @@ from typing import Any
 from faultrun.core.span import percent, several, span
 from faultrun.model.account import Account, Spending
 from faultrun.reports.charts import COLOURS, figures
-from faultrun.reports.words import KINDS, outcome, shown_incidents, slowest, steps, who
+from faultrun.reports.words import KINDS, outcome, recovery, shown_incidents, slowest, steps, who
 
 NO_PLOTLY = "figures need plotly: pip install 'faultrun[report]', then: faultrun report"
 _MOST_LIVES = 100
@@ -69,16 +69,19 @@ def _badge(report: Mapping[str, Any]) -> str:
 
 
 def _tiles(report: Mapping[str, Any]) -> Iterator[str]:
-    recovery, spent = report["recovery"], report["spent"]
-    yield _tile(
-        percent(report["productive_share"]), "productive (ETTR)", "time in steps that count, of wall time"
-    )
+    recovered, spent = report["recovery"], report["spent"]
+    share = report["productive_share"]
+    if share is None:
+        yield _tile("unknown", "productive (ETTR)", "the script reports no steps")
+    else:
+        yield _tile(percent(share), "productive (ETTR)", "time in steps that count, of wall time")
     yield _tile(span(report["wall_s"]), "wall time", f"{span(spent['training'])} of training that counts")
     yield _tile(f"{report['incidents_total']:,}", "incidents", several(report["restarts"], "restart"))
-    median = "none" if recovery["median_s"] is None else span(recovery["median_s"])
-    worst = "" if recovery["worst_s"] is None else f"worst {span(recovery['worst_s'])}"
-    yield _tile(median, "fault to training again", f"median; {worst}" if worst else "no recovery")
-    yield _tile(f"{report['lost_steps']:,}", "steps trained twice", span(spent["recompute"]))
+    median = "none" if recovered["median_s"] is None else span(recovered["median_s"])
+    worst = "" if recovered["worst_s"] is None else f"worst {span(recovered['worst_s'])}"
+    yield _tile(median, "fault to training again", f"median; {worst}" if worst else "none is known")
+    lost = "unknown" if report["lost_steps"] is None else f"{report['lost_steps']:,}"
+    yield _tile(lost, "steps trained twice", span(spent["recompute"]))
     gasps = report["gasps"]
     if gasps["asked"]:
         took = "" if gasps["took_s"] is None else f"{span(gasps['took_s'])} each (median)"
@@ -155,7 +158,7 @@ def _incidents(report: Mapping[str, Any]) -> str:
         f"<tr><td class=n data-is='#'>{row['number']}<td class=n data-is=after>{span(row['at_s'])}"
         f"<td class=nw>{escape(who(row))}<td class=whole>{escape(row['what'])}"
         f"<td class=nw data-is=step>{steps(row)}<td class=n data-is=lost>{_step(row['lost_steps'])}"
-        f"<td class=n data-is=recovery>{span(row['recovery_s'])}"
+        f"<td class=n data-is=recovery>{recovery(row)}"
         f"<td class=nw data-is=slowest>{escape(slowest(row))}<td>{escape(row['end'])}</tr>"
         for row in rows
     )

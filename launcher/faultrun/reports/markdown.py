@@ -5,7 +5,17 @@ from typing import Any
 
 from faultrun.core.span import percent, several, span
 from faultrun.model.recovery import PARTS
-from faultrun.reports.words import KINDS, outcome, shown_incidents, slowest, steps, who
+from faultrun.reports.words import (
+    KINDS,
+    goodput,
+    outcome,
+    recovery,
+    shown_incidents,
+    slowest,
+    steps,
+    twice,
+    who,
+)
 
 _BAR = 30
 
@@ -21,16 +31,16 @@ def _head(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"`{_code(report['command'])}`, {report['workers']} workers, {report['framework']}; "
     yield f"{report['began_utc']} to {report['last_utc']}; {_cell(outcome(report))}"
     yield ""
-    recovery = report["recovery"]
-    lost = f"{several(report['lost_steps'], 'step')} trained twice"
-    yield f"* **{percent(report['productive_share'])} productive** (ETTR): of {span(report['wall_s'])}, "
-    yield f"  {span(report['spent']['training'])} were training that counts"
+    recovered = report["recovery"]
+    yield f"* **{goodput(report)}** (ETTR): of {span(report['wall_s'])}, "
+    yield f"  {span(report['spent']['training'])} are known to be training that counts"
     incidents = several(report["incidents_total"], "incident")
-    yield f"* {incidents}, {several(report['restarts'], 'restart')}, {lost}"
-    if recovery["count"]:
+    yield f"* {incidents}, {several(report['restarts'], 'restart')}, {twice(report)}"
+    if recovered["count"]:
         yield (
-            f"* training again after {span(recovery['median_s'])} (median), {span(recovery['p90_s'])} (p90), "
-            f"{span(recovery['worst_s'])} (worst); slowest part: {recovery['slowest_part']}"
+            f"* training again after {span(recovered['median_s'])} (median), "
+            f"{span(recovered['p90_s'])} (p90), {span(recovered['worst_s'])} (worst); "
+            f"slowest part: {recovered['slowest_part']}"
         )
     yield ""
 
@@ -76,7 +86,7 @@ def _incidents(report: Mapping[str, Any]) -> Iterator[str]:
         lost = "" if row["lost_steps"] is None else f"{row['lost_steps']:,}"
         yield (
             f"| {row['number']} | {span(row['at_s'])} | {who(row)} | {_cell(row['what'])} | {steps(row)} "
-            f"| {lost} | {span(row['recovery_s'])} | {slowest(row)} | {_cell(row['end'])} |"
+            f"| {lost} | {recovery(row)} | {slowest(row)} | {_cell(row['end'])} |"
         )
     yield ""
     yield from _timelines([row for row in rows if row["timeline"]])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faultrun.core.span import span
+from faultrun.core.span import percent, several, span
 
 KINDS: Mapping[str, str] = {
     "training": "steps that count",
@@ -14,6 +14,7 @@ KINDS: Mapping[str, str] = {
     "backoff": "waiting before a restart",
     "spawn": "rewriting configurations, starting processes",
     "start": "workers up, before their first step",
+    "unreported": "workers up; the script reports no steps, so nobody knows what of it was training",
     "idle": "kept back by the platform",
     "away": "no supervisor",
 }
@@ -60,5 +61,22 @@ def outcome(report: Mapping[str, Any]) -> str:
     return f"exit code {ended['exit_code']}: {str(ended['why']).splitlines()[0] if ended['why'] else ''}"
 
 
+def goodput(report: Mapping[str, Any]) -> str:
+    """``97 % productive``, or why nobody can say."""
+    share = report["productive_share"]
+    return "goodput unknown: the script reports no steps" if share is None else f"{percent(share)} productive"
+
+
+def twice(report: Mapping[str, Any]) -> str:
+    """How many steps were trained twice, as far as that is known."""
+    lost = report["lost_steps"]
+    return "steps trained twice unknown" if lost is None else f"{several(lost, 'step')} trained twice"
+
+
+def recovery(incident: Mapping[str, Any]) -> str:
+    """How long the recovery took; a question mark where nobody reported when training went on."""
+    return "?" if incident["recovery_s"] is None else span(incident["recovery_s"])
+
+
 def _cost(incident: Mapping[str, Any]) -> float:
-    return float(incident["recovery_s"]) + float(incident["recompute_s"])
+    return sum(map(float, incident["spent"].values())) + float(incident["recompute_s"])

@@ -11,7 +11,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from faultrun.model.account import NOT_OVER, Account
+from faultrun.model.account import NOT_OVER, TRAINING_AGAIN, Account
 from faultrun.model.run import Phase
 from faultrun.supervisor.moment import State
 
@@ -71,7 +71,10 @@ def _totals(account: Account, state: State) -> Iterator[Metric]:
         spent.add_metric([kind.value], seconds)
     yield spent
     share = state.productive_share(account)
-    yield GaugeMetricFamily("faultrun_productive_ratio", "Training that counts, of wall time.", value=share)
+    if share is not None:
+        yield GaugeMetricFamily(
+            "faultrun_productive_ratio", "Training that counts, of wall time.", value=share
+        )
     yield CounterMetricFamily("faultrun_incidents", "Faults that ended workers.", value=len(account.faults))
     by_cause = CounterMetricFamily(
         "faultrun_incident_causes", "Faults that are over, by cause.", labels=["cause"]
@@ -81,9 +84,10 @@ def _totals(account: Account, state: State) -> Iterator[Metric]:
         by_cause.add_metric([cause], count)
     yield by_cause
     yield CounterMetricFamily("faultrun_restarts", "Restarts after a fault.", value=account.restarts)
-    yield CounterMetricFamily(
-        "faultrun_lost_steps", "Steps that were trained twice.", value=account.lost_steps
-    )
+    if account.lost_steps is not None:
+        yield CounterMetricFamily(
+            "faultrun_lost_steps", "Steps that were trained twice.", value=account.lost_steps
+        )
     saves = CounterMetricFamily("faultrun_gasp_saves", "Dying-gasp saves, by outcome.", labels=["outcome"])
     saves.add_metric(["saved"], account.saves.saved)
     saves.add_metric(["failed"], account.saves.failed)
@@ -98,7 +102,8 @@ def _totals(account: Account, state: State) -> Iterator[Metric]:
 
 
 def _recoveries(account: Account) -> Metric:
-    took = [fault.recovery_s for fault in account.faults if fault.end.endswith("again")]
+    over = (fault.recovery_s for fault in account.faults if fault.end == TRAINING_AGAIN)
+    took = [recovery_s for recovery_s in over if recovery_s is not None]
     counts = [(str(limit), float(sum(one <= limit for one in took))) for limit in _BUCKETS_S]
     histogram = HistogramMetricFamily(
         "faultrun_recovery_seconds", "From a fault until every rank had done a step again."

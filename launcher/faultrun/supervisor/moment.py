@@ -11,7 +11,7 @@ from faultrun.core.account import Accountant
 from faultrun.core.account_fault import number_of
 from faultrun.core.budget import restarts_left
 from faultrun.journal.codec import CodecError, decode
-from faultrun.model.account import Account, Spending
+from faultrun.model.account import Account, Spending, productive_share
 from faultrun.model.plan import Ledger
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
@@ -36,11 +36,9 @@ class State:
         """Seconds of the run by their use until now; ``account`` ends with the last line."""
         return {kind: account.spent.get(kind, 0.0) + self.since_last.get(kind, 0.0) for kind in Spending}
 
-    def productive_share(self, account: Account) -> float:
-        """ETTR until now; 1 for a run without time."""
-        seconds = self.spent(account)
-        wall_s = sum(seconds.values())
-        return seconds[Spending.TRAINING] / wall_s if wall_s > 0 else 1.0
+    def productive_share(self, account: Account) -> float | None:
+        """ETTR until now; None where nobody reports steps."""
+        return productive_share(self.spent(account))
 
 
 class Moment:

@@ -71,15 +71,15 @@ class Scalars:
         at = _axis(account, state)
         for number in self._recoveries:
             fault = account.faults[number]
-            took = {"recovery_seconds": fault.recovery_s, "lost_steps": float(fault.lost_steps or 0)}
-            self._write(took, at)
+            took = {"recovery_seconds": fault.recovery_s, "lost_steps": fault.lost_steps}
+            self._write(_known(took), at)
         self._recoveries.clear()
-        now = {
+        now: dict[str, float | None] = {
             "incarnation": float(state.incarnation),
             "workers_up": float(state.up),
             "productive_ratio": state.productive_share(account),
         }
-        self._write({**now, **self._pace(state)}, at)
+        self._write(_known({**now, **self._pace(state)}), at)
 
     def _pace(self, state: State) -> dict[str, float]:
         """Steps a second of the slowest rank since the last look, in the same life."""
@@ -90,6 +90,10 @@ class Scalars:
         if before is None or before[2] != state.incarnation or self._looked_s - before[0] < 1.0:
             return {}
         return {"steps_per_second": (min(state.steps) - before[1]) / (self._looked_s - before[0])}
+
+
+def _known(scalars: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: float(value) for name, value in scalars.items() if value is not None}
 
 
 def _axis(account: Account, state: State) -> int:
