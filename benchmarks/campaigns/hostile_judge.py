@@ -24,6 +24,8 @@ _CODES = {
 }
 _REFUSED = {65}
 _NEAR_S, _NEAR_SHARE = 0.5, 0.2
+_TEARDOWN_S = 0.2
+"""From the last step to the end of the processes, once a run: too short to be told apart from a step."""
 
 Note = dict[str, Any]
 
@@ -130,7 +132,7 @@ def _numbers(told: Told, notes: list[Note]) -> Iterator[str]:
     if report["incidents_total"] != len(told.blows):
         yield f"the report has {report['incidents_total']} incidents, there were {len(told.blows)} blows"
     share, truth = report["productive_share"], _productive(notes) / max(report["wall_s"], 1e-9)
-    if share is not None and share > truth + 0.05:
+    if share is not None and share > truth + 0.05 + _TEARDOWN_S / max(report["wall_s"], _TEARDOWN_S):
         yield f"the report says {share:.1%} productive, it was {truth:.1%}"
     for incident, (at_s, life, _) in zip(incidents, told.blows, strict=False):
         yield from _recovery(incident, at_s, life, told, notes)
