@@ -200,7 +200,9 @@ def test_a_second_writer_waits_for_the_first(config: Path, originals: Path) -> N
 def test_a_lock_that_is_never_released_is_an_error_with_a_name(config: Path) -> None:
     with locked(config), pytest.raises(ConfigError) as caught, locked(config, wait_s=0.05):
         raise AssertionError
-    assert caught.value.because == ".train.yaml.faultrun.lock has been held for 0.05 s"
+    because = caught.value.because
+    assert because.startswith(f"pid {os.getpid()} (")
+    assert because.endswith(") has held .train.yaml.faultrun.lock for 0.05 s")
 
 
 class Full(LocalDisk):

@@ -3,19 +3,32 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from faultrun.errors import LogDirError
+from faultrun.journal import logdir
 from faultrun.journal.append import FILE_NAME, JournalWriter
-from faultrun.journal.logdir import Claimed, claim, make, read_record, write_record
+from faultrun.journal.logdir import RECORD, Claimed, make, mark_ended, read_record, set_aside, write_record
 from faultrun.model.events import RunStarted
+from faultrun.model.run import RunState
 from faultrun.model.topology import BootId
-from support.processes import files_limited_to
+from support.processes import files_limited_to, killed_at_change
 from support.story import NODE, SIGTERM, Story, new_run
 
 START = new_run(2)
+
+
+def claim(folder: Path, start: RunState, run_id: str) -> Claimed:
+    """As a supervisor that then ends."""
+    claimed = logdir.claim(folder, start, run_id)
+    assert claimed.lock is not None
+    claimed.lock.release()
+    return claimed
 
 
 def left_by(folder: Path, story: Story, run_id: str = "before") -> None:
@@ -68,15 +81,84 @@ def test_a_run_that_was_stopped_or_cut_off_is_continued_under_its_own_name(
 
 
 @pytest.mark.parametrize("story", [finished, given_up])
-def test_a_run_that_ended_is_moved_aside_with_everything(tmp_path: Path, story: type) -> None:
+def test_a_run_that_ended_is_set_aside_with_everything(tmp_path: Path, story: type) -> None:
     left_by(tmp_path, story())
     claimed = claim(tmp_path, START, "new")
-    assert (claimed.run_id, claimed.past) == ("new", None)
-    aside = tmp_path / "runs" / "before"
+    assert (claimed.run_id, claimed.past, claimed.ended_run) == ("new", None, "before")
+    aside = set_aside(tmp_path, claimed.ended_run)
+    assert aside == tmp_path / "runs" / "before"
     assert (aside / FILE_NAME).exists()
     assert (aside / "worker_0.log").read_text() == "hello"
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {"runs"}
-    assert str(aside) in claimed.note
+
+
+def test_what_stays_is_not_set_aside_with_its_neighbours(tmp_path: Path) -> None:
+    left_by(tmp_path, finished())
+    for name in ("a/b/kept", "a/b/moved", "a/moved"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    aside = set_aside(tmp_path, "before", staying=[tmp_path / "a" / "b" / "kept"])
+    assert [path.relative_to(tmp_path) for path in (tmp_path / "a").rglob("*") if path.is_file()] == [
+        Path("a/b/kept")
+    ]
+    assert (aside / "a" / "b" / "moved").read_text() == "a/b/moved"
+    assert (aside / "a" / "moved").exists()
+
+
+def test_killed_at_any_change_while_it_is_set_aside_a_run_is_found_again_whole(tmp_path: Path) -> None:
+    """Two starts are killed at the same change each; the third does the rest."""
+    start_after(ended_well(tmp_path / "whole"))
+    whole = set(below(tmp_path / "whole"))
+    for at in count(1):
+        folder = ended_well(tmp_path / str(at))
+        ends = [killed_at_change(at, partial(start_after, folder)) for _ in range(2)]
+        start_after(folder)
+        assert set(below(folder)) - {RECORD} == whole
+        if ends[0] == 0:
+            assert at > 5
+            break
+
+
+def ended_well(folder: Path) -> Path:
+    left_by(folder, named(finished()))
+    mark_ended(folder, "b", 0)
+    return folder
+
+
+def start_after(folder: Path) -> None:
+    """What a start does about the run that ended in ``folder``."""
+    if (folder / FILE_NAME).exists():
+        claimed = claim(folder, START, "new")
+        assert (claimed.ended_run, claimed.untold) == ("before", None)
+        set_aside(folder, "before")
+
+
+def below(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.name[0] != "."]
+
+
+@pytest.mark.parametrize("story", [finished, given_up])
+def test_an_end_that_nobody_was_told_is_told_by_the_next_start(tmp_path: Path, story: type) -> None:
+    told = story()
+    left_by(tmp_path, named(told))
+    claimed = claim(tmp_path, START, "new")
+    assert (claimed.run_id, claimed.untold) == ("before", told.state.exit_code)
+    mark_ended(tmp_path, "b", told.state.exit_code)
+    assert claim(tmp_path, START, "new").untold is None
+
+
+def test_the_mark_of_an_earlier_supervisor_says_nothing_of_the_newest(tmp_path: Path) -> None:
+    left_by(tmp_path, named(finished()))
+    mark_ended(tmp_path, "an earlier one", 143)
+    assert claim(tmp_path, START, "new").untold == 0
+
+
+def named(story: Story) -> Story:
+    """The same, told by a version that writes the run id into its journal."""
+    first, step = story.steps[0]
+    assert isinstance(first, RunStarted)
+    story.steps[0] = (replace(first, run_id="before"), step)
+    return story
 
 
 @pytest.mark.parametrize(
@@ -85,14 +167,15 @@ def test_a_run_that_ended_is_moved_aside_with_everything(tmp_path: Path, story: 
 def test_a_strange_name_becomes_a_folder_all_the_same(tmp_path: Path, run_id: str, folder: str) -> None:
     left_by(tmp_path, finished(), run_id)
     claimed = claim(tmp_path, START, "new")
-    assert claimed.before == tmp_path / "runs" / folder
+    assert set_aside(tmp_path, claimed.ended_run) == tmp_path / "runs" / folder
 
 
 def test_of_two_runs_with_one_name_neither_is_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "runs" / "before").mkdir(parents=True)
-    (tmp_path / "runs" / "before_2").mkdir()
-    left_by(tmp_path, finished())
-    assert claim(tmp_path, START, "new").before == tmp_path / "runs" / "before_3"
+    for _ in range(3):
+        left_by(tmp_path, finished())
+        aside = set_aside(tmp_path, claim(tmp_path, START, "new").ended_run)
+    assert aside == tmp_path / "runs" / "before_3"
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"before", "before_2", "before_3"}
 
 
 def test_a_journal_without_a_start_is_no_run(tmp_path: Path) -> None:
@@ -137,7 +220,12 @@ def test_what_another_process_holds_is_refused(tmp_path: Path) -> None:
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(LogDirError) as refused:
         claim(tmp_path, START, "new")
-    assert refused.value.because == "run theirs (pid 4711) holds its lock"
+    assert refused.value.because.startswith(f"pid {holder.pid} (python")
+    assert refused.value.because.endswith(" holds its lock; the run that was here is run theirs (pid 4711)")
+    write_record(tmp_path, {"run_id": "theirs", "pid": holder.pid})
+    with pytest.raises(LogDirError) as refused:
+        claim(tmp_path, START, "new")
+    assert refused.value.because == f"run theirs (pid {holder.pid}) holds its lock"
     holder.communicate("", timeout=20)
     assert claim(tmp_path, START, "new").run_id == "new"
 
@@ -175,7 +263,7 @@ from faultrun.journal.logdir import claim, write_record
 from support.processes import files_limited_to
 from support.story import new_run
 folder = Path(sys.argv[1])
-claim(folder, new_run(2), "theirs")
+mine = claim(folder, new_run(2), "theirs")
 write_record(folder, {{"run_id": "theirs", "pid": 4711}})
 print("held", flush=True)
 sys.stdin.read()

@@ -44,6 +44,23 @@ def test_a_run_that_ended_is_moved_aside_by_the_next_and_nothing_is_overwritten(
     assert "the run before had ended; it is now in" in run.text
 
 
+def test_an_end_that_was_not_told_is_told_by_the_next_start_and_nothing_is_trained_again(
+    launcher: Launcher,
+) -> None:
+    run = launcher.run("say('trained')", workers=1)
+    assert run.ends() == 0
+    record = json.loads((run.log_dir / "run.json").read_text())
+    assert record.pop("ended")["exit_code"] == 0
+    (run.log_dir / "run.json").write_text(json.dumps(record))  # killed while it wrote the report
+    again = launcher.run("say('trained')", workers=1)
+    assert again.ends() == 0
+    assert "had ended with exit code 0 when faultrun was killed; nothing is trained" in again.text
+    assert run.log(0) == "trained\n"
+    assert not (run.log_dir / "runs").exists()
+    assert launcher.run("say('trained')", workers=1).ends() == 0
+    assert len(list((run.log_dir / "runs").iterdir())) == 1
+
+
 def test_a_run_id_given_twice_does_not_overwrite_the_first(launcher: Launcher) -> None:
     for _ in range(3):
         run = launcher.run("pass", "--run_id=mine", workers=1)

@@ -4,9 +4,11 @@ import os
 import resource
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -102,3 +104,25 @@ def files_limited_to(size_bytes: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, previous)
+
+
+def killed_at_change(at: int, act: Callable[[], object]) -> int:
+    """Do ``act`` in a fork that is killed before its ``at``-th change of a file system; 0 if it ended."""
+    child = os.fork()
+    if child == 0:
+        changes = count(1)
+
+        def audit(event: str, _: object) -> None:
+            if event in _CHANGES and next(changes) == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(audit)
+        try:
+            act()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+_CHANGES = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate", "open"})

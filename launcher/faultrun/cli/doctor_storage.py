@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from faultrun.cli.ckpt_rows import size_text
 from faultrun.cli.doctor_check import Check, fail, ok, warn
+from faultrun.locks import LEASE_S
 from faultrun.model.spec import Windows
 from faultrun.platforms.storage import Room, Sample
 
@@ -51,10 +52,10 @@ def log_dir_checks(folder: Folder) -> Iterator[Check]:
         return
     yield ok(name, f"{folder.path}{'' if folder.there else ' will be made'}: {_speed(folder.sample)}")
     if not folder.sample.locks:
-        yield fail(
+        yield warn(
             name,
-            f"{folder.place} cannot lock files",
-            "--log_dir on a file system with flock: two runs could not be kept apart",
+            f"{folder.place} cannot lock files: a lease of {LEASE_S:g} s keeps two runs apart",
+            "--log_dir on a file system with flock: after the death of its machine a run waits for the lease",
         )
     yield from _room(name, folder)
     yield from _skew(name, folder.sample, folder.place)

@@ -89,6 +89,7 @@ def _supervise(resolved: Resolved, around: Surroundings, ready: Callable[[], Non
         running.close()
     _write_termination_message(Path(resolved.spec.logs.termination_log), line)
     report_at_end(resolved.spec, running.log_dir, code, say)
+    running.mark_end(code)
     return code
 
 

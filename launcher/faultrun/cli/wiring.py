@@ -11,17 +11,16 @@ from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.herald import Audience, Herald
 from faultrun.cli.surroundings import Surroundings
+from faultrun.cli.taking_up import ORIGINALS, answered_again, at_end, begin_anew
 from faultrun.cli.wiring_view import line_start, meter_for, narrator_for, sidecars, without_secrets
-from faultrun.configs.restore import restore
 from faultrun.core.agree import Rules
 from faultrun.core.signature_rows import ROWS
-from faultrun.errors import ConfigError
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
-from faultrun.journal.logdir import RECORD, claim, write_record
+from faultrun.journal.logdir import RECORD, claim, mark_ended, write_record
 from faultrun.model.events import Event, RunStarted, StopRequested, StopSource
 from faultrun.model.run import RunState
-from faultrun.model.spec import RestoreConfigs, Resume, RunSpec, SignalAnswer, Stream
+from faultrun.model.spec import RunSpec, SignalAnswer, Stream
 from faultrun.model.topology import BootId, RunId
 from faultrun.platforms.local import accelerators_of
 from faultrun.platforms.memory import spendable_bytes
@@ -83,9 +82,12 @@ class Running:
 
     def run(self) -> tuple[int, str]:
         """Supervise until the run is over."""
+        if self._claimed.untold is not None:
+            return answered_again(self._claimed, self._spec, self._say)
         if self._claimed.note:
             self._say(self._claimed.note)
-        self._forget_the_run_before()
+        if self._claimed.ended_run:
+            begin_anew(self._claimed, self._spec.recovery.resume, self._say)
         self._sweep_leftovers()
         follower = self._follower()
         rotator = self._rotator()
@@ -106,7 +108,7 @@ class Running:
         self._cleanup.append(journal.close)
         seating = Seating(self._spec, self._around.environ, self._say)
         preparer = LocalPreparer(
-            self._spec, self._around.environ, self.log_dir / "original", clock, self._say, seating
+            self._spec, self._around.environ, self.log_dir / ORIGINALS, clock, self._say, seating
         )
         standbys = self._standbys(reactor, lambda: world.quiet())  # noqa: PLW0108  there is no world yet
         base = self._base(preparer, (follower, rotator), clock)
@@ -141,42 +143,22 @@ class Running:
         Pulse(reactor, crew).begin()
         herald = Herald(Audience(standbys, narrator, Timekeeper(reactor)), self._ready, journal, self._say)
         end = supervise(self._state, world, journal, herald)
-        if self._spec.recovery.restore_configs is RestoreConfigs.END:
-            self._restore_configs(
-                self.log_dir / "original",
-                told="{file} has its first bytes back (--restore_configs)",
-                trouble="a rewritten configuration was left as it is",
-            )
+        at_end(self._spec, self.log_dir, self._say)
         line = narrator.outcome.line if narrator.outcome is not None else ""
         code = 1 if end.exit_code is None else end.exit_code
         control.tell_end(line, code)
         return code, line
 
+    def mark_end(self, exit_code: int) -> None:
+        """Note that nothing is left to do but to return ``exit_code``."""
+        past = self._claimed.past
+        boot = past.boots[-1] if past is not None and self._claimed.untold is not None else self._boot
+        mark_ended(self.log_dir, boot, exit_code)
+
     def close(self) -> None:
         """Leave no process and no open file; in reverse order of what was begun."""
         while self._cleanup:
             self._cleanup.pop()()
-
-    def _forget_the_run_before(self) -> None:
-        """A new run must not begin from the recovery point that the run before wrote into a configuration."""
-        before = self._claimed.before
-        if before is not None and self._spec.recovery.resume is not Resume.ALWAYS:
-            self._restore_configs(
-                before / "original",
-                told="{file} is as it was before the last run rewrote it",
-                trouble="a configuration may still name a checkpoint of the run before",
-            )
-
-    def _restore_configs(self, originals: Path, *, told: str, trouble: str) -> None:
-        """Give back first bytes; whatever cannot be given back is said, and changes nothing else."""
-        try:
-            restored = restore(originals)
-        except ConfigError as error:
-            self._say(f"{trouble}:\n{error}")
-            return
-        for one in restored:
-            if one.changed:
-                self._say(told.format(file=one.file))
 
     def _sweep_leftovers(self) -> None:
         """A supervisor that was killed may have left processes that nobody could end."""

@@ -1,21 +1,30 @@
-"""The log_dir: claimed by one run at a time, continued if that was cut off, moved aside if it had ended."""
+"""The log_dir: claimed by one run at a time, continued if that was cut off, set aside if it had ended.
 
-import fcntl
+``.lock`` is taken first and kept to the end. The journal is the last thing that leaves a
+log_dir, so that whoever is killed while an ended run is set aside finds it again and goes on.
+"""
+
+import errno
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from filelock import BaseFileLock
+
 from faultrun.errors import LogDirError
-from faultrun.journal.append import FILE_NAME
-from faultrun.journal.durable import replace_durably
-from faultrun.journal.read import Past, replay
+from faultrun.journal.append import FILE_NAME, utc_now
+from faultrun.journal.durable import replace_durably, sync_folder
+from faultrun.journal.read import Past, lines, replay
+from faultrun.locks import Busy, hold
 from faultrun.model.run import RunState
 
 RECORD = "run.json"
+_ENDED = "ended"
 _LOCK = ".lock"
 _RUNS = "runs"
 _PROBE_BYTES = 4096
@@ -23,16 +32,20 @@ _PROBE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A log_dir that is ours. ``past`` is None for a new run; ``note`` says what a person should know.
+    """A log_dir that is ours until ``lock`` is let go of or this process ends, however it ends.
 
-    ``before`` is where an ended run was moved to, None when there was none.
+    ``past`` is None for a new run; ``note`` says what a person should know.
+    ``ended_run`` is the id of a run that ended and still lies here: ``set_aside`` moves it.
+    ``untold`` is the exit code of a run that ended and whose supervisor was killed before it could return it.
     """
 
     path: Path
     past: Past | None
     run_id: str
     note: str = ""
-    before: Path | None = None
+    ended_run: str = ""
+    untold: int | None = None
+    lock: BaseFileLock | None = field(default=None, compare=False, repr=False)
 
     @property
     def journal(self) -> Path:
@@ -47,20 +60,96 @@ def claim(path: Path, start: RunState, run_id: str) -> Claimed:
     LogDirError when the folder cannot be written or belongs to a living run.
     """
     make(path)
-    _lock(path)
+    lock = _lock(path)
+    return replace(_found(path, start, run_id), lock=lock)
+
+
+def _found(path: Path, start: RunState, run_id: str) -> Claimed:
     journal = path / FILE_NAME
     if not journal.exists():
         return Claimed(path=path, past=None, run_id=run_id)
     past = replay(journal, start)
-    old_id = past.run_id or str(read_record(path).get("run_id") or run_id)
+    record = read_record(path)
+    old_id = past.run_id or str(record.get("run_id") or run_id)
     if past.state.done and past.state.stop is None:
-        where = _move_aside(path, old_id)
-        note = f"the run before had ended; it is now in {where}"
-        return Claimed(path=path, past=None, run_id=run_id, note=note, before=where)
+        if _untold(past, record):
+            return Claimed(path=path, past=past, run_id=old_id, untold=past.state.exit_code)
+        return Claimed(path=path, past=None, run_id=run_id, ended_run=old_id)
     if past.state.plan is None and not past.boots:
         return Claimed(path=path, past=None, run_id=run_id)
     note = f"going on with run {old_id} after incarnation {past.state.incarnation}"
     return Claimed(path=path, past=past, run_id=old_id, note=f"{note} ({past.torn})" if past.torn else note)
+
+
+def set_aside(path: Path, run_id: str, *, staying: Iterable[Path] = ()) -> Path:
+    """Move everything but the lock, older runs and what is ``staying`` to ``runs/<run_id>``; say where.
+
+    The journal goes last and nothing is overwritten: killed at any moment, the next call goes on where
+    this one was. LogDirError when the journal cannot be moved.
+    """
+    journal, record = path / FILE_NAME, path / RECORD
+    target = _place_for(path / _RUNS, run_id)
+    try:
+        _move_all(path, target, {path / _LOCK, path / _RUNS, journal, record, *staying})
+        if record.exists():  # it says how the run ended: it must not leave before the journal
+            shutil.copy2(record, target / RECORD)
+        sync_folder(path)
+        journal.rename(target / FILE_NAME)
+        record.unlink(missing_ok=True)
+        sync_folder(target)
+    except OSError as error:
+        raise LogDirError(
+            f"the run before cannot be moved out of the log_dir {path}",
+            because=f"{error.strerror or error} ({target})",
+            hint=f"move it yourself, or --log_dir=OTHER: ls -la {path}",
+        ) from error
+    return target
+
+
+def _place_for(runs: Path, run_id: str) -> Path:
+    """A folder that holds no run; one that holds parts without a journal is where a move was cut off."""
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in run_id).lstrip(".") or "run"
+    target, number = runs / name, 2
+    while (target / FILE_NAME).exists():
+        target, number = runs / f"{name}_{number}", number + 1
+    return target
+
+
+def _move_all(folder: Path, target: Path, staying: set[Path]) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in sorted(folder.iterdir()):
+        if entry in staying:
+            continue
+        with suppress(OSError):
+            if any(entry in path.parents for path in staying):
+                _move_all(entry, target / entry.name, staying)
+            else:
+                _move(entry, target / entry.name)
+    sync_folder(target)
+
+
+def _move(entry: Path, target: Path) -> None:
+    """Rename; copy and delete where ``entry`` is a mount of its own. What is there already keeps its name."""
+    number = 2
+    free = target
+    while os.path.lexists(free):
+        free, number = target.with_name(f"{target.name}_{number}"), number + 1
+    try:
+        entry.rename(free)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.move(entry, free)
+
+
+def _untold(past: Past, record: dict[str, Any]) -> bool:
+    """Whether the newest supervisor was lost between the end of the run and its own.
+
+    Journals without a run id are of versions that left no mark at their end.
+    """
+    ended = record.get(_ENDED)
+    told = isinstance(ended, dict) and ended.get("boot") in past.boots[-1:]
+    return bool(past.run_id) and not told
 
 
 def make(path: Path) -> None:
@@ -81,12 +170,29 @@ def make(path: Path) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """``run.json`` of a log_dir; empty when there is none that can be read."""
-    try:
+    """``run.json`` of a log_dir; where it cannot be read, what the journal says of the newest start."""
+    with suppress(OSError, ValueError):
         record = json.loads((path / RECORD).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
+        if isinstance(record, dict):
+            return record
+    return _recovered_record(path / FILE_NAME)
+
+
+def mark_ended(path: Path, boot: str, exit_code: int) -> None:
+    """Note that supervisor ``boot`` has done all it had to do and returns ``exit_code`` now."""
+    ended = {"boot": boot, "exit_code": exit_code, "at_utc": utc_now()}
+    with suppress(OSError):  # without the mark the next start gives the same answer once more
+        write_record(path, {**read_record(path), _ENDED: ended})
+
+
+def _recovered_record(journal: Path) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    with suppress(OSError):
+        for line in lines(journal):
+            if line.get("event") == "RunStarted":
+                record = {name: line[name] for name in ("run_id", "boot", "pid", "node") if line.get(name)}
+                record["started_at_utc"] = line.get("at_utc")
+    return record
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
@@ -94,36 +200,30 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
     replace_durably(path / RECORD, (json.dumps(record, indent=2) + "\n").encode())
 
 
-_held: list[int] = []
-
-
-def _lock(path: Path) -> None:
-    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _lock(path: Path) -> BaseFileLock:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        record = read_record(path)
+        return hold(path / _LOCK)
+    except Busy as busy:
+        raise _in_use(path, busy) from None
+    except OSError as error:
         raise LogDirError(
-            f"the log_dir {path} is in use by another run",
-            because=f"run {record.get('run_id', '?')} (pid {record.get('pid', '?')}) holds its lock",
-            hint=f"--log_dir=OTHER, or end that run: faultrun stop --log_dir {path}",
+            f"the log_dir {path} cannot be locked",
+            because=f"{error.strerror or error} ({path / _LOCK})",
+            hint=f"a --log_dir of your own, or see whose this one is: ls -la {path}",
         ) from error
-    _held.append(descriptor)  # the kernel lets go of it when this process ends, however it ends
 
 
-def _move_aside(path: Path, run_id: str) -> Path:
-    """Move everything but the lock and older runs to ``runs/<run_id>``; nothing is overwritten."""
-    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in run_id).lstrip(".") or "run"
-    target = path / _RUNS / name
-    number = 2
-    while target.exists():
-        target = path / _RUNS / f"{name}_{number}"
-        number += 1
-    target.mkdir(parents=True)
-    for entry in sorted(path.iterdir()):
-        if entry.name in (_LOCK, _RUNS):
-            continue
-        with suppress(OSError):
-            shutil.move(entry, target / entry.name)
-    return target
+def _in_use(path: Path, busy: Busy) -> LogDirError:
+    record = read_record(path)
+    run = f"run {record.get('run_id', '?')} (pid {record.get('pid', '?')})"
+    if busy.pid is None or busy.pid == record.get("pid"):
+        return LogDirError(
+            f"the log_dir {path} is in use by another run",
+            because=f"{run} holds its lock",
+            hint=f"--log_dir=OTHER, or end that run: faultrun stop --log_dir {path}",
+        )
+    return LogDirError(
+        f"the log_dir {path} is in use by another process",
+        because=f"{busy.holder} holds its lock; the run that was here is {run}",
+        hint=f"--log_dir=OTHER, or look at that process: ps -fp {busy.pid}",
+    )

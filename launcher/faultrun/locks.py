@@ -1,0 +1,119 @@
+"""One holder at a time for a path, over all processes that ask.
+
+``flock``, which the kernel takes back when its holder ends, however it ends. A file system that has none
+(NFS without its lock service, some FUSE) gets a lease: a marker beside it that its holder's thread
+refreshes, and that another process may take once nobody has refreshed it for ``LEASE_S``.
+Forked helpers close what they inherit and executed ones inherit nothing, so no lock outlives its holder.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+from filelock import BaseFileLock, SoftFileLease, Timeout, UnixFileLock
+
+LEASE_S = 30.0
+"""All who share a folder must agree on it."""
+
+_MODE = 0o600  # whoever can open a file can lock it: with 0644 any user of the machine could keep a run out
+_NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+_LOOK_AGAIN_S = 0.02
+_KERNELS_LIST = Path("/proc/locks")
+
+
+class Busy(Exception):
+    """Somebody holds the path: ``holder``, in words. ``pid`` is None for one of elsewhere, or hidden."""
+
+    def __init__(self, path: Path, pid: int | None, holder: str) -> None:
+        super().__init__(f"{path} is held by {holder}")
+        self.pid = pid
+        self.holder = holder
+
+
+def flock(path: Path) -> BaseFileLock:
+    """The kernel's lock on the file ``path``, readable by its owner only; not taken yet."""
+    return UnixFileLock(path, mode=_MODE, fallback_to_soft=False)
+
+
+def hold(
+    path: Path,
+    *,
+    wait_s: float = 0.0,
+    native: Callable[[Path], BaseFileLock] = flock,
+    lease_s: float = LEASE_S,
+) -> BaseFileLock:
+    """Lock ``path`` until ``release`` or the end of this process.
+
+    Busy when it is still held after ``wait_s``; where there is no flock, after the time in which a dead
+    holder's lease ends. OSError where the file cannot be made.
+    """
+    _keep_others_out(path)
+    lock = native(path)
+    try:
+        lock.acquire(timeout=wait_s, poll_interval=_LOOK_AGAIN_S)
+    except Timeout:
+        pid = _flock_holder(path)
+        raise Busy(path, pid, _described(pid)) from None
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
+        return _leased(path, wait_s, lease_s)
+    return lock
+
+
+@contextmanager
+def held(
+    path: Path, *, wait_s: float, native: Callable[[Path], BaseFileLock] = flock, lease_s: float = LEASE_S
+) -> Iterator[None]:
+    """Hold ``path`` for a moment and leave no file there. Raises as ``hold`` does."""
+    lock = hold(path, wait_s=wait_s, native=native, lease_s=lease_s)
+    try:
+        yield
+    finally:
+        # While it is held: whoever opened the file meanwhile sees that it has no name, and asks again.
+        path.unlink(missing_ok=True)
+        lock.release()
+
+
+def _leased(path: Path, wait_s: float, lease_s: float) -> BaseFileLock:
+    lease = SoftFileLease(path.with_name(f"{path.name}.lease"), mode=_MODE, lease_duration=lease_s)
+    try:
+        lease.acquire(timeout=max(wait_s, 1.5 * lease_s), poll_interval=_LOOK_AGAIN_S)
+    except Timeout:
+        owner = lease.owner
+        holder = f"pid {owner.pid} on {owner.hostname}" if owner is not None else "somebody"
+        raise Busy(path, None, holder) from None
+    return lease
+
+
+def _keep_others_out(path: Path) -> None:
+    """A lock file that an earlier version left readable to everybody becomes its owner's."""
+    with suppress(OSError):
+        seen = path.lstat()
+        if stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
+            path.chmod(_MODE)
+
+
+def _flock_holder(path: Path) -> int | None:
+    """Who holds a flock, by ``/proc/locks`` (proc_locks(5)); None if it is not of our pid namespace."""
+    with suppress(OSError, ValueError):
+        seen = path.stat()
+        device = f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
+        for line in _KERNELS_LIST.read_text().splitlines():
+            words = line.split()
+            if len(words) > 5 and words[1] == "FLOCK" and words[5] == device and int(words[4]) > 0:
+                return int(words[4])
+    return None
+
+
+def _described(pid: int | None) -> str:
+    if pid is None:
+        return "a process that cannot be seen from here"
+    with suppress(psutil.Error, KeyError):
+        process = psutil.Process(pid)
+        return f"pid {pid} ({process.name()}, user {process.username()})"
+    return f"pid {pid}"

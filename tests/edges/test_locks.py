@@ -1,0 +1,135 @@
+"""Locks die with their holder, tell who that is, and do without flock where a file system has none."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from filelock import BaseFileLock, UnixFileLock
+
+from faultrun.locks import Busy, held, hold
+from faultrun.workers.forked import Forked
+
+_HOLDER = f"""
+import os, sys
+from pathlib import Path
+sys.path[:0] = {sys.path!r}
+from faultrun.locks import hold
+from faultrun.workers.forked import Forked
+lock = hold(Path(sys.argv[1]))
+read_end, write_end = os.pipe()
+helper = Forked(lambda: os.read(read_end, 1), keep=(read_end,))
+executed = __import__("subprocess").Popen(["sleep", "60"])
+print(helper.pid, executed.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+class Flockless(UnixFileLock):
+    """As on a file system whose lock service does not answer."""
+
+    def _acquire(self) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def flockless(path: Path) -> BaseFileLock:
+    return Flockless(path)
+
+
+def test_a_lock_dies_with_its_holder_whatever_that_started(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+    helper, executed = map(int, holder.stdout.readline().split())
+    try:
+        with pytest.raises(Busy) as busy:
+            hold(path)
+        assert busy.value.pid == holder.pid
+        assert busy.value.holder.startswith(f"pid {holder.pid} (")
+        holder.kill()
+        holder.wait(20)
+        os.kill(executed, 0)
+        hold(path, wait_s=10).release()
+    finally:
+        holder.stdin.close()
+        holder.stdout.close()
+        for pid in (helper, executed):
+            with_end(pid)
+
+
+def with_end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def test_nobody_else_can_open_and_so_hold_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    for _ in range(2):
+        lock = hold(path)
+        assert path.stat().st_mode & 0o077 == 0
+        lock.release()
+        path.unlink()
+
+
+def test_a_lock_for_a_moment_leaves_no_file_and_lets_nobody_in_twice(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    inside, most = [], 0
+
+    def take() -> None:
+        nonlocal most
+        for _ in range(50):
+            with held(path, wait_s=20):
+                inside.append(1)
+                most = max(most, len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert most == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_there_is_no_flock_a_lease_keeps_others_out(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    lock = hold(path, native=flockless, lease_s=0.5)
+    with pytest.raises(Busy) as busy:
+        hold(path, native=flockless, lease_s=0.5)
+    assert busy.value.holder.startswith(f"pid {os.getpid()} on ")
+    lock.release()
+    with held(path, wait_s=0, native=flockless, lease_s=0.5):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lease_of_a_holder_that_was_killed_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    read_end, write_end = os.pipe()
+
+    def die_holding() -> None:
+        hold(path, native=flockless, lease_s=0.5)
+        os.write(write_end, b"+")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Forked(die_holding, keep=(write_end,)).end(10)
+    assert os.read(read_end, 1) == b"+"
+    hold(path, native=flockless, lease_s=0.5).release()
+
+
+def test_an_error_of_another_kind_is_not_taken_for_a_missing_flock(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"exists|Not a directory"):
+        hold(tmp_path / "file" / ".lock")
