@@ -160,3 +160,27 @@ def test_the_line_to_show_is_the_exceptions_own_or_the_last_that_is_no_chatter(
 
 def test_an_empty_log_has_no_line_to_show() -> None:
     assert telling_line([], RAISED) == ""
+
+
+PIPELINE = f"""\
+RuntimeError: Exception thrown from dataset pipeline. Refer to 'Dataset Pipeline Error Message'.
+
+{RULE}
+- Dataset Pipeline Error Message:
+{RULE}
+[ERROR] Invalid cifar10 file, failed to read data from: cif/data_batch_1.bin
+
+{RULE}
+- C++ Call Stack: (For framework developers)
+{RULE}
+mindspore/ccsrc/minddata/dataset/data_source/cifar_op.cc(142).
+"""
+INVALID = "Invalid cifar10 file, failed to read data from: cif/data_batch_1.bin"
+
+
+def test_words_that_refer_to_another_place_give_way_to_what_stands_there() -> None:
+    raised = last_raised(f"{FRAME}{PIPELINE}".splitlines())
+    assert raised == Raised(kind="RuntimeError", message=INVALID, frame="a.py:2 in f")
+    assert gist(PIPELINE.partition(": ")[2]) == INVALID
+    referring = "Refer to 'Nothing'. It is not there."
+    assert gist(referring) == referring

@@ -222,6 +222,17 @@ def test_a_file_that_stays_unreadable_is_told_once_and_changes_nothing(
 
 
 @pytest.mark.timeout(30)
+@pytest.mark.parametrize("content", ['{"fault":', "[1,2]"])
+def test_a_file_that_has_long_been_unreadable_is_told_at_the_start(tmp_path: Path, content: str) -> None:
+    (tmp_path / "fault-npus").write_text(content)
+    os.utime(tmp_path / "fault-npus", (1, 1))
+    with looking(tmp_path) as ears:
+        (told,) = ears.first
+        assert isinstance(told, Unreadable)
+        assert told.words.endswith("it changes nothing")
+
+
+@pytest.mark.timeout(30)
 def test_a_pipe_in_the_files_place_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "reset.json")
     (tmp_path / "fault-npus").write_text('{"FaultRankIds":["2"]}')

@@ -74,7 +74,8 @@ def test_the_last_line_and_the_last_step_of_a_log(
     tmp_path: Path, text: str, line: str, step: int | None
 ) -> None:
     (tmp_path / "log").write_text(text)
-    assert death_note(3, [tmp_path / "log"]) == DeathNote(rank=3, last_line=line, logged_step=step)
+    found = death_note(3, [tmp_path / "log"])
+    assert (found.rank, found.last_line, found.logged_step) == (3, line, step)
 
 
 def test_of_a_long_log_only_the_end_is_read(tmp_path: Path) -> None:

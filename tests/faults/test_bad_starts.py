@@ -1,6 +1,7 @@
 """What cannot begin says so in three lines, with an exit code of its own, and leaves nothing running."""
 
 import json
+import os
 import socket
 import stat
 from collections.abc import Iterator
@@ -134,3 +135,13 @@ def test_no_whole_checkpoint_ends_the_run_instead_of_starting_from_zero(launcher
 def a_taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+def test_a_fault_file_that_nobody_can_read_is_said_once_and_changes_nothing(launcher: Launcher) -> None:
+    path = launcher.folder / "fault-npus"
+    path.write_text('{"fault":')
+    os.utime(path, (1, 1))
+    run = launcher.run("", f"--fault_config={path}")
+    assert run.ends() == 0
+    assert run.text.count(f"{path}: it is not JSON") == 1
+    assert run.text.count("it changes nothing") == 1

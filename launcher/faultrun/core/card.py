@@ -64,10 +64,14 @@ def _how(incident: Incident) -> str:
 
 
 def _at_step(incident: Incident) -> str:
+    by_log = " by its log" if incident.step_from_log else ""
+    if incident.step is None and incident.epoch is not None:
+        within = f", step {incident.in_epoch} of it," if incident.in_epoch is not None else ""
+        return f" in epoch {incident.epoch}{within}{by_log}"
     if incident.step is None:
         return ""
     epoch = f" (epoch {incident.epoch})" if incident.epoch is not None else ""
-    return f" at step {incident.step}{epoch}" + (" by its log" if incident.step_from_log else "")
+    return f" at step {incident.step}{epoch}{by_log}"
 
 
 def _cause(incident: Incident) -> str:

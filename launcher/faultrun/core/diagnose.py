@@ -171,8 +171,20 @@ def _died_too(other: WorkerExit, first: WorkerExit, ours_from_s: float) -> bool:
 def _with_logged_step(incident: Incident, notes: tuple[DeathNote, ...]) -> Incident:
     if incident.step is not None:
         return incident
-    logged = [note.logged_step for note in notes if note.logged_step is not None]
-    return replace(incident, step=max(logged), step_from_log=True) if logged else incident
+    logged = [note for note in notes if note.logged_step is not None or note.logged_epoch is not None]
+    if not logged:
+        return incident
+    newest = max(logged, key=lambda note: [_known(one) for one in _place(note)])
+    step, epoch, in_epoch = _place(newest)
+    return replace(incident, step=step, epoch=epoch, in_epoch=in_epoch, step_from_log=True)
+
+
+def _place(note: DeathNote) -> tuple[int | None, int | None, int | None]:
+    return note.logged_step, note.logged_epoch, note.logged_in_epoch
+
+
+def _known(number: int | None) -> int:
+    return -1 if number is None else number
 
 
 def describe(status: Status) -> str:

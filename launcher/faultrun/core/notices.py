@@ -69,8 +69,8 @@ def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Verd
     """Return what is remembered from now on, and what must be done about ``notice``. Total."""
     said = state.platform
     match notice:
-        case Unreadable(file=file, why=why):
-            return said, Note(why=f"{file}: {why}; it changes nothing")
+        case Unreadable():
+            return said, Note(why=notice.words)
         case TableVersion(version=version):
             return replace(said, version=version), Note(why=f"the rank table is at version {version}")
         case FaultRanks() if notice == said.faulty:

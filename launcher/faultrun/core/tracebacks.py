@@ -26,8 +26,9 @@ _CHATTER = re.compile(
 )
 _RULE = re.compile(r"^-{10,}$")
 _TITLE = re.compile(r"^- .*:(?: \(.*\))?$")
+_REFERS = re.compile(r"Refer to '(?P<title>[^']+)'")
 _MESSAGE_CHARS = 500
-_HEADED_LINES = 8
+_HEADED_LINES = 16
 _CHAIN = 8
 
 
@@ -62,8 +63,7 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
             linked = False
             found = Raised(
                 kind=ended["kind"].rpartition(".")[2],
-                message=(ended["message"] or "")[:_MESSAGE_CHARS]
-                or _headed(lines[at + 1 : at + 1 + _HEADED_LINES]),
+                message=_message(ended["message"] or "", lines[at + 1 : at + 1 + _HEADED_LINES]),
                 frame=_own(frames),
                 came_from=before[:_CHAIN],
             )
@@ -79,8 +79,18 @@ def gist(message: str) -> str:
     """The first line of an exception's words that says something; at most 500 characters.
 
     MindSpore puts its words between rules of dashes, under titles such as
-    ``- Kernel error:`` (mindspore/core/utils/log_adapter.cc).
+    ``- Kernel error:`` (mindspore/core/utils/log_adapter.cc). A first line that
+    only refers to such a title gives way to what stands below it.
     """
+    first = _first_words(message)
+    referred = _REFERS.search(first)
+    if referred is None:
+        return first
+    below = message.partition(f"- {referred['title']}")[2].partition("\n")[2]
+    return _first_words(below.partition("\n- ")[0]).removeprefix("[ERROR] ") or first
+
+
+def _first_words(message: str) -> str:
     ruled = False
     for line in map(str.strip, message.splitlines()):
         title = ruled and _TITLE.match(line)
@@ -111,6 +121,13 @@ def telling_line(lines: Sequence[str], raised: Raised | None) -> str:
             return _PREFIX.sub("", found.strip())
     said = next((line for line in reversed(lines) if not is_chatter(line)), None)
     return (said or (lines[-1] if lines else "")).strip()
+
+
+def _message(said: str, below: Sequence[str]) -> str:
+    """The exception's own line, unless the words stand below it."""
+    if _REFERS.search(said):
+        return gist("\n".join((said, *below)))
+    return said[:_MESSAGE_CHARS] or _headed(below)
 
 
 def _headed(lines: Sequence[str]) -> str:

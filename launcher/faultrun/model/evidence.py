@@ -51,8 +51,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeathNote:
-    """What a dead rank left behind. ``logged_step`` is the last step its log mentions, if any.
+    """What a dead rank left behind. ``logged_step`` is the last global step its log mentions, if any.
 
+    ``logged_epoch`` comes with ``logged_in_epoch`` where steps are counted anew in every epoch.
     ``reports`` tells whether it spoke the SDK, so that silence about steps
     means that there was none.
     """
@@ -60,6 +61,8 @@ class DeathNote:
     rank: int
     last_line: str = ""
     logged_step: int | None = None
+    logged_epoch: int | None = None
+    logged_in_epoch: int | None = None
     raised: Raised | None = None
     finding: Finding | None = None
     reports: bool = False

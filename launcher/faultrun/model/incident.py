@@ -27,7 +27,8 @@ class Incident:
     ``number`` counts incidents of the run from 1. ``rank`` is None when no
     worker is to blame (MindSpore's scheduler died, the platform asks for a restart). ``step`` is the newest
     global step that any rank reported or, where ranks do not report
-    (``step_from_log``), that a log mentions; None when nobody says.
+    (``step_from_log``), that a log mentions; None when nobody says. A log may tell
+    only of the epoch and its step ``in_epoch``.
     ``blamed_by`` names the evidence that ``rank`` was the first.
     ``unstarted``: the workers report their steps, and none had finished one.
     ``stacks`` is where a hung rank was, and the folder of all ranks' stacks.
@@ -44,6 +45,7 @@ class Incident:
     step: int | None = None
     epoch: int | None = None
     step_from_log: bool = False
+    in_epoch: int | None = None
     explanation: str = ""
     last_line: str = ""
     fault_class: FaultClass = FaultClass.UNKNOWN

@@ -81,6 +81,11 @@ class Unreadable:
     file: str
     why: str
 
+    @property
+    def words(self) -> str:
+        """For a person."""
+        return f"{self.file}: {self.why}; it changes nothing"
+
 
 Notice = ResetNotice | FaultRanks | TableVersion | Unreadable
 

@@ -33,7 +33,7 @@ from faultrun.workers.forked import Forked
 _TICK_MS = 1000
 _SETTLE_S = 0.05
 _SETTLE_LOOKS = 40
-_DOUBT_S = 3.0
+_DOUBT_S = 1.0
 _FIRST_S = 2.0
 _LAST_S = 2.0
 _CHUNK = 1 << 16
@@ -169,6 +169,7 @@ class _Watcher:
         if watch.fd >= 0:
             poll.register(watch.fd, select.POLLIN)
         self._look()
+        self._tell_doubts()
         self._write(_READY)
         while stop not in (fd for fd, _ in poll.poll(_TICK_MS)):
             if watch.touched():
@@ -183,10 +184,10 @@ class _Watcher:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                self.doubts.setdefault(file, (time.monotonic(), os.strerror(error.errno or 0)))
+                self.doubts.setdefault(file, (_since(file), os.strerror(error.errno or 0)))
                 continue
             except ValueError as error:
-                self.doubts.setdefault(file, (time.monotonic(), str(error)))
+                self.doubts.setdefault(file, (_since(file), str(error)))
                 continue
             self.doubts.pop(file, None)
             if notice is not None:
@@ -207,6 +208,13 @@ class _Watcher:
         data = line + b"\n"
         while data:
             data = data[os.write(self.report, data) :]
+
+
+def _since(file: Path) -> float:
+    """For how long it has been as it is, on the monotonic clock; what cannot be told begins now."""
+    with contextlib.suppress(OSError):
+        return time.monotonic() - max(0.0, time.time() - file.stat().st_mtime)
+    return time.monotonic()
 
 
 def _settled(file: Path) -> bytes:

@@ -73,8 +73,11 @@ class PlainNarrator:
 
     def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901, PLR0912  one row a case
         match event:
-            case RunStarted():
+            case RunStarted(notices=notices):
                 self._started()
+                for notice in notices:
+                    if isinstance(notice, Unreadable):
+                        self._say(notice.words)
             case FaultNotice(notice=notice):
                 self._noticed(notice, before, step)
             case RecoveryPointChosen():

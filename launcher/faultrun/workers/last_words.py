@@ -7,11 +7,11 @@ torch/distributed/elastic/multiprocessing/errors/error_handler.py.
 
 import json
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from faultrun.core.logged_steps import LoggedStep, last_step
 from faultrun.core.signatures import recognise
 from faultrun.core.tracebacks import gist, last_raised, telling_line
 from faultrun.model.events import Exited, Signaled, Status
@@ -23,8 +23,6 @@ _NOTE_BYTES = 1 << 20
 _LINE_CHARS = 500
 _ASKED_LINES = 200
 _ABORTED = Signaled(signum=6)
-_STEP = re.compile(r"\b(?:global[_ ])?step[:= ]\s*(\d{1,15})\b", re.IGNORECASE)
-"""As LossMonitor, Lightning, HF and most hand-written loops print it."""
 
 RunSeconds = Callable[[int], float]
 """Run-seconds of a file's modification time in wall-clock nanoseconds."""
@@ -44,7 +42,7 @@ def death_note(
     """
     text = "".join(tail(log) for log in logs)[-_TAIL_BYTES:]
     said = [line.rstrip() for line in text.splitlines() if line.strip()]
-    step = next((found for line in reversed(said) if (found := _STEP.search(line))), None)
+    told = last_step(said) or LoggedStep()
     raised = None
     if isinstance(status, Exited) and status.code:
         raised = noted(error_file, run_seconds) or last_raised(said)
@@ -54,7 +52,9 @@ def death_note(
     return DeathNote(
         rank=rank,
         last_line=telling_line(said[-_ASKED_LINES:], raised)[:_LINE_CHARS],
-        logged_step=int(step[1]) if step else None,
+        logged_step=told.step,
+        logged_epoch=told.epoch,
+        logged_in_epoch=told.in_epoch,
         raised=raised,
         finding=recognise(rows, status, raised, said[-_ASKED_LINES:]) if status is not None else None,
     )

@@ -1,0 +1,92 @@
+"""How far training had come by what a log prints: LossMonitor, Lightning, MindFormers and hand-written loops.
+
+A step that is counted anew in every epoch is not a global step; it becomes
+one only where the length of an epoch is seen.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+_STEP = re.compile(
+    r"\b(?P<whole>global[_ ])?step\b\s?[:=]?\s*\[?\s*(?P<step>\d{1,15})\b(?!\.\d)"
+    r"(?:\s*/\s*(?P<of>\d{1,15})\])?",
+    re.IGNORECASE,
+)
+_EPOCH = re.compile(r"\bepoch\b\s?[:=]?\s*\[?\s*(?P<epoch>\d{1,9})\b(?!\.\d)", re.IGNORECASE)
+_LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
+"""mindspore/train/callback/_loss_monitor.py: both count from 1, the step anew in every epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedStep:
+    """The last word of a log. ``step`` is global, ``in_epoch`` counts anew in every epoch; None: unknown."""
+
+    step: int | None = None
+    epoch: int | None = None
+    in_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    step: int
+    epoch: int | None
+    whole: bool
+    anew: bool
+    epoch_steps: int | None
+
+
+def last_step(lines: Sequence[str]) -> LoggedStep | None:
+    """The newest step that ``lines`` (the oldest first) tell of; None when they tell of no epoch either."""
+    entries: list[_Entry] = []
+    epoch: int | None = None
+    for line in lines:
+        named = _EPOCH.search(line)
+        epoch = int(named["epoch"]) if named is not None else epoch
+        found = _STEP.search(line)
+        if found is None:
+            continue
+        of = int(found["of"]) if found["of"] is not None and named is not None else None
+        anew = of is not None or _LOSS_MONITOR.match(line) is not None
+        entries.append(
+            _Entry(
+                step=int(found["step"]), epoch=epoch, whole=bool(found["whole"]), anew=anew, epoch_steps=of
+            )
+        )
+    if not entries:
+        return None if epoch is None else LoggedStep(epoch=epoch)
+    last = entries[-1]
+    if last.whole or not (last.anew or _begins_anew(entries)):
+        return LoggedStep(step=last.step, epoch=last.epoch)
+    return LoggedStep(step=_global(entries), epoch=last.epoch, in_epoch=last.step)
+
+
+def _begins_anew(entries: Sequence[_Entry]) -> bool:
+    """Whether the step went back while the epoch went on."""
+    return any(
+        before.epoch is not None
+        and after.epoch is not None
+        and after.epoch > before.epoch
+        and after.step <= before.step
+        for before, after in pairwise(entries)
+    )
+
+
+def _global(entries: Sequence[_Entry]) -> int | None:
+    """Known where both count from 1 and the length of an epoch is told, seen, or not needed yet."""
+    last = entries[-1]
+    if not last.anew or last.epoch is None or last.epoch < 1:
+        return None
+    if last.epoch == 1:
+        return last.step
+    length = last.epoch_steps or _seen_length([one for one in entries if one.epoch == last.epoch - 1])
+    return None if length is None else (last.epoch - 1) * length + last.step
+
+
+def _seen_length(epoch: Sequence[_Entry]) -> int | None:
+    """Steps of an epoch whose every step was printed at its end, at least."""
+    if not epoch:
+        return None
+    whole = epoch[-1].step == 1 or (len(epoch) > 1 and epoch[-1].step - epoch[-2].step == 1)
+    return epoch[-1].step if whole else None
