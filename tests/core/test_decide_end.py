@@ -49,6 +49,23 @@ def test_a_hook_that_took_long_to_start_has_used_up_its_part_of_the_window(
     assert story.state.life.deadline_s == deadline_s, "SIGTERM behind the hook moves nothing"
 
 
+@pytest.mark.parametrize(
+    ("left_s", "window_s"), [(86_395.0, 20.0), (9.0, 9.0), (0.2, 1.0), (-3.0, 20.0), (None, 20.0)]
+)
+def test_the_platforms_end_of_the_job_cuts_the_window_however_long_the_run_has_lasted(
+    left_s: float | None, window_s: float
+) -> None:
+    """An end that is over was moved, or something else ends the job."""
+    story = Story(2)
+    story.now_s = 90_000.0
+    story.starts(stop_by_s=None if left_s is None else story.now_s + left_s).chose().prepared()
+    story.told_to_stop()
+    assert story.performed(RequestGasp)[-1].deadline_s == story.now_s + window_s
+    story.returned(0, 143).returned(1, 143).drained()
+    story.starts().chose().prepared().told_to_stop()
+    assert story.performed(RequestGasp)[-1].deadline_s == story.now_s + 20, "the next job has its own end"
+
+
 def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
     story = Story(2).begins().told_to_stop().returned(0).returned(1).drained()
     assert story.state.exit_code == 143

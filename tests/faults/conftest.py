@@ -9,7 +9,7 @@ from support.runs import Launcher
 
 QUICK = (
     "test_any_rank_may_be_killed_the_first_too",
-    "test_a_second_signal_cuts_the_window_short",
+    "test_a_second_ctrl_c_cuts_the_window_short_and_says_so",
     "test_no_worker_no_loader_and_no_escaped_grandchild_outlives_the_supervisor",
     "test_a_script_that_is_not_there",
     "test_a_worker_that_cannot_start_takes_the_started_ones_with_it",

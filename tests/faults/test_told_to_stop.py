@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,23 @@ def test_one_stop_that_comes_as_three_signals_costs_no_save(launcher: Launcher) 
     run.signal(signal.SIGHUP)
     assert run.ends() == 143
     assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+
+
+def test_a_job_that_slurm_queued_again_has_its_whole_window(launcher: Launcher) -> None:
+    command = ("--worker_num=1", "--stop_grace=20s", *launcher.program(SAVES))
+    launcher.command(*command).trains([0]).signal(signal.SIGTERM)
+    first = launcher.started[0]
+    assert first.ends() == 143
+    journal = first.log_dir / "journal.jsonl"
+    *lines, last = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([*lines, json.dumps({**json.loads(last), "run_s": 90_000.0}) + "\n"]))
+
+    again = launcher.command(*command, environ={"SLURM_JOB_END_TIME": str(int(time.time()) + 3600)})
+    again.trains([0], incarnation=1).signal(signal.SIGTERM)
+    assert again.ends() == 143
+    asked = again.events("GaspRequested")[-1]
+    assert 90_000 < asked["run_s"] <= asked["deadline_s"] - 19
+    assert "saved" in again.log(0, incarnation=1)
 
 
 def test_a_stop_while_survivors_save_ends_the_run_instead_of_restarting_it(launcher: Launcher) -> None:

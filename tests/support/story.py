@@ -134,7 +134,9 @@ class Story:
         assert self.phase is Phase.RUNNING
         return self
 
-    def starts(self, node: NodeId = NODE, *, notices: tuple[Notice, ...] = ()) -> "Story":
+    def starts(
+        self, node: NodeId = NODE, *, notices: tuple[Notice, ...] = (), stop_by_s: float | None = None
+    ) -> "Story":
         return self.tell(
             RunStarted(
                 at_s=self.now_s,
@@ -143,6 +145,7 @@ class Story:
                 boot=BootId("b"),
                 pid=1,
                 notices=notices,
+                stop_by_s=stop_by_s,
             )
         )
 

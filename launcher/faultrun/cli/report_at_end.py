@@ -38,7 +38,7 @@ def report_at_end(spec: RunSpec, log_dir: Path, exit_code: int, say: Callable[[s
 def _clock_runs(spec: RunSpec) -> bool:
     """Whether a platform kills what is left when its period is over: all of that is for the save."""
     told = os.environ.get(TERMINATION_VARIABLE, "")
-    return os.getpid() == _INIT_PID or spec.supervision.windows.stop_by_s is not None or bool(told)
+    return os.getpid() == _INIT_PID or spec.supervision.windows.stop_by_utc_s is not None or bool(told)
 
 
 def _said_by_child(log_dir: Path, patience_s: float) -> bytes:

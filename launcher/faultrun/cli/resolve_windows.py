@@ -1,7 +1,6 @@
 """How long workers may save, and who says so: the user, else the platform that will end us, else 30 s."""
 
 import math
-import time
 from collections.abc import Mapping
 
 from faultrun.cli.options_values import seconds
@@ -30,7 +29,7 @@ def resolve_windows(settings: Settings, environ: Mapping[str, str]) -> Windows:
         grace_s=_first(grace_s, both_s, plain.grace_s),
         stop_grace_s=stop,
         stop_grace_source=said_by,
-        stop_by_s=_slurm_end_s(environ),
+        stop_by_utc_s=_slurm_end_utc_s(environ),
     )
 
 
@@ -42,14 +41,10 @@ def _from_platform(environ: Mapping[str, str]) -> tuple[float, str] | None:
     return window_s, f"terminationGracePeriodSeconds {total_s:g} less {_MARGIN_S:g} s"
 
 
-def _slurm_end_s(environ: Mapping[str, str]) -> float | None:
-    """Run-seconds until SLURM ends the job, less the margin; None outside of SLURM.
-
-    The run's clock starts about now; a run that is continued has counted
-    already, and is told too early an end rather than too late a one.
-    """
-    end_utc = _number(environ.get(_SLURM_END, ""))
-    return None if end_utc is None else max(0.0, end_utc - time.time() - _MARGIN_S)
+def _slurm_end_utc_s(environ: Mapping[str, str]) -> float | None:
+    """When workers must have saved because SLURM ends this job; None outside of SLURM."""
+    end_utc_s = _number(environ.get(_SLURM_END, ""))
+    return None if end_utc_s is None else end_utc_s - _MARGIN_S
 
 
 def _number(text: str) -> float | None:

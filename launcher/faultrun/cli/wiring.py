@@ -135,6 +135,7 @@ class Running:
             pid=os.getpid(),
             notices=lookout.first() if lookout is not None else (),
             run_id=self._spec.run_id,
+            stop_by_s=clock.of_utc_s(self._spec.supervision.windows.stop_by_utc_s),
         )
         reactor.post(started)
         if lookout is not None:

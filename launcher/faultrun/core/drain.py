@@ -76,14 +76,12 @@ def stop(state: RunState, event: StopRequested) -> Step:
         return begin.await_plan(state, event.at_s, Standing.JOINED, "told to stop; no worker runs")
     match state.phase:
         case Phase.RUNNING:
-            window_s = state.windows.stop_window_s(event.at_s, event.late_s)
+            window_s = _stop_window_s(state, event)
             return _drain(state, event.at_s, window_s, f"told to stop by {event.source.value}")
         case Phase.DRAINING if again:
             return kill(state, event.at_s, f"told to stop again by {event.source.value}: the window is cut")
         case Phase.DRAINING:
-            deadline_s = min(
-                state.life.deadline_s, event.at_s + state.windows.stop_window_s(event.at_s, event.late_s)
-            )
+            deadline_s = min(state.life.deadline_s, event.at_s + _stop_window_s(state, event))
             timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
             return Step(
                 state=replace(state, life=replace(state.life, deadline_s=deadline_s)),
@@ -92,6 +90,11 @@ def stop(state: RunState, event: StopRequested) -> Step:
             )
         case _:
             return Step(state=state, why="told to stop; no restart will follow")
+
+
+def _stop_window_s(state: RunState, event: StopRequested) -> float:
+    left_s = None if state.stop_by_s is None else state.stop_by_s - event.at_s
+    return state.windows.stop_window_s(left_s, event.late_s)
 
 
 def leave(state: RunState, now_s: float, why: str) -> Step:

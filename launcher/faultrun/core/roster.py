@@ -23,6 +23,7 @@ def taken_up(state: RunState, event: RunStarted) -> RunState:
     return RunState(
         node=event.node,
         boot=event.boot,
+        stop_by_s=event.stop_by_s,
         topology=state.topology,
         windows=state.windows,
         phase=Phase.SURVEYING,

@@ -51,8 +51,8 @@ def ended_well(status: Status, *, done: bool) -> bool:
 class RunStarted:
     """A supervisor took up the run, for the first time or after another supervisor was lost.
 
-    ``notices`` are what the platform's files said by then. ``run_id`` is empty in
-    journals of versions that did not write it.
+    ``notices`` are what the platform's files said by then. ``run_id`` is empty in journals
+    of versions that did not write it. ``stop_by_s``: the platform ends the job soon after.
     """
 
     at_s: float
@@ -62,6 +62,7 @@ class RunStarted:
     pid: int
     notices: tuple[Notice, ...] = ()
     run_id: str = ""
+    stop_by_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

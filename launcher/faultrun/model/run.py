@@ -108,7 +108,8 @@ class RunState:
     """Values only: what the run keeps, and beside it the ``life`` of now and how this supervisor ends.
 
     ``stop``, ``failure`` and ``exit_code`` say why no incarnation follows; the next
-    supervisor has none of them. ``native_scheduler``: our own scheduler for MindSpore
+    supervisor has none of them. ``stop_by_s``: the platform ends this supervisor's job soon
+    after. ``native_scheduler``: our own scheduler for MindSpore
     is given up for the rest of the run.
     """
 
@@ -117,6 +118,7 @@ class RunState:
     windows: Windows
 
     boot: BootId = BootId("")
+    stop_by_s: float | None = None
     phase: Phase = Phase.NEW
     incarnation: int = -1
     plan: Plan | None = None

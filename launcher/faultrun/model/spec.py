@@ -57,28 +57,31 @@ class Windows:
     """Every bounded wait of a drain, in seconds.
 
     ``grace_s``: SIGTERM to SIGKILL after a peer died. ``stop_grace_s``: the
-    same when we are told to stop, cut at ``stop_by_s`` run-seconds where the
-    platform ends the job then (SLURM). ``reap_s``: after SIGKILL, until a worker
+    same when we are told to stop, cut at ``stop_by_utc_s`` where the platform
+    ends the job then (SLURM). ``reap_s``: after SIGKILL, until a worker
     that the kernel does not give back is called unkillable.
     """
 
     grace_s: float = 30.0
     stop_grace_s: float = 30.0
     stop_grace_source: str = "default"
-    stop_by_s: float | None = None
+    stop_by_utc_s: float | None = None
     reap_s: float = 10.0
 
-    def stop_window_s(self, now_s: float, late_s: float = 0.0) -> float:
+    def stop_window_s(self, left_s: float | None, late_s: float = 0.0) -> float:
         """How long workers may save when the run is stopped now, ``late_s`` after the platform said so.
+
+        ``left_s`` until the platform ends the job, None where it does not; an end that is
+        over was moved (``scontrol update``) or comes with a period of its own.
 
         Windows leave the platform's clock some seconds for what comes before and
         after the save; only what is later than ``MAY_BE_LATE_S`` is taken from it.
         """
         over_s = max(0.0, late_s - MAY_BE_LATE_S)
         window_s = max(min(1.0, self.stop_grace_s), self.stop_grace_s - over_s)
-        if self.stop_by_s is None:
+        if left_s is None or left_s <= 0:
             return window_s
-        return min(window_s, max(1.0, self.stop_by_s - now_s))
+        return min(window_s, max(1.0, left_s))
 
 
 class Hold(Enum):

@@ -33,6 +33,10 @@ class RunClock:
         """Run-seconds of a wall-clock moment such as a file's mtime, as good as the wall clock is steady."""
         return round(self.now() - (time.time_ns() - utc_ns) / 1e9, 6)
 
+    def of_utc_s(self, utc_s: float | None) -> float | None:
+        """Run-seconds of a wall-clock moment to come; None for none."""
+        return None if utc_s is None else self.of_utc_ns(int(utc_s * 1e9))
+
     def of_monotonic(self, at_monotonic_s: float) -> float:
         """Run-seconds of a CLOCK_MONOTONIC reading of this machine."""
         return at_monotonic_s - self._zero
