@@ -3,6 +3,8 @@
 import signal
 from pathlib import Path
 
+import pytest
+
 from support.processes import lives, wait_until
 from support.runs import ESCAPES, Launcher
 
@@ -47,11 +49,51 @@ def test_a_survivors_data_loader_lives_through_the_save(launcher: Launcher) -> N
     run = launcher.run(
         LOADER + "signal.signal(signal.SIGTERM, save)\n"
         "train_in_the_first_life()\n"
+        "os.kill(loader, signal.SIGKILL)",
+        "--grace=600s",
+    )
+    run.trains(range(2)).kill(1)
+    assert run.ends() == 0, "what it leaves behind is not waited for"
+    assert "loader says batch\n" in run.log(0)
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "{python}; echo the shell goes on",
+        "({python}; true); true",
+        "trap 'kill -TERM $program' TERM; {python} & program=$!; wait $program",
+    ],
+    ids=["dies of the request", "a shell below it, too", "passes it on and does not wait"],
+)
+def test_a_program_below_a_shell_has_the_whole_window_and_its_loader_lives_through_it(
+    launcher: Launcher, shell: str
+) -> None:
+    program = launcher.program(
+        LOADER + "import time\n"
+        "def save_slowly(*_): time.sleep(0.5); save()\n"
+        "signal.signal(signal.SIGTERM, save_slowly)\n"
+        "train_in_the_first_life()\n"
         "os.kill(loader, signal.SIGKILL)"
     )
+    script = launcher.folder / "train.sh"
+    script.write_text(shell.format(python=" ".join(program)))
+    run = launcher.command("--worker_num=2", "--grace=600s", "bash", str(script))
     run.trains(range(2)).kill(1)
     assert run.ends() == 0
     assert "loader says batch\n" in run.log(0)
+
+
+def test_a_program_below_a_shell_that_does_not_leave_is_killed_at_the_deadline(launcher: Launcher) -> None:
+    program = launcher.program("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsay(os.getpid())\ntrain()")
+    script = launcher.folder / "train.sh"
+    script.write_text(f"{' '.join(program)}; true")
+    run = launcher.command("--worker_num=2", "--stop_grace=300ms", "bash", str(script)).trains(range(2))
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    (asked,), exits = run.events("GaspRequested"), run.events("WorkerExit")
+    assert [line["run_s"] >= asked["deadline_s"] for line in exits] == [True, True]
+    assert not any(lives(int(run.log(rank).split()[0])) for rank in range(2))
 
 
 def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(launcher: Launcher) -> None:
@@ -70,10 +112,10 @@ def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(laun
     run.event("GaspRequested")
     wait_until(lambda: not lives(children[0]), while_runs=run.pid, what="the orphan's end")
     assert lives(run.worker(0))
-    run.signal(signal.SIGTERM)
+    run.signal(signal.SIGINT)
     run.event("StopRequested")
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
+    run.signal(signal.SIGINT)
+    assert run.ends() == 130
 
 
 def _children(pid: int) -> list[int]:

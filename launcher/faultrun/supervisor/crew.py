@@ -1,11 +1,11 @@
 """The workers of this node, and MindSpore's scheduler: started, signalled, reaped."""
 
 import contextlib
-import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from faultrun.frameworks.environment import Life, Seat, worker_environment
@@ -23,10 +23,12 @@ from faultrun.model.events import (
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
-from faultrun.model.spec import Framework, MsScheduler, RunSpec
+from faultrun.model.spec import MsScheduler, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
+from faultrun.supervisor.head_start import head_start, listens_first
+from faultrun.supervisor.orphans import Orphans
 from faultrun.supervisor.prepare import Outfit
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
@@ -38,9 +40,6 @@ from faultrun.workers.follow import Follower
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
 from faultrun.workers.rotate import Rotator
-
-_HEAD_START_S = 0.1
-"""Measured: torch's rendezvous ends 0.36 s earlier with 2 workers, 0.3 s with 4 (medians, DESIGN.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +69,7 @@ class Crew:
         self._control = control
         self._standbys = standbys
         self._leaving = False
+        self._orphans = Orphans(reactor)
         self._workers: dict[int, Process] = {}
         self._schedulers = Schedulers(spec, base.environ, base.python, reactor)
         self._incarnation = -1
@@ -80,6 +80,7 @@ class Crew:
         """Start the scheduler if there is one, then every rank; post what became of each."""
         self._incarnation = order.plan.incarnation
         self._leaving = False
+        self._orphans = Orphans(self._reactor)
         streams = self._new_streams()
         self._base.coroner.begin()
         started = 0
@@ -93,7 +94,7 @@ class Crew:
                 warm = self._start_worker(order, life, local_rank, rank)
                 started += 1
                 if local_rank == 0 and not warm:
-                    self._head_start(order)
+                    head_start(self._spec, order, self._workers[rank].pidfd)
         except OSError as error:
             # Those behind the first that cannot be started would only be killed again.
             self._post_failures(order.ranks[started:], error)
@@ -110,6 +111,7 @@ class Crew:
     def request_gasp(self, order: RequestGasp) -> None:
         """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""
         self._leaving = True
+        self._orphans.promise(order.ranks)
         began = time.monotonic()
         leaders = [self._workers[rank] for rank in sorted(order.ranks) if rank in self._workers]
         with undisturbed():
@@ -138,9 +140,10 @@ class Crew:
     def kill(self, order: Kill) -> None:
         """SIGKILL to the whole process group of each rank."""
         self._leaving = True
-        for rank in sorted(order.ranks):
-            if rank in self._workers:
-                self._workers[rank].kill_group()
+        for rank in sorted(order.ranks & self._workers.keys()):
+            self._workers[rank].kill_group()
+            for event in self._orphans.give_up(rank):
+                self._reactor.post(event)
 
     def restore_policy(self, order: RestorePolicy) -> None:
         """Schedule the workers as any process, if they are still those that were meant."""
@@ -250,26 +253,13 @@ class Crew:
             memory_nodes=_share(self._spec.binding.memory_nodes, local_rank),
         )
         group_info.mkdir(exist_ok=True)
-        standby = self._standbys.take(rank, launch, self._listens_first(order, local_rank))
+        standby = self._standbys.take(rank, launch, listens_first(self._spec, order, local_rank))
         self._standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
         if life.builtin_scheduler and order.plan.topology.world_size > 1:
             policy.without_preempting(self._workers[rank].pid)
         self._streams.show(rank, local_rank)
         return standby is not None
-
-    def _listens_first(self, order: Spawn, local_rank: int) -> int:
-        """The port on which rank 0, started before this one, will listen for it; 0 where there is none."""
-        here = order.plan.topology.node_rank(self._spec.node) == 0
-        torch = self._spec.framework is Framework.TORCH
-        return order.master_port if torch and here and local_rank > 0 else 0
-
-    def _head_start(self, order: Spawn) -> None:
-        """Ranks that import side by side arrive side by side: rank 0 shall listen before another connects."""
-        if len(order.ranks) > 1 and self._listens_first(order, local_rank=1):
-            ended = select.poll()
-            ended.register(self._workers[order.ranks[0]].pidfd, select.POLLIN)
-            ended.poll(_HEAD_START_S * 1000)
 
     def _employ(self, rank: int, worker: Process, *, standby: bool) -> None:
         """From now on this process is the worker of ``rank``."""
@@ -287,9 +277,15 @@ class Crew:
         )
 
     def _worker_ended(self, rank: int) -> Iterable[Event]:
+        """It is gone with its leader, unless it was promised time to save and a program of it still lives."""
         worker = self._workers[rank]
-        pidfd = worker.pidfd
-        self._reactor.forget(pidfd)
+        self._reactor.forget(worker.pidfd)
+        ended = worker.ended_as()
+        gone = partial(self._worker_gone, rank)
+        return () if ended and self._orphans.outlive(rank, worker.pid, ended, gone) else gone()
+
+    def _worker_gone(self, rank: int) -> Iterable[Event]:
+        worker = self._workers[rank]
         # Until it is reaped its number still means its group; what a clean end leaves behind is swept last.
         ended, done = worker.ended_as(), self.page is not None and self.page.done(rank)
         if ended is not None and not ended_well(ended, done=done):
