@@ -6,10 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 N ?= 50
 SEED ?= 1
+EXAMPLES ?= 20000
+TESTS ?= tests
 FAULTS ?= 500
 MINUTES ?= 60
 
-.PHONY: help setup demo check test bench bench-all soak soak-gasps soak-day soak-hostile matrix format clean
+.PHONY: help setup demo check test bench bench-all soak soak-gasps soak-day soak-hostile soak-properties matrix format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
@@ -22,6 +24,7 @@ help:
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
+	@echo "make soak-properties EXAMPLES=20000 SEED=1 TESTS=tests/core: the property tests, with that many examples each"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
 
 setup: $(STAMP)
@@ -63,6 +66,9 @@ soak-hostile: $(STAMP)
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix
+
+soak-properties: $(STAMP)
+	EXAMPLES=$(EXAMPLES) $(BIN)/pytest -q -rA --timeout=0 --hypothesis-seed=$(SEED) $(TESTS)
 
 format: $(STAMP)
 	$(BIN)/ruff format .

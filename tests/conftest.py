@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # A red build must mean that the change is wrong, and not that the machine has other work.
@@ -15,7 +15,13 @@ settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCh
 settings.register_profile(
     "ci", settings.get_profile("desk"), derandomize=True, print_blob=True, database=None
 )
-settings.load_profile("ci" if os.environ.get("CI") else "desk")
+# ``make soak-properties``: every property test and nothing else, with this many examples each.
+_EXAMPLES = int(os.environ.get("EXAMPLES") or 0)
+settings.register_profile(
+    "long", settings.get_profile("desk"), max_examples=_EXAMPLES or 100, print_blob=True
+)
+_PROFILE = "long" if _EXAMPLES else "ci" if os.environ.get("CI") else "desk"
+settings.load_profile(_PROFILE)
 
 # Images set this for their one start. Here hundreds of processes would each compile half the launcher anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -44,6 +50,25 @@ class _Halves(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Halves:
     """Each half to a process of its own; plain ``pytest`` runs them in turn."""
     return _Halves(config, log)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Which examples the property tests draw, and how to draw them once more."""
+    drawn = "the same each time" if _PROFILE == "ci" else f"seed {config.getoption('--hypothesis-seed')}"
+    return f"property tests: profile {_PROFILE}, {drawn}" + (f", {_EXAMPLES} examples" if _EXAMPLES else "")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``EXAMPLES``, what a test says of itself counts no more."""
+    if not _EXAMPLES:
+        return
+    functions = [(item, getattr(item, "obj", None)) for item in items]
+    config.hook.pytest_deselected(items=[item for item, test in functions if not is_hypothesis_test(test)])
+    items[:] = [item for item, test in functions if is_hypothesis_test(test)]
+    for _, test in functions:
+        own = getattr(test, "_hypothesis_internal_use_settings", None)  # as hypothesis' own plugin does
+        if test is not None and own is not None:
+            test._hypothesis_internal_use_settings = settings(own, max_examples=_EXAMPLES, print_blob=True)
 
 
 @pytest.fixture(autouse=True)
