@@ -24,6 +24,8 @@ def write(rank, text):
         file.write(text)
 """
 
+_ENVIRON = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+
 
 def test_lines_are_copied_behind_their_prefix_to_their_stream(tmp_path: Path) -> None:
     code = """
@@ -124,3 +126,57 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert "[0] last words\n" in done.stdout
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not lives(pid), what="the follower's end")
+
+
+def test_a_line_without_an_end_is_shown_in_pieces_while_it_grows(tmp_path: Path) -> None:
+    code = """
+from support.processes import wait_until
+for _ in range(512):
+    write(0, "x" * (1 << 16))
+wait_until(lambda: os.stat(sys.argv[2]).st_size > 32 << 20)
+write(0, "\\nend\\n")
+follower.close()
+"""
+    seen = tmp_path / "seen"
+    with seen.open("wb") as console:
+        command = [sys.executable, "-c", "import os\n" + _CODE + code, str(tmp_path), str(seen)]
+        subprocess.run(command, stdout=console, timeout=60, check=True, env=_ENVIRON)
+    *pieces, end = seen.read_text().splitlines()
+    assert end == "[0] end"
+    assert all(piece.startswith("[0] ") and len(piece) < 1 << 18 for piece in pieces)
+    assert sum(len(piece) - len("[0] ") for piece in pieces) == 512 << 16
+
+
+def test_without_inotify_the_files_are_looked_at_again_and_again(tmp_path: Path) -> None:
+    code = """
+from support.processes import wait_until
+write(0, "one\\n")
+wait_until(lambda: os.stat(sys.argv[2]).st_size > 0)
+write(0, "two\\n")
+follower.close()
+"""
+    seen = tmp_path / "seen"
+    used_up = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
+    namespace = ["unshare", "-Ur", "sh", "-c", used_up, "sh"]
+    if subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    with seen.open("wb") as console:
+        command = [*namespace, sys.executable, "-c", "import os\n" + _CODE + code, str(tmp_path), str(seen)]
+        subprocess.run(command, stdout=console, timeout=60, check=True, env=_ENVIRON)
+    assert seen.read_text() == "[0] one\n[0] two\n"
+
+
+def test_hundreds_of_ranks_are_followed_through_many_lives_with_a_descriptor_each(tmp_path: Path) -> None:
+    code = """
+for life in range(3):
+    for rank in range(300):
+        log = folder / f"a name that is not short, as those of a shared folder are not {rank} {life}.log"
+        log.write_text(f"life {life}\\n")
+        follower.follow(log, f"[{rank}] ", to_fd=1)
+follower.close()
+"""
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (330, 330))\n"
+    command = [sys.executable, "-c", limited + _CODE + code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    wanted = sorted(f"[{rank}] life {life}" for rank in range(300) for life in range(3))
+    assert sorted(done.stdout.splitlines()) == wanted

@@ -78,3 +78,19 @@ def test_a_flood_leaves_a_bounded_log_with_its_beginning_and_its_end(tmp_path: P
     kept = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert kept < 2 * max_bytes
     assert writer.returncode == 0
+
+
+def test_the_logs_of_hundreds_of_ranks_are_all_looked_after(tmp_path: Path) -> None:
+    ranks = 700
+    folder = tmp_path / ("a name as long as those of a shared folder are " * 3)
+    folder.mkdir()
+    watched = f"[Path(sys.argv[1]) / f'worker_{{rank}}.log' for rank in range({ranks})]"
+    code = _SUPERVISOR.replace("[Path(sys.argv[1])]", watched)
+    keeper = subprocess.Popen([sys.executable, "-c", code, str(folder), str(MAX)], stdin=subprocess.PIPE)
+    last = folder / f"worker_{ranks - 1}.log"
+    wait_until(last.exists)
+    with last.open("ab") as file:
+        file.write(b"x" * 2 * MAX)
+    wait_until(lambda: last.stat().st_size < MAX)
+    keeper.communicate(timeout=60)
+    assert keeper.returncode == 0

@@ -7,6 +7,7 @@ import sys
 import click
 
 from faultrun import __version__
+from faultrun.cli.console import write
 from faultrun.cli.options_command import Asked, FaultrunGroup, run_command
 from faultrun.errors import FaultrunError
 from faultrun.workers import signals
@@ -33,7 +34,7 @@ def run_program() -> None:
     try:
         code = program().main(standalone_mode=False)
     except FaultrunError as error:
-        click.echo(f"faultrun: {error}", err=True)
+        write(f"faultrun: {error}")
         code = error.exit_code
     except click.exceptions.Exit as end:
         code = end.exit_code

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from faultrun.cli.console import say
+from faultrun.cli.console import answer, say
 from faultrun.errors import NoWholeCheckpoint, UsageError
 from faultrun.model.checkpoint import Depth
 
@@ -117,7 +117,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
         found = survey(catalog, need, depth=Depth(depth), watch=bar)
         ckpt_restore.write_files(request, catalog, found, need)
     if as_json:
-        click.echo(json.dumps(choice_object(found.choice), indent=2))
+        answer(json.dumps(choice_object(found.choice), indent=2))
         return _exit_code(found)
     return _tell(found, roots, why=why)
 
@@ -149,11 +149,11 @@ def _show(catalog: "Catalog", depth: Depth, *, as_json: bool, why: bool) -> int:
         verdicts = {} if depth is Depth.NAME else verify_all(catalog, scan.entries, depth=depth, watch=bar)
     found = saves(scan.entries, verdicts)
     if as_json:
-        click.echo(json.dumps(listed(found, scan), indent=2))
+        answer(json.dumps(listed(found, scan), indent=2))
     elif found or scan.refused:
-        click.echo("\n".join(table(found, scan, reasons=why)))
+        answer("\n".join(table(found, scan, reasons=why)))
     else:
-        click.echo(_nothing(catalog.roots, scan))
+        answer(_nothing(catalog.roots, scan))
     return _whole_code(found, scan, depth)
 
 
@@ -183,7 +183,7 @@ def _tell(found: "Survey", roots: tuple[str, ...], *, why: bool) -> int:
     if isinstance(choice, Chosen):
         if refused and not why:
             refused = [f"refused   {len(refused)} others: --why names them"]
-        click.echo("\n".join([*chosen_lines(choice.point), *refused]))
+        answer("\n".join([*chosen_lines(choice.point), *refused]))
         return 0
     if isinstance(choice, NothingWhole):
         newest = choice.refused[0]
@@ -194,5 +194,5 @@ def _tell(found: "Survey", roots: tuple[str, ...], *, why: bool) -> int:
             because=f"{len(choice.refused)} refused; {newest.path}: {newest.why}",
             hint=f"faultrun ckpt list --why {' '.join(roots)}",
         )
-    click.echo(_nothing(roots, found.scan))
+    answer(_nothing(roots, found.scan))
     return 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from faultrun.cli.console import answer
 from faultrun.core import template
 from faultrun.errors import ConfigError, UsageError
 from faultrun.model.edit import EditResult, Setting
@@ -66,9 +67,9 @@ def restore(files: tuple[str, ...], log_dir: str) -> int:
         )
     done = give_back(Path(log_dir).absolute() / "original", files)
     for restored in done:
-        click.echo(f"{_shown(restored.file)}  {'restored' if restored.changed else 'already as it was'}")
+        answer(f"{_shown(restored.file)}  {'restored' if restored.changed else 'already as it was'}")
     if not done:
-        click.echo(f"no file was rewritten in {log_dir}")
+        answer(f"no file was rewritten in {log_dir}")
     return 0
 
 
@@ -94,7 +95,7 @@ def _show_diff(setting: Setting) -> int:
     after = edit(setting.file, before, setting.key, setting.value, format=setting.format).data
     old, new = (data.decode(errors="replace").splitlines(keepends=True) for data in (before, after))
     for line in difflib.unified_diff(old, new, fromfile=setting.file, tofile=setting.file):
-        click.echo(line.rstrip("\r\n"))
+        answer(line.rstrip("\r\n"))
     return 0
 
 
@@ -102,15 +103,15 @@ def _tell(setting: Setting, result: EditResult, originals: Path) -> None:
     for change in result.changes:
         where = f"{setting.file}:{change.line}  {change.key}"
         if change.nothing:
-            click.echo(f"{where} already is {change.after}")
+            answer(f"{where} already is {change.after}")
         elif change.before is None:
-            click.echo(f"{where} added: {change.after}")
+            answer(f"{where} added: {change.after}")
         else:
-            click.echo(f"{where}: {change.before or '(empty)'} -> {change.after}")
+            answer(f"{where}: {change.before or '(empty)'} -> {change.after}")
     if result.copy is not None:
-        click.echo(f"{setting.file} {result.copy.reason}: the value is in a copy, {_shown(result.copy.path)}")
+        answer(f"{setting.file} {result.copy.reason}: the value is in a copy, {_shown(result.copy.path)}")
     elif not all(change.nothing for change in result.changes):
-        click.echo(f"the original is kept: faultrun config restore, or {_shown(str(originals))}")
+        answer(f"the original is kept: faultrun config restore, or {_shown(str(originals))}")
 
 
 def _shown(path: str) -> str:

@@ -9,6 +9,8 @@ from contextlib import suppress
 
 import click
 
+from faultrun.model.printable import printable
+
 _CHUNK = 512
 _KEPT = 1 << 16
 _LAST_WORDS_MS = 1000
@@ -46,6 +48,7 @@ def say(line: str) -> None:
 
 def write(text: str) -> None:
     """As ``say``, for what has its final shape."""
+    text = printable(text)
     fd = _descriptor()
     if fd is None:
         with suppress(OSError, ValueError):
@@ -55,6 +58,11 @@ def write(text: str) -> None:
     if len(_unsaid) > _KEPT:
         del _unsaid[: _unsaid.index(b"\n", len(_unsaid) - _KEPT) + 1]
     _offer(fd, 0)
+
+
+def answer(text: str) -> None:
+    """What a verb was asked for, on stdout; a line end follows. All of it, however long a reader takes."""
+    click.echo(printable(text).encode(errors="backslashreplace").decode())
 
 
 def settle() -> None:

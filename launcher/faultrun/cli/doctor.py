@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from faultrun.cli import doctor_container, doctor_storage, doctor_surroundings
+from faultrun.cli.console import answer
 from faultrun.cli.doctor_check import Check, Status
 from faultrun.cli.doctor_storage import Folder, Save
 from faultrun.cli.doctor_surroundings import FRAMEWORKS, Clocks
@@ -53,11 +54,11 @@ def doctor(as_json: bool, checkpoint_dir: tuple[str, ...], **given: str | None) 
         asked["checkpoint_dir"] = checkpoint_dir
     checks = list(_checks(Asked(options=asked, words=())))
     if as_json:
-        click.echo(json.dumps([_object(check) for check in checks], indent=2))
+        answer(json.dumps([_object(check) for check in checks], indent=2))
     else:
         width = max(len(check.check) for check in checks)
         for check in checks:
-            click.echo(check.told(width))
+            answer(check.told(width))
     return _FAILED if any(check.status is Status.FAIL for check in checks) else 0
 
 

@@ -4,10 +4,9 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
-
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.survey import survey
+from faultrun.cli.console import answer
 from faultrun.cli.surroundings import Surroundings
 from faultrun.configs.argv import resume_args
 from faultrun.configs.rewrite import check
@@ -26,22 +25,22 @@ from faultrun.supervisor.seating import device_of
 
 def show(spec: RunSpec, around: Surroundings) -> int:
     """Print the plan on stdout; return 0, or 65 when a recovery now would find nothing whole."""
-    click.echo(f"run {spec.run_id}: {spec.topology.world_size} workers, framework {spec.framework.value}")
+    answer(f"run {spec.run_id}: {spec.topology.world_size} workers, framework {spec.framework.value}")
     point, words, code = _recovery_point(spec)
     begins = point if spec.recovery.resume is Resume.ALWAYS else None
     if needs_scheduler(spec):
         ours = spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN
         native = shlex.join(scheduler_argv(spec.command, around.python))
-        click.echo(f"scheduler  {'builtin, in the supervisor' if ours else native}")
+        answer(f"scheduler  {'builtin, in the supervisor' if ours else native}")
     for rank in spec.topology.ranks_of(spec.node):
         _show_worker(spec, _plan(spec, begins), rank, around.environ)
-    click.echo(f"after a failure: {words}")
+    answer(f"after a failure: {words}")
     for result in check(spec.recovery.rewrites, originals=Path(spec.logs.log_dir).absolute() / "original"):
         for change in result.changes:
             now = change.before or "absent"
-            click.echo(f"    would rewrite {result.path}:{change.line}  {change.key}  (now {now})")
+            answer(f"    would rewrite {result.path}:{change.line}  {change.key}  (now {now})")
     if point is not None and spec.recovery.resume_args:
-        click.echo(f"    rank 0 {shlex.join(_argv(spec, _plan(spec, point), 0))}")
+        answer(f"    rank 0 {shlex.join(_argv(spec, _plan(spec, point), 0))}")
     return code
 
 
@@ -102,8 +101,8 @@ def _show_worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str
         ascend=accelerators_of("npu", environ) is not None,
         builtin_scheduler=spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN,
     )
-    click.echo(f"rank {rank}     {shlex.join(_argv(spec, plan, rank))}")
+    answer(f"rank {rank}     {shlex.join(_argv(spec, plan, rank))}")
     for name, value in sorted(worker_environment(environ, spec, seat, life).items()):
         if environ.get(name) != value:
             shown = "<fresh>" if value == "0" and name in ("MASTER_PORT", "MS_SCHED_PORT") else value
-            click.echo(f"    {name}={shlex.quote(shown) if shown != '<fresh>' else shown}")
+            answer(f"    {name}={shlex.quote(shown) if shown != '<fresh>' else shown}")

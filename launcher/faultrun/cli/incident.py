@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from faultrun.cli.console import answer
 from faultrun.errors import LogDirError
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
@@ -26,5 +27,5 @@ def incident(number: int | None, log_dir: str) -> int:
             hint="faultrun incident --log_dir=DIR of the run",
         )
     chosen = known[-1] if number is None else number
-    click.echo((folder / f"incident_{chosen}.txt").read_text(), nl=False)
+    answer((folder / f"incident_{chosen}.txt").read_text(encoding="utf-8", errors="replace").rstrip("\n"))
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from faultrun.cli.console import say
+from faultrun.cli.console import answer, say
 from faultrun.errors import FaultrunError, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _check(file: str, cluster: "Cluster") -> int:
     except rules.NotAManifest as error:
         raise _not_a_manifest(f"{file}:{error.line}", error.because) from None
     for finding in found:
-        click.echo(finding.told(file))
+        answer(finding.told(file))
     return len(found)
 
 
@@ -92,7 +92,7 @@ def _mend(file: str, cluster: "Cluster") -> int:
     for finding in done.mended:
         say(f"mended {file}:{finding.line}: {finding.rule} {finding.what} · {finding.fix}")
     for finding in done.left:
-        click.echo(finding.told(file))
+        answer(finding.told(file))
     return len(done.left)
 
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from faultrun.cli.console import answer
+
 
 @click.group(invoke_without_command=True)
 @click.pass_context
@@ -17,7 +19,7 @@ def recipes(ctx: click.Context) -> int:
     names = recipe_names()
     width = max(map(len, names), default=0)
     for name in names:
-        click.echo(f"{name.ljust(width)}  {read_recipe(recipe_file(name)).summary}")
+        answer(f"{name.ljust(width)}  {read_recipe(recipe_file(name)).summary}")
     return 0
 
 
@@ -30,5 +32,5 @@ def show(name: str) -> int:
 
     file = recipe_file(name)
     read_recipe(file)
-    click.echo(Path(file).read_text(encoding="utf-8"), nl=False)
+    answer(Path(file).read_text(encoding="utf-8").rstrip("\n"))
     return 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from faultrun.cli.console import answer
 from faultrun.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def render(
 
     if name is None:
         for line in _listed(_templates()):
-            click.echo(line)
+            answer(line)
         return 0
     template = _template(name)
     if explain:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from faultrun.cli.console import say
+from faultrun.cli.console import answer, say
 from faultrun.cli.talk import LOG_DIR_VARIABLE
 from faultrun.core.account import Accountant
 from faultrun.core.span import several, span
@@ -51,18 +51,18 @@ def report(log_dir: str, html_file: str | None, as_json: bool, as_markdown: bool
     account = account_of(folder)
     data = document(account, read_record(folder))
     if as_json:
-        click.echo(json.dumps(data, indent=2))
+        answer(json.dumps(data, indent=2))
         return 0
     if as_markdown:
-        click.echo(markdown(data), nl=False)
+        answer(markdown(data).rstrip("\n"))
         return 0
     page = Path(html_file) if html_file else folder / HTML
     write(folder, page, data, account)
     if not quiet:
         if not plotly_js():
             say(NO_PLOTLY)
-        click.echo(summary(data))
-        click.echo(f"{page}  (and {MARKDOWN}, {JSON} in {folder})")
+        answer(summary(data))
+        answer(f"{page}  (and {MARKDOWN}, {JSON} in {folder})")
     return 0
 
 

@@ -22,6 +22,7 @@ from faultrun.core import template
 from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.errors import ConfigError
 from faultrun.model.events import StopSource
+from faultrun.model.printable import printable
 from faultrun.model.spec import Logs, RunSpec
 from faultrun.platforms.rank_table_wait import NotFinished
 
@@ -112,7 +113,7 @@ def _bug(running: "Running") -> str:  # type: ignore[name-defined]  # noqa: F821
     text = traceback.format_exc()
     where = str(running.log_dir / "faultrun_traceback.txt")
     try:
-        Path(where).write_text(f"faultrun {__version__}\n{text}")
+        Path(where).write_text(f"faultrun {__version__}\n{printable(text)}")
     except OSError as error:
         where = f"these lines alone ({error.strerror})"
     say(text.rstrip())
@@ -126,7 +127,7 @@ def _write_termination_message(path: Path, line: str) -> None:
     if path == Path("/dev/termination-log") and not path.exists():
         return
     with suppress(OSError):
-        path.write_bytes(line.encode(errors="backslashreplace")[:_TERMINATION_BYTES])
+        path.write_bytes(printable(line).encode(errors="backslashreplace")[:_TERMINATION_BYTES])
 
 
 def _nobody_waits() -> None:

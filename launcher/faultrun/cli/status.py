@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from faultrun.cli.console import answer
 from faultrun.cli.status_gather import gather
 from faultrun.cli.status_ranks import Pace
 from faultrun.cli.status_text import brief, lines
@@ -71,10 +72,10 @@ def document(status: RunStatus) -> dict[str, Any]:
 
 def _print(status: RunStatus, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(document(status)))
+        answer(json.dumps(document(status)))
         return
     for line in lines(status):
-        click.echo(line)
+        answer(line)
 
 
 def _follow(look: Callable[[], RunStatus], interval_s: float, *, as_json: bool) -> None:
@@ -85,7 +86,7 @@ def _follow(look: Callable[[], RunStatus], interval_s: float, *, as_json: bool) 
         line = json.dumps(document(status)) if as_json else brief(status)
         if line != said:
             said = line
-            click.echo(line)
+            answer(line)
         if status.ended is not None:
             return
         time.sleep(interval_s)
@@ -101,4 +102,4 @@ def _on_screen(look: Callable[[], RunStatus], interval_s: float) -> None:
     from faultrun.cli.status_screen import watch
 
     for line in lines(watch(look, interval_s)):
-        click.echo(line)
+        answer(line)

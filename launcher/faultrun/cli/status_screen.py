@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faultrun.cli.status_text import COLUMNS, cells, chosen, facts, title
+from faultrun.model.printable import printable
 from faultrun.model.status import RankState, RunStatus, Supervisor
 
 _COLOURS = {
@@ -57,7 +58,7 @@ def _fitted(status: RunStatus, console: Console) -> Layout:
 
 
 def _head(status: RunStatus, width: int, leave_out: Sequence[str]) -> Group:
-    name = Text(f" {status.run_id}  ", style="bold")
+    name = Text(f" {printable(status.run_id)}  ", style="bold")
     name.append(title(status), style=_style_of(status))
     name.truncate(width, overflow="ellipsis")
     grid = Table.grid(padding=(0, 1))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from faultrun.core.card import duration
 from faultrun.core.span import span
+from faultrun.model.printable import printable
 from faultrun.model.status import RankState, RunStatus, Supervisor
 
 _MOST_RANKS = 24
@@ -41,13 +42,19 @@ def title(status: RunStatus) -> str:
     """Phase, incarnation, how many are up and for how long."""
     if status.ended is not None:
         code, why = status.ended
-        return f"ended with exit code {code} after {span(status.elapsed_s)}: {why.partition(_END)[0]}"
+        return (
+            f"ended with exit code {code} after {span(status.elapsed_s)}: {printable(why.partition(_END)[0])}"
+        )
     up = f"{status.up} of {status.world_size} ranks up"
     return f"{status.phase}  incarnation {status.incarnation}  {up}  for {span(status.elapsed_s)}"
 
 
 def facts(status: RunStatus) -> Iterator[tuple[str, str]]:
     """What is worth a line, by name; what nobody knows has none."""
+    return ((name, printable(text)) for name, text in _facts(status))
+
+
+def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
     if SUPERVISED[status.supervisor]:
         yield "supervisor", SUPERVISED[status.supervisor]
     if status.suspected:

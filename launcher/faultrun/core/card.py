@@ -2,6 +2,7 @@
 
 from faultrun.core.diagnose import describe
 from faultrun.model.incident import Card, Cause, Incident
+from faultrun.model.printable import printable
 
 _LISTED = 8
 _TRY_WHY = "faultrun ckpt list --why"
@@ -18,7 +19,7 @@ def render(card: Card) -> str:
         ("resume", _resume(card)),
         ("restart", _restart(card)),
     ]
-    return "\n".join([headline(card), *(f"  {name:<9} {text}" for name, text in rows if text)])
+    return printable("\n".join([headline(card), *(f"  {name:<9} {text}" for name, text in rows if text)]))
 
 
 def headline(card: Card) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from faultrun.journal.codec import TAG, encode
 from faultrun.journal.durable import sync_folder
 from faultrun.model.events import Event
+from faultrun.model.printable import printable
 from faultrun.model.run import Step
 from faultrun.model.topology import BootId, NodeId
 
@@ -39,7 +40,7 @@ class JournalWriter:
         """Write the line of ``event`` and of the decision it led to; not yet on the disk."""
         line = {"seq": self._seq, "at_utc": utc_now(), **line_of(event, step, self._stamp)}
         self._seq += 1
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+        text = printable(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
         # A file name that is no UTF-8 holds lone surrogates; escaped with a backslash they are JSON.
         self._unwritten += text.encode(errors="backslashreplace") + b"\n"
         self._flush()

@@ -12,6 +12,7 @@ from typing import Any
 
 from faultrun.core.span import span
 from faultrun.model.account import RECOVERY, Account, Fault, Segment, Spending
+from faultrun.model.printable import printable
 
 Figure = dict[str, Any]
 
@@ -303,7 +304,7 @@ def _headline(fault: Fault) -> str:
 
 def _shown(text: str) -> str:
     """One line, and nothing that plotly would take for a tag."""
-    return text.split("\n", 1)[0][:100].replace("<", "\u2039").replace(">", "\u203a")
+    return printable(text.split("\n", 1)[0][:100]).replace("<", "\u2039").replace(">", "\u203a")
 
 
 class _Clock:

@@ -4,11 +4,11 @@ plotly.js draws the figures and is put into the page as it is installed; without
 numbers, tables and the bar of losses, and says how to get the rest.
 """
 
+import html as plain
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -16,6 +16,7 @@ from typing import Any
 
 from faultrun.core.span import percent, several, span
 from faultrun.model.account import Account, Spending
+from faultrun.model.printable import printable
 from faultrun.reports.charts import COLOURS, figures
 from faultrun.reports.words import KINDS, outcome, recovery, shown_incidents, slowest, steps, who
 
@@ -43,6 +44,11 @@ def html(report: Mapping[str, Any], account: Account) -> str:
         library=f"<script>{library}</script>" if drawn else "",
         data=json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c"),
     )
+
+
+def escape(text: str) -> str:
+    """Neither markup nor a control character comes out of what a worker said."""
+    return plain.escape(printable(text))
 
 
 @cache

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from faultrun.core.span import percent, several, span
+from faultrun.model.printable import printable
 from faultrun.model.recovery import PARTS
 from faultrun.reports.words import (
     KINDS,
@@ -22,7 +23,9 @@ _BAR = 30
 
 def markdown(report: Mapping[str, Any]) -> str:
     """The whole page, ending in a newline."""
-    return "\n".join((*_head(report), *_losses(report), *_advice(report), *_incidents(report))) + "\n"
+    return (
+        printable("\n".join((*_head(report), *_losses(report), *_advice(report), *_incidents(report)))) + "\n"
+    )
 
 
 def _head(report: Mapping[str, Any]) -> Iterator[str]:

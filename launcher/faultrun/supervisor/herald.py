@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.core.announce import Announcer
+from faultrun.model.printable import printable
 
 LOG_NAME = "on_event.log"
 PATIENCE_S = 9.0
@@ -83,7 +84,11 @@ class Herald:
         except Exception as error:  # noqa: BLE001  whatever a command or a server does, the next is told all the same
             stamp = datetime.now(timezone.utc).isoformat(timespec="seconds")
             with suppress(OSError):
-                self._log.write(f"{stamp} {what}: {type(error).__name__}: {error}\n".encode(errors="replace"))
+                self._log.write(
+                    f"{stamp} {what}: {type(error).__name__}: {printable(str(error))}\n".encode(
+                        errors="replace"
+                    )
+                )
 
     def _run(self, said: Mapping[str, Any], body: bytes) -> None:
         about = {"FAULTRUN_EVENT": said["kind"], "FAULTRUN_RUN_ID": said["run_id"]}

@@ -6,19 +6,25 @@ supervisor nor a worker: workers write files, this process reads them.
 
 import contextlib
 import ctypes
-import json
 import os
 import select
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.model.printable import console_output
 from faultrun.workers.forked import Forked
+from faultrun.workers.orders import Orders
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_MODIFY = 0x2
 _EVENT = struct.Struct("iIII")
 _CHUNK = 1 << 16
+_LONGEST_LINE = 1 << 16
+"""A longer one goes on in a line of its own: nobody waits for the end of a printed tensor, or keeps it."""
+_TURN_CHUNKS = 16
+_LOOK_S = 0.2
 _LAST_WORDS_S = 2.0
 
 
@@ -27,88 +33,134 @@ class Follower:
 
     def __init__(self, line_start: bytes = b"") -> None:
         """``line_start`` is written before each line that goes to a terminal."""
-        commands, self._pipe = os.pipe2(os.O_CLOEXEC)
-        self._copier = Forked(lambda: _Copier(commands, line_start).run(), keep=(0, 1, 2, commands))
-        os.close(commands)
-        os.set_blocking(self._pipe, False)
+        self._orders = orders = Orders()
+        self._copier = Forked(lambda: _Copier(orders, line_start).run(), keep=(0, 1, 2, *orders.kept))
+        orders.leave_to_helper()
 
     def follow(self, path: Path, prefix: str, *, to_fd: int) -> None:
         """Copy what is appended to ``path`` from now on to ``to_fd``, each line after ``prefix``."""
         path.touch()
-        line = json.dumps({"path": str(path), "prefix": prefix, "fd": to_fd}) + "\n"
-        with contextlib.suppress(OSError):
-            os.write(self._pipe, line.encode())
+        self._orders.send({"path": str(path), "prefix": prefix, "fd": to_fd})
 
     def close(self) -> None:
         """Let it copy the last words, then end it; bounded, whatever the console does."""
-        os.close(self._pipe)
+        self._orders.close()
         self._copier.end(_LAST_WORDS_S)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Followed:
     fd: int
     prefix: bytes
     to_fd: int
+    watch: int
     rest: bytes = b""
+
+    @property
+    def watched(self) -> bool:
+        """Whether the kernel says when it grows."""
+        return self.watch >= 0
+
+    def show(self, lines: Sequence[bytes]) -> None:
+        """Write whole lines to the console; it obeys no words of a worker."""
+        if lines:
+            said = console_output(b"\n".join(lines)).split(b"\n")
+            _write(self.to_fd, b"".join(self.prefix + line + b"\n" for line in said))
 
 
 class _Copier:
-    """In the child: waits for commands and for files to grow."""
+    """In the child: waits for orders and for files to grow; it polls where inotify is used up."""
 
-    def __init__(self, commands: int, line_start: bytes) -> None:
-        self._commands = commands
+    def __init__(self, orders: Orders, line_start: bytes) -> None:
+        self._orders = orders
         self._line_start = line_start
-        self._unread = b""
-        self._inotify = _LIBC.inotify_init1(os.O_CLOEXEC)
-        self._files: dict[int, _Followed] = {}
+        self._inotify = _LIBC.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._poll = select.poll()
+        for fd in (orders.bell, self._inotify):
+            if fd >= 0:
+                self._poll.register(fd, select.POLLIN)
+        self._files: list[_Followed] = []
+        self._by_watch: dict[int, _Followed] = {}
 
     def run(self) -> None:
+        behind: list[_Followed] = []
         open_ = True
         while open_:
-            ready, _, _ = select.select([self._commands, self._inotify], [], [])
-            if self._inotify in ready:
-                self._copy_grown()
-            if self._commands in ready:
-                open_ = self._read_commands()
-        for followed in self._files.values():
-            self._copy(followed)
-            if followed.rest:
-                _write(followed.to_fd, followed.prefix + followed.rest + b"\n")
+            self._poll.poll(self._patience_ms(behind))
+            orders, open_ = self._orders.received()
+            due = [one for order in orders for one in self._begun(order)]
+            due += [*self._grown(), *behind, *(one for one in self._files if not one.watched)]
+            due = [one for one in self._files if one in due]
+            behind = [one for one in due if self._copy(one)]
+        for followed in self._files:
+            self._finish(followed)
 
-    def _read_commands(self) -> bool:
-        data = os.read(self._commands, _CHUNK)
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        for line in lines:
-            order = json.loads(line)
-            path = os.fsencode(order["path"])
+    def _patience_ms(self, behind: list[_Followed]) -> float | None:
+        if behind:
+            return 0
+        return None if all(one.watched for one in self._files) else _LOOK_S * 1000
+
+    def _begun(self, order: dict[str, object]) -> Iterator[_Followed]:
+        """Nothing where the file has gone again."""
+        path, to_fd = os.fsencode(str(order["path"])), int(str(order["fd"]))
+        with contextlib.suppress(OSError):
             watch = _LIBC.inotify_add_watch(self._inotify, path, _IN_MODIFY)
-            prefix = (self._line_start if os.isatty(order["fd"]) else b"") + order["prefix"].encode()
-            followed = _Followed(os.open(path, os.O_RDONLY), prefix, order["fd"])
-            self._files[watch] = followed
-            self._copy(followed)
-        return bool(data)
+            prefix = (self._line_start if os.isatty(to_fd) else b"") + str(order["prefix"]).encode()
+            followed = _Followed(os.open(path, os.O_RDONLY), prefix, to_fd, watch)
+            self._leave(prefix, to_fd)
+            self._files.append(followed)
+            if followed.watched:
+                self._by_watch[watch] = followed
+            yield followed
 
-    def _copy_grown(self) -> None:
-        data = os.read(self._inotify, _CHUNK)
+    def _leave(self, prefix: bytes, to_fd: int) -> None:
+        """The file of this rank's life before says nothing any more."""
+        for old in [one for one in self._files if (one.prefix, one.to_fd) == (prefix, to_fd)]:
+            self._finish(old)
+            self._files.remove(old)
+            self._by_watch.pop(old.watch, None)
+            _LIBC.inotify_rm_watch(self._inotify, old.watch)
+            os.close(old.fd)
+
+    def _finish(self, followed: _Followed) -> None:
+        while self._copy(followed):
+            pass
+        if followed.rest:
+            followed.show([followed.rest])
+            followed.rest = b""
+
+    def _grown(self) -> list[_Followed]:
+        data = b""
+        with contextlib.suppress(OSError):  # nothing is there
+            data = os.read(self._inotify, _CHUNK)
         grown: set[int] = set()
         at = 0
         while at < len(data):
             watch, _, _, name_bytes = _EVENT.unpack_from(data, at)
             grown.add(watch)
             at += _EVENT.size + name_bytes
-        for watch in grown & self._files.keys():
-            self._copy(self._files[watch])
+        return [self._by_watch[watch] for watch in grown & self._by_watch.keys()]
 
-    def _copy(self, followed: _Followed) -> None:
+    def _copy(self, followed: _Followed) -> bool:
+        """A turn: one that floods does not keep the others waiting. Whether there is more."""
         if os.fstat(followed.fd).st_size < os.lseek(followed.fd, 0, os.SEEK_CUR):
             os.lseek(followed.fd, 0, os.SEEK_SET)  # it was cut (workers/rotate.py)
-        while chunk := os.read(followed.fd, _CHUNK):
+        for _ in range(_TURN_CHUNKS):
+            chunk = os.read(followed.fd, _CHUNK)
+            if not chunk:
+                return False
             *lines, followed.rest = (followed.rest + chunk).split(b"\n")
-            text = b"".join(followed.prefix + line + b"\n" for line in lines)
-            _write(followed.to_fd, text)
+            if len(followed.rest) >= _LONGEST_LINE:
+                lines.append(followed.rest)
+                followed.rest = b""
+            followed.show(lines)
+        return True
 
 
 def _write(fd: int, data: bytes) -> None:
+    room = select.poll()
+    room.register(fd, select.POLLOUT)
     while data:
-        data = data[os.write(fd, data) :]
+        room.poll()  # somebody may have made our console one that does not wait
+        with contextlib.suppress(BlockingIOError):
+            data = data[os.write(fd, data) :]

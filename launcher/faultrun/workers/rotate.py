@@ -7,13 +7,13 @@ is written in the instant between the copy and the cut is lost, and only in a fl
 """
 
 import contextlib
-import json
 import os
 import select
 from collections.abc import Sequence
 from pathlib import Path
 
 from faultrun.workers.forked import Forked
+from faultrun.workers.orders import Orders
 
 FIRST_SUFFIX = ".first"
 NEWEST_SUFFIX = ".1"
@@ -28,22 +28,19 @@ class Rotator:
     """The supervisor's end. Start it before any thread; nothing here blocks."""
 
     def __init__(self, max_bytes: int) -> None:
-        commands, self._pipe = os.pipe2(os.O_CLOEXEC)
-        self._keeper = Forked(lambda: _look_after(commands, max_bytes), keep=(commands,))
-        os.close(commands)
-        os.set_blocking(self._pipe, False)
+        self._orders = orders = Orders()
+        self._keeper = Forked(lambda: _look_after(orders, max_bytes), keep=orders.kept)
+        orders.leave_to_helper()
 
     def watch(self, logs: Sequence[Path]) -> None:
         """From now on look after these files, and no longer after those of before."""
         for log in logs:
             log.touch()
-        lines = "".join(f"{json.dumps(str(log))}\n" for log in logs)
-        with contextlib.suppress(OSError):
-            os.write(self._pipe, f"\n{lines}".encode())
+        self._orders.send([str(log) for log in logs])
 
     def close(self) -> None:
         """End it, whatever the disk does."""
-        os.close(self._pipe)
+        self._orders.close()
         self._keeper.end(_LAST_LOOK_S)
 
 
@@ -69,19 +66,16 @@ def rotate(log: Path, max_bytes: int) -> int:
     return gone
 
 
-def _look_after(commands: int, max_bytes: int) -> None:
+def _look_after(orders: Orders, max_bytes: int) -> None:
     logs: list[Path] = []
-    unread = b""
     poll = select.poll()
-    poll.register(commands, select.POLLIN)
+    poll.register(orders.bell, select.POLLIN)
     while True:
         if poll.poll(_LOOK_MS):
-            data = os.read(commands, _CHUNK)
-            if not data:
+            received, open_ = orders.received()
+            if not open_:
                 return
-            *lines, unread = (unread + data).split(b"\n")
-            for line in lines:
-                logs = [*logs, Path(json.loads(line))] if line else []
+            logs = [Path(log) for log in received[-1]] if received else logs
         for log in logs:
             with contextlib.suppress(OSError):
                 rotate(log, max_bytes)

@@ -1,0 +1,31 @@
+"""What a worker or a file says, made fit for a terminal, a page or a log.
+
+Exception messages, log lines and file names are words of strangers. With an
+escape they could set the title, clear the screen or fill the clipboard; with
+a mark of direction they could be read as something else than they are.
+"""
+
+import re
+
+_UNFIT = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069"
+_CONTROL = re.compile(f"[{_UNFIT}]")
+_OF_A_CONSOLE = re.compile(f"(\\x1b\\[[0-9;:]*m|\\r)|[{_UNFIT}\\udc80-\\udc9f]")
+
+
+def printable(text: str) -> str:
+    """``text`` with C0 and C1 controls and marks of direction as JSON writes them; newlines and tabs stay."""
+    return _CONTROL.sub(_visible, text)
+
+
+def console_output(data: bytes) -> bytes:
+    """The same for a worker's output on the console, where colours (SGR) and carriage returns stay.
+
+    Bytes that are no UTF-8 stay too, unless they are C1 controls.
+    """
+    text = data.decode(errors="surrogateescape")
+    return _OF_A_CONSOLE.sub(lambda found: found[1] or _visible(found), text).encode(errors="surrogateescape")
+
+
+def _visible(found: "re.Match[str]") -> str:
+    """In JSON, where DEL may stand as it is, this means the same."""
+    return f"\\u{ord(found[0]):04x}"
