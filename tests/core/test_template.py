@@ -98,6 +98,11 @@ def test_the_directory_is_what_holds_the_checkpoint(checkpoint: str, directory: 
     assert Values(checkpoint=checkpoint, run_id="r", incarnation=0).checkpoint_dir == directory
 
 
+def test_a_checkpoint_that_is_a_directory_is_its_own_directory() -> None:
+    values = Values(checkpoint="out/checkpoint-20", run_id="r", incarnation=0, is_directory=True)
+    assert render(parse("{checkpoint_dir}"), values) == "out/checkpoint-20"
+
+
 def test_what_a_person_types_is_read_as_they_mean_it() -> None:
     assert literal("TRUE") is True
     assert literal("+5") == 5

@@ -53,6 +53,7 @@ class _Pile:
     linked: dict[str, Refusal] = field(default_factory=dict)
     refused: list[Refusal] = field(default_factory=list)
     unfinished: list[Refusal] = field(default_factory=list)
+    parts: set[str] = field(default_factory=set)
 
     def keep_one_name_each(self) -> None:
         """Leave out links to what was found under a name of its own, or under another link."""
@@ -98,6 +99,9 @@ class Catalog:
             for found in walk(root):
                 if isinstance(found, Refusal):
                     pile.refused.append(found)
+                    continue
+                if found.path in pile.parts:
+                    pile.parts.update(map(found.join, found.directories))
                     continue
                 pile.unfinished += unfinished_files(found)
                 pile.linked.update({one.path: one for one in links_out(found, self.registry.formats)})
@@ -146,7 +150,9 @@ class Catalog:
     def _sort(self, one: Named | Refusal, pile: _Pile) -> None:
         if isinstance(one, Refusal):
             pile.unfinished.append(one)
-        elif one.unfinished:
+            return
+        pile.parts.update(one.parts)
+        if one.unfinished:
             pile.unfinished.append(refusal(one.first, one.unfinished))
         else:
             pile.named[one.first.path] = one

@@ -12,13 +12,15 @@ from faultrun.model.checkpoint import Entry, Refusal
 class Named:
     """One path as names describe it: an entry for each format that claims it, in the order to ask them.
 
-    ``linked``: some of its members are links.
+    ``linked``: some of its members are links. ``parts`` are the directories
+    that belong to it.
     """
 
     entries: tuple[Entry, ...]
     members: tuple[str, ...]
     unfinished: str
     linked: bool = False
+    parts: tuple[str, ...] = ()
 
     @property
     def first(self) -> Entry:
@@ -37,7 +39,10 @@ def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[
         for claim in found_here:
             claims.setdefault(claim.path, []).append((one, claim))
     unfinished = unfinished_directory(listing.path, root) if claims else ""
+    together = {name for _, claim in claims.get(listing.path, ())[:1] for name in claim.members}
     for path, found in claims.items():
+        if path != listing.path and base_name(path) in together:
+            continue
         first = found[0][1]
         stamp = combined(listing.files.get(name) for name in first.members)
         if stamp is not None and not is_unfinished_name(base_name(path)):
@@ -45,6 +50,7 @@ def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[
                 entries=tuple(_named_entry(one, claim, stamp) for one, claim in found),
                 members=tuple(listing.join(name) for name in first.members),
                 unfinished=first.unfinished or unfinished,
+                parts=tuple(listing.join(name) for name in first.parts),
                 linked=not listing.links.isdisjoint(first.members),
             )
 

@@ -32,7 +32,8 @@ that matters and without importing the framework that wrote the file::
 * ``claim`` answers from names alone. ``Claim.members`` are the names within
   *this* listing that make up the checkpoint (a shard directory claims
   ``path=listing.path`` and all its files; a TensorFlow checkpoint its
-  ``.index`` and ``.data-*``). Several formats may claim one path (``.ckpt``
+  ``.index`` and ``.data-*``). The members of a directory that is claimed as
+  one checkpoint are no checkpoints of their own. Several formats may claim one path (``.ckpt``
   is MindSpore's and Lightning's): they are asked in the registry's order.
   Helpers for ranks in names: ``names.py``.
 * ``read`` gets the entry as the names and ``stat`` describe it and returns
@@ -118,10 +119,12 @@ class Claim:
     (usually the prefix): siblings are looked for in it. ``session`` counts
     the runs that wrote into the same place under clashing names (MindSpore's
     ``prefix_N``). ``unfinished`` is a reason to refuse by name alone.
+    ``parts`` are subdirectories that belong to it: nothing in them is claimed.
     """
 
     path: str
     members: tuple[str, ...]
+    parts: tuple[str, ...] = ()
     kind: Kind = Kind.PERIODIC
     rank: int | None = None
     epoch: int | None = None

@@ -18,6 +18,7 @@ GROUP = "faultrun.checkpoint_formats"
 BUILTIN = (
     "gasp_manifest",
     "ttp",
+    "folder",
     "mindspore_ckpt",
     "safetensors",
     "torch_dcp",

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from faultrun.checkpoints.folder_names import PART
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.checkpoints.pickle_machine import TooLong
 from faultrun.checkpoints.pickle_peek import peek_file
@@ -63,9 +64,7 @@ class TorchDcp:
             kind=kind_of(folder),
             global_step=global_step_of("", listing.path),
             series=series_of(folder),
-            unfinished=""
-            if finished
-            else f"it has no {METADATA}, which is written last: the save was not finished",
+            unfinished=_unfinished(folder, finished=finished),
         )
 
     def read(self, entry: Entry) -> Entry:
@@ -98,6 +97,14 @@ class TorchDcp:
         if proved:
             return Verdict(whole=True, why=f"{why}, all checksums right", depth=Depth.CHECKSUM)
         return Verdict(whole=True, why=why, depth=Depth.STRUCTURE)
+
+
+def _unfinished(folder: str, *, finished: bool) -> str:
+    if not finished:
+        return f"it has no {METADATA}, which is written last: the save was not finished"
+    if PART.fullmatch(folder):
+        return "it is a part of a checkpoint whose other files were not written"
+    return ""
 
 
 def _verify_shard(file: OpenFile, shard: str, pieces: list[_Piece], depth: Depth) -> bool:

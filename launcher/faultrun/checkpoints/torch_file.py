@@ -3,12 +3,14 @@
 Names: ``*.pt *.pth *.pth.tar`` and, with Lightning, ``*.ckpt``. The layout
 shows only in the first bytes: ``torch_zip`` or ``torch_legacy``.
 ``rank*/model_best.pth.tar`` is kind BEST: written when the accuracy rose, so
-there may be newer training than in it.
+there may be newer training than in it. An optimizer's or a scheduler's file
+is none: ``folder_names`` knows them.
 """
 
 import re
 from collections.abc import Iterator
 
+from faultrun.checkpoints.folder_names import is_side
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.names import rank_of_directory
 from faultrun.checkpoints.pickle_machine import TooLong
@@ -35,7 +37,7 @@ class TorchFile:
     def claim(self, listing: Listing) -> Iterator[Claim]:
         """Claim single files by extension."""
         for name in listing.files:
-            if _NAME.fullmatch(name) and not _MINDSPORE_NAME.fullmatch(name):
+            if _NAME.fullmatch(name) and not _MINDSPORE_NAME.fullmatch(name) and not is_side(name):
                 yield self._claim_one(listing, name)
 
     def _claim_one(self, listing: Listing, name: str) -> Claim:

@@ -12,7 +12,7 @@ from faultrun.model.edit import Scalar
 
 FIELDS: Mapping[str, str] = {
     "checkpoint": "path of the checkpoint file or directory",
-    "checkpoint_dir": "the directory that holds it",
+    "checkpoint_dir": "the directory that holds it; the checkpoint itself where that is a directory",
     "epoch": "epoch the checkpoint was written in",
     "step": "step within that epoch",
     "global_step": "optimizer updates since the very first start",
@@ -50,7 +50,10 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What the fields stand for in one incarnation; None is unknown, or differs between those who read it."""
+    """What the fields stand for in one incarnation; None is unknown, or differs between those who read it.
+
+    ``is_directory``: ``checkpoint`` is one, so no further directory holds it.
+    """
 
     checkpoint: str
     run_id: str
@@ -59,10 +62,13 @@ class Values:
     step: int | None = None
     global_step: int | None = None
     rank: int | None = None
+    is_directory: bool = False
 
     @property
     def checkpoint_dir(self) -> str:
-        """The directory part of ``checkpoint``; '.' if it has none."""
+        """The directory part of ``checkpoint``, '.' if it has none; all of it if it is a directory."""
+        if self.is_directory:
+            return self.checkpoint
         head, slash, _ = self.checkpoint.rstrip("/").rpartition("/")
         return head or (slash or ".")
 

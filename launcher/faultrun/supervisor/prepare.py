@@ -151,8 +151,10 @@ def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
     """What the template fields stand for in this plan; a rank gets the file that is its own."""
     point = plan.point
     assert point is not None, "only a recovery point fills templates"
+    path = point.path_for(rank)
     return template.Values(
-        checkpoint=point.path_for(rank),
+        checkpoint=path,
+        is_directory=Path(path).is_dir(),
         run_id=run_id,
         incarnation=plan.incarnation,
         epoch=point.epoch,
