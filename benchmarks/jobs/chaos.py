@@ -106,7 +106,7 @@ def main() -> None:
 
 def save(state: State, folder: Folder, shelf: Shelf, chaos: testing.Injector) -> None:
     """A periodic checkpoint of this rank, with a manifest; only the newest two are kept."""
-    own = folder.directory / f"rank_{RANK}"
+    own = folder.path / f"rank_{RANK}"
     path = own / f"periodic-{state.step}.json"
     chaos.at("save", state.step, path=str(path))
     saved = shelf.save_by_path(numbered(path), Stamp(step=state.step, kind=Kind.PERIODIC), state.write)

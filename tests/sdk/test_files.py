@@ -2,10 +2,13 @@
 
 import json
 import os
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Listing, Look
 from faultrun.checkpoints.format import Stamp as FileStamp
@@ -22,7 +25,7 @@ def shelf_in(directory: Path, keep: int = 2, session: Session = SESSION) -> Shel
 
 
 def save(shelf: Shelf, step: int, content: bytes = b"state", kind: Kind = Kind.GASP) -> Saved:
-    names = numbered(shelf.folder.directory / "rank_2" / f"gasp-step_{step}.pt")
+    names = numbered(shelf.folder.path / "rank_2" / f"gasp-step_{step}.pt")
     return shelf.save(
         names, Stamp(step=step, epoch=1, step_in_epoch=step, kind=kind), lambda sink: sink.write(content)
     )
@@ -116,11 +119,10 @@ def test_older_gasps_of_this_run_and_rank_go_and_nothing_else_does(tmp_path: Pat
     other_run = shelf_in(tmp_path, session=Session(rank=2, world_size=4, run_id="run-2"))
     save(other_run, 100)
     save(shelf, 50, kind=Kind.PERIODIC)
-    for step in (1, 2, 3, 4):
-        os.utime(save(shelf, step).path + ".manifest.json", (step, step))
+    newest = [save(shelf, step) for step in (1, 2, 3, 4)][-1]
     left_over = tmp_path / "rank_2" / ".tmp.rank2_99999.gasp-step_9.pt"
     left_over.write_bytes(b"half")
-    shelf.prune()
+    shelf.prune(newest)
     kept = {path.name for path in (tmp_path / "rank_2").glob("*.pt")}
     assert kept == {f"gasp-step_{step}.pt" for step in (1, 3, 4, 50, 100)}
     assert not left_over.exists()
@@ -134,6 +136,51 @@ def test_the_manifest_comes_last(tmp_path: Path) -> None:
     assert 0 < saved.took_s < time.monotonic()
 
 
-def test_a_folder_must_keep_something() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        Folder(directory=Path(), keep=0)
+@given(
+    gasps=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 40), st.integers(0, 9)), min_size=1, max_size=8
+    ),
+    resumed=st.integers(0, 7),
+    keep=st.integers(1, 3),
+)
+def test_whatever_the_clock_says_the_newest_save_and_the_one_resumed_from_stay(
+    gasps: list[tuple[int, int, int]], resumed: int, keep: int
+) -> None:
+    """Lives follow one another, each may go back some steps; the clock says anything."""
+    gasps = sorted(gasps, key=lambda gasp: gasp[0])
+    with tempfile.TemporaryDirectory() as folder:
+        saves = []
+        for life, step, at_s in gasps:
+            session = Session(rank=2, world_size=4, run_id="run-1", incarnation=life)
+            saved = save(shelf_in(Path(folder), session=session), step)
+            for path in (saved.path, f"{saved.path}.manifest.json"):
+                os.utime(path, (at_s, at_s))
+            saves.append(saved)
+        newest, begun_from = saves[-1], saves[resumed % len(saves)]
+        point = RecoveryPoint(
+            path=begun_from.path, step=begun_from.step, epoch=1, reason="fault", incarnation=3
+        )
+        session = Session(rank=2, world_size=4, run_id="run-1", incarnation=3, point=point)
+        shelf_in(Path(folder), keep, session).prune(newest)
+        left = {str(path) for path in Path(folder).rglob("*.pt")}
+        assert {newest.path, begun_from.path} <= left
+        assert len(left) <= keep + 1
+        dropped = [gasp for gasp, saved in zip(gasps, saves, strict=True) if saved.path not in left]
+        others = [
+            gasp
+            for gasp, saved in zip(gasps, saves, strict=True)
+            if saved.path in left - {newest.path, begun_from.path}
+        ]
+        assert (
+            not dropped or not others or max(gasp[:2] for gasp in dropped) <= min(gasp[:2] for gasp in others)
+        )
+
+
+def test_a_directory_stays_where_it_was_when_the_script_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shelf = Shelf(Folder(directory="ckpt"), SESSION)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert Path(save(shelf, 3).path).parent == tmp_path / "ckpt" / "rank_2"

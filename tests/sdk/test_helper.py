@@ -252,7 +252,13 @@ def test_the_saved_state_is_resumed_at_the_next_step(one: FakeSupervisor) -> Non
     one.wait_ended(0)
     (saved,) = one.heard(0, "saved")
     last = saved["step"] + 3
-    one.start(0, COUNT, str(last), "0.002", env={"FAULTRUN_RESUME_FROM": saved["path"], "CKPT": "/dev/null"})
+    one.start(
+        0,
+        COUNT,
+        str(last),
+        "0.002",
+        env={"FAULTRUN_RESUME_FROM": saved["path"], "CKPT": str(one.directory / "ckpt")},
+    )
     assert one.wait_ended(0) == [0]
     assert one.step_of(0) == last
 

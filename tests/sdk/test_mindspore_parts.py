@@ -107,14 +107,14 @@ def test_the_restore_strategy_is_what_faultrun_decided() -> None:
 
 
 def test_old_classes_refuse_what_the_old_ones_refused() -> None:
-    from faultrun.sdk.mindspore import DyingGasp, OptTFTWrapper, TFTRegister
+    from faultrun.sdk.mindspore import ExceptionCheckpoint, OptTFTWrapper, TFTRegister
 
     with pytest.raises(TypeError, match="Optimizer"):
         OptTFTWrapper(object())
     with pytest.raises(ValueError, match="ckpt_save_path"):
         TFTRegister(0, "127.0.0.1", 30051)
     with pytest.raises(ValueError, match="prefix"):
-        DyingGasp(prefix="a/b")
+        ExceptionCheckpoint(prefix="a/b")
 
 
 def test_updates_are_marked_without_a_word_in_the_script_and_what_else_changes_is_known() -> None:

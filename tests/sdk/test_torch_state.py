@@ -26,6 +26,7 @@ from faultrun.sdk.torch.rng import current_rng, restore_rng, rng_from_plain, rng
 from faultrun.sdk.torch.state import Parts
 from faultrun.sdk.worker import Worker
 from sdk.scripts.train_all import Everything
+from sdk.support import wrappers
 from sdk.support.bits import IMPORTS
 from sdk.support.fake_supervisor import supervised
 
@@ -83,7 +84,14 @@ def small_guard(directory: Path) -> Guard:
     return protect(net, torch.optim.SGD(net.parameters(), lr=0.1), directory=directory)
 
 
-@pytest.mark.parametrize("make", [plain_list, shuffled, with_generator, unbatched, stream])
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(plain_list, shuffled, with_generator, unbatched, stream),
+        *(wrappers.by_epoch, wrappers.by_a_generator_of_the_sampler, wrappers.accelerated),
+        *(wrappers.accelerated_with_a_generator, wrappers.by_fabric),
+    ],
+)
 @pytest.mark.parametrize("stop_after", [1, 5, 12, 13, 24, 35])
 def test_a_loop_goes_on_with_the_batches_and_numbers_that_would_have_come(
     tmp_path: Path, make: Callable[[], Any], stop_after: int
@@ -215,7 +223,15 @@ def test_a_record_of_another_place_is_not_taken(tmp_path: Path) -> None:
 
 def test_an_optimizer_without_hooks_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(FaultrunError, match=r"guard\.updating"):
-        protect(nn.Linear(2, 2), object(), directory=tmp_path)
+        protected(tmp_path, object())
+
+
+def protected(directory: Any, *optimizers: Any, **more: Any) -> Guard:
+    """As under faultrun."""
+    shelf_owner = Worker(Session())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("faultrun.sdk.torch.worker", lambda: shelf_owner)
+        return protect(nn.Linear(2, 2), *optimizers, directory=directory, **more)
 
 
 class Stream:
@@ -243,7 +259,7 @@ def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchKee
         forward_hooks=False,
     )
     shelf = Shelf(Folder(directory=tmp_path), Session())
-    guard = Guard(parts, Worker(Session()), shelf)
+    guard = Guard(lambda: parts, Worker(Session()), shelf)
     return guard, TorchKeeper(guard, Form()), net, optimizer
 
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder
+from faultrun.sdk.files import Folder, Shelf
+from faultrun.sdk.preflight import folder_of
 from faultrun.sdk.script import ScriptKeeper
 from faultrun.sdk.session import RecoveryPoint
 from faultrun.sdk.worker import worker
@@ -59,16 +60,17 @@ def start(
     nothing. Files go to ``<directory>/rank_<rank>/<name's stem>-step_<n><its
     suffix>``, each with a manifest. Unless updates are marked with
     ``updating``, saving happens inside ``step`` only. ValueError: ``save``
-    without ``directory``.
+    without ``directory``. FaultrunError: nothing could ever be saved there, as a tiny save shows.
     """
     global _script  # noqa: PLW0603 - a process is one worker
-    if save is not None and directory is None:
-        raise ValueError("sdk.start(save=...) needs directory=: where the saves go")
     this = worker()
-    if this is not None and save is not None and directory is not None:
-        folder = directory if isinstance(directory, Folder) else Folder(directory=Path(directory))
-        _script = ScriptKeeper(save, folder, name, this.session)
-        this.keep(_script)
+    if this is None or save is None:
+        return
+    if directory is None:
+        raise ValueError("sdk.start(save=...) needs directory=: where the saves go")
+    _script = ScriptKeeper(save, Shelf(folder_of(directory), this.session), name)
+    this.keep(_script)
+    _script.preflight()
 
 
 def step(n: int, epoch: int | None = None) -> None:
@@ -101,13 +103,13 @@ def phase(what: WorkPhase | str) -> Iterator[None]:
     ``"evaluating"``, ``"saving"``; ``"collective"`` for waiting for other ranks;
     ``"unknown"`` for work outside of the training loop.
     """
-    now = WorkPhase(what)
-    if now is WorkPhase.DONE:
-        raise ValueError("nothing comes after being done; call sdk.done() instead of sdk.phase('done')")
     this = worker()
     if this is None:
         yield
         return
+    now = WorkPhase(what)
+    if now is WorkPhase.DONE:
+        raise ValueError("nothing comes after being done; call sdk.done() instead of sdk.phase('done')")
     before = this.works_at(now)
     try:
         yield
@@ -124,11 +126,12 @@ def done(*, ends_within_s: float = 300.0) -> None:
     ends a process that cannot end. An exit code other than 0 remains a
     failure, and another ``step`` takes the word back. ValueError: not a time of up to a day.
     """
+    this = worker()
+    if this is None:
+        return
     if not 0 < ends_within_s <= _LONGEST_END_S:
         raise ValueError(f"ends_within_s is {ends_within_s}, not a time of up to a day in seconds")
-    this = worker()
-    if this is not None:
-        this.done(ends_within_s)
+    this.done(ends_within_s)
 
 
 def resume() -> RecoveryPoint | None:

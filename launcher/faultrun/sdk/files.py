@@ -8,6 +8,7 @@ there is never written over. Knows no framework.
 import contextlib
 import json
 import os
+import shutil
 import time
 import zlib
 from collections.abc import Callable
@@ -26,20 +27,25 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """Where a worker's own saves go.
+    """Where a worker's own saves go: ``directory`` as it is now, whatever becomes the working directory.
 
     ``keep`` is how many dying-gasp files each rank keeps; ``replica_group``
     are the ranks that hold the same state as this one, by default all
-    (pure data parallel).
+    (pure data parallel). Checked where saves are prepared (``preflight``).
     """
 
-    directory: Path
+    directory: str | os.PathLike[str]
     keep: int = 2
     replica_group: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.keep < 1:
-            raise ValueError("keep must be at least 1: the newest gasp is the one that is needed")
+        if isinstance(self.directory, str | os.PathLike):
+            object.__setattr__(self, "directory", Path(self.directory).absolute())
+
+    @property
+    def path(self) -> Path:
+        """The directory, absolute. TypeError: it is none."""
+        return Path(self.directory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,25 +165,30 @@ class Shelf:
             replica_group=group,
         )
 
-    def prune(self) -> None:
+    def prune(self, newest: Saved) -> None:
         """Drop this run's older gasps of this rank, and what dead writers of this rank left half written.
 
+        Older is by life and step, whatever the clock says; never ``newest``, nor what this life began from.
         A file that cannot be removed stays: it costs space, not correctness.
         """
-        gasps = [path for path in self.folder.directory.rglob(f"*{MANIFEST_SUFFIX}") if self._is_ours(path)]
-        gasps.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        resumed_from = self.session.point.path if self.session.point is not None else ""
-        for manifest in gasps[self.folder.keep :]:
-            path = manifest.with_name(manifest.name.removesuffix(MANIFEST_SUFFIX))
-            if str(path) != resumed_from:
-                with contextlib.suppress(OSError):
-                    path.unlink(
-                        missing_ok=True
-                    )  # first: without its manifest it would pass for a user's file
-                    manifest.unlink(missing_ok=True)
-        for left in self.folder.directory.rglob(f".tmp.rank{self.session.rank}_*"):
+        point = self.session.point
+        kept = {_identity(newest.path), _identity(point.path if point is not None else "")}
+        others = [one for one in self._gasps() if _identity(one.path) != _identity(newest.path)]
+        others.sort(key=lambda one: (one.life, one.step), reverse=True)
+        for one in others[self.folder.keep - 1 :]:
+            if _identity(one.path) not in kept:
+                with contextlib.suppress(OSError):  # first: without its manifest it passes for a user's file
+                    one.path.unlink(missing_ok=True)
+                    _manifest_of(one.path).unlink(missing_ok=True)
+        for left in self.folder.path.rglob(f".tmp.rank{self.session.rank}_*"):
             with contextlib.suppress(OSError):
-                left.unlink()
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+    def _gasps(self) -> list["_Gasp"]:
+        """Those of this run and rank that say whose they are."""
+        found = (_told_by(manifest) for manifest in self.folder.path.rglob(f"*{MANIFEST_SUFFIX}"))
+        ours = (Kind.GASP.value, self.session.run_id, self.session.rank)
+        return [one for one in found if one is not None and (one.kind, one.run_id, one.rank) == ours]
 
     def _partial(self, path: Path) -> Path:
         _make_directory(path.parent)
@@ -211,16 +222,41 @@ class Shelf:
         partial.rename(_manifest_of(path))
         _sync_directory(path.parent)
 
-    def _is_ours(self, manifest: Path) -> bool:
-        try:
-            fields: Any = json.loads(manifest.read_bytes())
-        except (OSError, ValueError):
-            return False
-        return isinstance(fields, dict) and (
-            fields.get("kind") == Kind.GASP.value
-            and fields.get("run_id") == self.session.run_id
-            and fields.get("rank") == self.session.rank
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gasp:
+    """A file, as its manifest describes it."""
+
+    path: Path
+    kind: str
+    run_id: str
+    rank: int
+    life: int
+    step: int
+
+
+def _told_by(manifest: Path) -> _Gasp | None:
+    try:
+        fields: Any = json.loads(manifest.read_bytes())
+        return _Gasp(
+            path=manifest.with_name(manifest.name.removesuffix(MANIFEST_SUFFIX)),
+            kind=fields["kind"],
+            run_id=fields["run_id"],
+            rank=fields["rank"],
+            life=int(fields["incarnation"]),
+            step=int(fields["step"]),
         )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _identity(path: str | Path) -> tuple[int, int] | str:
+    """Device and inode; the name of what is not there."""
+    try:
+        info = os.stat(path)  # noqa: PTH116 - "" is the name of nothing
+    except OSError:
+        return str(path)
+    return info.st_dev, info.st_ino
 
 
 def _publish(partial: Path, names: Names) -> Path:

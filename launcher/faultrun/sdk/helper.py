@@ -187,7 +187,7 @@ class Helper:
                 stopping=stopping,
             )
             with contextlib.suppress(OSError):
-                self.keeper.prune()
+                self.keeper.prune(saved)
         finally:
             if self._slot is not None and order.after is After.GO_ON:
                 self._slot.end_save()

@@ -47,8 +47,8 @@ class Keeper(Protocol):
         """
         ...
 
-    def prune(self) -> None:
-        """Drop older gasps: the new one was reported. Helper thread only."""
+    def prune(self, newest: Saved) -> None:
+        """Drop gasps older than ``newest``, which was reported. Helper thread only."""
         ...
 
     def stop(self) -> None:

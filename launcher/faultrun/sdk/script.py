@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from faultrun.sdk.files import Folder, Saved, Shelf, Stamp, numbered
+from faultrun.errors import FaultrunError
+from faultrun.sdk.files import Saved, Shelf, Stamp, numbered
 from faultrun.sdk.gate import Gate, patience
 from faultrun.sdk.keeper import After, NotSaved, Order
-from faultrun.sdk.session import Session
+from faultrun.sdk.preflight import preflight
 
 Save = Callable[[str], object]
 """Writes the whole training state into the file of that name, which does not exist yet."""
@@ -17,20 +18,29 @@ class ScriptKeeper:
 
     Until the script marks its updates (``updating``), only the inside of
     ``step`` is known to be consistent: the save happens there, while the
-    main thread waits.
+    main thread waits. FaultrunError: what it is given cannot be meant.
     """
 
-    def __init__(self, save: Save, folder: Folder, name: str, session: Session) -> None:
+    def __init__(self, save: Save, shelf: Shelf, name: str) -> None:
+        if not callable(save) or not isinstance(name, str) or Path(name).name != name:
+            raise FaultrunError(
+                "faultrun.sdk cannot save this training",
+                because=f"save is {save!r} and name {name!r}, not a function and the name of a file",
+                hint='sdk.start(save=write_state, directory="ckpt", name="state.npz")',
+            )
         self._save = save
         self._name = name
-        self._rank = session.rank
-        self._folder = folder
-        self._shelf = Shelf(folder, session)
+        self._shelf = shelf
+        self._rank_directory = f"rank_{shelf.session.rank}"
         self._gate = Gate()
         self._marked = False
         self._step: int | None = None
         self._epoch: int | None = None
         self._last: Saved | None = None
+
+    def preflight(self) -> None:
+        """Try a tiny save. FaultrunError when nothing could ever be saved."""
+        preflight(self._shelf, self._rank_directory)
 
     def begin(self) -> None:
         """The script starts to change its state."""
@@ -69,9 +79,9 @@ class ScriptKeeper:
             if order.after is After.GO_ON:
                 self._gate.release()
 
-    def prune(self) -> None:
+    def prune(self, newest: Saved) -> None:
         """As ``Keeper.prune``."""
-        self._shelf.prune()
+        self._shelf.prune(newest)
 
     def stop(self) -> None:
         """As ``Keeper.stop``."""
@@ -87,7 +97,7 @@ class ScriptKeeper:
         if self._last is not None and self._last.step == self._step and Path(self._last.path).exists():
             return self._last
         name = Path(self._name)
-        place = self._folder.directory / f"rank_{self._rank}" / f"{name.stem}-step_{self._step}{name.suffix}"
+        place = self._shelf.folder.path / self._rank_directory / f"{name.stem}-step_{self._step}{name.suffix}"
         self._last = self._shelf.save_by_path(
             numbered(place), Stamp(step=self._step, epoch=self._epoch), self._save
         )

@@ -10,14 +10,17 @@ from mindspore import get_context
 from mindspore.train import Callback, CheckpointConfig
 
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder, Names, Saved, Shelf, Stamp
+from faultrun.sdk.files import Names, Saved, Shelf, Stamp, numbered
 from faultrun.sdk.gate import Gate
 from faultrun.sdk.mindspore.files import appended, breakpoint_names, write_checkpoint
 from faultrun.sdk.mindspore.interval import Interval
 from faultrun.sdk.mindspore.keeper import MindSporeKeeper, Training
 from faultrun.sdk.mindspore.memory import HostMemory, HostState, Place
 from faultrun.sdk.mindspore.optimizer import begun_counter, mark_updates, updated_in_marks
+from faultrun.sdk.preflight import folder_of, preflight
 from faultrun.sdk.worker import Worker, worker
+
+_NOWHERE = Place(step=0, epoch=0, batch=0, step_num=0)
 
 
 class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
@@ -29,7 +32,8 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
     ``OptTFTWrapper``, unless it is, and nothing is copied. Where that cannot
     be done, or ``every`` is given, the state is copied to the host: every so many
     steps, by default so seldom that copying takes less than one percent of
-    the time. Does nothing when faultrun did not start the process.
+    the time. Does nothing when faultrun did not
+    start the process. FaultrunError where nothing could ever be saved.
     """
 
     def __init__(
@@ -40,19 +44,23 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         every: int | None = None,
     ) -> None:
         super().__init__()
+        self._worker = self._find_worker()
+        self._training = Training(gate=Gate())
+        self._interval = Interval(None)
+        if self._worker is None:
+            return
         if not isinstance(prefix, str) or "/" in prefix:
             raise ValueError(f"prefix must be a string without '/', not {prefix!r}")
         config = CheckpointConfig() if config is None else config
         self._prefix = prefix
-        self._directory = Path(directory) if directory is not None else Path.cwd()
+        self._shelf = Shelf(folder_of(Path.cwd() if directory is None else directory), self._worker.session)
+        preflight(self._shelf)
         self._network = config.saved_network
         self._base = dict(config.append_dict or {})  # now: ModelCheckpoint counts up in the very same dict
         self._marks = every is None
         self._counter: Callable[[], int] | None = None
         self._counted_first = 0
-        self._training = Training(gate=Gate())
-        self._worker = self._find_worker()
-        self._interval = Interval(every, self._worker.agree_on_interval if self._worker is not None else None)
+        self._interval = Interval(every, self._worker.agree_on_interval)
         self._offset: int | None = None
         self._batch_num = 0
         self._ended_s = 0.0
@@ -78,8 +86,8 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         self._counted_first = self._counter() if self._counter is not None else 0
         self._batch_num = int(params.batch_num)
         training.running = True
-        shelf = Shelf(Folder(directory=self._directory), self._worker.session)
-        self._worker.keep(MindSporeKeeper(training, shelf, self._write))
+        self._worker.keep(MindSporeKeeper(training, self._shelf, self._write))
+        preflight(self._shelf, save=self._save_no_parameters)
         self._ended_s = time.perf_counter()
 
     def on_train_step_begin(self, run_context: Any) -> None:
@@ -196,8 +204,17 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         names, content = self._names(state), self._content(state)
         return shelf.save_by_path(names, stamp, lambda path: write_checkpoint(path, state, dtypes, content))
 
+    def _save_no_parameters(self, directory: Path) -> None:
+        state = HostState(place=_NOWHERE, arrays={})
+        content = self._content(state)
+        self._shelf.save_by_path(
+            numbered(directory / "state.ckpt"),
+            Stamp(step=0),
+            lambda path: write_checkpoint(path, state, {}, content),
+        )
+
     def _names(self, state: HostState) -> Names:
-        return breakpoint_names(self._directory, self._prefix, state)
+        return breakpoint_names(self._shelf.folder.path, self._prefix, state)
 
     def _content(self, state: HostState) -> dict[str, Any]:
         return appended(state, self._base)

@@ -76,7 +76,9 @@ class TFTRegister(DyingGasp):
     def _names(self, state: HostState) -> Names:
         rank, place = self._rank(), state.place
         file = f"ttp_rank_{rank}-{place.epoch}_{place.batch}.ckpt"
-        return numbered(self._directory / f"tft_saved_checkpoints-step_{place.step}" / f"rank_{rank}" / file)
+        return numbered(
+            self._shelf.folder.path / f"tft_saved_checkpoints-step_{place.step}" / f"rank_{rank}" / file
+        )
 
     def _content(self, state: HostState) -> dict[str, Any]:
         """As MindIO appends: ``step_num`` is global."""

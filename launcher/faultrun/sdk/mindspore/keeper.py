@@ -81,9 +81,9 @@ class MindSporeKeeper:
                 gate.release()
         return self._saved(state)
 
-    def prune(self) -> None:
+    def prune(self, newest: Saved) -> None:
         """As ``Keeper.prune``."""
-        self._shelf.prune()
+        self._shelf.prune(newest)
 
     def stop(self) -> None:
         """As ``Keeper.stop``."""

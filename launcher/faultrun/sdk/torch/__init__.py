@@ -13,18 +13,19 @@ Call ``protect`` in the main thread, after the model has its parameters on
 their device and before the first step.
 """
 
+import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.files import Folder, Shelf
+from faultrun.sdk.preflight import check, folder_of, preflight
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.capture import Buffers, Objects
 from faultrun.sdk.torch.fence import device_of
-from faultrun.sdk.torch.guard import Guard, folder_of
+from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.keeper import Form, TorchKeeper
-from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped
+from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.worker import worker
 
 __all__ = ["Folder", "Guard", "protect"]
@@ -33,7 +34,7 @@ __all__ = ["Folder", "Guard", "protect"]
 def protect(
     model: Any,
     *optimizers: Any,
-    directory: str | Path | Folder,
+    directory: str | os.PathLike[str] | Folder,
     objects: Mapping[str, Any] | None = None,
     state_fn: Callable[[], Any] | None = None,
     save_fn: Callable[[Any, str], object] | None = None,
@@ -47,28 +48,46 @@ def protect(
     which ranks hold the same state (default: all) or how many gasps to keep.
 
     ``state_fn()`` replaces the dict that is saved, ``save_fn(state, path)``
-    replaces ``torch.save``; both run in another thread.
-    FaultrunError for optimizers without step hooks and for sharded models without ``state_fn``.
+    replaces ``torch.save``; both run in another thread, and ``state_fn`` once here.
+    FaultrunError for what could never be saved: optimizers without step hooks,
+    sharded models without ``state_fn``, states that cannot be pickled and read
+    again, a directory that cannot be written to.
     """
-    inner = unwrapped(model)
-    _check(inner, optimizers, state_fn)
+
+    def parts() -> Parts:
+        inner, updating = unwrapped(model), tuple(map(unwrapped_optimizer, optimizers))
+        _check(inner, updating, objects or {}, state_fn)
+        return Parts(
+            model=inner,
+            optimizers=updating,
+            objects=Objects(objects or {}),
+            buffers=Buffers(inner),
+            device=device_of(inner),
+            forward_hooks=not is_compiled(model),
+        )
+
     this = worker()
-    parts = Parts(
-        model=inner,
-        optimizers=optimizers,
-        objects=Objects(objects or {}),
-        buffers=Buffers(inner),
-        device=device_of(inner),
-        forward_hooks=not is_compiled(model),
-    )
     shelf = Shelf(folder_of(directory), this.session if this is not None else Session())
+    if this is None:
+        return Guard(parts, None, shelf)
+    check(shelf.folder, shelf.session)
     guard = Guard(parts, this, shelf)
-    if this is not None:
-        this.keep(TorchKeeper(guard, Form(state=state_fn, write=save_fn)))
+    keeper = TorchKeeper(guard, Form(state=state_fn, write=save_fn))
+    this.keep(keeper)
+    preflight(shelf, f"rank_{shelf.session.rank}", keeper.save_no_tensors)
     return guard
 
 
-def _check(model: Any, optimizers: tuple[Any, ...], state_fn: Callable[[], Any] | None) -> None:
+def _check(
+    model: Any, optimizers: tuple[Any, ...], objects: Mapping[str, Any], state_fn: Callable[[], Any] | None
+) -> None:
+    for name, one in {"the model": model, **objects}.items():
+        if not callable(getattr(one, "state_dict", None)) or not hasattr(one, "load_state_dict"):
+            raise FaultrunError(
+                f"{name} cannot be protected",
+                because=f"{type(one).__name__} has no state_dict and load_state_dict",
+                hint="leave it out, or give it these two methods",
+            )
     for optimizer in optimizers:
         if not hasattr(optimizer, "register_step_pre_hook"):
             raise FaultrunError(

@@ -1,8 +1,10 @@
 """Where a loader stands, and how to come back to the same place with the same shuffling.
 
-The order of an epoch follows from the random numbers at its start, so these
-are kept; on the way back the loader is opened with them and the batches that
-are done are skipped: by index where there is an index, else by reading them.
+The order of an epoch follows from the random numbers at its start and from the
+epoch's number, so these are kept and told; on the way back the loader is
+opened with them and the batches that are done are skipped: by index where
+torch's own ``DataLoader`` has one, else by reading them. A class around a
+``DataLoader`` has an order of its own: only if it can be told the epoch can it be read again.
 """
 
 import copy
@@ -10,22 +12,42 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader, IterableDataset
+
+from faultrun.errors import FaultrunError
+
+_INSIDE = ("base_dataloader", "_dataloader", "batch_sampler", "sampler")
+"""Where accelerate, Fabric, loaders and batch samplers keep what they draw from."""
 
 
 def generator_of(loader: Any) -> Any:
-    """The loader's own random generator; None when it uses torch's."""
-    return getattr(loader, "generator", None)
+    """The generator that shuffles, which may be a sampler's own; None when it is torch's."""
+    found = [getattr(one, "generator", None) for one in _chain(loader)]
+    return next((one for one in reversed(found) if isinstance(one, torch.Generator)), None)
 
 
 def set_epoch(loader: Any, epoch: int) -> None:
-    """Tell the epoch to every sampler that wants to know it."""
-    sampler = getattr(loader, "sampler", None)
-    batch_sampler = getattr(loader, "batch_sampler", None)
-    for one in (sampler, batch_sampler, getattr(batch_sampler, "sampler", None)):
+    """Tell the epoch to every loader and sampler that wants to know it."""
+    for one in _chain(loader):
         tell = getattr(one, "set_epoch", None)
-        if tell is not None:
+        if callable(tell):
             tell(epoch)
+        if _counts_its_epochs(one):
+            one._num_iter_calls = epoch
+
+
+def check_positions(loader: Any) -> None:
+    """FaultrunError for a loader that cannot be brought back to a place in an epoch."""
+    if _is_torchs(loader) or callable(getattr(loader, "set_epoch", None)) or _counts_its_epochs(loader):
+        return
+    inside = vars(loader).values() if hasattr(loader, "__dict__") else ()
+    if any(issubclass(type(one), DataLoader) for one in (loader, *inside)):
+        raise FaultrunError(
+            f"guard.batches cannot find a place in a {type(loader).__name__} again",
+            because="it has a way of its own through a DataLoader, and cannot be told the epoch",
+            hint="give guard.batches the DataLoader itself, or the class a set_epoch(epoch) method",
+        )
 
 
 def opened_after(loader: Any, done: int) -> Iterator[Any]:
@@ -33,8 +55,10 @@ def opened_after(loader: Any, done: int) -> Iterator[Any]:
 
     All random numbers that decide the order have been drawn on return; the
     caller may then set the generators to what they were at batch ``done``.
+    FaultrunError: it cannot be positioned.
     """
-    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+    check_positions(loader)
+    if not _is_torchs(loader) or isinstance(loader.dataset, IterableDataset):
         iterator: Iterator[Any] = iter(loader)
         for _ in islice(iterator, done):
             pass
@@ -46,6 +70,26 @@ def opened_after(loader: Any, done: int) -> Iterator[Any]:
     batches: Iterator[Any] = iter(shortened)
     rest.draw()
     return batches
+
+
+def _is_torchs(loader: Any) -> bool:
+    """Whether it goes through its batches as ``DataLoader`` does. By type: accelerate's say they are one."""
+    kind = type(loader)
+    return issubclass(kind, DataLoader) and kind.__iter__ is DataLoader.__iter__
+
+
+def _counts_its_epochs(loader: Any) -> bool:
+    """Whether it is Fabric's, which tells its sampler how often it was opened."""
+    return isinstance(getattr(loader, "_num_iter_calls", None), int)
+
+
+def _chain(loader: Any) -> list[Any]:
+    """The loader and all that it draws from, the outermost first."""
+    chain = [loader]
+    for one in chain:
+        inside = (getattr(one, name, None) for name in _INSIDE)
+        chain += [part for part in inside if part is not None and all(part is not known for known in chain)]
+    return chain
 
 
 class _Rest:

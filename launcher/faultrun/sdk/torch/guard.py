@@ -14,6 +14,7 @@ No copies of parameters are made in normal training. What happens when:
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,41 +23,47 @@ import torch
 from faultrun.errors import FaultrunError
 from faultrun.model.checkpoint import Kind
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder, Saved, Shelf, Stamp, numbered
+from faultrun.sdk.files import Saved, Shelf, Stamp, numbered
 from faultrun.sdk.gate import Gate, Window
 from faultrun.sdk.session import RecoveryPoint
-from faultrun.sdk.torch.batches import generator_of, opened_after, set_epoch
+from faultrun.sdk.torch.batches import check_positions, generator_of, opened_after, set_epoch
 from faultrun.sdk.torch.capture import Boundary, Passage, groups_of
-from faultrun.sdk.torch.fence import Device
 from faultrun.sdk.torch.recorder import FILE_NAME, Position, Recorder
-from faultrun.sdk.torch.rng import Rng, reseeded, restore_rng
+from faultrun.sdk.torch.rng import Rng, cuda_rng_if_used, reseeded, restore_rng
 from faultrun.sdk.torch.state import Parts, Randomness, Seat, assemble, is_ours, load_into, read_state, rng_of
 from faultrun.sdk.worker import Worker
 
 
 class Guard:
-    """What ``protect`` returns. Main thread only, except where a method says otherwise."""
+    """What ``protect`` returns. Main thread only, except where a method says otherwise.
 
-    def __init__(self, parts: Parts, worker: Worker | None, shelf: Shelf) -> None:
-        self.parts = parts
+    Without faultrun (no ``worker``) it counts and opens loaders; only ``save`` and
+    ``load`` look at the ``parts``.
+    """
+
+    def __init__(self, make_parts: Callable[[], Parts], worker: Worker | None, shelf: Shelf) -> None:
+        self._make_parts = make_parts
         self.shelf = shelf
         self.gate = Gate()
-        self.history: deque[Boundary] = deque(maxlen=parts.device.ahead)
         self._epoch_rng: Rng | None = None
         self.in_loop = False
         self._worker = worker
-        self._fence = parts.device.fence
-        self.passages: deque[Passage] = deque(maxlen=parts.device.ahead)
+        ahead = 2 if worker is None else self.parts.device.ahead
+        self._fence = None if worker is None else self.parts.device.fence
+        self.history: deque[Boundary] = deque(maxlen=ahead)
+        self.passages: deque[Passage] = deque(maxlen=ahead)
         self._position = Position()
         self._pending: tuple[Position, Rng, Rng | None] | None = None
         self._generator: Any = None
-        self.recorder = _recorder(shelf, worker, parts.device)
-        self._updates = dict.fromkeys(map(id, parts.optimizers), 0)
-        for optimizer in parts.optimizers:
-            optimizer.register_step_pre_hook(self._before_update)
-            optimizer.register_step_post_hook(self._after_update)
-        if worker is not None and parts.forward_hooks and self.seat.world_size > 1:
-            parts.model.register_forward_hook(self._after_forward)
+        self.recorder = self._recorder(ahead)
+        self._updates: list[int] = []
+        if worker is not None:
+            self._put_hooks(self.parts)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """What is protected."""
+        return self._make_parts()
 
     @property
     def global_step(self) -> int:
@@ -118,9 +125,12 @@ class Guard:
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches of ``loader`` in ``epoch``; in a resumed epoch only those that are not done yet.
 
-        Asking for the next batch ends a step, unless ``step`` did. Samplers
-        with ``set_epoch`` are told the epoch.
+        Asking for the next batch ends a step, unless ``step`` did. Samplers and loaders
+        with ``set_epoch`` are told the epoch. FaultrunError, under faultrun, for a loader
+        whose place in an epoch could not be found again.
         """
+        if self._worker is not None:
+            check_positions(loader)
         self.in_loop = True
         for batch in self._open(loader, epoch):
             self._count_batch(epoch)
@@ -160,7 +170,9 @@ class Guard:
         """
         before = self._works_at(WorkPhase.SAVING)
         boundary = self.boundary_now(self.recorder.main_slot)
-        state = assemble(self.parts, boundary, boundary, self.randomness, self.seat)
+        state = self.parts.device.to_host(
+            assemble(self.parts, boundary, boundary, self.randomness, self.seat)
+        )
         stamp = stamp_of(boundary.position, Kind.PERIODIC)
         saved = self.shelf.save(numbered(Path(path)), stamp, lambda sink: torch.save(state, sink))
         self._works_at(before)
@@ -187,7 +199,7 @@ class Guard:
         parts, objects = self.parts, self.parts.objects
         parts.buffers.capture()
         groups = [groups_of(optimizer) for optimizer in parts.optimizers]
-        updates = tuple(self._updates.values())
+        updates = tuple(self._updates) or (0,) * len(groups)
         return Boundary(self._position, rng, groups, objects.capture(), objects.versions(), updates)
 
     def _capture(self) -> None:
@@ -207,12 +219,20 @@ class Guard:
     def _works_at(self, phase: WorkPhase) -> WorkPhase:
         return self._worker.works_at(phase) if self._worker is not None else phase
 
+    def _put_hooks(self, parts: Parts) -> None:
+        self._updates = [0] * len(parts.optimizers)
+        for number, optimizer in enumerate(parts.optimizers):
+            optimizer.register_step_pre_hook(self._before_update)
+            optimizer.register_step_post_hook(partial(self._after_update, number))
+        if parts.forward_hooks and self.seat.world_size > 1:
+            parts.model.register_forward_hook(self._after_forward)
+
     def _before_update(self, *_: object) -> None:
         self._works_at(WorkPhase.UPDATING)
         self._begin()
 
-    def _after_update(self, optimizer: Any, *_: object) -> None:
-        self._updates[id(optimizer)] += 1
+    def _after_update(self, number: int, *_: object) -> None:
+        self._updates[number] += 1
         self.gate.end()
 
     def _begin(self) -> None:
@@ -241,6 +261,17 @@ class Guard:
         self.gate.boundary(self._capture)
         return batches
 
+    def _recorder(self, steps: int) -> Recorder:
+        """In a file where there is a run to come back to and the file system can map it; else in memory."""
+        run_id = self.shelf.session.run_id
+        if self._worker is None:
+            return Recorder(None, run_id, steps, cuda_rng_if_used)
+        device_rng = self.parts.device.rng
+        with contextlib.suppress(OSError, ValueError):
+            path = self.shelf.folder.path / f"rank_{self.shelf.session.rank}" / FILE_NAME
+            return Recorder(path, run_id, steps, device_rng)
+        return Recorder(None, run_id, steps, device_rng)
+
     def _count_batch(self, epoch: int) -> None:
         last = self._position
         self._position = Position(last.step, epoch, (last.batches or 0) + 1)
@@ -249,18 +280,3 @@ class Guard:
 def stamp_of(position: Position, kind: Kind) -> Stamp:
     """What the manifest says about a state at ``position``."""
     return Stamp(step=position.step, epoch=position.epoch, step_in_epoch=position.batches, kind=kind)
-
-
-def folder_of(directory: str | Path | Folder) -> Folder:
-    """A folder as given, or the one for a pure data parallel run in ``directory``."""
-    return directory if isinstance(directory, Folder) else Folder(directory=Path(directory))
-
-
-def _recorder(shelf: Shelf, worker: Worker | None, device: Device) -> Recorder:
-    """In a file where there is a run to come back to and the file system can map it; else in memory."""
-    run_id, steps = shelf.session.run_id, device.ahead
-    if worker is not None:
-        with contextlib.suppress(OSError, ValueError):
-            path = shelf.folder.directory / f"rank_{shelf.session.rank}" / FILE_NAME
-            return Recorder(path, run_id, steps, device.rng)
-    return Recorder(None, run_id, steps, device.rng)

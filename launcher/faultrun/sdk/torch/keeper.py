@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from faultrun.model.checkpoint import Kind
-from faultrun.sdk.files import Saved, Sink, numbered
+from faultrun.sdk.files import Saved, Sink, Stamp, numbered
 from faultrun.sdk.gate import Window, patience
 from faultrun.sdk.keeper import After, NotSaved, Order
 from faultrun.sdk.script import is_due
 from faultrun.sdk.torch.capture import Boundary, nothing_is_missing, same
 from faultrun.sdk.torch.fence import Fence
 from faultrun.sdk.torch.guard import Guard, stamp_of
-from faultrun.sdk.torch.state import assemble, copied
+from faultrun.sdk.torch.state import assemble, copied, emptied, is_ours, read_state
 
 _DEVICE_BEHIND_S = 2.0
 _LOOK_S = 0.002
@@ -42,6 +42,23 @@ class TorchKeeper:
         self._form = form
         self._chosen: Boundary | None = None
         self._last: Saved | None = None
+
+    def save_no_tensors(self, directory: Path) -> None:
+        """Save into ``directory`` all that a gasp would hold now but its tensors. Main thread.
+
+        ``save_fn`` is not tried: it may write gigabytes. Whatever the script's objects raise comes out;
+        ValueError: it could not be read again.
+        """
+        guard = self._guard
+        if self._form.state is not None:
+            state = emptied(self._form.state())
+        else:
+            boundary = guard.boundary_now(guard.recorder.main_slot)
+            state = emptied(assemble(guard.parts, boundary, boundary, guard.randomness, guard.seat))
+        names, plain = numbered(directory / "state.pt"), self._form.write is not None
+        saved = guard.shelf.save(names, Stamp(step=0), lambda sink: torch.save({} if plain else state, sink))
+        if self._form == Form() and not is_ours(read_state(saved.path)):
+            raise ValueError("torch.load(weights_only=True) refuses to read it again; are all states plain?")
 
     def newest(self) -> int | None:
         """The step of the last boundary."""
@@ -73,9 +90,9 @@ class TorchKeeper:
             if held and order.after is After.GO_ON:
                 gate.release()
 
-    def prune(self) -> None:
+    def prune(self, newest: Saved) -> None:
         """As ``Keeper.prune``."""
-        self._guard.shelf.prune()
+        self._guard.shelf.prune(newest)
 
     def stop(self) -> None:
         """As ``Keeper.stop``."""
@@ -138,13 +155,14 @@ class TorchKeeper:
         newest = guard.history[-1]
         if boundary.position.step > newest.position.step:
             newest = boundary
-        return assemble(guard.parts, boundary, newest, guard.randomness, guard.seat)
+        state = assemble(guard.parts, boundary, newest, guard.randomness, guard.seat)
+        return guard.parts.device.to_host(state)
 
     def _written(self, state: Any, boundary: Boundary, window: Window) -> Saved:
         guard = self._guard
         stamp = stamp_of(boundary.position, Kind.GASP)
         name = f"gasp-step_{boundary.position.step}.pt"
-        names = numbered(guard.shelf.folder.directory / f"rank_{guard.seat.rank}" / name)
+        names = numbered(guard.shelf.folder.path / f"rank_{guard.seat.rank}" / name)
 
         def fill(sink: Sink) -> None:
             torch.save(state, sink)

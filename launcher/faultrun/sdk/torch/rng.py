@@ -30,9 +30,14 @@ def current_rng(loader: Any = None) -> Rng:
         cpu=torch.get_rng_state(),
         python=random.getstate(),
         numpy=tuple(numpy.get_state()) if numpy is not None else None,
-        cuda=torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None,
+        cuda=cuda_rng_if_used(),
         loader=loader.get_state() if loader is not None else None,
     )
+
+
+def cuda_rng_if_used() -> Any:
+    """The state of CUDA's generator; None while nobody has used CUDA."""
+    return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
 
 
 def restore_rng(rng: Rng, loader: Any = None) -> None:

@@ -53,14 +53,31 @@ class Randomness:
 
 
 def unwrapped(model: Any) -> Any:
-    """The module that the user wrote: ``DistributedDataParallel`` and ``torch.compile`` wrap it."""
+    """The module that the user wrote: DistributedDataParallel, ``torch.compile`` and Fabric wrap it."""
     while True:
         if isinstance(model, torch.nn.parallel.DistributedDataParallel | torch.nn.DataParallel):
             model = model.module
+        elif isinstance(getattr(model, "_original_module", None), torch.nn.Module):
+            model = model._original_module
         elif hasattr(model, "_orig_mod"):
             model = model._orig_mod
         else:
             return model
+
+
+def unwrapped_optimizer(optimizer: Any) -> Any:
+    """The optimizer that updates the parameters: accelerate, Lightning and Fabric wrap it.
+
+    A class that only passes on has no state of its own; one that has (a
+    lookahead, say) is taken as it is.
+    """
+    while True:
+        inner = getattr(optimizer, "optimizer", None)
+        if not isinstance(inner, torch.optim.Optimizer) or inner is optimizer:
+            return optimizer
+        if optimizer.state_dict().keys() != inner.state_dict().keys():
+            return optimizer
+        optimizer = inner
 
 
 def is_compiled(model: Any) -> bool:
@@ -75,14 +92,14 @@ def is_compiled(model: Any) -> bool:
 def assemble(
     parts: Parts, boundary: Boundary, newest: Boundary, randomness: Randomness, seat: Seat
 ) -> dict[str, Any]:
-    """The state at ``boundary``; ``newest`` is how far the program has come, ahead of its device."""
+    """The state at ``boundary``, on its device; ``newest`` is how far the program is ahead of it."""
     position = boundary.position
     optimizers = [
         _optimizer_state(optimizer, boundary, newest, number)
         for number, optimizer in enumerate(parts.optimizers)
     ]
     model = {**parts.model.state_dict(), **parts.buffers.copies()}
-    state = {
+    return {
         "faultrun": SCHEMA,
         "global_step": position.step,
         "epoch": position.epoch,
@@ -95,8 +112,11 @@ def assemble(
         "rng": rng_to_plain(randomness.recorder.read(boundary.rng)),
         "epoch_rng": None if randomness.epoch is None else rng_to_plain(randomness.epoch),
     }
-    on_host: dict[str, Any] = parts.device.to_host(state)
-    return on_host
+
+
+def emptied(state: Any) -> Any:
+    """The same with tensors of no elements: what is left is what pickling could stumble over."""
+    return map_tensors(state, lambda tensor: torch.empty(0, dtype=tensor.dtype))
 
 
 def copied(state: Any) -> Any:
