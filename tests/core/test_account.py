@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from faultrun.core.account import Accountant
 from faultrun.core.advice import advise, save_interval
 from faultrun.model.account import Spending
-from faultrun.model.events import Signaled, StopSource, Timer
+from faultrun.model.events import Signaled, Timer
+from faultrun.model.stop import StopSource
 from support.account_stories import account_of, begins, first_step, lines_of, one_fault, passes
 from support.story import SIGSEGV, SIGTERM, Story, checkpoint
 

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.core.agree import Adopt, Answer, Finish, Go, Rules, Wait, next_step
-from faultrun.model.events import Exited, Signaled, Status, StopSource
+from faultrun.model.events import Exited, Signaled, Status
 from faultrun.model.facts import NodeFact, Standing
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason, Restart
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.generated import values
 from support.story import POLICY, checkpoint, rule
@@ -127,13 +128,15 @@ def test_a_stop_waits_for_workers_and_then_beats_everything_else() -> None:
     stopping = fact(A, Standing.DRAINED, stop=StopSource.SIGINT, failure=(65, "none whole"))
     assert isinstance(answer(stopping, fact(B, Standing.READY), after=plan()), Wait)
     found = answer(stopping, fact(B, Standing.DONE), after=plan())
-    assert found == Finish(exit_code=130, why="stopped by SIGINT; none whole")
+    assert found == Finish(exit_code=130, why="stopped by SIGINT; none whole", stopped=True)
 
 
 def test_the_user_may_choose_the_exit_code_of_a_stop() -> None:
     rules = replace(RULES, exit_code_on_stop=0)
     stopped = [fact(node, Standing.DRAINED, stop=StopSource.SIGTERM) for node in (A, B)]
-    assert answer(*stopped, after=plan(), rules=rules) == Finish(exit_code=0, why="stopped by SIGTERM")
+    assert answer(*stopped, after=plan(), rules=rules) == Finish(
+        exit_code=0, why="stopped by SIGTERM", stopped=True
+    )
 
 
 def test_a_node_that_cannot_go_on_ends_the_run() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from faultrun.core.announce import Announcer
 from faultrun.journal.append import line_of
-from faultrun.model.events import StopSource
+from faultrun.model.stop import StopSource
 from support.story import SIGTERM, Story, checkpoint, rule
 
 

@@ -7,11 +7,12 @@ import pytest
 
 from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.model.actions import Kill, Prepare, RequestGasp, Spawn, StartTimer, Survey, Tell
-from faultrun.model.events import Exited, StopSource, Timer
+from faultrun.model.events import Exited, Timer
 from faultrun.model.facts import Standing
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
 from support.story import SIGKILL, SIGTERM, Story, checkpoint, rule
 
@@ -304,3 +305,17 @@ def lead_to_the_end(story: Story) -> None:
         story.killed(rank)
     if story.phase is Phase.SWEEPING:
         story.drained()
+
+
+@pytest.mark.parametrize("code", [0, 65])
+def test_a_stop_that_comes_when_the_end_has_been_decided_did_not_end_the_run(code: int) -> None:
+    story = Story(1).begins()
+    story.agreement_is_silent = True
+    if code:
+        story = Story(1).starts()
+        story.agreement_is_silent = True
+        story.found_nothing_whole()
+    else:
+        story.returned(0).drained()
+    story.told_to_stop().finished(code)
+    assert (story.phase, story.state.exit_code, story.state.stop) == (Phase.FINISHED, code, None)

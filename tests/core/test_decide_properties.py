@@ -10,18 +10,10 @@ from faultrun.core.decide import decide
 from faultrun.journal.append import line_of
 from faultrun.journal.read import event_of
 from faultrun.model.actions import Kill, RequestGasp, Spawn, StartTimer
-from faultrun.model.events import (
-    Event,
-    FaultNotice,
-    PlanAdopted,
-    RunFinished,
-    RunStarted,
-    StopRequested,
-    StopSource,
-    Timer,
-)
+from faultrun.model.events import Event, FaultNotice, PlanAdopted, RunFinished, RunStarted, Timer
 from faultrun.model.notice import Platform
 from faultrun.model.run import Life, Phase, RunState, Step
+from faultrun.model.stop import StopRequested, StopSource
 from support.absurd import WORLD_SIZE, Choose, absurd_histories
 from support.story import Story, new_run
 
@@ -79,6 +71,8 @@ def no_stop_request_is_lost_and_none_is_followed_by_a_start(told: History) -> No
             stopped = True
         if isinstance(event, RunStarted) and before.phase is not Phase.NEW:
             stopped = step.state.stop is not None
+        if isinstance(event, RunFinished) and event.stopped is False and step.state.done:
+            stopped = False  # it came when the end had been decided
         if stopped:
             assert step.state.stop is not None
             assert not any(isinstance(action, Spawn) for action in step.actions)

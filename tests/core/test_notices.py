@@ -9,7 +9,7 @@ from faultrun.core.agree import Rules
 from faultrun.core.card import render
 from faultrun.core.notices import HOLD_S, RETRY_PAUSE_S, hold
 from faultrun.model.actions import Kill, Prepare, RequestGasp, Spawn, StartTimer, Survey
-from faultrun.model.events import Exited, StopSource, Timer
+from faultrun.model.events import Exited, Timer
 from faultrun.model.incident import Card, Cause
 from faultrun.model.notice import (
     FaultRanks,
@@ -20,7 +20,8 @@ from faultrun.model.notice import (
     TableVersion,
     Unreadable,
 )
-from faultrun.model.run import Phase, Stop
+from faultrun.model.run import Phase
+from faultrun.model.stop import Stop, StopSource
 from support.story import POLICY, SIGKILL, SIGTERM, Story, checkpoint, rule
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from faultrun.model.events import FirstStep, StopRequested, StopSource
+from faultrun.model.events import FirstStep
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from faultrun.model.events import StopRequested
 from faultrun.model.gasp import GaspAcknowledged
+from faultrun.model.stop import StopRequested
 from faultrun.model.wire import message
 from support.desk import Desk, open_desk
 

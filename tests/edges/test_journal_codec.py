@@ -13,15 +13,7 @@ from faultrun.journal.append import line_of
 from faultrun.journal.codec import TAG, CodecError, decode, encode
 from faultrun.journal.read import event_of
 from faultrun.model.actions import Action
-from faultrun.model.events import (
-    Event,
-    Exited,
-    Signaled,
-    Status,
-    StopSource,
-    Timer,
-    WorkerExit,
-)
+from faultrun.model.events import Event, Exited, Signaled, Status, Timer, WorkerExit
 from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
@@ -29,6 +21,7 @@ from faultrun.model.progress import WorkPhase
 from faultrun.model.run import Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyState
+from faultrun.model.stop import StopSource
 from support.generated import ACTION_TYPES, EVENT_TYPES, values
 from support.specs import a_spec
 from support.story import new_run, topology

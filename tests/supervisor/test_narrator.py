@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.checkpoint import Refusal
-from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen, StopSource
+from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.spec import RunSpec
+from faultrun.model.stop import StopSource
 from faultrun.supervisor.narrator import PlainNarrator
 from support.specs import a_spec
 from support.story import SIGTERM, Story, checkpoint, rule

@@ -19,7 +19,6 @@ from faultrun.model.events import (
     RunStarted,
     Signaled,
     Status,
-    StopRequested,
     Timer,
     TimerFired,
     WorkerExit,
@@ -27,6 +26,7 @@ from faultrun.model.events import (
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Phase, RunState
+from faultrun.model.stop import StopRequested
 from faultrun.model.topology import BootId
 from support.generated import EVENT_TYPES, values
 from support.story import NODE, topology

@@ -6,18 +6,9 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from faultrun.core.agree import Rules
-from faultrun.model.events import (
-    Event,
-    Exited,
-    RunStarted,
-    Signaled,
-    Status,
-    StopRequested,
-    StopSource,
-    WorkerExit,
-    WorkerStarted,
-)
+from faultrun.model.events import Event, Exited, RunStarted, Signaled, Status, WorkerExit, WorkerStarted
 from faultrun.model.plan import Plan
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId
 from support.fake_world import Circumstances, FakeWorld, Habit
 from support.story import checkpoint

@@ -29,8 +29,6 @@ from faultrun.model.events import (
     Signaled,
     SpawnFailed,
     Status,
-    StopRequested,
-    StopSource,
     Timer,
     TimerFired,
     WorkerExit,
@@ -43,6 +41,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RestartPolicy, Windows
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 
 NODE = NodeId("here")
@@ -297,10 +296,8 @@ class Story:
         self, source: StopSource = StopSource.SIGTERM, *, after_s: float = 0.0, late_s: float = 0.0
     ) -> "Story":
         self.now_s += after_s
-        asked = StopRequested(
-            at_s=self.now_s, incarnation=self.state.incarnation, source=source, late_s=late_s
-        )
-        return self.tell(asked)
+        life = self.state.incarnation
+        return self.tell(StopRequested(at_s=self.now_s, incarnation=life, source=source, late_s=late_s))
 
     def noticed(self, notice: Notice, *, after_s: float = 0.0) -> "Story":
         self.now_s += after_s
@@ -328,9 +325,9 @@ class Story:
         )
 
     def finished(self, code: int = 0) -> "Story":
-        return self.tell(
-            RunFinished(at_s=self.now_s, incarnation=self.state.incarnation, exit_code=code, why="over")
-        )
+        now_s, life = self.now_s, self.state.incarnation
+        over = RunFinished(at_s=now_s, incarnation=life, exit_code=code, why="over", stopped=False)
+        return self.tell(over)
 
     def _agree(self, action: Tell) -> None:
         if self.agreement_is_silent:

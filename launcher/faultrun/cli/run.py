@@ -21,9 +21,9 @@ from faultrun.configs.rewrite import check
 from faultrun.core import template
 from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.errors import ConfigError
-from faultrun.model.events import StopSource
 from faultrun.model.printable import printable
 from faultrun.model.spec import Logs, RunSpec
+from faultrun.model.stop import StopSource
 from faultrun.platforms.rank_table_wait import NotFinished
 
 _BUG = 70

@@ -18,9 +18,10 @@ from faultrun.core.signature_rows import ROWS
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
 from faultrun.journal.logdir import RECORD, claim, mark_ended, write_record
-from faultrun.model.events import Event, RunStarted, StopRequested, StopSource
+from faultrun.model.events import Event, RunStarted
 from faultrun.model.run import RunState
 from faultrun.model.spec import RunSpec, SignalAnswer, Stream
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, RunId
 from faultrun.platforms.local import accelerators_of
 from faultrun.platforms.memory import spendable_bytes

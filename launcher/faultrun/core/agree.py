@@ -13,11 +13,12 @@ from faultrun.core.diagnose import exit_code_of
 from faultrun.core.quarantine import attempts_after
 from faultrun.core.refused_argument import BAD_CONFIGURATION, refused_argument
 from faultrun.errors import assert_never
-from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished, StopSource
+from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, Standing
 from faultrun.model.incident import Incident
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import RestartPolicy
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, Topology
 
 STOP_EXIT_CODES = {
@@ -59,10 +60,11 @@ class Go:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The run is over."""
+    """The run is over. ``stopped``: because somebody asked for it."""
 
     exit_code: int
     why: str
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,8 @@ def event_of(answer: Answer, incarnation: int, master_addr: str, now_s: float) -
             return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
         case Go(incarnation=agreed, master_port=port):
             return GoGiven(at_s=now_s, incarnation=agreed, master_addr=master_addr, master_port=port)
-        case Finish(exit_code=code, why=why):
-            return RunFinished(at_s=now_s, incarnation=incarnation, exit_code=code, why=why)
+        case Finish(exit_code=code, why=why, stopped=stopped):
+            return RunFinished(at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stopped)
         case Wait():
             return None
         case _:
@@ -110,7 +112,7 @@ def next_step(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact],
         if rules.exit_code_on_stop is not None and stop is not StopSource.PLATFORM:
             code = rules.exit_code_on_stop
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
-        return Finish(exit_code=code, why=f"stopped by {stop.value}{besides}")
+        return Finish(exit_code=code, why=f"stopped by {stop.value}{besides}", stopped=True)
     if failed is not None:
         return Finish(exit_code=failed[0], why=failed[1])
     behind = [fact.node for fact in spoken if plan is not None and fact.incarnation < plan.incarnation]

@@ -116,8 +116,9 @@ def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:
 
 
 def finish(state: RunState, event: RunFinished) -> Step:
-    """The agreement ended the run."""
+    """The agreement ended the run. A stop that came after it had been decided did not end it."""
     if state.life.alive:
         return Step(state=state, why="workers still run; the end waits for them")
-    state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code)
+    stop = None if event.stopped is False else state.stop
+    state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code, stop=stop)
     return Step(state=state, why=f"the end: {event.why}")

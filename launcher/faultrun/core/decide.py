@@ -31,7 +31,6 @@ from faultrun.model.events import (
     RunFinished,
     RunStarted,
     SpawnFailed,
-    StopRequested,
     Timer,
     TimerFired,
     WorkerExit,
@@ -43,6 +42,7 @@ from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import StandbyChanged
+from faultrun.model.stop import StopRequested
 
 
 def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR0912  one row a case: a table reads better whole

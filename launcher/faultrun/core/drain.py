@@ -10,21 +10,13 @@ from faultrun.core.diagnose import conclude, exit_code_of, hang_incident, open_i
 from faultrun.core.roster import fallen
 from faultrun.core.statement import survey, sweep
 from faultrun.model.actions import Action, Inspect, Kill, RaiseAlarm, RequestGasp, StartTimer, VerifySave
-from faultrun.model.events import (
-    Drained,
-    Exited,
-    HelperExit,
-    SpawnFailed,
-    StopRequested,
-    StopSource,
-    Timer,
-    WorkerExit,
-)
+from faultrun.model.events import Drained, Exited, HelperExit, SpawnFailed, Timer, WorkerExit
 from faultrun.model.facts import Standing
 from faultrun.model.gasp import GaspSaved
 from faultrun.model.hang import HangDetected, HangSuspected
 from faultrun.model.incident import Incident
-from faultrun.model.run import Phase, RunState, Step, Stop
+from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.stop import Stop, StopRequested, StopSource
 
 
 def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step:

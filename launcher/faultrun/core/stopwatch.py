@@ -10,13 +10,13 @@ from faultrun.model.events import (
     PlanAdopted,
     Prepared,
     RunStarted,
-    StopRequested,
     WorkerStarted,
 )
 from faultrun.model.hang import HangDetected
 from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RanksMet
 from faultrun.model.run import Phase
+from faultrun.model.stop import StopRequested
 
 _ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 

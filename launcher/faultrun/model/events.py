@@ -19,6 +19,7 @@ from faultrun.model.progress import RankStep
 from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.standby import StandbyChanged
+from faultrun.model.stop import StopRequested
 from faultrun.model.topology import BootId, NodeId
 
 
@@ -226,34 +227,6 @@ class FirstStep:
     step: int
 
 
-class StopSource(Enum):
-    """Who told us to stop; the exit code of a stopped run follows from it."""
-
-    SIGTERM = "SIGTERM"
-    SIGINT = "SIGINT"
-    SIGHUP = "SIGHUP"
-    SIGUSR1 = "SIGUSR1"
-    SIGUSR2 = "SIGUSR2"
-    CONTROL = "faultrun stop"
-    PRESTOP = "the preStop hook"
-    PLATFORM = "the platform"
-
-    @property
-    def is_signal(self) -> bool:
-        """Whether it came as a signal to our process; a second one means impatience."""
-        return self not in (StopSource.CONTROL, StopSource.PRESTOP, StopSource.PLATFORM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
-    """Somebody wants the run to end, saved. ``late_s``: for so long the platform's clock has been running."""
-
-    at_s: float
-    incarnation: int
-    source: StopSource
-    late_s: float = 0.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultNotice:
     """One of the platform's files says something new. It is about the run, whatever incarnation it has."""
@@ -301,12 +274,16 @@ class Drained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The run is over; every node exits with ``exit_code``."""
+    """The run is over; every node exits with ``exit_code``.
+
+    ``stopped``: somebody asked for it; None in journals of versions that did not tell.
+    """
 
     at_s: float
     incarnation: int
     exit_code: int
     why: str
+    stopped: bool | None = None
 
 
 Event = (

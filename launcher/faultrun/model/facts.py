@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import StopSource
 from faultrun.model.incident import Incident
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
 
 

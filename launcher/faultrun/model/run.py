@@ -1,16 +1,17 @@
 """The state of one run on one node: everything ``decide`` may look at."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import StopRequested, StopSource, WorkerExit
+from faultrun.model.events import WorkerExit
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.spec import Windows
+from faultrun.model.stop import Stop
 from faultrun.model.topology import BootId, NodeId, Topology
 
 
@@ -75,32 +76,6 @@ class Life:
     deadline_s: float = 0.0
     promises: tuple[Promise, ...] = ()
     saves: tuple[Save, ...] = ()
-
-
-_SAME_STOP_S = 2.0
-"""One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """Somebody told this supervisor to end the run. ``signals`` are the first of each kind."""
-
-    source: StopSource
-    signals: tuple[StopRequested, ...] = ()
-
-    def heard(self, event: StopRequested) -> "Stop":
-        """The stop, with one more signal remembered."""
-        if not event.source.is_signal or event.source in (one.source for one in self.signals):
-            return self
-        return replace(self, signals=(*self.signals, event))
-
-    def is_repeated_by(self, event: StopRequested) -> bool:
-        """Whether ``event`` is impatience (Ctrl-C again, or much later), and not the same stop once more."""
-        if not event.source.is_signal:
-            return False
-        if event.source is StopSource.SIGINT and event.source in (one.source for one in self.signals):
-            return True
-        return any(event.at_s - one.at_s >= _SAME_STOP_S for one in self.signals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

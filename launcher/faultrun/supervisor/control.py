@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.core.heard import path, said, seconds, short, whole
-from faultrun.model.events import Event, FirstStep, StopRequested, StopSource
+from faultrun.model.events import Event, FirstStep
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import message, parse
 from faultrun.supervisor.lines import Peer, listen, same_user
 from faultrun.supervisor.progress import ProgressPage

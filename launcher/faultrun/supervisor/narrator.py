@@ -26,7 +26,6 @@ from faultrun.model.events import (
     RunStarted,
     Signaled,
     SpawnFailed,
-    StopRequested,
     WorkerExit,
 )
 from faultrun.model.gasp import GaspRequested
@@ -38,6 +37,7 @@ from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyChanged, StandbyState
+from faultrun.model.stop import StopRequested
 
 Say = Callable[[str], None]
 

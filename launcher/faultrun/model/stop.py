@@ -1,0 +1,57 @@
+"""Somebody wants the run to end: who, how often, and whether impatiently."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+_SAME_STOP_S = 2.0
+"""One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too."""
+
+
+class StopSource(Enum):
+    """Who told us to stop; the exit code of a stopped run follows from it."""
+
+    SIGTERM = "SIGTERM"
+    SIGINT = "SIGINT"
+    SIGHUP = "SIGHUP"
+    SIGUSR1 = "SIGUSR1"
+    SIGUSR2 = "SIGUSR2"
+    CONTROL = "faultrun stop"
+    PRESTOP = "the preStop hook"
+    PLATFORM = "the platform"
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether it came as a signal to our process; a second one means impatience."""
+        return self not in (StopSource.CONTROL, StopSource.PRESTOP, StopSource.PLATFORM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """Somebody wants the run to end, saved. ``late_s``: for so long the platform's clock has been running."""
+
+    at_s: float
+    incarnation: int
+    source: StopSource
+    late_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Somebody told this supervisor to end the run. ``signals`` are the first of each kind."""
+
+    source: StopSource
+    signals: tuple[StopRequested, ...] = ()
+
+    def heard(self, event: StopRequested) -> "Stop":
+        """The stop, with one more signal remembered."""
+        if not event.source.is_signal or event.source in (one.source for one in self.signals):
+            return self
+        return replace(self, signals=(*self.signals, event))
+
+    def is_repeated_by(self, event: StopRequested) -> bool:
+        """Whether ``event`` is impatience (Ctrl-C again, or much later), and not the same stop once more."""
+        if not event.source.is_signal:
+            return False
+        if event.source is StopSource.SIGINT and event.source in (one.source for one in self.signals):
+            return True
+        return any(event.at_s - one.at_s >= _SAME_STOP_S for one in self.signals)
