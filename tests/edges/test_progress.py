@@ -1,22 +1,24 @@
 """The progress page, written as a worker writes it and read as the supervisor does."""
 
-import mmap
+import os
+import resource
+import signal
 from pathlib import Path
 
 import pytest
 
 from faultrun.model.progress import RankStep, WorkPhase
-from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, store_progress, unpack_progress
+from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, pack_word, unpack_progress
+from faultrun.sdk.progress import ProgressSlot
 from faultrun.supervisor.progress import ProgressPage, phase_of
 
 
 def store(
     page: ProgressPage, slot: int, step: int, *, epoch: int = -1, phase: int = 0, count: int = 1
 ) -> None:
-    with page.path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
-        view = memoryview(mapped)
-        store_progress(view, slot * SLOT_BYTES, step, epoch, phase, 12.5, count)
-        view.release()
+    with page.path.open("r+b") as file:
+        file.seek(slot * SLOT_BYTES)
+        file.write(pack_word(step, epoch, phase, 12.5, count))
 
 
 def test_what_a_worker_stored_is_read_at_once(tmp_path: Path) -> None:
@@ -66,3 +68,34 @@ def test_a_slot_is_as_long_as_it_says_and_survives_packing() -> None:
 ).ljust(SLOT_BYTES, b"\0")])  # fmt: skip
 def test_a_slot_that_nobody_wrote_is_none(slot: bytes) -> None:
     assert unpack_progress(slot) is None
+
+
+def test_a_page_that_is_cut_costs_its_words_and_no_process(tmp_path: Path) -> None:
+    page = ProgressPage(tmp_path / "progress", (0, 1))
+    slot = ProgressSlot(f"{page.path}:1")
+    slot.stepped(7, 0)
+    for left_bytes in (SLOT_BYTES + 9, 0):
+        os.truncate(page.path, left_bytes)
+        assert page.steps() == ()
+        assert page.words() == ((0, None), (1, None))
+        assert page.reporting() == frozenset()
+        assert slot.agreed_stop() == 0
+        assert slot.agree_on_interval(4) == 4
+        slot.stepped(8, 0)
+        assert page.steps() == (RankStep(rank=1, step=8, epoch=0, phase=WorkPhase.COMPUTING),)
+    page.close()
+
+
+def test_a_step_goes_on_where_the_page_cannot_be_written(tmp_path: Path) -> None:
+    page = ProgressPage(tmp_path / "progress", (0,))
+    slot = ProgressSlot(f"{page.path}:0")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        slot.stepped(7, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert page.steps() == ()
+    page.close()

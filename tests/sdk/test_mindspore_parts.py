@@ -49,14 +49,15 @@ def test_a_cheap_copy_is_made_at_every_step_and_an_interval_that_is_given_is_kep
 
 def test_ranks_with_other_costs_copy_the_same_steps() -> None:
     """Of three ranks one copies slowly; after its first measurements all have copies of the same steps."""
-    from faultrun.model.wire import SLOT_BYTES, store_interval, widest_interval
+    from faultrun.model.wire import INTERVAL_OFFSET, SLOT_BYTES, pack_number, widest_interval
     from faultrun.sdk.mindspore.interval import Interval
 
-    page = memoryview(bytearray(3 * SLOT_BYTES))
+    page = bytearray(3 * SLOT_BYTES)
 
     def agree(rank: int, own: int) -> int:
-        store_interval(page, rank * SLOT_BYTES, own)
-        return widest_interval(page)
+        at = rank * SLOT_BYTES + INTERVAL_OFFSET
+        page[at : at + 8] = pack_number(own)
+        return widest_interval(bytes(page))
 
     costs_s = (0.0001, 0.0003, 0.0011)
     intervals = [Interval(None, partial(agree, rank)) for rank in range(3)]

@@ -18,9 +18,9 @@ controller (``faultrun stop|status|prestop``) -> supervisor
     stop    {source, late_s?}   status {}         answered by one JSON line each; late_s: since the platform's
                                                   clock began, which is when its hook was started
 
-The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank,
-mapped by its worker and by the supervisor: a step costs the worker one store,
-and the supervisor reads exactly how far a rank had come even after SIGKILL.
+The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank:
+a step costs the worker one write into the page cache, and the supervisor
+reads exactly how far a rank had come even after SIGKILL. Nobody maps it.
 """
 
 import json
@@ -49,10 +49,11 @@ THREADS_FILE = "threads_{rank}.txt"
 
 SLOT_BYTES = 64
 _SLOT = struct.Struct("<qqqdq")
-_STOP = struct.Struct("<q")
-_STOP_OFFSET = 48  # in slot 0, behind its fields
-_INTERVAL = struct.Struct("<q")
-_INTERVAL_OFFSET = 56  # in every slot
+_NUMBER = struct.Struct("<q")
+STOP_OFFSET = 48
+"""In slot 0, behind its fields: the global step after which all ranks of this page stop, 0 for none."""
+INTERVAL_OFFSET = 56
+"""In every slot: how many steps lie between two copies of its rank's state, 0 for unsaid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,48 +75,33 @@ class Progress:
 
 def pack_progress(progress: Progress) -> bytes:
     """The slot's first bytes; all are 0 in an unused slot."""
-    return _SLOT.pack(progress.step, progress.epoch, progress.phase, progress.at_monotonic_s, progress.count)
+    return pack_word(progress.step, progress.epoch, progress.phase, progress.at_monotonic_s, progress.count)
 
 
-def store_progress(
-    page: memoryview, offset: int, step: int, epoch: int, phase: int, at_monotonic_s: float, count: int
-) -> None:
-    """Write one slot in place, about a microsecond: the worker's hot path. Fields as in ``Progress``."""
-    _SLOT.pack_into(page, offset, step, epoch, phase, at_monotonic_s, count)
+def pack_word(step: int, epoch: int, phase: int, at_monotonic_s: float, count: int) -> bytes:
+    """The same in the worker's hot path. Fields as in ``Progress``."""
+    return _SLOT.pack(step, epoch, phase, at_monotonic_s, count)
 
 
 def attached(slot: bytes) -> bool:
     """Whether a worker that reports its steps has ever come to this slot."""
-    at_monotonic_s: float = _SLOT.unpack_from(slot)[3]
-    return at_monotonic_s > 0
+    return unpack_word(slot) is not None
 
 
-def propose_stop(page: memoryview, step: int) -> None:
-    """Say that all ranks of this page stop after global ``step``, unless one has said so before.
-
-    Kept beside slot 0. Ranks that meet in a collective every step need no
-    lock: whoever comes second sees the first one's proposal a step early.
-    """
-    if agreed_stop(page) == 0:
-        _STOP.pack_into(page, _STOP_OFFSET, step)
+def pack_number(number: int) -> bytes:
+    """What stands at ``STOP_OFFSET`` or ``INTERVAL_OFFSET``."""
+    return _NUMBER.pack(number)
 
 
-def agreed_stop(page: memoryview) -> int:
-    """The global step after which the ranks of this page stop; 0 while nobody was asked to."""
-    step: int = _STOP.unpack_from(page, _STOP_OFFSET)[0]
-    return step
+def unpack_number(page: bytes, offset: int) -> int:
+    """The number that stands at ``offset`` of ``page``; 0 where nobody wrote one."""
+    number: int = _NUMBER.unpack_from(page, offset)[0]
+    return number
 
 
-def store_interval(page: memoryview, offset: int, steps: int) -> None:
-    """Say that the rank whose slot begins at ``offset`` copies its state every so many steps."""
-    _INTERVAL.pack_into(page, offset + _INTERVAL_OFFSET, steps)
-
-
-def widest_interval(page: memoryview) -> int:
+def widest_interval(page: bytes) -> int:
     """The longest interval of any rank of this page; 0 when none has said one."""
-    offsets = range(_INTERVAL_OFFSET, len(page), SLOT_BYTES)
-    widest: int = max(_INTERVAL.unpack_from(page, offset)[0] for offset in offsets)
-    return widest
+    return max(unpack_number(page, offset) for offset in range(INTERVAL_OFFSET, len(page), SLOT_BYTES))
 
 
 def unpack_progress(slot: bytes) -> Progress | None:
@@ -126,6 +112,8 @@ def unpack_progress(slot: bytes) -> Progress | None:
 
 def unpack_word(slot: bytes) -> Progress | None:
     """The same from the worker's first word on; None when it never wrote."""
+    if len(slot) < _SLOT.size:  # somebody has cut the page
+        return None
     step, epoch, phase, at_s, count = _SLOT.unpack_from(slot)
     if at_s <= 0.0:
         return None

@@ -1,16 +1,23 @@
-"""This worker's slot in the progress page: one store a step, readable by faultrun even after SIGKILL."""
+"""This worker's slot in the progress page: one write a step, readable by faultrun even after SIGKILL.
 
-import mmap
+The page is written, not mapped: a mapped file that somebody cuts (``truncate``, logrotate) ends its process
+with SIGBUS. What was cut away comes back with the next step.
+"""
+
+import contextlib
+import ctypes
+import fcntl
 import os
 import time
 
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import (
+    INTERVAL_OFFSET,
     SLOT_BYTES,
-    agreed_stop,
-    propose_stop,
-    store_interval,
-    store_progress,
+    STOP_OFFSET,
+    pack_number,
+    pack_word,
+    unpack_number,
     widest_interval,
 )
 
@@ -20,16 +27,23 @@ _COMPUTING = _NUMBER[WorkPhase.COMPUTING]
 _SAVING = _NUMBER[WorkPhase.SAVING]
 _DONE = _NUMBER[WorkPhase.DONE]
 
+_LIBC = ctypes.PyDLL(None)
+"""Keeps Python's lock: a thread that computes would give it back only after 5 ms, at each step."""
+_LIBC.pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long)
+_LIBC.pwrite.restype = ctypes.c_ssize_t
+_OUT_OF_THE_WAY = 512
+"""A script that closes what it does not know, and opens files then, must not get our number for one."""
+
 
 class ProgressSlot:
     """The writer of one slot. ``where`` is ``<path>:<slot>``; OSError or ValueError: no such place."""
 
-    __slots__ = ("_at", "_count", "_epoch", "_page", "_saving", "_step", "_work")
+    __slots__ = ("_at", "_count", "_epoch", "_fd", "_page_bytes", "_saving", "_step", "_work")
 
     def __init__(self, where: str) -> None:
         path, _, slot = where.rpartition(":")
         self._at = int(slot) * SLOT_BYTES
-        self._page = memoryview(_mapped(path, self._at + SLOT_BYTES))
+        self._fd, self._page_bytes = _opened(path, self._at + SLOT_BYTES)
         self._count = 0
         self._step = 0
         self._epoch = -1
@@ -65,28 +79,47 @@ class ProgressSlot:
 
     def _tell(self) -> None:
         work = _SAVING if self._saving else self._work
-        store_progress(self._page, self._at, self._step, self._epoch, work, time.monotonic(), self._count)
+        self._write(self._at, pack_word(self._step, self._epoch, work, time.monotonic(), self._count))
 
     def propose_stop(self, step: int) -> None:
-        """Ask all ranks of this node to stop after ``step``; the first proposal counts."""
-        propose_stop(self._page, step)
+        """Ask all ranks of this node to stop after ``step``, unless one has before.
+
+        Ranks that meet in a collective every step need no lock: whoever comes
+        second sees the first one's proposal a step early.
+        """
+        if self.agreed_stop() == 0:
+            self._write(STOP_OFFSET, pack_number(step))
 
     def agreed_stop(self) -> int:
         """The step after which the ranks of this node stop; 0 while nobody was asked to."""
-        return agreed_stop(self._page)
+        return unpack_number(self._read(SLOT_BYTES), STOP_OFFSET)
 
     def agree_on_interval(self, steps: int) -> int:
         """Copies are made every ``steps`` here; the interval that suits every rank of this node."""
-        store_interval(self._page, self._at, steps)
-        return widest_interval(self._page)
+        self._write(self._at + INTERVAL_OFFSET, pack_number(steps))
+        return widest_interval(self._read(self._page_bytes))
+
+    def _write(self, offset: int, data: bytes) -> None:
+        """A disk that is full or gone costs the word, not the training."""
+        _LIBC.pwrite(self._fd, data, len(data), offset)
+
+    def _read(self, size_bytes: int) -> bytes:
+        """From the page's beginning; zeros for what is not there."""
+        data = b""
+        with contextlib.suppress(OSError):
+            data = os.pread(self._fd, size_bytes, 0)
+        return data.ljust(size_bytes, b"\0")
 
 
-def _mapped(path: str, size_bytes: int) -> mmap.mmap:
+def _opened(path: str, least_bytes: int) -> tuple[int, int]:
+    """A descriptor, and the size of the page."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        there_bytes = os.fstat(fd).st_size
-        if there_bytes < size_bytes:
-            raise ValueError(f"{path} has no slot that ends at byte {size_bytes}")
-        return mmap.mmap(fd, there_bytes - there_bytes % SLOT_BYTES)
-    finally:
+    there_bytes = os.fstat(fd).st_size
+    if there_bytes < least_bytes:
         os.close(fd)
+        raise ValueError(f"{path} has no slot that ends at byte {least_bytes}")
+    with contextlib.suppress(OSError):  # few descriptors are allowed here
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        os.close(fd)
+        fd = high
+    return fd, there_bytes - there_bytes % SLOT_BYTES

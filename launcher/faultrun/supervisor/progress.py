@@ -1,6 +1,7 @@
 """The progress page: how far each rank of this node has come, readable even after it was killed."""
 
-import mmap
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from faultrun.model.progress import RankStep, WorkPhase
@@ -10,15 +11,17 @@ _PHASES = tuple(WorkPhase)
 
 
 class ProgressPage:
-    """One file of slots (``model.wire``), made anew for each incarnation and mapped shared."""
+    """One file of slots (``model.wire``), made anew for each incarnation; zeros where it was cut."""
 
     def __init__(self, path: Path, ranks: tuple[int, ...]) -> None:
         self.path = path
         self.ranks = ranks
-        with path.open("wb+") as file:
-            file.write(bytes(SLOT_BYTES * len(ranks)))  # a hole on a full disk would kill its writer (SIGBUS)
-            file.flush()
-            self._page = mmap.mmap(file.fileno(), SLOT_BYTES * len(ranks))
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            os.write(self._fd, bytes(SLOT_BYTES * len(ranks)))  # where there is no room it is said now
+        except OSError:
+            os.close(self._fd)
+            raise
 
     def steps(self) -> tuple[RankStep, ...]:
         """The newest step of every rank that has reported one."""
@@ -34,28 +37,15 @@ class ProgressPage:
 
     def slots(self) -> tuple[tuple[int, Progress], ...]:
         """Rank and raw slot of every rank that has reported."""
-        found = []
-        for slot, rank in enumerate(self.ranks):
-            progress = unpack_progress(self._page[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES])
-            if progress is not None:
-                found.append((rank, progress))
-        return tuple(found)
+        return tuple((rank, found) for rank, slot in self._slots() if (found := unpack_progress(slot)))
 
     def reporting(self) -> frozenset[int]:
         """The ranks that use the page, whether they have finished a step or not."""
-        return frozenset(
-            rank
-            for slot, rank in enumerate(self.ranks)
-            if attached(self._page[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES])
-        )
+        return frozenset(rank for rank, slot in self._slots() if attached(slot))
 
     def words(self) -> tuple[tuple[int, Progress | None], ...]:
         """Rank and raw slot of every rank, from its first word on; None for one that is mute."""
-        data = bytes(self._page)
-        return tuple(
-            (rank, unpack_word(data[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]))
-            for slot, rank in enumerate(self.ranks)
-        )
+        return tuple((rank, unpack_word(slot)) for rank, slot in self._slots())
 
     def done(self, rank: int) -> bool:
         """Whether ``rank`` has said that nothing is left to do, and nothing since."""
@@ -68,8 +58,13 @@ class ProgressPage:
         return len(self.slots()) == len(self.ranks)
 
     def close(self) -> None:
-        """Unmap the page; the file stays for whoever wants to read it."""
-        self._page.close()
+        """Let go of the page; the file stays for whoever wants to read it."""
+        os.close(self._fd)
+
+    def _slots(self) -> Iterator[tuple[int, bytes]]:
+        data = os.pread(self._fd, SLOT_BYTES * len(self.ranks), 0)
+        for slot, rank in enumerate(self.ranks):
+            yield rank, data[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
 
 
 def phase_of(number: int) -> WorkPhase:
