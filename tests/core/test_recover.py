@@ -1,5 +1,7 @@
 """Stories of choosing where to resume."""
 
+from dataclasses import replace
+
 from faultrun.core.recover import Choice, Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 from faultrun.model.plan import Attempt
@@ -221,14 +223,12 @@ def test_what_was_written_anew_under_a_quarantined_name_is_a_checkpoint_like_any
 
 
 def test_a_gasp_saved_after_a_death_counts_only_if_its_writer_vouches_for_it() -> None:
-    need = Need(world_size=1, distrust_gasps_from_ns=1000)
-    torn_update = entry("exception_save", 25, kind=Kind.GASP, mtime_ns=1500)
+    need = Need(world_size=1, after_fault=True)
+    torn_update = entry("exception_save", 25, kind=Kind.GASP)
     assert chosen([torn_update, entry("p", 20)], need) == "p"
-    assert (
-        chosen([entry("sdk", 25, kind=Kind.GASP, mtime_ns=1500, consistent=True), entry("p", 20)], need)
-        == "sdk"
-    )
-    assert chosen([entry("before", 25, kind=Kind.GASP, mtime_ns=999), entry("p", 20)], need) == "before"
+    assert chosen([torn_update, entry("p", 20)], replace(need, after_fault=False)) == "exception_save"
+    assert chosen([replace(torn_update, consistent=True), entry("p", 20)], need) == "exception_save"
+    assert chosen([replace(torn_update, known=True), entry("p", 20)], need) == "exception_save"
 
 
 def test_a_clock_that_jumped_does_not_matter_where_steps_are_known() -> None:

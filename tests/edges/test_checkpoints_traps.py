@@ -53,9 +53,8 @@ def test_trap_exception_save_after_a_failed_collective_is_half_updated_under_the
 ) -> None:
     """Its bytes show nothing; only the supervisor knows that a rank had died before it was written."""
     save(tmp_path / "net-1_20.ckpt", ckpt(1, 20, global_step=20))
-    gasp = save(tmp_path / "net-1_25_breakpoint.ckpt", ckpt(1, 25, global_step=25))
-    death_ns = gasp.stat().st_mtime_ns - 1
-    need = Need(world_size=1, distrust_gasps_from_ns=death_ns)
+    save(tmp_path / "net-1_25_breakpoint.ckpt", ckpt(1, 25, global_step=25))
+    need = Need(world_size=1, after_fault=True)
     assert chosen(tmp_path, need) == "net-1_20.ckpt"
     assert chosen(tmp_path) == "net-1_25_breakpoint.ckpt", "after a plain SIGTERM it is good"
 

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def chosen(folder: Path, *lost: int) -> RecoveryPoint:
     recovery = Recovery(checkpoint_dirs=(str(folder),), resume=Resume.ALWAYS)
     spec = a_spec(workers=2, recovery=recovery)
-    surveyor = CheckpointSurveyor(spec, Catalog((str(folder),), settle_s=0.0), RunClock(), None)
+    surveyor = CheckpointSurveyor(spec, Catalog((str(folder),), settle_s=0.0), RunClock())
     answer = surveyor.survey(Survey(incarnation=0, continuing=True, lost=lost), 0.0)
     assert isinstance(answer, RecoveryPointChosen)
     assert answer.point is not None

@@ -1,5 +1,6 @@
 """Which checkpoint a run resumes from, by ``--resume`` and by what happened; real MindSpore files."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +21,14 @@ FIRST = Survey(incarnation=-1, continuing=False)
 AGAIN = Survey(incarnation=2, continuing=True)
 
 
-def surveyor(root: Path, resume: Resume = Resume.AUTO, *, roots: int = 1) -> CheckpointSurveyor:
+def surveyor(
+    root: Path, resume: Resume = Resume.AUTO, *, roots: int = 1, workers: int = 2
+) -> CheckpointSurveyor:
     """A supervisor's surveyor; what it learns it remembers beside the checkpoints, as a log_dir would."""
     dirs = (str(root / "ckpt"),) * roots
-    spec = replace(a_spec(workers=2), recovery=Recovery(checkpoint_dirs=dirs, resume=resume))
+    spec = replace(a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume))
     catalog = Catalog(dirs, memory_path=str(root / "memory.jsonl"), settle_s=0.0)
-    return CheckpointSurveyor(spec, catalog, RunClock(), None)
+    return CheckpointSurveyor(spec, catalog, RunClock())
 
 
 def put(root: Path, *steps: int, content: bytes | None = None) -> None:
@@ -115,18 +118,42 @@ def without(root: Path, step: int) -> Survey:
     return replace(AGAIN, quarantine=(Attempt(path=path, failures=2, identity=entry.identity),))
 
 
-def test_a_breakpoint_file_from_after_the_fault_is_doubtful_now_and_later(tmp_path: Path) -> None:
+FAULT = replace(AGAIN, fault_at_s=0.0)
+
+
+@pytest.mark.parametrize("clock_s", [0.0, -5.0, -86400.0, 86400.0])
+def test_a_breakpoint_file_that_came_with_a_fault_is_doubtful_now_and_later(
+    tmp_path: Path, clock_s: float
+) -> None:
+    """Whatever the clock of the file server says."""
     put(tmp_path, 10)
-    save(tmp_path / "ckpt" / "net-1_12_breakpoint.ckpt", ckpt(1, 12), mtime_s=_now_s())
     looking = surveyor(tmp_path)
-    assert step_of(looking.survey(replace(AGAIN, fault_at_s=0.0), 0.0)) == 10
     assert step_of(looking.survey(AGAIN, 0.0)) == 10
+    breakpoint_file(tmp_path, 12, mtime_s=time.time() + clock_s)
+    assert step_of(looking.survey(FAULT, 0.0)) == 10
+    assert step_of(looking.survey(AGAIN, 0.0)) == 10
+    assert step_of(surveyor(tmp_path).survey(FAULT, 0.0)) == 10, "the next supervisor knows it too"
 
 
-def test_a_breakpoint_file_from_before_the_fault_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["net-1_12_breakpoint.ckpt", "moved-1_12_breakpoint.ckpt"])
+def test_a_breakpoint_file_that_was_there_when_the_life_began_counts(tmp_path: Path, name: str) -> None:
     put(tmp_path, 10)
-    save(tmp_path / "ckpt" / "net-1_12_breakpoint.ckpt", ckpt(1, 12), mtime_s=_now_s() - 3600)
-    assert step_of(surveyor(tmp_path).survey(replace(AGAIN, fault_at_s=0.0), 0.0)) == 12
+    saved = breakpoint_file(tmp_path, 12)
+    assert step_of(surveyor(tmp_path).survey(AGAIN, 0.0)) == 12
+    saved.rename(saved.with_name(name))
+    assert step_of(surveyor(tmp_path).survey(FAULT, 0.0)) == 12
+    breakpoint_file(tmp_path, 14)
+    assert step_of(surveyor(tmp_path).survey(FAULT, 0.0)) == 12
+
+
+def test_the_breakpoint_file_of_a_lone_rank_counts_since_no_peer_had_died(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    breakpoint_file(tmp_path, 12)
+    assert step_of(surveyor(tmp_path, workers=1).survey(FAULT, 0.0)) == 12
+
+
+def breakpoint_file(root: Path, step: int, mtime_s: float | None = None) -> Path:
+    return save(root / "ckpt" / f"net-1_{step}_breakpoint.ckpt", ckpt(1, step), mtime_s=mtime_s)
 
 
 def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:
@@ -137,9 +164,3 @@ def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:
     assert not looking.read_back(f"{tmp_path}/ckpt/net-1_20.ckpt").whole
     elsewhere = looking.read_back(f"{tmp_path}/elsewhere.ckpt")
     assert (elsewhere.whole, elsewhere.why) == (False, "not a candidate under --checkpoint_dir")
-
-
-def _now_s() -> float:
-    import time
-
-    return time.time()

@@ -127,7 +127,7 @@ class RealNode:
             self._reactor,
             self._crew,
             LocalAgreement(rules, None, "127.0.0.1", self._reactor),
-            CheckpointSurveyor(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock, None),
+            CheckpointSurveyor(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock),
             preparer,
             frozenset({self._boot}),
             HangWatch(spec.supervision.hang, self._crew, self._reactor, folder),

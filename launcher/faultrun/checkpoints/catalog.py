@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import chain
 
@@ -109,7 +109,10 @@ class Catalog:
                     self._sort(one, pile)
         pile.keep_one_name_each()
         self._forget_all_but(pile.named)
-        entries = self._reconciled(self._describe(tuple(pile.named.values())))
+        entries = [
+            replace(one, known=True) if one.doubtful and self._memory.is_known(one) else one
+            for one in self._reconciled(self._describe(tuple(pile.named.values())))
+        ]
         self._memory.save()
         return Scan(
             entries=tuple(one for one in entries if not self._memory.is_left_alone(one)),
@@ -121,6 +124,11 @@ class Catalog:
     def leave_alone(self, entries: Iterable[Entry]) -> None:
         """Never offer these files again, in this run, unless they are written anew."""
         self._memory.leave_alone(entries)
+        self._memory.save()
+
+    def know(self, entries: Iterable[Entry]) -> None:
+        """Remember that these files are there before any later fault, until they are written anew."""
+        self._memory.know(one for one in entries if one.doubtful and not one.known)
         self._memory.save()
 
     def tidy(self, scan: Scan) -> None:

@@ -29,6 +29,7 @@ class Memory:
         self._headers: dict[tuple[str, str, Stamp], list[Any]] = {}
         self._verdicts: dict[tuple[str, Stamp], tuple[Verdict, Depth]] = {}
         self._left_alone: set[tuple[str, Stamp]] = set()
+        self._known: set[Stamp] = set()
         self._unsaved: list[str] = []
         self._lines = 0
         self._room = _MOST_LINES
@@ -68,6 +69,16 @@ class Memory:
         """Whether exactly this file was left alone when the run began."""
         return (entry.path, stamp_in(entry)) in self._left_alone
 
+    def know(self, entries: Iterable[Entry]) -> None:
+        """Remember that these files were there before anything later happened."""
+        for entry in entries:
+            self._known.add(stamp_in(entry))
+            self._note(_known_line(stamp_in(entry)))
+
+    def is_known(self, entry: Entry) -> bool:
+        """Whether exactly this file was there before, under whatever name."""
+        return stamp_in(entry) in self._known
+
     def save(self) -> None:
         """Append what is new to the file, in one write."""
         if not self._path or not self._unsaved:
@@ -94,12 +105,14 @@ class Memory:
         stamps = {stamp_in(entry) for entry in there}
         self._headers = {key: facts for key, facts in self._headers.items() if key[2] in stamps}
         self._verdicts = {key: known for key, known in self._verdicts.items() if key[1] in stamps}
+        self._known &= stamps
         if not self._path or self._lines <= self._room:
             return
         lines = [
             *(_header_line(*key, facts) for key, facts in self._headers.items()),
             *(_verdict_line(*key, *known) for key, known in self._verdicts.items()),
             *(_alone_line(path, stamp) for path, stamp in sorted(self._left_alone)),
+            *map(_known_line, self._known),
         ]
         partial = f"{self._path}.tmp"
         try:
@@ -140,6 +153,8 @@ class Memory:
                 whole, why, depth, digest, looked = said["v"]
                 verdict = Verdict(whole=whole is True, why=str(why), depth=Depth(depth), digest=str(digest))
                 self._verdicts[said["f"], stamp] = (verdict, Depth(looked))
+            elif "k" in said:
+                self._known.add(stamp)
             elif "a" in said:
                 self._left_alone.add((said["p"], stamp))
         except (ValueError, TypeError, KeyError, AttributeError):  # torn by a crash
@@ -162,6 +177,10 @@ def _verdict_line(form: str, stamp: Stamp, verdict: Verdict, depth: Depth) -> di
 
 def _alone_line(path: str, stamp: Stamp) -> dict[str, Any]:
     return {"p": path, "s": _numbers(stamp), "a": 1}
+
+
+def _known_line(stamp: Stamp) -> dict[str, Any]:
+    return {"s": _numbers(stamp), "k": 1}
 
 
 def _spelled(line: dict[str, Any]) -> str:

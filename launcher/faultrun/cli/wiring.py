@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,7 +16,7 @@ from faultrun.core.agree import Rules
 from faultrun.core.signature_rows import ROWS
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
-from faultrun.journal.logdir import RECORD, claim, mark_ended, write_record
+from faultrun.journal.logdir import claim, mark_ended, write_record
 from faultrun.model.events import Event, RunStarted
 from faultrun.model.run import RunState
 from faultrun.model.spec import RunSpec, SignalAnswer, Stream
@@ -69,9 +68,7 @@ class Running:
         self._boot = BootId(os.urandom(8).hex())
         self.log_dir = Path(spec.logs.log_dir).absolute()
         start = RunState(node=spec.node, topology=spec.topology, windows=spec.supervision.windows)
-        before_ns = _modified_ns(self.log_dir / RECORD)
         self._claimed = claim(self.log_dir, start, spec.run_id)
-        self._before_ns = before_ns if self._claimed.past is not None else None
         self._spec = replace(spec, run_id=RunId(self._claimed.run_id))
         self._state = self._claimed.past.state if self._claimed.past is not None else start
         self._cleanup: list[Callable[[], object]] = []
@@ -119,9 +116,7 @@ class Running:
             reactor,
             crew,
             self._agreement(reactor),
-            CheckpointSurveyor(
-                self._spec, self._catalog(), clock, self._before_ns, meter_for(self._spec, self.log_dir)
-            ),
+            CheckpointSurveyor(self._spec, self._catalog(), clock, meter_for(self._spec, self.log_dir)),
             preparer,
             frozenset({self._boot}),
             HangWatch(self._spec.supervision.hang, crew, reactor, self.log_dir),
@@ -284,9 +279,3 @@ class Running:
             return events
 
         reactor.watch(pipe.fd, drain)
-
-
-def _modified_ns(path: Path) -> int | None:
-    with suppress(OSError):
-        return path.stat().st_mtime_ns
-    return None

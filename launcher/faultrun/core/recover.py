@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from faultrun.core.moments import Moment, least_preferred, moments
 from faultrun.core.restore import restore_ranks, restore_ranks_map
-from faultrun.model.checkpoint import Entry, Kind, RankFile, RecoveryPoint, Refusal, Shared, Verdict
+from faultrun.model.checkpoint import Entry, RankFile, RecoveryPoint, Refusal, Shared, Verdict
 from faultrun.model.plan import Attempt
 from faultrun.model.restore import Restore, Supplier
 
@@ -33,9 +33,9 @@ class Need:
     ``groups`` None means pure data parallel unless gasp manifests name their
     replica groups. ``run_id`` None accepts every run. ``quarantine`` is
     what restarts could not get past. Files of
-    ``lost_ranks`` lay on a disk that is gone. Gasps modified at or after
-    ``distrust_gasps_from_ns`` are refused unless their writer vouches for a
-    consistent state: a rank had died, and a failed collective can leave
+    ``lost_ranks`` lay on a disk that is gone. ``after_fault``: a gasp that was
+    not there when the life began that a fault has ended is refused, unless its
+    writer vouches for a consistent state: a failed collective can leave
     half-updated parameters.
     """
 
@@ -44,7 +44,7 @@ class Need:
     run_id: str | None = None
     quarantine: tuple[Attempt, ...] = ()
     lost_ranks: frozenset[int] = frozenset()
-    distrust_gasps_from_ns: int | None = None
+    after_fault: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,10 +141,8 @@ def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
         return f"rank {widest} saved this step too: it is of a larger world than {need.world_size} ranks"
     if entry.rank in need.lost_ranks:
         return f"the disk of rank {entry.rank} is lost"
-    since = need.distrust_gasps_from_ns
-    doubtful = entry.kind is Kind.GASP and not entry.consistent
-    if since is not None and doubtful and entry.mtime_ns >= since:
-        return "saved after a rank had died, by a writer that does not check: may be half updated"
+    if need.after_fault and entry.doubtful and not entry.known:
+        return "may be half updated: saved around a rank's death, by a writer that does not check"
     return ""
 
 

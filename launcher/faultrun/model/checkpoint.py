@@ -76,6 +76,7 @@ class Entry:
     counts the runs that wrote into the same place under clashing names.
     ``replica_group`` lists the ranks the file serves, where it says so.
     ``consistent``: the writer of a gasp made sure that no update was half done.
+    ``known``: it was there, and not doubted, when a life of the run began.
     """
 
     path: str
@@ -95,6 +96,12 @@ class Entry:
     session: int = 0
     replica_group: tuple[int, ...] = ()
     consistent: bool = False
+    known: bool = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it was saved as a rank was about to die, by a writer that vouches for nothing."""
+        return self.kind is Kind.GASP and not self.consistent
 
     @property
     def identity(self) -> Identity:

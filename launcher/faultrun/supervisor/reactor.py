@@ -25,10 +25,6 @@ class RunClock:
         """Run-seconds now, to the microsecond: short in the journal, and read back as the same number."""
         return round(time.monotonic() - self._zero, 6)
 
-    def utc_ns(self, at_s: float) -> int:
-        """Wall-clock nanoseconds of a moment of this supervisor, comparable with a file's mtime."""
-        return time.time_ns() - int((self.now() - at_s) * 1e9)
-
     def of_utc_ns(self, utc_ns: int) -> float:
         """Run-seconds of a wall-clock moment such as a file's mtime, as good as the wall clock is steady."""
         return round(self.now() - (time.time_ns() - utc_ns) / 1e9, 6)

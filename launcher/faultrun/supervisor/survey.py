@@ -9,7 +9,7 @@ from faultrun.checkpoints.survey import survey
 from faultrun.core import recover
 from faultrun.core.recover import Need
 from faultrun.model.actions import Survey
-from faultrun.model.checkpoint import Depth, Entry, Kind, RecoveryPoint, Refusal, Verdict
+from faultrun.model.checkpoint import Depth, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, RecoveryPointChosen
 from faultrun.model.spec import Resume, RunSpec
 from faultrun.supervisor.reactor import RunClock
@@ -17,15 +17,12 @@ from faultrun.supervisor.replicas import KnownReplicas, known_replicas
 from faultrun.supervisor.survey_meter import SurveyMeter
 
 _SHOWN = 50
-_BEFORE_FAULT_NS = 1_000_000_000
 
 
 class CheckpointSurveyor:
     """Implements ``ports.Surveyor``.
 
-    ``before_ns`` is when the supervisor before us started (wall clock): its
-    incident's time means nothing on our clock. ``meter`` is told how far a
-    verification is.
+    ``meter`` is told how far a verification is.
     """
 
     def __init__(
@@ -33,14 +30,12 @@ class CheckpointSurveyor:
         spec: RunSpec,
         catalog: Catalog,
         clock: RunClock,
-        before_ns: int | None,
         meter: SurveyMeter | None = None,
     ) -> None:
         self._meter = meter
         self._spec = spec
         self._catalog = catalog
         self._clock = clock
-        self._before_ns = before_ns
 
     def survey(self, request: Survey, at_s: float) -> RecoveryPointChosen | NothingWhole:
         """See ``ports.Surveyor``."""
@@ -68,6 +63,7 @@ class CheckpointSurveyor:
             # Nothing older is left to fall back to: the quarantined file is still better than none.
             found = survey(self._catalog, replace(need, quarantine=()), watch=self._meter)
         self._never_trust_later(found, need)
+        self._catalog.know(one for one in found.scan.entries if not (need.after_fault and one.doubtful))
         self._catalog.tidy(found.scan)
         match found.choice:
             case recover.Chosen(point=point):
@@ -95,15 +91,8 @@ class CheckpointSurveyor:
             run_id=None if resume_any else self._spec.run_id,
             quarantine=request.quarantine,
             lost_ranks=frozenset(request.lost),
-            distrust_gasps_from_ns=self._distrust_from(request),
+            after_fault=request.fault_at_s is not None and self._spec.topology.world_size > 1,
         )
-
-    def _distrust_from(self, request: Survey) -> int | None:
-        if request.fault_at_s is None:
-            return None
-        if request.fault_at_s < self._clock.start_s:
-            return self._before_ns
-        return self._clock.utc_ns(request.fault_at_s) - _BEFORE_FAULT_NS
 
     def _leave_others_alone(self) -> tuple[int, int]:
         """Mark what is older than this run so that no restart takes it; how many, and how many are ours."""
@@ -114,10 +103,9 @@ class CheckpointSurveyor:
         return len(others), len(scan.entries) - len(others)
 
     def _never_trust_later(self, found: Found, need: Need) -> None:
-        """A gasp that is doubtful now stays doubtful when the next incident has a later time."""
-        since = need.distrust_gasps_from_ns
-        if since is not None:
-            self._catalog.leave_alone(entry for entry in found.scan.entries if _doubtful(entry, since))
+        """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
+        if need.after_fault:
+            self._catalog.leave_alone(one for one in found.scan.entries if one.doubtful and not one.known)
 
     def _chosen(
         self,
@@ -151,7 +139,3 @@ class CheckpointSurveyor:
             why=f"no whole checkpoint in {roots}\n  because: {because}\n"
             f"  try:     faultrun ckpt list --why {roots}",
         )
-
-
-def _doubtful(entry: Entry, since_ns: int) -> bool:
-    return entry.kind is Kind.GASP and not entry.consistent and entry.mtime_ns >= since_ns
