@@ -1,4 +1,4 @@
-"""One of two ranks stands still: who notices, when, whom it blames, and when training goes on."""
+"""One of two ranks stands still: who warns, when, whom it blames, and when training goes on at the limit."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -19,7 +19,9 @@ TORCHRUN = "torchrun, unshared store"
 
 MINDSPORE = "MindSpore, stopped"
 CASES = ("stopped", "spins", "sleeps", "saves", MINDSPORE)
-_SAVE_LIMIT_S = 5.0
+_STEP_LIMIT_S, _SAVE_LIMIT_S = 3.0, 5.0
+_LIMITS = f"--hang_limits=step={_STEP_LIMIT_S:g}s,checkpoint={_SAVE_LIMIT_S:g}s"
+_REPLACED_S = 2.0
 _START_S, _BACK_S = 180.0, 120.0
 
 
@@ -34,7 +36,7 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     job = Job(
         workers=WORKERS,
         program=(str(ROOT / "benchmarks" / "jobs" / script), *options),
-        recovery=("--checkpoint_dir=checkpoints", f"--hang_limits=checkpoint={_SAVE_LIMIT_S:g}s"),
+        recovery=("--checkpoint_dir=checkpoints", _LIMITS),
         for_others=(f"--collective_timeout={COLLECTIVE_TIMEOUT_S}",),
     )
     with Launched(contender.command(job), attempt.folder, contender.environ) as run:
@@ -65,18 +67,24 @@ def _step_s(notes: list[Note]) -> float:
 
 def _judged(attempt: Attempt, measured: Mapping[str, list[float]], step_s: float) -> dict[str, list[float]]:
     found = journal.of(journal.read(attempt.folder), "HangDetected")
-    limit_s = max(LEAST_S, STEPS * step_s) + (_SAVE_LIMIT_S if attempt.case == "saves" else 0.0)
-    return {
+    limit_s = _SAVE_LIMIT_S if attempt.case == "saves" else _STEP_LIMIT_S
+    judged = {
         "blamed": [float(len(found) == 1 and found[0]["rank"] == VICTIM)],
-        "in_time": [float(measured["new"][0] <= limit_s)],
+        "in_time": [float(measured["new"][0] <= limit_s + _REPLACED_S)],
     }
+    if attempt.case == "saves":  # whose first warning would come after a minute
+        return judged
+    warned = journal.of(journal.read(attempt.folder), "HangWarned")
+    silent_s = [float(line["silent_s"]) for line in warned if line["rank"] == VICTIM][:1]
+    soon = bool(silent_s) and silent_s[0] <= max(LEAST_S, STEPS * step_s)
+    return judged | {"warned": silent_s, "warned_soon": [float(soon)]}
 
 
 def judge(readings: Readings) -> Verdict:
-    """Every hang of every case: the right rank, and new workers in time."""
+    """Every hang of every case: a warning soon, the right rank, and new workers in time."""
     words, kept = [], []
     for case in CASES:
-        for metric in ("blamed", "in_time"):
+        for metric in ("warned_soon", "blamed", "in_time"):
             series = readings.of(case, OURS, metric)
             kept += [value == 1.0 for value in series.values]
         if readings.of(case, OURS, "new").values:
@@ -88,24 +96,27 @@ BENCHMARK = Benchmark(
     name="hangs",
     title="From a rank that stands still to training again",
     method=(
-        f"Two ranks, steps of {STEP_S * 1e3:g} ms. Before step 60 rank 1 writes the time and stops itself,"
-        f" spins, sleeps, or sleeps inside a save (whose limit is {_SAVE_LIMIT_S:g} s). faultrun learns by"
-        f" itself; torchrun has the time-out of the collective, {COLLECTIVE_TIMEOUT_S} s here and 1800 s by"
-        f" default; ft_launcher is told by the script after each step, and waits {HEARTBEAT_S} s."
-        f" *new* is when the last new worker runs Python, to be within {LEAST_S:g} s or {STEPS}"
-        " steps of the hang, whichever is more."
+        f"Two ranks, steps of {STEP_S * 1e3:g} ms. Before step 60 rank 1 writes the time and is stopped"
+        " whenever it goes on, spins, sleeps, or sleeps inside a save. faultrun warns by itself, with limits"
+        f" of {_STEP_LIMIT_S:g} s for a step and {_SAVE_LIMIT_S:g} s for a save (its own would be minutes);"
+        f" torchrun has the time-out of the collective, {COLLECTIVE_TIMEOUT_S} s here and 1800 s by default;"
+        f" ft_launcher is told by the script after each step, and waits {HEARTBEAT_S} s. *warned* is how long"
+        f" the silence was by then, to be within {LEAST_S:g} s or {STEPS} steps, whichever is more; *new* is"
+        f" when the last new worker runs Python, to be within {_REPLACED_S:g} s of the limit."
     ),
     contenders=(OURS, TORCHRUN, HEARTBEATS),
     cases=CASES,
     metrics=(
+        Metric(key="warned", label="hang → warning", unit=Unit.SECONDS),
         Metric(key="new", label="hang → new workers", unit=Unit.SECONDS),
         Metric(key="first_step", label="hang → first step", unit=Unit.SECONDS),
+        Metric(key="warned_soon", label="warned of in time", unit=Unit.SUCCESSES),
         Metric(key="blamed", label="right rank blamed", unit=Unit.SUCCESSES),
         Metric(key="in_time", label="new workers in time", unit=Unit.SUCCESSES),
     ),
     promises=(
         Promise(
-            text="a rank that hangs: the right one blamed, replaced within max(2 s, 40 steps)",
+            text="a rank that hangs: warned of within max(2 s, 40 steps), the right one replaced in time",
             judge=judge,
         ),
     ),

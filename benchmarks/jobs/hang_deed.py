@@ -1,7 +1,8 @@
 """How a rank of the hang benchmark stops making progress: at one step of its first life."""
 
 import os
-import signal
+import subprocess
+import sys
 import time
 
 from benchmarks.jobs.tell import Teller, life, rank
@@ -23,7 +24,7 @@ class Deed:
         self._tell("hung", step)
         match self._what:
             case "stopped":
-                os.kill(os.getpid(), signal.SIGSTOP)
+                stop_whenever_it_goes_on()
             case "spins":
                 while True:
                     pass
@@ -32,3 +33,10 @@ class Deed:
                     time.sleep(3600)
             case _:
                 time.sleep(3600)
+
+
+def stop_whenever_it_goes_on() -> None:
+    """A rank that was stopped once is woken; this one is stopped for good."""
+    stopping = f"import os, time\nwhile True: os.kill({os.getpid()}, 19); time.sleep(0.01)"
+    subprocess.Popen([sys.executable, "-c", stopping])
+    time.sleep(3600)

@@ -214,12 +214,20 @@ def test_unless_the_cause_passes_by_itself(finding: Finding | None) -> None:
     assert not run.state.done
 
 
-def test_a_hang_before_the_first_step_is_tried_again_and_the_same_hang_after_it_is_not() -> None:
-    run = story().is_silent(0).hangs(0, step=None)
+def hangs_twice(*, proved: bool) -> Story:
+    run = story().is_silent(0).hangs(0, step=None, proved=proved)
     fails(run, note(None, reports=True), Signaled(signum=SIGKILL))
     assert not run.state.done
-    run.is_silent(0).hangs(0, step=None)
-    assert fails(run, note(None, reports=True), Signaled(signum=SIGKILL)).state.exit_code == 93
+    return fails(
+        run.is_silent(0).hangs(0, step=None, proved=proved),
+        note(None, reports=True),
+        Signaled(signum=SIGKILL),
+    )
+
+
+def test_the_same_hang_twice_ends_the_run_only_if_the_kernel_proved_it() -> None:
+    assert hangs_twice(proved=True).state.exit_code == 93
+    assert not hangs_twice(proved=False).state.done
 
 
 def test_what_may_pass_is_tried_again_even_before_the_first_step() -> None:

@@ -1,8 +1,14 @@
 """What becomes of a suspicion: looked into first, then the ordinary gasp, and an end where nothing ends."""
 
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from faultrun.core.card import render
-from faultrun.model.actions import Inspect, Kill, RequestGasp
+from faultrun.model.actions import Inspect, Kill, RequestGasp, Spawn, Wake
 from faultrun.model.events import Timer
+from faultrun.model.hang import Stance
 from faultrun.model.incident import Card, Cause
 from faultrun.model.run import Phase
 from support.story import Story
@@ -17,6 +23,58 @@ def test_nothing_is_killed_on_suspicion() -> None:
     assert story.phase is Phase.RUNNING
     assert story.state.life.incident is None
     assert not story.actions
+
+
+def test_a_warning_kills_nobody_and_wakes_only_who_is_stopped() -> None:
+    story = Story(3).begins().is_silent(1).is_warned_of(1)
+    assert [type(action) for action in story.actions] == [Inspect]
+    story.performed(Inspect)
+    assert story.whys[-1] == "rank 1 may hang; it is replaced after 5 min if it does not go on"
+    story.is_warned_of(1, Stance.STOPPED)
+    assert story.actions == [Wake(ranks=frozenset({1}))]
+    assert (story.phase, story.state.life.incident) == (Phase.RUNNING, None)
+
+
+def test_the_longest_pause_is_known_to_every_later_life_and_to_the_next_supervisor() -> None:
+    story = Story(2).begins().is_silent(1).is_warned_of(1).goes_on(1, paused_s=45.0).goes_on(0, paused_s=4.0)
+    assert story.whys[-1] == "rank 0 goes on after 4 s; longest pause so far 45 s"
+    story.killed(0).killed(1).recovers()
+    assert [order.patience.longest_s for order in story.performed(Spawn)] == [45.0]
+    story.starts().chose(None).prepared()
+    assert [order.patience.longest_s for order in story.performed(Spawn)] == [45.0]
+
+
+def test_the_life_after_a_hang_without_a_proof_has_more_time_at_that_step() -> None:
+    for proved in (False, True):
+        story = Story(2).begins().is_silent(1).hangs(1, step=41, proved=proved)
+        story.returned(0, 143).killed(1).recovers()
+        (order,) = story.performed(Spawn)
+        assert (order.patience.hung_step, order.patience.hung_limit_s) == (
+            (None, 0.0) if proved else (41, 1.0)
+        )
+
+
+SILENCES = st.sampled_from(
+    [
+        lambda story, rank: story.is_silent(rank),
+        lambda story, rank: story.works_after_all(),
+        lambda story, rank: story.is_warned_of(rank),
+        lambda story, rank: story.is_warned_of(rank, Stance.STOPPED),
+        lambda story, rank: story.goes_on(rank),
+    ]
+)
+
+
+@given(facts=st.lists(st.tuples(SILENCES, st.integers(0, 2)), max_size=20))
+def test_whatever_is_said_of_a_silence_nobody_is_asked_to_leave_before_a_limit_is_over(
+    facts: list[tuple[Callable[[Story, int], Story], int]],
+) -> None:
+    story = Story(3).begins()
+    for fact, rank in facts:
+        fact(story, rank)
+    assert story.phase is Phase.RUNNING
+    assert not story.performed(RequestGasp)
+    assert story.state.life.incident is None
 
 
 def test_a_hang_lets_everybody_save_the_hung_one_too_and_kills_what_is_left() -> None:
@@ -80,6 +138,6 @@ def test_the_card_says_who_hung_why_and_where() -> None:
         window_s=3600,
     )
     text = render(card)
-    assert text.startswith("incident 1  rank 1 of 2 hung   first failure; rank 0 followed\n")
+    assert text.startswith("incident 1  rank 1 of 2 hung at step 41   first failure; rank 0 followed\n")
     assert "  cause     is stopped (state T: SIGSTOP)\n" in text
     assert "  stacks    rank 1 is at train.py:57 in forward; incident_1: 2 of the ranks\n" in text

@@ -1,68 +1,16 @@
 """When silence is a hang, and when it is not."""
 
-from dataclasses import dataclass, field
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.core import hang
-from faultrun.core.hang import Beat, Watch
-from faultrun.model.hang import HangPolicy, Span, Suspicion
+from faultrun.core.hang_limits import limit
+from faultrun.core.looks import STOPPED_S
+from faultrun.model.hang import HangPolicy, Span
 from faultrun.model.progress import WorkPhase
+from support.silent_job import LOOK_S, Job
 
-LOOK_S = 0.125
-
-
-@dataclass
-class Job:
-    """Ranks that say something, and somebody who looks at them every eighth of a second."""
-
-    ranks: int = 2
-    policy: HangPolicy = HangPolicy()
-    now_s: float = 0.0
-    beats: dict[int, Beat] = field(default_factory=dict)
-    stopped: frozenset[int] = frozenset()
-
-    def __post_init__(self) -> None:
-        self.watch = Watch(policy=self.policy, at_s=self.now_s)
-        self.beats = {rank: Beat(rank=rank, begun=False) for rank in range(self.ranks)}
-
-    def begin(self) -> "Job":
-        for rank in self.beats:
-            self.say(rank, WorkPhase.COMPUTING)
-        return self
-
-    def say(self, rank: int, phase: WorkPhase, step: int | None = None) -> None:
-        before = self.beats[rank]
-        self.beats[rank] = Beat(
-            rank=rank,
-            begun=True,
-            stepped=before.stepped or step is not None,
-            step=before.step if step is None else step,
-            phase=phase,
-            spoke_at_s=self.now_s,
-        )
-
-    def step(self, *ranks: int, to: int) -> None:
-        for rank in ranks or tuple(self.beats):
-            self.say(rank, WorkPhase.COMPUTING, to)
-
-    def passes(self, seconds: float) -> Suspicion | None:
-        """Time passes and nobody says anything; what is suspected first, if anything is."""
-        until_s = self.now_s + seconds
-        while self.now_s < until_s - 1e-9:
-            self.now_s += LOOK_S
-            self.watch = hang.observe(self.watch, self.beats.values(), self.now_s, LOOK_S)
-            found = hang.suspect(self.watch, self.stopped)
-            if found is not None:
-                return found
-        return None
-
-    def trains(self, steps: int, *, pace_s: float = 0.25, first: int = 1) -> "Job":
-        for number in range(first, first + steps):
-            assert self.passes(pace_s) is None
-            self.step(to=number)
-        return self
+GIVEN = frozenset({"step"})
 
 
 def test_a_silence_of_many_steps_is_suspected_and_one_of_a_few_is_not() -> None:
@@ -83,7 +31,7 @@ def test_the_factor_and_the_bounds_are_the_users() -> None:
 
 
 def test_a_given_limit_is_taken_as_it_is() -> None:
-    job = Job(policy=HangPolicy(step=Span(low_s=3.0, high_s=3.0))).begin().trains(2)
+    job = Job(policy=HangPolicy(step=Span(low_s=3.0, high_s=3.0), given=GIVEN)).begin().trains(2)
     found = job.passes(10.0)
     assert found is not None
     assert (found.limit_s, found.usual_s, found.final) == (3.0, None, True)
@@ -215,28 +163,24 @@ def test_a_script_that_is_said_to_speak_and_does_not_is_suspected() -> None:
 def test_a_stopped_process_is_suspected_whatever_its_phase_may_take() -> None:
     job = Job(ranks=3).begin()
     job.stopped = frozenset({1})
-    found = job.passes(hang.STOPPED_S + 1.0)
+    found = job.passes(STOPPED_S + 1.0)
     assert found is not None
     assert found.behind == (1,)
 
 
 def test_patience_grows_while_somebody_is_found_at_work_and_ends_with_a_step() -> None:
-    job = Job(policy=HangPolicy(step=Span(low_s=1.0, high_s=60.0))).begin().trains(20)
-    limits = []
-    for _ in range(3):
+    job = Job(policy=HangPolicy(step=Span(low_s=1.0, high_s=60.0), given=GIVEN)).begin().trains(20)
+    looked = []
+    for _ in range(5):
         found = job.passes(61.0)
         assert found is not None
-        assert not found.final
-        limits.append(found.limit_s)
-        job.watch = hang.dismissed(job.watch)
-    assert limits == [5.0, 10.0, 20.0]
+        looked.append((found.silent_s, found.final))
+        job.watch = hang.dismissed(job.watch, found)
+    assert looked == [(5.0, False), (10.0, False), (20.0, False), (40.0, False), (60.0, True)]
     job.step(to=21)
-    assert job.passes(1.0) is None
-    assert job.watch.patience == 1.0
-    job.watch = hang.dismissed(hang.dismissed(hang.dismissed(hang.dismissed(hang.dismissed(job.watch)))))
-    found = job.passes(61.0)
+    found = job.passes(100.0)
     assert found is not None
-    assert (found.limit_s, found.final) == (60.0, True)
+    assert (found.silent_s, found.final) == (60.0, True)
 
 
 def test_time_without_a_processor_is_no_silence() -> None:
@@ -244,7 +188,7 @@ def test_time_without_a_processor_is_no_silence() -> None:
     first = job.passes(6.0)
     assert first is not None
     began_s = job.now_s
-    job.watch = hang.dismissed(job.watch, excused_s=2.0)
+    job.watch = hang.dismissed(job.watch, first, excused_s=2.0)
     again = job.passes(6.0)
     assert again is not None
     assert (again.limit_s, again.silent_s) == (first.limit_s, first.silent_s)
@@ -284,10 +228,12 @@ def test_whoever_is_suspected_has_done_the_fewest_steps_or_is_stopped_and_has_be
         job.stopped = data.draw(st.frozensets(st.integers(0, ranks - 1), max_size=1))
         found = job.passes(data.draw(st.floats(0.0, 6.0)))
         if found is not None:
-            fewest = min((beat.step for beat in job.beats.values() if beat.begun), default=-1)
-            for rank in found.behind:
-                beat = job.beats[rank]
-                assert not beat.begun or beat.step == fewest
+            # A rank that is done waits for nobody and keeps nobody waiting, however few steps it did.
+            training = [
+                beat for beat in job.beats.values() if beat.begun and beat.phase is not WorkPhase.DONE
+            ]
+            for beat in (job.beats[rank] for rank in found.behind):
+                assert not beat.begun or all(beat.step <= other.step for other in training)
             assert set(found.behind) <= set(found.front)
             assert found.silent_s >= found.limit_s - 1e-3
             return
@@ -304,7 +250,7 @@ def test_whoever_is_suspected_has_done_the_fewest_steps_or_is_stopped_and_has_be
 @given(data=st.data(), ranks=st.integers(1, 4), gaps=st.lists(st.floats(10.0, 1e6), max_size=20))
 def test_gaps_between_looks_never_make_a_hang(data: st.DataObject, ranks: int, gaps: list[float]) -> None:
     job = Job(ranks=ranks).begin().trains(8)
-    limit_s = min(hang.limit(job.watch, one) for one in job.watch.seen)
+    limit_s = min(limit(job.watch, one) for one in job.watch.seen)
     for gap in gaps[: int(limit_s / (2 * LOOK_S)) - 1]:
         job.now_s += gap
         job.watch = hang.observe(job.watch, job.beats.values(), job.now_s, LOOK_S)

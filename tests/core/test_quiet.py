@@ -2,15 +2,17 @@
 
 from faultrun.core import quiet
 from faultrun.core.quiet import Quiet, Sign
-from faultrun.model.hang import Suspicion
+from faultrun.model.hang import HangPolicy, Suspicion
+from support.silent_job import warning
 
 LOOK_S = 1.0
+GIVEN = HangPolicy(quiet_s=60.0, given=frozenset({"quiet"}))
 
 
 class Job:
-    def __init__(self, ranks: int = 2) -> None:
+    def __init__(self, ranks: int = 2, policy: HangPolicy = GIVEN) -> None:
         self.signs = {rank: Sign(rank=rank, log_bytes=0, cpu_s=0.0, io_bytes=0) for rank in range(ranks)}
-        self.state = Quiet(limit_s=60.0, at_s=0.0)
+        self.state = Quiet(policy=policy, at_s=0.0)
         self.now_s = 0.0
 
     def passes(
@@ -36,13 +38,38 @@ class Job:
                 return found
         return None
 
+    def silent(self, seconds: int) -> list[tuple[float, bool]]:
+        """Each look at a silence of so long, answered by a warning, and whether it was acted on."""
+        looks, until_s = [], self.now_s + seconds
+        while (found := self.passes(round(until_s - self.now_s))) is not None:
+            looks.append((found.silent_s, found.acts))
+            if found.acts:
+                break
+            self.state = quiet.warned(self.state, warning(found))
+        return looks
+
 
 def test_all_three_signs_for_the_whole_time() -> None:
     job = Job()
-    assert job.passes(60) is None
+    assert job.silent(60) == [(30.0, False)]
     found = job.passes(2)
     assert found is not None
-    assert (found.behind, found.final) == ((0, 1), True)
+    assert (found.behind, found.acts, found.final) == ((0, 1), True, True)
+
+
+def test_without_a_limit_of_the_user_it_is_warned_of_after_a_minute_and_acted_on_after_ten() -> None:
+    job = Job(policy=HangPolicy())
+    assert job.silent(1000) == [(60.0, False), (120.0, False), (240.0, False), (480.0, False), (600.0, True)]
+
+
+def test_a_pause_that_was_come_through_is_told_and_raises_both_limits() -> None:
+    job = Job(policy=HangPolicy())
+    assert job.silent(100) == [(60.0, False)]
+    job.passes(1, logs=(0,))
+    assert job.state.over is not None
+    assert (job.state.over.paused_s, job.state.over.warned) == (99.0, True)
+    silent = job.silent(2000)
+    assert (silent[0], silent[-1]) == ((198.0, False), (990.0, True))
 
 
 def test_a_log_that_grows_on_any_rank_is_a_sign_of_life() -> None:
@@ -62,6 +89,6 @@ def test_the_idle_one_is_behind_and_not_its_peer_that_burns_a_processor_in_a_col
 
 def test_time_in_which_the_observer_was_frozen_does_not_count() -> None:
     job = Job()
-    job.passes(30)
+    job.passes(20)
     job.now_s += 86_400.0
-    assert job.passes(20) is None
+    assert job.passes(8) is None

@@ -1,12 +1,14 @@
 """Whom a job that stands still waits for, told from what its processes were found doing."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.stacks import Frame, main_thread
+from faultrun.core.stacks import Frame, has_left, main_thread
 from faultrun.core.stance import Look, stance
-from faultrun.core.suspects import Blamed, Working, explain, judge
+from faultrun.core.suspects import Blamed, Working, acts, explain, judge, proved
 from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.progress import WorkPhase
 
@@ -14,7 +16,9 @@ BACKWARD = Frame(file="/x/site-packages/torch/autograd/graph.py", line=829, func
 OWN = Frame(file="/home/me/train.py", line=57, function="forward")
 
 
-def suspicion(*behind: int, front: tuple[int, ...] = (), final: bool = False) -> Suspicion:
+def suspicion(
+    *behind: int, front: tuple[int, ...] = (), final: bool = False, acts: bool = True, woken: int = 0
+) -> Suspicion:
     return Suspicion(
         front=front or behind,
         behind=behind,
@@ -23,6 +27,8 @@ def suspicion(*behind: int, front: tuple[int, ...] = (), final: bool = False) ->
         usual_s=0.05,
         needed_s=1.0,
         final=final,
+        acts=acts,
+        woken=woken,
     )
 
 
@@ -40,7 +46,6 @@ def blamed(verdict: Working | Blamed) -> tuple[int, Stance]:
     [
         (look(1, "T"), Stance.STOPPED),
         (look(1, "t"), Stance.TRACED),
-        (look(1, "Z"), Stance.DEAD),
         (look(1, "D", wchan="nfs_wait_bit_killable"), Stance.UNINTERRUPTIBLE),
         (look(1, "R", OWN, main_share=0.99), Stance.SPINNING),
         (look(1, "S", OWN, syscall="clock_nanosleep"), Stance.SLEEPING),
@@ -95,6 +100,32 @@ def test_while_somebody_works_it_is_no_hang_until_patience_ends(busy: Look, word
     assert blamed(judge(suspicion(0, 1, final=True), (busy, sleeper))) == (1, Stance.SLEEPING)
 
 
+@pytest.mark.parametrize("leaves", [look(0, "S", leaving=True, syscall="futex"), look(0, "Z")])
+def test_an_interpreter_that_has_begun_to_leave_does_not_hang_whatever_the_limit(leaves: Look) -> None:
+    verdict = judge(suspicion(0, 1, final=True), (leaves, look(1, "S", BACKWARD)))
+    assert isinstance(verdict, Working)
+
+
+def test_a_stopped_rank_is_replaced_only_once_it_was_woken() -> None:
+    stopped = Blamed(rank=1, stance=Stance.STOPPED, why="is stopped")
+    assert not acts(stopped, suspicion(1, acts=True, woken=0))
+    assert acts(stopped, suspicion(1, acts=True, woken=1))
+    assert not acts(stopped, suspicion(1, acts=False, woken=2))
+    assert acts(stopped, suspicion(1, acts=False, woken=3))
+
+
+def test_silence_is_no_proof_and_waking_in_vain_or_a_long_state_d_is() -> None:
+    for found in Stance:
+        one = Blamed(rank=1, stance=found, why="", look=look(1, "S"))
+        assert not proved(one, suspicion(1))
+    assert proved(Blamed(rank=1, stance=Stance.STOPPED, why=""), suspicion(1, woken=3))
+    held = Blamed(rank=1, stance=Stance.UNINTERRUPTIBLE, why="", look=look(1, "D", held_s=200.0))
+    assert proved(held, replace(suspicion(1), limit_s=300.0))
+    assert not proved(held, replace(suspicion(1), limit_s=600.0)), "nobody knows of the first half"
+    brief = Blamed(rank=1, stance=Stance.UNINTERRUPTIBLE, why="", look=look(1, "D", held_s=3.0))
+    assert not proved(brief, replace(suspicion(1), limit_s=3.0)), "a limit of seconds proves nothing"
+
+
 def test_a_starved_rank_is_excused_only_until_it_has_had_its_time() -> None:
     spinner = look(0, "R", OWN, starved_share=0.75, starved_s=0.6, main_share=0.25)
     for final in (False, True):  # the user's limit does not mean a machine that is too busy
@@ -127,7 +158,7 @@ def test_the_cause_says_what_how_long_and_by_which_measure() -> None:
     verdict = judge(suspicion(1), (look(1, "T"),))
     assert isinstance(verdict, Blamed)
     assert explain(verdict, suspicion(1), WorkPhase.COMPUTING) == (
-        "is stopped (state T: SIGSTOP); nothing heard for 1.2 s while computing, the limit is 1.0 s "
+        "is stopped (state T: SIGSTOP); nothing heard for 1.2 s while computing, the limit is 1 s "
         "(a step usually takes 50 ms)"
     )
 
@@ -154,7 +185,7 @@ def test_the_blamed_rank_is_always_one_of_those_that_are_behind(
     verdict = judge(suspicion(*behind, front=tuple(front), final=data.draw(st.booleans())), tuple(looks))
     if isinstance(verdict, Blamed):
         assert verdict.rank in front
-        assert verdict.rank in behind or verdict.stance in (Stance.STOPPED, Stance.TRACED, Stance.DEAD)
+        assert verdict.rank in behind or verdict.stance in (Stance.STOPPED, Stance.TRACED)
 
 
 FAULTHANDLER = """Thread 0x00007f82c24ff6c0 (most recent call first):
@@ -183,6 +214,21 @@ Thread 4712 (active): "helper"
 def test_the_main_thread_is_found_in_either_dump(dump: str) -> None:
     frames = main_thread(dump)
     assert [frame.shown for frame in frames] == ["train.py:57 in forward", "train.py:9 in <module>"]
+
+
+@pytest.mark.parametrize(
+    ("dump", "left"),
+    [
+        (ONE_THREAD, False),
+        (PY_SPY, False),
+        ("", False),
+        ("Stack (most recent call first):\n  <no Python frame>\n", True),
+        ('Stack (most recent call first):\n  File "/x/threading.py", line 1590 in _shutdown\n', True),
+        ('Stack (most recent call first):\n  File "/home/me/train.py", line 3 in deep\n  ...\n', False),
+    ],
+)
+def test_an_interpreter_that_leaves_has_no_line_of_a_script_below_its_calls(dump: str, left: bool) -> None:
+    assert has_left(dump) is left
 
 
 @given(text=st.text())

@@ -161,7 +161,7 @@ _PLAIN: dict[str, Any] = {
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "notice": ResetNotice(),
     "state": StandbyState.READY, "doing": WorkPhase.SAVING, "stance": Stance.DEAD,
-    "silent_s": 1.5, "limit_s": 1.0,
+    "silent_s": 1.5, "limit_s": 1.0, "acts_s": 300.0, "paused_s": 4.0, "longest_s": 4.0, "warned": True,
     "suspicion": Suspicion(front=(0, 1), behind=(1,), silent_s=1.5, limit_s=1.0),
 }  # fmt: skip
 """A value for every required field of every event; a new field is missed here and must be added."""

@@ -11,8 +11,8 @@ def policy(*words: str) -> HangPolicy:
     return plan("--worker_num=1", *words, "sleep", "1").spec.supervision.hang
 
 
-def test_by_default_it_is_learnt() -> None:
-    assert policy() == policy("--hang_timeout=learnt") == HangPolicy()
+def test_by_default_nothing_is_given_and_all_is_learnt() -> None:
+    assert policy() == policy("--hang_timeout=auto") == policy("--hang_timeout=learnt") == HangPolicy()
 
 
 def test_it_can_be_switched_off() -> None:
@@ -24,6 +24,7 @@ def test_a_duration_is_the_limit_of_a_step_and_of_silence_and_no_compilation_has
     assert said.step == Span(low_s=2700.0, high_s=2700.0)
     assert (said.quiet_s, said.compile_s, said.startup_s) == (2700.0, 2700.0, 2700.0)
     assert said.signal is HangSignal.LOG
+    assert said.given == {"step", "quiet"}
 
 
 def test_each_limit_can_be_given_and_learnt_ones_between_bounds() -> None:
@@ -32,6 +33,7 @@ def test_each_limit_can_be_given_and_learnt_ones_between_bounds() -> None:
     assert said.step == Span(low_s=2.0, high_s=600.0)
     assert said.checkpoint == Span(low_s=90.0, high_s=90.0)
     assert said.evaluation == HangPolicy().evaluation
+    assert said.given == {"startup", "compile", "step", "checkpoint"}, "what a user gives is acted on"
 
 
 @pytest.mark.parametrize(

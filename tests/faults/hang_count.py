@@ -74,6 +74,12 @@ def do(deed: str, seconds: float) -> None:
     match deed:
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
+        case "restop":
+            stop_again_and_again()
+        case "linger":
+            threading.Thread(
+                target=time.sleep, args=(seconds,)
+            ).start()  # the interpreter waits for it at its end
         case "spin":
             while True:
                 pass
@@ -88,6 +94,16 @@ def do(deed: str, seconds: float) -> None:
             pace["s"] *= seconds
         case "vfork":
             hold_in_the_kernel()
+
+
+def stop_again_and_again() -> None:
+    """Somebody, for once a child, stops this process whenever it goes on."""
+    me = os.getpid()
+    if os.fork() == 0:
+        while True:
+            os.kill(me, signal.SIGSTOP)
+            time.sleep(0.01)
+    time.sleep(600.0)
 
 
 def hold_in_the_kernel() -> None:

@@ -17,13 +17,15 @@ def test_a_stopped_a_spinning_a_sleeping_and_a_rank_stuck_in_a_save_are_each_fou
     launcher: Launcher,
 ) -> None:
     run = counting(
-        launcher, 260, "0:1:60:stop", "1:0:60:spin", "2:2:60:sleep", "3:1:60:saving",
+        launcher, 260, "0:1:60:restop", "1:0:60:spin", "2:2:60:sleep", "3:1:60:saving",
         options=("--hang_limits=step=200ms..30m,checkpoint=4s",),
     )  # fmt: skip
     assert run.ends(within_s=180) == 0
     found = [(line["incarnation"], line["rank"], line["stance"]) for line in run.events("HangDetected")]
     assert found == [(0, 1, "stopped"), (1, 0, "spinning"), (2, 2, "sleeping"), (3, 1, "sleeping")]
-    # The stopped one is woken to say where it is, and may go on; all others stay where they are.
+    (waking,) = [line for line in run.events("HangWarned") if line["stance"] == "stopped"]
+    assert waking["actions"] == [{"is": "Wake", "ranks": [1]}]
+    # The stopped one was woken, and may have gone on; all others stay where they are.
     assert [line["step"] - line["point"]["global_step"] for line in _lost(run)][1:] == [0, 0, 0]
     for number, word in enumerate(["state T", "spins", "sleeps", "while saving"], start=1):
         assert word in run.judgement(number)["explanation"]
@@ -48,6 +50,39 @@ def _lost(run: Run) -> list[dict]:  # type: ignore[type-arg]
     return [
         {"step": line["step"], "point": chosen[line["incarnation"]]} for line in run.events("HangDetected")
     ]
+
+
+def test_a_rank_that_was_stopped_once_is_woken_and_goes_on(launcher: Launcher) -> None:
+    run = counting(launcher, 100, "0:1:60:stop", options=("--hang_limits=step=300ms..30m",))
+    assert run.ends(within_s=180) == 0
+    assert [line["stance"] for line in run.events("HangWarned")] == ["stopped"]
+    (over,) = run.events("PauseOver")
+    assert (over["rank"], over["warned"]) == (1, True)
+    assert not run.events("HangDetected")
+
+
+def test_as_it_comes_a_silence_is_warned_of_with_all_stacks_and_nobody_is_killed(launcher: Launcher) -> None:
+    run = counting(launcher, 100, "0:1:60:sleep:6")
+    assert run.ends(within_s=180) == 0
+    (warned,) = run.events("HangWarned")
+    assert (warned["rank"], warned["step"], warned["stance"]) == (1, 59, "sleeping")
+    assert (warned["acts_s"], warned["actions"]) == (300.0, [])
+    stacks = run.log_dir / warned["folder"]
+    assert "hang_count.py" in (stacks / "rank_1.txt").read_text()
+    assert len(list(stacks.iterdir())) == 3
+    (over,) = run.events("PauseOver")
+    assert over["paused_s"] >= 6.0
+    assert "rank 1 may hang after step 59: sleeps" in run.text
+    assert "rank 1 goes on after" in run.text
+    assert not run.events("HangDetected")
+
+
+def test_an_interpreter_that_takes_its_time_to_end_does_not_hang(launcher: Launcher) -> None:
+    options = ("--hang_timeout=1s",)
+    run = counting(launcher, 60, "0:*:60:linger:5", options=options)
+    assert run.ends(within_s=180) == 0
+    assert not run.events("HangDetected")
+    assert not run.events("HangWarned")
 
 
 def test_slow_starts_evaluations_saves_slower_steps_real_work_early_ends_and_a_frozen_supervisor(

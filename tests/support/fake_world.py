@@ -23,6 +23,7 @@ from faultrun.model.actions import (
     Sweep,
     Tell,
     VerifySave,
+    Wake,
 )
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import (
@@ -183,7 +184,7 @@ class FakeWorld:
                         why="is stopped (state T: SIGSTOP)",
                     )
                 )
-            case RaiseAlarm() | RestorePolicy():
+            case RaiseAlarm() | RestorePolicy() | Wake():
                 pass
 
     def habit(self, rank: int) -> Habit:

@@ -35,7 +35,15 @@ from faultrun.model.events import (
 )
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
-from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, Stance, Suspicion
+from faultrun.model.hang import (
+    HangDetected,
+    HangDismissed,
+    HangSuspected,
+    HangWarned,
+    PauseOver,
+    Stance,
+    Suspicion,
+)
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep, WorkPhase
@@ -208,7 +216,38 @@ class Story:
             HangDismissed(at_s=self.now_s, incarnation=self.state.incarnation, why="rank 0 reads")
         )
 
-    def hangs(self, rank: int, *, step: int | None = 41, stance: Stance = Stance.STOPPED) -> "Story":
+    def is_warned_of(self, rank: int, stance: Stance = Stance.SLEEPING) -> "Story":
+        return self.tell(
+            HangWarned(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                rank=rank,
+                step=41,
+                doing=WorkPhase.COMPUTING,
+                stance=stance,
+                silent_s=1.2,
+                acts_s=300.0,
+                why="sleeps (state S); nothing heard for 1.2 s",
+                where="train.py:57 in forward",
+                folder="incarnation_0/warning_1",
+            )
+        )
+
+    def goes_on(self, rank: int, *, paused_s: float = 4.0, warned: bool = True) -> "Story":
+        return self.tell(
+            PauseOver(
+                at_s=self.now_s,
+                incarnation=self.state.incarnation,
+                rank=rank,
+                paused_s=paused_s,
+                longest_s=paused_s,
+                warned=warned,
+            )
+        )
+
+    def hangs(
+        self, rank: int, *, step: int | None = 41, stance: Stance = Stance.STOPPED, proved: bool = False
+    ) -> "Story":
         return self.tell(
             HangDetected(
                 at_s=self.now_s,
@@ -223,6 +262,7 @@ class Story:
                 where="train.py:57 in forward",
                 folder="incident_1",
                 stacks=(0, 1),
+                proved=proved,
             )
         )
 

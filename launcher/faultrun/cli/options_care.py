@@ -57,25 +57,26 @@ FAILURES = Section(
         ),
         Option(
             name="hang_timeout",
-            metavar="TIME|learnt|off",
-            help="No step for this long is a hang; learnt: a multiple of the usual step. Needs faultrun.sdk "
-            "in the script, or hang_signal=log.",
-            default="learnt",
+            metavar="TIME|auto|off",
+            help="A rank without a step for this long is replaced; auto: after 5m and 10 times the longest "
+            "pause so far. Long before, a warning. Needs faultrun.sdk in the script, or hang_signal=log.",
+            default="auto",
             example="--hang_timeout=10m",
         ),
         Option(
             name="hang_factor",
             metavar="N",
-            help="What is learnt is multiplied by this.",
+            help="A silence of so many usual steps is warned of.",
             default="20",
             example="--hang_factor=20",
         ),
         Option(
             name="hang_limits",
             metavar="WHAT=TIME,...",
-            help="How long a rank may be silent in startup, compile, step, checkpoint or evaluation; "
-            "MIN..MAX are the bounds of what is learnt.",
-            default="startup and compile 30m, step 1s..30m, checkpoint 1m..30m, evaluation 1m..1h",
+            help="A rank silent for so long in startup, compile, step, checkpoint or evaluation is replaced; "
+            "MIN..MAX are the bounds of a limit that is learnt.",
+            default="none; warned of after: startup and compile 30m, step 1s..30m, checkpoint 1m..30m, "
+            "evaluation 1m..1h",
             example="--hang_limits=compile=1h,checkpoint=10m",
         ),
         Option(

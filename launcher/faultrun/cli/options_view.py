@@ -59,7 +59,7 @@ WATCHING = Section(
         Option(
             name="on_event",
             metavar="CMD",
-            help="Shell command that gets JSON on stdin at each incident, restart, give-up and finish.",
+            help="Shell command that gets JSON on stdin at each warning, incident, restart, give-up and end.",
             default="none",
             example="--on_event='cat >> events.jsonl'",
         ),

@@ -11,7 +11,10 @@ _WHATS = ("startup", "compile", "step", "checkpoint", "evaluation")
 
 
 def resolve_hang(settings: Settings) -> HangPolicy:
-    """Return the policy; a time-out that is given is the limit of a step, and of silence for ``log``."""
+    """Return the policy; a time-out that is given is the limit of a step, and of silence for ``log``.
+
+    What the user gave is acted on; all else is only a measure of what is unusual.
+    """
     policy = HangPolicy()
     timeout = settings.read("hang_timeout", hang_timeout)
     factor = settings.read("hang_factor", hang_factor)
@@ -20,8 +23,10 @@ def resolve_hang(settings: Settings) -> HangPolicy:
     if timeout == "off":
         return replace(policy, enabled=False)
     step, quiet_s = policy.step, policy.quiet_s
+    given = set(limits)
     if isinstance(timeout, float):
         step, quiet_s = Span(low_s=timeout, high_s=timeout), timeout
+        given |= {"step", "quiet"}
     step = limits.get("step", step)
     return HangPolicy(
         signal=signal,
@@ -33,13 +38,14 @@ def resolve_hang(settings: Settings) -> HangPolicy:
         checkpoint=limits.get("checkpoint", policy.checkpoint),
         evaluation=limits.get("evaluation", policy.evaluation),
         quiet_s=quiet_s,
+        given=frozenset(given),
     )
 
 
 def hang_timeout(text: str) -> float | str:
-    """A duration in seconds, ``learnt`` or ``off``."""
+    """A duration in seconds, ``auto`` (once called ``learnt``) or ``off``."""
     word = text.strip().lower()
-    return word if word in ("learnt", "off") else _limit_s(text)
+    return word if word in ("auto", "learnt", "off") else _limit_s(text)
 
 
 def hang_factor(text: str) -> float:

@@ -114,12 +114,14 @@ class _Look:
         return str(began.get("why", ""))
 
     def _suspicion(self) -> str:
-        """The newest word on a hang, while it is neither dismissed nor judged."""
+        """The newest word on a hang, while it is neither taken back nor acted on."""
         for line in reversed(self._end.lines):
             match line.get("event"):
                 case "HangSuspected":
                     return str(line.get("why", ""))
-                case "HangDismissed" | "HangDetected" | "IncarnationStarted" | "WorkerExit":
+                case "HangWarned":
+                    return f"rank {line.get('rank')} {line.get('because', '')}"
+                case "PauseOver" | "HangDismissed" | "HangDetected" | "IncarnationStarted" | "WorkerExit":
                     return ""
         return ""
 

@@ -1,4 +1,4 @@
-"""What the world is told of a run: incident, restart, give-up and finished, from journal lines."""
+"""What the world is told of a run: warnings, incidents, restarts and its end, from journal lines."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from faultrun.core.account_fault import number_of, what_happened
 
 _LONGEST = 2000
-KINDS = ("incident", "restart", "give-up", "finished")
+KINDS = ("hang-warning", "hang-over", "incident", "restart", "give-up", "finished")
 
 
 class Announcer:
@@ -35,8 +35,27 @@ class Announcer:
             self._plan = plan if isinstance(plan, dict) else {}
         elif name == "IncarnationStarted" and (number_of(line.get("incarnation")) or 0) > 0:
             yield self._restarted(line)
+        elif name == "HangWarned":
+            yield self._warned(line)
+        elif name == "PauseOver" and line.get("warned"):
+            rank, paused_s = number_of(line.get("rank")), line.get("paused_s")
+            yield self._say("hang-over", line, str(line.get("why", "")), rank=rank, paused_s=paused_s)
         elif name == "RunFinished":
             yield self._ended(line)
+
+    def _warned(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        rank, step = number_of(line.get("rank")), number_of(line.get("step"))
+        why, where = str(line.get("because", ""))[:_LONGEST], "" if step is None else f" after step {step}"
+        return self._say(
+            "hang-warning",
+            line,
+            f"rank {rank} may hang{where}: {why}",
+            rank=rank,
+            step=step,
+            explanation=why,
+            silent_s=line.get("silent_s"),
+            stacks=line.get("folder"),
+        )
 
     def _judged(self, line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         actions = line.get("actions")

@@ -102,6 +102,7 @@ def spawn(state: RunState, event: GoGiven) -> Step:
         master_addr=event.master_addr,
         master_port=event.master_port,
         native_scheduler=state.native_scheduler,
+        patience=state.patience,
     )
     said = notices.started(state.platform)
     life = replace(state.life, alive=frozenset(ranks))

@@ -69,6 +69,9 @@ def _at_step(incident: Incident) -> str:
     if incident.step is None and incident.epoch is not None:
         within = f", step {incident.in_epoch} of it," if incident.in_epoch is not None else ""
         return f" in epoch {incident.epoch}{within}{by_log}"
+    if incident.own_step is not None and incident.own_step != incident.step:
+        others = f", others at {incident.step}" if incident.step is not None else ""
+        return f" at step {incident.own_step}{others}"
     if incident.step is None:
         return ""
     epoch = f" (epoch {incident.epoch})" if incident.epoch is not None else ""

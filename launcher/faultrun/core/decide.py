@@ -9,7 +9,7 @@ file, environment or process: time arrives on events, waiting leaves as
 
 from dataclasses import replace
 
-from faultrun.core import begin, drain, gasp, notices, rendezvous
+from faultrun.core import begin, drain, gasp, notices, rendezvous, silence
 from faultrun.core.diagnose import describe
 from faultrun.core.roster import never_started, progressed, reaped
 from faultrun.model.events import (
@@ -37,7 +37,7 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
-from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
+from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
@@ -89,11 +89,15 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return rendezvous.left_init(state, event)
         case Phase.RUNNING, HangSuspected():
-            return drain.look_into(state, event)
+            return silence.look_into(state, event)
         case Phase.RUNNING, HangDismissed():
             return Step(state=state, why=f"no hang: {event.why}")
+        case Phase.RUNNING, HangWarned():
+            return silence.warn(state, event)
+        case Phase.RUNNING, PauseOver():
+            return silence.goes_on(state, event)
         case Phase.RUNNING, HangDetected():
-            return drain.hang(state, event)
+            return silence.hang(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)
         case Phase.RUNNING, RankMissed():

@@ -7,7 +7,7 @@ from faultrun.core.signatures import class_of, signal_name
 from faultrun.core.tracebacks import without_numbers
 from faultrun.errors import assert_never
 from faultrun.model.events import Exited, HelperExit, Signaled, SpawnFailed, Status, WorkerExit
-from faultrun.model.evidence import DeathNote, Signature
+from faultrun.model.evidence import DeathNote, FaultClass, Signature
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
@@ -52,7 +52,10 @@ def open_incident(
 
 
 def hang_incident(number: int, hang: HangDetected, steps: tuple[RankStep, ...]) -> Incident:
-    """The incident of a rank that hangs. How it ends is our doing, and says nothing."""
+    """The incident of a rank that hangs. How it ends is our doing, and says nothing.
+
+    Without a proof it may have been a pause, which passes: such a hang ends no run by coming again.
+    """
     newest = max(steps, key=lambda step: step.step, default=None)
     return Incident(
         number=number,
@@ -66,6 +69,8 @@ def hang_incident(number: int, hang: HangDetected, steps: tuple[RankStep, ...]) 
         epoch=newest.epoch if newest else None,
         explanation=hang.why,
         stacks=_stacks(hang),
+        fault_class=FaultClass.UNKNOWN if hang.proved else FaultClass.TRANSIENT,
+        own_step=hang.step,
     )
 
 

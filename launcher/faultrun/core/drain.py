@@ -6,14 +6,13 @@ Called by ``decide`` only, which says when each of them applies.
 from dataclasses import replace
 
 from faultrun.core import begin, gasp
-from faultrun.core.diagnose import conclude, exit_code_of, hang_incident, open_incident
+from faultrun.core.diagnose import conclude, exit_code_of, open_incident
 from faultrun.core.roster import fallen
 from faultrun.core.statement import survey, sweep
-from faultrun.model.actions import Action, Inspect, Kill, RaiseAlarm, RequestGasp, StartTimer, VerifySave
+from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, VerifySave
 from faultrun.model.events import Drained, Exited, HelperExit, SpawnFailed, Timer, WorkerExit
 from faultrun.model.facts import Standing
 from faultrun.model.gasp import GaspSaved
-from faultrun.model.hang import HangDetected, HangSuspected
 from faultrun.model.incident import Incident
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.stop import Stop, StopRequested, StopSource
@@ -27,25 +26,6 @@ def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step
     state = fallen(state, event)
     who = "the workers" if incident.rank is None else f"rank {incident.rank}"
     return open_drain(state, incident, f"{who}: {incident.explanation}")
-
-
-def look_into(state: RunState, event: HangSuspected) -> Step:
-    """Nothing is killed on suspicion: the processes are looked at, and their stacks kept, first."""
-    suspicion = event.suspicion
-    inspect = Inspect(incarnation=state.incarnation, number=state.incidents + 1, suspicion=suspicion)
-    who = " ".join(str(rank) for rank in suspicion.behind)
-    return Step(state=state, actions=(inspect,), why=f"rank {who} silent for {suspicion.silent_s:.1f} s")
-
-
-def hang(state: RunState, event: HangDetected) -> Step:
-    """A rank hangs: everybody is asked to save.
-
-    It too: where each rank holds a shard of its own, nobody else can save its
-    part, and a thread of it may still be able to. It is killed with the rest
-    once every replica group has saved, at the end of the window at the latest.
-    """
-    incident = hang_incident(state.incidents + 1, event, state.life.steps)
-    return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
 
 
 def open_drain(state: RunState, incident: Incident, why: str) -> Step:

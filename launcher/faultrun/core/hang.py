@@ -1,83 +1,49 @@
 """When is silence a hang? A pure detector over what the ranks say in the progress page.
 
-It learns how long a step usually takes and calls a silence suspicious at a
-multiple of that. Only ranks that have done the fewest steps count: whoever is
-ahead waits for them. As long as one of them is within its limits nothing is
-suspected, because the others may be waiting for that one; unless the kernel
-says that one is stopped (state T), which is no way of being slow.
+It learns how long a step usually takes and has a silence looked into at a
+multiple of that, for a warning. Much later, or at a limit that the user gave,
+it is acted on (``hang_limits``). Only ranks that have done the fewest steps
+count: whoever is ahead waits for them. As long as one of them is within its
+limits nothing is suspected, because the others may be waiting for that one;
+unless the kernel says that one is stopped (state T), which is no way of being slow.
 
 Time is the observer's own: when the observer itself was frozen (SIGSTOP, a
 suspended laptop, a starved machine), the gap between two looks is not silence.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import replace
 
-from faultrun.model.hang import HangPolicy, Span, Suspicion
+from faultrun.core import looks
+from faultrun.core.hang_limits import (
+    AUTO_S,
+    DEFAULT,
+    LONGEST_FACTOR,
+    OUTSIDE,
+    Beat,
+    Pause,
+    Seen,
+    Watch,
+    acts_after,
+    final_after,
+    limit,
+    silence,
+    span_of,
+    unusual_after,
+)
+from faultrun.core.looks import Looks
+from faultrun.model.hang import HangWarned, Stance, Suspicion
 from faultrun.model.progress import WorkPhase
-
-STOPPED_S = 10.0
-"""A stopped process (state T) does nothing slowly: it is called after this, whatever its phase may take."""
 
 _LOOKS = 4
 _AFTER_S = 0.005
 _OFTEN_S, _LEARNING_S, _SELDOM_S = 0.1, 0.1, 5.0
 _KEPT = 20
-_ENOUGH = 3
-_LONGEST_FACTOR = 3.0
-_OUTSIDE = frozenset({WorkPhase.SAVING, WorkPhase.EVALUATING, WorkPhase.UNKNOWN, WorkPhase.DONE})
+_WORTH_KEEPING_S = AUTO_S / LONGEST_FACTOR
+"""A shorter pause raises no limit."""
+
 _WAY = {WorkPhase.COLLECTIVE: 1, WorkPhase.UPDATING: 2}
 """How far within a step; whatever else a rank does, it has still to come to the collective."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """One rank's slot of the progress page. ``spoke_at_s`` is when it said this, on the clock of ``observe``.
-
-    ``begun``: the SDK runs in it. ``stepped``: it has finished a step of this incarnation.
-    """
-
-    rank: int
-    begun: bool
-    stepped: bool = False
-    step: int = -1
-    phase: WorkPhase = WorkPhase.COMPUTING
-    spoke_at_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A beat, and when on the observer's clock it was new, and its phase was."""
-
-    beat: Beat
-    since_s: float
-    phase_since_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """What has been observed of one incarnation. ``clock_s`` counts observed seconds only.
-
-    ``stepping_s`` counts those of them in which every rank was in its training
-    loop; ``front`` is the step that all have finished, and when by that clock.
-    """
-
-    policy: HangPolicy
-    at_s: float
-    clock_s: float = 0.0
-    stepping_s: float = 0.0
-    seen: tuple[Seen, ...] = ()
-    front: tuple[int, float] | None = None
-    paces: tuple[float, ...] = ()
-    saves: tuple[float, ...] = ()
-    evaluations: tuple[float, ...] = ()
-    patience: float = 1.0
-
-    @property
-    def usual_s(self) -> float | None:
-        """How long a step usually takes; None while that is not known."""
-        return median(self.paces) if len(self.paces) >= _ENOUGH else None
 
 
 def observe(watch: Watch, beats: Iterable[Beat], now_s: float, interval_s: float) -> Watch:
@@ -89,7 +55,7 @@ def observe(watch: Watch, beats: Iterable[Beat], now_s: float, interval_s: float
         _seen(known.get(beat.rank), beat, clock_s - min(passed_s, max(0.0, now_s - beat.spoke_at_s)))
         for beat in beats
     )
-    stepping = all(one.beat.phase not in _OUTSIDE for one in seen if one.beat.begun)
+    stepping = all(one.beat.phase not in OUTSIDE for one in seen if one.beat.begun)
     watch = replace(
         watch,
         at_s=now_s,
@@ -99,13 +65,13 @@ def observe(watch: Watch, beats: Iterable[Beat], now_s: float, interval_s: float
         evaluations=_left(watch.evaluations, known, seen, WorkPhase.EVALUATING),
         seen=seen,
     )
-    return _paced(watch)
+    return _paced(_gone_on(watch, known))
 
 
 def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float = 1.0) -> Suspicion | None:
-    """Whom to look into, if the job stands still. ``stopped`` are ranks whose process is in state T.
+    """Whom to look into now, if the job stands still. ``stopped`` are ranks whose process is in state T.
 
-    With a ``share`` below 1 already after that part of the limit.
+    With a ``share`` below 1 already after that part of the time until the look.
     """
     begun = [one for one in watch.seen if one.beat.begun and not _is_leaving(watch, one, stopped)]
     mute = [one for one in watch.seen if not one.beat.begun]
@@ -121,40 +87,40 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
         front, mute = halted, []  # whatever the others do, they will have to wait for these
     behind = mute or _least_far(front)
     last = min(behind, key=lambda one: silence(watch, one))
-    stepping = last.beat.stepped and last.beat.phase not in _OUTSIDE and not _span(watch, last).fixed
+    learnt = last.beat.stepped and last.beat.phase not in OUTSIDE
+    acts_s, unusual_s = acts_after(watch, last), unusual_after(watch, last)
+    acts = all(silence(watch, one) >= acts_after(watch, one) for one in (*mute, *front))
     return Suspicion(
         front=tuple(one.beat.rank for one in (*mute, *front)),
         behind=tuple(one.beat.rank for one in behind),
         silent_s=round(silence(watch, last), 3),
-        limit_s=round(limit(watch, last, stopped), 3),
-        usual_s=round(watch.usual_s, 6) if stepping and watch.usual_s is not None else None,
-        needed_s=round(limit(replace(watch, patience=1.0), last, stopped), 3),
-        final=all(silence(watch, one) >= _span(watch, one).high_s for one in (*mute, *front)),
+        limit_s=round(acts_s if acts else limit(watch, last, stopped), 3),
+        usual_s=round(watch.usual_s, 6)
+        if learnt and not _given(watch, last) and watch.usual_s is not None
+        else None,
+        needed_s=round(acts_s if acts else min(unusual_s, acts_s), 3),
+        final=all(silence(watch, one) >= final_after(watch, one) for one in (*mute, *front)),
+        acts=acts,
+        acts_s=round(acts_s, 3),
+        woken=watch.looks.woken,
     )
 
 
-def dismissed(watch: Watch, excused_s: float = 0.0) -> Watch:
+def dismissed(watch: Watch, suspicion: Suspicion, excused_s: float = 0.0) -> Watch:
     """Somebody was found at work: twice the patience, until the job moves again.
 
     Time without a processor (``excused_s``) was no silence.
     """
     if excused_s > 0:
         return replace(watch, clock_s=watch.clock_s - excused_s)
-    return replace(watch, patience=watch.patience * 2)
+    return replace(watch, looks=looks.dismissed(watch.looks, suspicion.silent_s))
 
 
-def silence(watch: Watch, one: Seen) -> float:
-    """Observed seconds since the rank last said anything."""
-    return watch.clock_s - one.since_s
-
-
-def limit(watch: Watch, one: Seen, stopped: frozenset[int] = frozenset()) -> float:
-    """How long the rank may be silent in what it does now."""
-    span = _span(watch, one)
-    learnt_s = _learnt(watch, one)
-    allowed_s = span.high_s if learnt_s is None else min(max(learnt_s, span.low_s), span.high_s)
-    allowed_s = min(allowed_s * watch.patience, max(span.high_s, allowed_s))
-    return min(allowed_s, STOPPED_S) if one.beat.rank in stopped else allowed_s
+def warned(watch: Watch, event: HangWarned) -> Watch:
+    """A warning was given of this silence, and a rank that was stopped has been woken."""
+    waking = event.stance is Stance.STOPPED
+    told = looks.woken if waking else looks.warned
+    return replace(watch, looks=told(watch.looks, event.rank, event.silent_s))
 
 
 def interval(watch: Watch) -> float:
@@ -162,11 +128,13 @@ def interval(watch: Watch) -> float:
     if not any(one.beat.begun for one in watch.seen):
         return min(1.0, watch.policy.startup_s / _LOOKS)
     limits = [limit(watch, one) for one in watch.seen]
-    if watch.policy.step.fixed:
+    if "step" in watch.policy.given:
         limits.append(watch.policy.step.low_s)
-    elif watch.usual_s is not None:
-        limits.append(max(watch.policy.step.low_s, watch.policy.factor * watch.usual_s))
-    else:
+    if watch.usual_s is not None:
+        limits.append(
+            max(min(watch.policy.step.low_s, DEFAULT.step.low_s), watch.policy.factor * watch.usual_s)
+        )
+    elif not watch.policy.step.fixed:
         return _LEARNING_S
     usual_s = min(_SELDOM_S, max(_OFTEN_S, min(limits) / _LOOKS))
     left_s = max(limit(watch, one) - silence(watch, one) for one in watch.seen)
@@ -176,38 +144,6 @@ def interval(watch: Watch) -> float:
 def _is_leaving(watch: Watch, one: Seen, stopped: frozenset[int]) -> bool:
     """Whether it is done and still may take its time to end: nobody waits for its next step."""
     return one.beat.phase is WorkPhase.DONE and silence(watch, one) < limit(watch, one, stopped)
-
-
-def _span(watch: Watch, one: Seen) -> Span:
-    policy = watch.policy
-    if not one.beat.begun:
-        return Span(low_s=policy.startup_s, high_s=policy.startup_s)
-    match one.beat.phase:
-        case WorkPhase.SAVING:
-            return policy.checkpoint
-        case WorkPhase.EVALUATING | WorkPhase.UNKNOWN | WorkPhase.DONE:
-            return policy.evaluation
-        case _ if not one.beat.stepped or (watch.usual_s is None and not policy.step.fixed):
-            return Span(low_s=policy.compile_s, high_s=policy.compile_s)
-        case _:
-            return policy.step
-
-
-def _learnt(watch: Watch, one: Seen) -> float | None:
-    """The multiple of what is usual; None while nothing is."""
-    match one.beat.phase:
-        case WorkPhase.SAVING:
-            known = watch.saves
-        case WorkPhase.EVALUATING | WorkPhase.UNKNOWN:
-            known = watch.evaluations
-        case WorkPhase.DONE:
-            return None
-        case _:
-            usual_s = watch.usual_s
-            if usual_s is None:
-                return None
-            return max(watch.policy.factor * usual_s, _LONGEST_FACTOR * max(watch.paces))
-    return watch.policy.factor * max(known) if known else None
 
 
 def _least_far(front: list[Seen]) -> list[Seen]:
@@ -240,6 +176,36 @@ def _left(
     return (*known, *took)[-_KEPT:] if took else known
 
 
+def _gone_on(watch: Watch, known: dict[int, Seen]) -> Watch:
+    """Whether a pause ended at this look that was warned of, or that raises a limit."""
+    spoke = [one for one in watch.seen if one.beat.rank in known and known[one.beat.rank].beat != one.beat]
+    pauses = {one.beat.rank: round(one.since_s - known[one.beat.rank].since_s, 3) for one in spoke}
+    warned_of = watch.looks.warned_of
+    if warned_of is not None and warned_of in pauses:
+        paused_s, doing = pauses[warned_of], known[warned_of].beat.phase
+        forgiven_s = max(watch.forgiven_s, 0.0 if doing in OUTSIDE else paused_s)
+        over = Pause(rank=warned_of, paused_s=paused_s, warned=True)
+        watch = replace(watch, looks=Looks(), forgiven_s=forgiven_s, over=over)
+    else:
+        # What a rank did before its first step, or at its end, is no measure of a pause in training.
+        trained = {rank: s for rank, s in pauses.items() if _trains(known[rank].beat)}
+        rank = max(trained, key=lambda one: trained[one], default=-1)
+        if trained.get(rank, 0.0) <= max(_WORTH_KEEPING_S, watch.run.longest_s):
+            return replace(watch, over=None)
+        over = Pause(rank=rank, paused_s=trained[rank], warned=False)
+    longest_s = max(watch.run.longest_s, over.paused_s if _trains(known[over.rank].beat) else 0.0)
+    return replace(watch, over=over, run=replace(watch.run, longest_s=longest_s))
+
+
+def _trains(beat: Beat) -> bool:
+    return beat.stepped and beat.phase is not WorkPhase.DONE
+
+
+def _given(watch: Watch, one: Seen) -> bool:
+    what, span = span_of(watch, one)
+    return what in watch.policy.given and span.fixed and silence(watch, one) >= span.low_s
+
+
 def _paced(watch: Watch) -> Watch:
     """Learn from what the slowest has finished; the first step teaches nothing, for it compiles."""
     stepped = [one.beat for one in watch.seen if one.beat.begun]
@@ -253,4 +219,4 @@ def _paced(watch: Watch) -> Watch:
         return watch
     pace_s = (watch.stepping_s - watch.front[1]) / steps
     paces = (*watch.paces, pace_s)[-_KEPT:]
-    return replace(watch, front=(slowest, watch.stepping_s), paces=paces, patience=1.0)
+    return replace(watch, front=(slowest, watch.stepping_s), paces=paces, looks=Looks())

@@ -2,14 +2,20 @@
 
 Pure, like ``hang``. One rank that shows all three signs for the whole time is
 suspected once every rank's log has been silent for as long: ranks that wait
-for it may spin in a collective, and burn processor time.
+for it may spin in a collective, and burn processor time. As there, a silence
+is warned of first and acted on much later, or at the limit that the user gave.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from faultrun.model.hang import Suspicion
+from faultrun.core import looks
+from faultrun.core.hang_limits import AUTO_S, LONGEST_FACTOR, Pause
+from faultrun.core.looks import REPEAT_S, Looks
+from faultrun.model.hang import HangPolicy, HangWarned, Patience, Stance, Suspicion
 
+_AGAIN_FACTOR = 2.0
+_WORTH_KEEPING_S = AUTO_S / LONGEST_FACTOR
 _BUSY_SHARE = 0.02
 _BUSY_IO_BYTES = 4096
 
@@ -33,12 +39,34 @@ class _Since:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
-    """What has been observed of one incarnation; ``clock_s`` counts observed seconds only."""
+    """What has been observed of one incarnation; ``clock_s`` counts observed seconds only.
 
-    limit_s: float
+    ``over`` is a pause worth telling that ended at the last look, ``forgiven_s``
+    the longest that was warned of in vain.
+    """
+
+    policy: HangPolicy
     at_s: float
     clock_s: float = 0.0
     since: tuple[_Since, ...] = ()
+    looks: Looks = Looks()
+    run: Patience = Patience()
+    over: Pause | None = None
+    forgiven_s: float = 0.0
+
+    @property
+    def acts_s(self) -> float:
+        """The silence after which a rank is replaced."""
+        if "quiet" in self.policy.given:
+            return self.policy.quiet_s
+        raised_s = _AGAIN_FACTOR * self.run.hung_limit_s
+        return max(self.policy.quiet_s, AUTO_S, LONGEST_FACTOR * self.run.longest_s, raised_s)
+
+    @property
+    def limit_s(self) -> float:
+        """The silence after which the processes are looked at, for the first time or again."""
+        unusual_s = min(max(REPEAT_S, _AGAIN_FACTOR * self.forgiven_s), self.acts_s / 2)
+        return looks.due_s(self.looks, unusual_s=unusual_s, acts_s=self.acts_s, final_s=self.acts_s)
 
 
 def observe(quiet: Quiet, signs: Iterable[Sign], now_s: float, interval_s: float) -> Quiet:
@@ -47,19 +75,64 @@ def observe(quiet: Quiet, signs: Iterable[Sign], now_s: float, interval_s: float
     clock_s = quiet.clock_s + passed_s
     known = {one.sign.rank: one for one in quiet.since}
     since = tuple(_since(known.get(sign.rank), sign, clock_s, passed_s) for sign in signs)
-    return replace(quiet, at_s=now_s, clock_s=clock_s, since=since)
+    return _gone_on(replace(quiet, at_s=now_s, clock_s=clock_s, since=since), _spell(quiet))
 
 
 def suspect(quiet: Quiet) -> Suspicion | None:
     """The ranks that show no sign of life, once nobody has logged anything for as long."""
-    if not all(quiet.clock_s - one.log_s >= quiet.limit_s for one in quiet.since):
+    limit_s = quiet.limit_s
+    if not all(quiet.clock_s - one.log_s >= limit_s for one in quiet.since):
         return None
-    idle = [one for one in quiet.since if quiet.clock_s - one.work_s >= quiet.limit_s]
+    idle = [one for one in quiet.since if quiet.clock_s - one.work_s >= limit_s]
     if not idle:
         return None
     ranks = tuple(one.sign.rank for one in idle)
     silent_s = min(quiet.clock_s - max(one.log_s, one.work_s) for one in idle)
-    return Suspicion(front=ranks, behind=ranks, silent_s=silent_s, limit_s=quiet.limit_s)
+    acts = silent_s >= quiet.acts_s
+    return Suspicion(
+        front=ranks,
+        behind=ranks,
+        silent_s=silent_s,
+        limit_s=quiet.acts_s if acts else limit_s,
+        final=acts,
+        acts=acts,
+        acts_s=quiet.acts_s,
+        woken=quiet.looks.woken,
+    )
+
+
+def dismissed(quiet: Quiet, suspicion: Suspicion) -> Quiet:
+    """Somebody was found at work after all."""
+    return replace(quiet, looks=looks.dismissed(quiet.looks, suspicion.silent_s))
+
+
+def warned(quiet: Quiet, event: HangWarned) -> Quiet:
+    """As ``hang.warned``."""
+    told = looks.woken if event.stance is Stance.STOPPED else looks.warned
+    return replace(quiet, looks=told(quiet.looks, event.rank, event.silent_s))
+
+
+def _spell(quiet: Quiet) -> float:
+    """How long there has been no sign of life, from the most idle rank, by now."""
+    log_s = min((quiet.clock_s - one.log_s for one in quiet.since), default=0.0)
+    return min(log_s, max((quiet.clock_s - one.work_s for one in quiet.since), default=0.0))
+
+
+def _gone_on(quiet: Quiet, before_s: float) -> Quiet:
+    """Whether a pause ended at this look that was warned of, or that raises a limit."""
+    over, spell_s = None, _spell(quiet)
+    if spell_s < before_s:
+        rank, paused_s = quiet.looks.warned_of, round(before_s, 3)
+        if rank is not None or paused_s > max(_WORTH_KEEPING_S, quiet.run.longest_s):
+            lively = min(quiet.since, key=lambda one: quiet.clock_s - max(one.log_s, one.work_s))
+            over = Pause(
+                rank=lively.sign.rank if rank is None else rank, paused_s=paused_s, warned=rank is not None
+            )
+            forgiven_s = max(quiet.forgiven_s, paused_s if over.warned else 0.0)
+            run = replace(quiet.run, longest_s=max(quiet.run.longest_s, paused_s))
+            quiet = replace(quiet, forgiven_s=forgiven_s, run=run)
+        quiet = replace(quiet, looks=Looks())
+    return replace(quiet, over=over)
 
 
 def _since(before: _Since | None, sign: Sign, clock_s: float, passed_s: float) -> _Since:

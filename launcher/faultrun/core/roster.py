@@ -32,6 +32,7 @@ def taken_up(state: RunState, event: RunStarted) -> RunState:
         high_step=state.high_step,
         platform=state.platform,
         native_scheduler=state.native_scheduler,
+        patience=state.patience,
         life=Life(incident=state.life.incident),
         stop=state.stop if state.phase is Phase.NEW else None,
     )

@@ -44,6 +44,16 @@ def main_thread(dump: str) -> tuple[Frame, ...]:
     return tuple(frame for frame in frames if frame is not None)
 
 
+def has_left(dump: str) -> bool:
+    """Whether the main thread runs no script any more: its interpreter ends, or waits for its threads.
+
+    A script's own lines are called from its ``<module>``; a dump that was cut off says nothing.
+    """
+    lines = dump.splitlines()
+    whole = any(_THREAD.match(line) for line in lines) and all(line.strip() != "..." for line in lines)
+    return whole and all(frame.function != "<module>" for frame in main_thread(dump))
+
+
 def _frame(line: str) -> Frame | None:
     match = _FAULTHANDLER.match(line) or _PY_SPY.match(line)
     if match is None:

@@ -43,7 +43,8 @@ class Look:
     the children together; ``wakes_per_s`` are the main thread's. ``io_bytes``
     were read or written by all of them. ``syscall`` is the name of a sleeping
     call if it is known. ``frames`` are of the main thread, innermost first;
-    ``moved``: a second dump showed other functions.
+    ``moved``: a second dump showed other functions; ``leaving``: the dump has
+    no line of a script. For ``held_s`` it is known never to have left state D.
     """
 
     rank: int
@@ -58,12 +59,16 @@ class Look:
     syscall: str = ""
     frames: tuple[Frame, ...] = ()
     moved: bool = False
+    leaving: bool = False
+    held_s: float = 0.0
 
 
 def stance(look: Look) -> Stance:
     """What the rank does. Signs of work come before signs of being stuck."""
     if look.state in _STATES:
         return _STATES[look.state]
+    if look.leaving:
+        return Stance.LEAVING
     if look.starved_share >= _STARVED_SHARE:
         return Stance.STARVED
     if _works(look):
@@ -117,6 +122,7 @@ _WORDS: dict[Stance, Callable[[Look], str]] = {
     Stance.STOPPED: lambda _: "is stopped (state T: SIGSTOP)",
     Stance.TRACED: lambda _: "is held by a debugger (state t)",
     Stance.DEAD: lambda _: "has lost its main thread (state Z)",
+    Stance.LEAVING: lambda _: "is leaving: its interpreter has begun to end",
     Stance.UNINTERRUPTIBLE: _stuck_in_the_kernel,
     Stance.SPINNING: lambda look: (
         f"spins (state {look.state}, {look.main_share:.0%} of a core, and its stack does not move)"

@@ -8,11 +8,18 @@ to be blamed. While somebody is found at work it is no hang.
 
 from dataclasses import dataclass, replace
 
+from faultrun.core.span import span
 from faultrun.core.stance import Look, describe, stance
 from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.progress import WorkPhase
 
-_SURE = frozenset({Stance.STOPPED, Stance.TRACED, Stance.DEAD})
+_SURE = frozenset({Stance.STOPPED, Stance.TRACED})
+_ENDING = frozenset({Stance.LEAVING, Stance.DEAD})
+_ENDS_S = 3600.0
+"""A process that ends may take so long: a teardown is no hang of the training."""
+
+_WAKES = 3
+_PROOF_S = 60.0
 _LEAST_SHARE = 0.01
 _SUREST_FIRST = tuple(Stance)
 _DOING = {
@@ -55,7 +62,8 @@ def judge(
     sure = [rank for rank in suspicion.front if stances.get(rank) in _SURE]
     if not sure:
         for rank, found in stances.items():
-            if found is Stance.STARVED or (found is Stance.WORKING and not suspicion.final):
+            ends = found in _ENDING and suspicion.silent_s < _ENDS_S
+            if ends or found is Stance.STARVED or (found is Stance.WORKING and not suspicion.final):
                 excused_s = known[rank].starved_s if found is Stance.STARVED else 0.0
                 return Working(why=f"rank {rank} {describe(found, known[rank])}", excused_s=excused_s)
     candidates = sure or [rank for rank in suspicion.behind if rank in known]
@@ -72,6 +80,25 @@ def judge(
     return Blamed(rank=rank, stance=stances[rank], why=describe(stances[rank], known[rank]), look=known[rank])
 
 
+def acts(blamed: Blamed, suspicion: Suspicion) -> bool:
+    """Whether something is to be done about it now; else it is a warning.
+
+    A limit is over, or the rank was stopped again each time that it was woken.
+    Nobody is replaced for being stopped before it was woken.
+    """
+    if blamed.stance is Stance.STOPPED:
+        return suspicion.woken >= (1 if suspicion.acts else _WAKES)
+    return suspicion.acts
+
+
+def proved(blamed: Blamed, suspicion: Suspicion) -> bool:
+    """Whether, by the kernel's word, the rank could not go on: woken in vain, or never out of state D."""
+    if blamed.stance is Stance.STOPPED:
+        return suspicion.woken >= _WAKES
+    held_s = blamed.look.held_s if blamed.look is not None else 0.0
+    return blamed.stance is Stance.UNINTERRUPTIBLE and held_s >= max(_PROOF_S, suspicion.limit_s / 2)
+
+
 def _fed(look: Look, suspicion: Suspicion) -> Look:
     """A process that waited for a processor is excused until it has had the time that it needed.
 
@@ -86,13 +113,8 @@ def _fed(look: Look, suspicion: Suspicion) -> Look:
 
 def explain(blamed: Blamed, suspicion: Suspicion, doing: WorkPhase) -> str:
     """The cause for the card: what it does, for how long, and by which measure that is too long."""
-    usual = "" if suspicion.usual_s is None else f" (a step usually takes {_took(suspicion.usual_s)})"
+    usual = "" if suspicion.usual_s is None else f" (a step usually takes {span(suspicion.usual_s)})"
     activity = "" if doing is WorkPhase.UNKNOWN else f" while {_DOING[doing]}"
-    silence = f"nothing heard for {_took(suspicion.silent_s)}{activity}"
-    return f"{blamed.why}; {silence}, the limit is {_took(suspicion.limit_s)}{usual}"
-
-
-def _took(seconds: float) -> str:
-    if seconds >= 120:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+    silence = f"nothing heard for {span(suspicion.silent_s)}{activity}"
+    limit = f", the limit is {span(suspicion.limit_s)}" if suspicion.acts else ""
+    return f"{blamed.why}; {silence}{limit}{usual}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeFact
-from faultrun.model.hang import Suspicion
+from faultrun.model.hang import Patience, Suspicion
 from faultrun.model.plan import Attempt, Plan
 
 
@@ -31,7 +31,7 @@ class RequestGasp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspect:
-    """Look at the suspects' processes, collect every rank's stacks; answers HangDetected or HangDismissed.
+    """Look at the suspects' processes, collect all stacks; answers HangDismissed, HangWarned or HangDetected.
 
     ``number`` is the incident's, if it becomes one: its folder is named after it.
     """
@@ -39,6 +39,13 @@ class Inspect:
     incarnation: int
     number: int
     suspicion: Suspicion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """SIGCONT to the whole process group of each rank, which somebody has stopped. No answer."""
+
+    ranks: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +118,7 @@ class Spawn:
 
     After the first that cannot be started no other is tried. ``native_scheduler``:
     MindSpore's scheduler process serves them, whatever the run was started with.
+    ``patience`` is what the run has come through in its lives so far.
     """
 
     plan: Plan
@@ -118,6 +126,7 @@ class Spawn:
     master_addr: str
     master_port: int
     native_scheduler: bool = False
+    patience: Patience = Patience()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +140,7 @@ Action = (
     StartTimer
     | RequestGasp
     | Inspect
+    | Wake
     | Kill
     | VerifySave
     | Sweep

@@ -12,7 +12,7 @@ from enum import Enum
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
-from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
+from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
@@ -310,6 +310,8 @@ Event = (
     | RecoveryTimed
     | HangSuspected
     | HangDismissed
+    | HangWarned
+    | PauseOver
     | HangDetected
     | StopRequested
     | FaultNotice

@@ -34,6 +34,8 @@ class HangPolicy:
     rank's first word, counted only once another has spoken, or from the start
     when ``speaks``: the user said that the script uses the SDK. ``compile_s``:
     until steps have a usual length. ``quiet_s``: for ``HangSignal.LOG``.
+    ``given`` names the limits that the user set: a rank is replaced when they
+    are over. The others only say when a silence is unusual enough for a warning.
     """
 
     enabled: bool = True
@@ -46,6 +48,21 @@ class HangPolicy:
     checkpoint: Span = Span(low_s=60.0, high_s=1800.0)
     evaluation: Span = Span(low_s=60.0, high_s=3600.0)
     quiet_s: float = 600.0
+    given: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """What the run has come through. It outlives its lives and, by the journal, its supervisors.
+
+    ``longest_s`` is the longest pause after which training went on. The last
+    rank that was replaced without a proof stood at ``hung_step`` (-1: before
+    its first step), and its limit was ``hung_limit_s``.
+    """
+
+    longest_s: float = 0.0
+    hung_step: int | None = None
+    hung_limit_s: float = 0.0
 
 
 class Stance(Enum):
@@ -55,6 +72,7 @@ class Stance(Enum):
     STOPPED = "stopped"
     TRACED = "traced"
     DEAD = "dead"
+    LEAVING = "leaving"
     UNINTERRUPTIBLE = "uninterruptible"
     SPINNING = "spinning"
     SLEEPING = "sleeping"
@@ -75,7 +93,9 @@ class Suspicion:
     ``silent_s`` and ``limit_s`` are of that one of them that spoke last; ``usual_s``
     is the learnt length of a step, None where the limit was given. ``needed_s``
     is the limit without the patience for ranks that were found at work;
-    ``final`` is False while such a rank may get more time.
+    ``final`` is False while such a rank may get more time. At ``acts_s`` a rank
+    is replaced; ``acts``: so long it has been silent. Until then it is warned of.
+    ``woken``: so often a stopped rank was woken in this silence.
     """
 
     front: tuple[int, ...]
@@ -85,6 +105,9 @@ class Suspicion:
     usual_s: float | None = None
     needed_s: float = 0.0
     final: bool = True
+    acts: bool = True
+    acts_s: float = 0.0
+    woken: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +133,47 @@ class HangDismissed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HangWarned:
+    """The job stands still, as in ``HangDetected``, but nobody is replaced before ``acts_s`` of silence."""
+
+    at_s: float
+    incarnation: int
+    rank: int
+    step: int | None
+    doing: WorkPhase
+    stance: Stance
+    silent_s: float
+    acts_s: float
+    why: str
+    where: str = ""
+    folder: str = ""
+    stacks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseOver:
+    """A rank goes on after ``paused_s``: it was ``warned`` of, or the run had no longer pause before.
+
+    ``longest_s`` is the longest pause of the run that raises limits, this one included.
+    """
+
+    at_s: float
+    incarnation: int
+    rank: int
+    paused_s: float
+    longest_s: float
+    warned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HangDetected:
-    """The job stands still, and ``rank`` is the one that the others wait for.
+    """The job stands still for too long, and ``rank`` is the one that the others wait for.
 
     ``step`` is its last finished global step, None before the first.
     ``why`` is the cause for a person. ``where`` is its innermost Python
     frame, if anybody could read it. ``folder`` holds the stacks of ``stacks``
-    ranks, empty when none could be collected.
+    ranks, empty when none could be collected. ``proved``: by what the kernel
+    said, it could not have gone on; otherwise it was given up for its silence.
     """
 
     at_s: float
@@ -131,3 +188,4 @@ class HangDetected:
     where: str = ""
     folder: str = ""
     stacks: tuple[int, ...] = ()
+    proved: bool = False

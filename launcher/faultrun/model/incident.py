@@ -31,7 +31,8 @@ class Incident:
     only of the epoch and its step ``in_epoch``.
     ``blamed_by`` names the evidence that ``rank`` was the first.
     ``unstarted``: the workers report their steps, and none had finished one.
-    ``stacks`` is where a hung rank was, and the folder of all ranks' stacks.
+    ``stacks`` is where a hung rank was, and the folder of all ranks' stacks;
+    ``own_step`` is its own newest step, None where nobody asked for that.
     """
 
     number: int
@@ -55,6 +56,7 @@ class Incident:
     blamed_by: str = ""
     unstarted: bool = False
     stacks: str = ""
+    own_step: int | None = None
 
     @property
     def ordered(self) -> bool:

@@ -6,6 +6,7 @@ from enum import Enum
 from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import WorkerExit
+from faultrun.model.hang import Patience
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
 from faultrun.model.plan import Plan
@@ -85,7 +86,7 @@ class RunState:
     ``stop``, ``failure`` and ``exit_code`` say why no incarnation follows; the next
     supervisor has none of them. ``stop_by_s``: the platform ends this supervisor's job soon
     after. ``native_scheduler``: our own scheduler for MindSpore
-    is given up for the rest of the run.
+    is given up for the rest of the run. ``patience``: what its lives have come through.
     """
 
     node: NodeId
@@ -100,6 +101,7 @@ class RunState:
     high_step: int = -1
     platform: Platform = Platform()
     native_scheduler: bool = False
+    patience: Patience = Patience()
 
     life: Life = Life()
     stop: Stop | None = None

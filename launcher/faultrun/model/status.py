@@ -69,7 +69,7 @@ class Outlook:
 class RunStatus:
     """Everything on one screen. ``elapsed_s`` is wall time since the run began; it stops when the run ends.
 
-    ``suspected`` is the newest word on a hang that is neither dismissed nor judged, mostly empty.
+    ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly empty.
     ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
     """
 

@@ -137,6 +137,11 @@ class Crew:
             self.logs.drop_threads()
             self._control.request_threads(frozenset(self._workers))
 
+    def wake(self, ranks: frozenset[int]) -> None:
+        """SIGCONT to the whole process group of each rank: its children may have been stopped with it."""
+        for rank in sorted(ranks & self._workers.keys()):
+            self._workers[rank].wake_group()
+
     def kill(self, order: Kill) -> None:
         """SIGKILL to the whole process group of each rank."""
         self._leaving = True

@@ -6,11 +6,10 @@ thread (``inspection``).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from faultrun.core import hang, quiet
-from faultrun.core.hang import Beat, Watch
+from faultrun.core.hang_limits import Beat, Watch, silence
 from faultrun.core.suspects import Blamed
 from faultrun.model.actions import Inspect
 from faultrun.model.events import Event
@@ -20,6 +19,9 @@ from faultrun.model.hang import (
     HangPolicy,
     HangSignal,
     HangSuspected,
+    HangWarned,
+    Patience,
+    PauseOver,
     Stance,
     Suspicion,
 )
@@ -27,7 +29,7 @@ from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import Progress
 from faultrun.supervisor.crew import Crew
 from faultrun.supervisor.errands import Errands
-from faultrun.supervisor.inspection import PATIENCE_S, Inspection, detected
+from faultrun.supervisor.inspection import PATIENCE_S, Inspection, judged
 from faultrun.supervisor.progress import phase_of
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.look import snapshots, state_of
@@ -35,8 +37,6 @@ from faultrun.workers.look import snapshots, state_of
 _OVERDUE_S = PATIENCE_S + 2.0
 _LOOK_AT_STATE_S = 5.0
 _GLANCE_SHARE = 0.5
-_DOUBT = 4.0
-_CERTAIN = frozenset({Stance.STOPPED, Stance.TRACED, Stance.DEAD, Stance.ENDED})
 
 
 class HangWatch:
@@ -51,21 +51,21 @@ class HangWatch:
         self._life = 0
         self._beats: dict[int, Beat] = {}
         self._watch = Watch(policy=policy, at_s=0.0)
-        self._quiet = quiet.Quiet(limit_s=policy.quiet_s, at_s=0.0)
+        self._quiet = quiet.Quiet(policy=policy, at_s=0.0)
         self._inspection: Inspection | None = None
         self._order: tuple[float, HangSuspected] | None = None
         self._glanced = False
 
-    def begin(self) -> None:
-        """The workers of an incarnation have been started. Nothing of an earlier one is remembered."""
+    def begin(self, patience: Patience) -> None:
+        """The workers of an incarnation have been started. Of earlier ones only ``patience`` is known."""
         self.end()
         page = self._crew.page
         if not self._policy.enabled or page is None:
             return
         now_s = self._reactor.clock.now()
         self._beats = {}
-        self._watch = Watch(policy=self._policy, at_s=now_s)
-        self._quiet = quiet.Quiet(limit_s=self._policy.quiet_s, at_s=now_s)
+        self._watch = Watch(policy=self._policy, at_s=now_s, run=patience)
+        self._quiet = quiet.Quiet(policy=self._policy, at_s=now_s, run=patience)
         self._inspection = Inspection(self._reactor.clock, self._log_dir, page.path.parent)
         self._order, self._glanced = None, False
         self._again(self._life)
@@ -105,10 +105,13 @@ class HangWatch:
             self._errands.send(look, lambda: self._unseen(suspicion))
 
     def _unless_heard(
-        self, event: HangDetected | HangDismissed, front: tuple[int, ...], beats: Mapping[int, Beat]
+        self,
+        event: HangDetected | HangWarned | HangDismissed,
+        front: tuple[int, ...],
+        beats: Mapping[int, Beat],
     ) -> Event:
         """A rank that speaks while it is looked at does not hang, unless it was us who woke it."""
-        if isinstance(event, HangDetected) and event.stance not in _CERTAIN:
+        if not isinstance(event, HangDismissed) and event.stance is not Stance.STOPPED:
             for rank, beat in self._words().items():
                 if rank in front and beat != beats.get(rank):
                     why = f"rank {rank} spoke while it was looked at"
@@ -117,15 +120,18 @@ class HangWatch:
 
     def told(self, event: Event) -> None:
         """What became of a suspicion."""
+        if self._order is None or event.incarnation != self._crew.incarnation:
+            return
+        suspicion = self._order[1].suspicion
         match event:
             case HangDismissed(excused_s=excused_s):
                 self._order = None  # what it saw is the next one's glance
-                self._watch = hang.dismissed(self._watch, excused_s)
-            case HangDetected(stance=stance) if stance not in _CERTAIN:
-                # It may have been a slow stretch that nobody marked: the next one gets more time.
-                step = self._policy.step
-                low_s = min(step.high_s, _DOUBT * step.low_s)
-                self._policy = replace(self._policy, step=replace(step, low_s=low_s))
+                self._watch = hang.dismissed(self._watch, suspicion, excused_s)
+                self._quiet = quiet.dismissed(self._quiet, suspicion)
+            case HangWarned():
+                self._order = None
+                self._watch = hang.warned(self._watch, event)
+                self._quiet = quiet.warned(self._quiet, event)
             case _:
                 pass
 
@@ -153,6 +159,20 @@ class HangWatch:
             yield from self._overdue(now_s)
         else:
             yield from self._suspect(workers, now_s, interval_s)
+        yield from self._went_on(now_s)
+
+    def _went_on(self, now_s: float) -> Iterable[Event]:
+        """A pause that is worth a line is over, by either way of seeing it."""
+        for watch in (self._watch, self._quiet):
+            if watch.over is not None:
+                yield PauseOver(
+                    at_s=now_s,
+                    incarnation=self._crew.incarnation,
+                    rank=watch.over.rank,
+                    paused_s=watch.over.paused_s,
+                    longest_s=watch.run.longest_s,
+                    warned=watch.over.warned,
+                )
 
     def _words(self) -> dict[int, Beat]:
         page = self._crew.page
@@ -192,7 +212,8 @@ class HangWatch:
 
     def _stopped(self, workers: Mapping[int, int]) -> frozenset[int]:
         """Ranks in state T, of those that have been silent for a while."""
-        silent = [one for one in self._watch.seen if hang.silence(self._watch, one) >= _LOOK_AT_STATE_S]
+        after_s = 0.0 if self._watch.looks.woken else _LOOK_AT_STATE_S
+        silent = [one for one in self._watch.seen if silence(self._watch, one) >= after_s]
         return frozenset(one.beat.rank for one in silent if state_of(workers[one.beat.rank]) == "T")
 
     def _quiet_suspects(
@@ -227,7 +248,7 @@ class HangWatch:
         suspicion = suspected.suspicion
         rank = min(suspicion.behind)
         verdict = Blamed(rank=rank, stance=Stance.UNKNOWN, why="could not be looked at")
-        return detected(
+        return judged(
             suspicion,
             verdict,
             self._beats.get(rank),

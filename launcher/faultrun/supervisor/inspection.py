@@ -4,6 +4,7 @@ Runs in a thread of its own and is bounded: neither a slow debugger nor a hung
 disk keeps the loop from acting on what is known.
 """
 
+import shutil
 import signal
 import threading
 import time
@@ -12,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.core.hang import Beat
-from faultrun.core.stacks import Frame, main_thread
+from faultrun.core.hang_limits import Beat
+from faultrun.core.stacks import Frame, has_left, main_thread
 from faultrun.core.stance import Look
-from faultrun.core.suspects import Blamed, Working, explain, judge
+from faultrun.core.suspects import Blamed, Working, acts, explain, judge, proved
 from faultrun.model.actions import Inspect
-from faultrun.model.hang import HangDetected, HangDismissed, Suspicion
+from faultrun.model.hang import HangDetected, HangDismissed, HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import STACKS_FILE, THREADS_FILE
 from faultrun.supervisor.reactor import RunClock
@@ -39,6 +40,8 @@ _ANSWER_S = 0.25
 _THREADS_S = 0.05
 _WRITE_S = 1.0
 _STILL = frozenset({"T", "t"})
+_KEPT = 20
+"""Of so many warnings the stacks are kept in each life."""
 
 
 class Inspection:
@@ -49,10 +52,13 @@ class Inspection:
         self._log_dir = log_dir
         self._dump_dir = dump_dir
         self._glance: tuple[float, dict[int, Snapshot]] | None = None
+        self._held: dict[int, tuple[float, int]] = {}
+        self._warnings = 0
 
     def glance(self, workers: Mapping[int, Process]) -> Iterable[HangDetected]:
         """Note what everybody has consumed by now, so that later it is known who works."""
         self._glance = (time.monotonic(), _snapshots(workers))
+        self._note_held(*self._glance)
         return ()
 
     def inspect(
@@ -61,13 +67,13 @@ class Inspection:
         workers: Mapping[int, Process],
         beats: Mapping[int, Beat],
         finished: tuple[tuple[int, int], ...],
-    ) -> Iterable[HangDetected | HangDismissed]:
+    ) -> Iterable[HangDetected | HangWarned | HangDismissed]:
         """Judge the suspects and say so; the stacks are in the incident's folder by then, if the disk let us.
 
         ``beats`` are the last words of the living ranks, ``finished`` those that have ended well or are done.
         """
         views = {rank: kernel_view(worker.pid) for rank, worker in workers.items()}
-        looks, dumps = self._looked(workers, frozenset(order.suspicion.front))
+        looks, dumps = self._looked(workers, order.suspicion)
         verdict = judge(order.suspicion, looks, finished)
         if isinstance(verdict, Working):
             yield HangDismissed(
@@ -80,23 +86,35 @@ class Inspection:
         if verdict.look is not None and not verdict.look.frames:
             verdict = _at(verdict, dumps.get(verdict.rank, ""))
         self._await_threads(dumps)
-        folder = self._log_dir / f"incident_{order.number}"
+        folder = self._folder(order, verdict)
         kept = self._keep(folder, dumps, views)
         beat = beats.get(verdict.rank)
-        yield detected(
+        yield judged(
             order.suspicion,
             verdict,
             beat,
             at_s=self._clock.now(),
             incarnation=order.incarnation,
-            folder=folder.name if kept else "",
+            folder=str(folder.relative_to(self._log_dir)) if kept else "",
             stacks=tuple(sorted(dumps)),
         )
 
+    def _folder(self, order: Inspect, verdict: Blamed) -> Path:
+        """Where the stacks belong: to the incident, or to a warning, of which only the newest are kept."""
+        if acts(verdict, order.suspicion):
+            return self._log_dir / f"incident_{order.number}"
+        self._warnings += 1
+        shutil.rmtree(self._warning(self._warnings - _KEPT), ignore_errors=True)
+        return self._warning(self._warnings)
+
+    def _warning(self, number: int) -> Path:
+        return self._dump_dir / f"warning_{number}"
+
     def _looked(
-        self, workers: Mapping[int, Process], front: frozenset[int]
+        self, workers: Mapping[int, Process], suspicion: Suspicion
     ) -> tuple[tuple[Look, ...], dict[int, str]]:
         """Everybody's look, and the dumps of all who could be asked or read."""
+        front = frozenset(suspicion.front)
         until_s = time.monotonic() + PATIENCE_S
         files = _dump_files(self._dump_dir, workers)
         first = StackDump(workers, files)
@@ -112,6 +130,7 @@ class Inspection:
             moved = _moving({rank: workers[rank] for rank in busy}, files, dumps)
         now_s, now = time.monotonic(), _snapshots(workers)
         self._glance = now_s, now  # for the next one, if this is no hang
+        self._note_held(now_s, now)
         seen = _Seen(
             window_s=now_s - before_s,
             asleep_s=early_s - before_s,
@@ -120,15 +139,29 @@ class Inspection:
             now=now,
             dumps=dict(dumps),
             moved=moved,
+            held={rank: now_s - since_s for rank, (since_s, _) in self._held.items()},
         )
         looks = tuple(seen.look(rank, worker.pid) for rank, worker in workers.items() if rank in now)
-        for rank in still & first.asked & front:
-            # Its dump is on its way since before; and the request to save would wake it in a moment anyway.
-            workers[rank].signal_leader(signal.SIGCONT)
-        dumps |= first.collect(still & front, _ANSWER_S)
+        if (
+            suspicion.woken
+        ):  # and stopped again: its dump is on its way, and the request to save would wake it, too
+            for rank in still & first.asked & front:
+                workers[rank].signal_leader(signal.SIGCONT)
+            dumps |= first.collect(still & front, _ANSWER_S)
         mute = {rank: worker.pid for rank, worker in workers.items() if rank not in dumps}
         dumps |= read_from_outside(mute, until_s - time.monotonic())
         return looks, dumps
+
+    def _note_held(self, at_s: float, now: Mapping[int, Snapshot]) -> None:
+        """Since when nobody has seen a rank out of state D: it got no processor between two looks."""
+        self._held = {
+            rank: (
+                self._held[rank][0] if self._held.get(rank, (0, -1))[1] == one.main_wakes else at_s,
+                one.main_wakes,
+            )
+            for rank, one in now.items()
+            if one.state == "D"
+        }
 
     def _await_threads(self, ranks: Iterable[int]) -> None:
         """A moment for the helper threads, which were asked when this look began."""
@@ -156,7 +189,7 @@ class Inspection:
         return bool(done)
 
 
-def detected(
+def judged(
     suspicion: Suspicion,
     verdict: Blamed,
     beat: Beat | None,
@@ -165,11 +198,10 @@ def detected(
     incarnation: int,
     folder: str = "",
     stacks: tuple[int, ...] = (),
-) -> HangDetected:
+) -> HangDetected | HangWarned:
     """The event that says what was judged. ``beat`` is the rank's last word, if it had one."""
-    frames = verdict.look.frames if verdict.look is not None else ()
     doing = _doing(beat)
-    return HangDetected(
+    warning = HangWarned(
         at_s=at_s,
         incarnation=incarnation,
         rank=verdict.rank,
@@ -177,11 +209,28 @@ def detected(
         doing=doing,
         stance=verdict.stance,
         silent_s=round(suspicion.silent_s, 3),
-        limit_s=round(suspicion.limit_s, 3),
+        acts_s=suspicion.acts_s,
         why=explain(verdict, suspicion, doing),
-        where=_where(frames),
+        where=_where(verdict.look.frames if verdict.look is not None else ()),
         folder=folder,
         stacks=stacks,
+    )
+    if not acts(verdict, suspicion):
+        return warning
+    return HangDetected(
+        at_s=at_s,
+        incarnation=incarnation,
+        rank=warning.rank,
+        step=warning.step,
+        doing=doing,
+        stance=warning.stance,
+        silent_s=warning.silent_s,
+        limit_s=round(suspicion.limit_s, 3),
+        why=warning.why,
+        where=warning.where,
+        folder=folder,
+        stacks=stacks,
+        proved=proved(verdict, suspicion),
     )
 
 
@@ -215,6 +264,7 @@ class _Seen:
     now: Mapping[int, Snapshot]
     dumps: Mapping[int, str]
     moved: frozenset[int]
+    held: Mapping[int, float]
 
     def look(self, rank: int, pid: int) -> Look:
         now, early = self.now[rank], self.early.get(rank, self.now[rank])
@@ -239,6 +289,8 @@ class _Seen:
             syscall=syscall,
             frames=main_thread(self.dumps.get(rank, "")),
             moved=rank in self.moved,
+            leaving=has_left(self.dumps.get(rank, "")),
+            held_s=self.held.get(rank, 0.0),
         )
 
 

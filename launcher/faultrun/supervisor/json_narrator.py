@@ -66,4 +66,4 @@ def _level(event: Event, line: Mapping[str, Any]) -> str:
     failed = isinstance(event, WorkerExit) and not event.clean
     if failed or name in _FAULTS:
         return "error"
-    return "warning" if name in ("StopRequested", "FaultNotice", "GaspRequested") else "info"
+    return "warning" if name in ("StopRequested", "FaultNotice", "GaspRequested", "HangWarned") else "info"

@@ -27,6 +27,7 @@ _PHASES = {
     "killing": "ending workers",
     "sweeping": "cleaning up",
 }
+_NO_HANG = frozenset({"PauseOver", "HangDismissed", "WorkerExit", "PlanAdopted"})
 _PACE_OVER_S = 15.0
 _BAR = 24
 _GIB = 1 << 30
@@ -53,6 +54,7 @@ class LiveLine:
         self._up: set[int] = set()
         self._looks: list[tuple[float, int]] = []
         self._shown = False
+        self._silent = ""
 
     def begin(self, lifeline: int) -> None:
         """See ``sidecar.Work``."""
@@ -75,6 +77,10 @@ class LiveLine:
                 self._up.add(line.get("rank", -1))
             case "WorkerExit":
                 self._up.discard(line.get("rank", -1))
+            case "HangWarned":
+                self._silent = f"rank {line.get('rank')} may hang"
+        if line.get("event") in _NO_HANG:
+            self._silent = ""
         phase = line.get("phase")
         if isinstance(phase, str) and phase != self._phase:
             self._phase, self._phase_s = phase, self._now()
@@ -123,7 +129,7 @@ class LiveLine:
         rate = (
             f"{(last - first) / (last_s - first_s):.3g} steps/s" if last > first and last_s > first_s else ""
         )
-        return [f"step {step:,}", rate] if rate else [f"step {step:,}"]
+        return [word for word in (f"step {step:,}", rate, self._silent) if word]
 
     def _verification(self) -> list[str]:
         meter = read_meter(self._log_dir / METER)

@@ -10,6 +10,7 @@ from faultrun.core import gasp
 from faultrun.core.card import duration, render
 from faultrun.core.diagnose import describe
 from faultrun.core.notices import HOLD_S
+from faultrun.core.silence import warning
 from faultrun.journal.codec import encode
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.events import (
@@ -29,7 +30,7 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.gasp import GaspRequested
-from faultrun.model.hang import HangDetected
+from faultrun.model.hang import HangDetected, HangWarned, PauseOver
 from faultrun.model.incident import Card
 from faultrun.model.notice import Notice, Unreadable
 from faultrun.model.plan import Reason
@@ -97,6 +98,8 @@ class PlainNarrator:
                 self._say(f"rank {event.rank} (pid {event.pid}) {how}")
             case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed():
                 self._exit(event, before, step.state)
+            case HangWarned() | PauseOver(warned=True) if step.state.phase is Phase.RUNNING:
+                self._say(warning(event) if isinstance(event, HangWarned) else step.why)
             case HangDetected(rank=rank, why=why):
                 if before is None or before.life.incident is None:
                     self._say(f"rank {rank} hangs: {why}")

@@ -17,6 +17,7 @@ from faultrun.model.actions import (
     Sweep,
     Tell,
     VerifySave,
+    Wake,
 )
 from faultrun.model.events import Drained, Event, PrepareFailed
 from faultrun.model.gasp import GaspVerified
@@ -71,17 +72,19 @@ class LocalWorld:
                 self._hangs.end()
             case Inspect():
                 self._hangs.inspect(action)
+            case Wake(ranks=ranks):
+                self._crew.wake(ranks)
             case Kill():
                 self._crew.kill(action)
                 self._hangs.end()
             case StartTimer(timer=timer, at_s=at_s, incarnation=incarnation):
                 self._reactor.start_timer(timer, at_s, incarnation)
-            case Spawn():
+            case Spawn(patience=patience):
                 # fork() copies only the calling thread; the helper thread has nothing left to do by now.
                 self._errands.settle(_JOIN_BEFORE_FORK_S)
                 self._hangs.settle(_JOIN_BEFORE_FORK_S)
                 self._crew.spawn(action)
-                self._hangs.begin()
+                self._hangs.begin(patience)
             case RestorePolicy():
                 self._crew.restore_policy(action)
             case VerifySave():

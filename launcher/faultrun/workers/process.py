@@ -83,14 +83,18 @@ class Process:
                 _LIBC.syscall(_SYS_TGKILL[os.uname().machine], self.pid, self.pid, signum)
 
     def kill_group(self) -> None:
-        """SIGKILL to its whole process group.
+        """SIGKILL to its whole process group."""
+        self._signal_group(signal.SIGKILL)
 
-        Its pid is its group's id, and cannot be given to another while we
-        have not reaped it.
-        """
+    def wake_group(self) -> None:
+        """SIGCONT to its whole process group: nothing to a process that runs."""
+        self._signal_group(signal.SIGCONT)
+
+    def _signal_group(self, signum: int) -> None:
+        """Its pid is its group's id, and cannot be given to another while we have not reaped it."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+                os.killpg(self.pid, signum)
 
 
 def start(launch: Launch) -> Process:

@@ -1,0 +1,189 @@
+"""How long a rank may be silent: until that is unusual, and until something is done about it.
+
+Pure. What is unusual is learnt from what the ranks took before. What is acted
+on are the user's limits or, where none was given, minutes: a look from outside
+cannot tell waiting from hanging, and whoever works must not be killed.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+
+from faultrun.core import looks
+from faultrun.core.looks import Looks
+from faultrun.model.hang import HangPolicy, Patience, Span
+from faultrun.model.progress import WorkPhase
+
+AUTO_S = 300.0
+"""Without a limit by the user nobody is replaced sooner."""
+
+LONGEST_FACTOR = 10.0
+"""Nor before so many times the longest pause that the run has come through."""
+
+OUTSIDE = frozenset({WorkPhase.SAVING, WorkPhase.EVALUATING, WorkPhase.UNKNOWN, WorkPhase.DONE})
+"""What a rank does outside of the training loop."""
+
+DEFAULT = HangPolicy()
+_ENOUGH = 3
+_OF_LATE_FACTOR = 3.0
+_AGAIN_FACTOR = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """One rank's slot of the progress page. ``spoke_at_s`` is when it said this, on the clock of ``observe``.
+
+    ``begun``: the SDK runs in it. ``stepped``: it has finished a step of this incarnation.
+    """
+
+    rank: int
+    begun: bool
+    stepped: bool = False
+    step: int = -1
+    phase: WorkPhase = WorkPhase.COMPUTING
+    spoke_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A beat, and when on the observer's clock it was new, and its phase was."""
+
+    beat: Beat
+    since_s: float
+    phase_since_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A silence after which the rank went on; ``warned``: of this one a warning was given."""
+
+    rank: int
+    paused_s: float
+    warned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What has been observed of one incarnation. ``clock_s`` counts observed seconds only.
+
+    ``stepping_s`` counts those of them in which every rank was in its training
+    loop; ``front`` is the step that all have finished, and when by that clock.
+    ``over`` is a pause worth telling that ended at the last look. ``forgiven_s``
+    is the longest in the loop that was warned of in vain: it is usual by now.
+    """
+
+    policy: HangPolicy
+    at_s: float
+    clock_s: float = 0.0
+    stepping_s: float = 0.0
+    seen: tuple[Seen, ...] = ()
+    front: tuple[int, float] | None = None
+    paces: tuple[float, ...] = ()
+    saves: tuple[float, ...] = ()
+    evaluations: tuple[float, ...] = ()
+    looks: Looks = Looks()
+    run: Patience = Patience()
+    over: Pause | None = None
+    forgiven_s: float = 0.0
+
+    @property
+    def usual_s(self) -> float | None:
+        """How long a step usually takes; None while that is not known."""
+        return median(self.paces) if len(self.paces) >= _ENOUGH else None
+
+
+def silence(watch: Watch, one: Seen) -> float:
+    """Observed seconds since the rank last said anything."""
+    return watch.clock_s - one.since_s
+
+
+def limit(watch: Watch, one: Seen, stopped: frozenset[int] = frozenset()) -> float:
+    """How long the rank may be silent until it is looked into, for the first time or again."""
+    due_s = looks.due_s(
+        watch.looks,
+        unusual_s=unusual_after(watch, one),
+        acts_s=acts_after(watch, one),
+        final_s=final_after(watch, one),
+    )
+    return min(due_s, watch.looks.halted_s) if one.beat.rank in stopped else due_s
+
+
+def unusual_after(watch: Watch, one: Seen) -> float:
+    """How long a silence is usual in what the rank does now."""
+    what, span = span_of(watch, one)
+    if what in watch.policy.given and span.fixed:
+        span = _bounds(DEFAULT, what)
+    usual_s = _between(span, _learnt(watch, one))
+    return max(usual_s, min(looks.REPEAT_S, _AGAIN_FACTOR * watch.forgiven_s)) if what == "step" else usual_s
+
+
+def acts_after(watch: Watch, one: Seen) -> float:
+    """The silence after which the rank is replaced: the user's limit, else minutes.
+
+    A rank that was replaced at this step, or behind it, without a proof gets
+    twice the time: what takes so long at the same step again may be no hang.
+    """
+    what, span = span_of(watch, one)
+    run, known = watch.run, what in watch.policy.given
+    again = run.hung_step is not None and one.beat.step <= run.hung_step
+    raised_s = _AGAIN_FACTOR * run.hung_limit_s if again else 0.0
+    if known and span.fixed:
+        return span.low_s
+    if known:
+        return min(span.high_s, max(raised_s, _between(span, _learnt(watch, one))))
+    return max(AUTO_S, LONGEST_FACTOR * run.longest_s, unusual_after(watch, one), raised_s)
+
+
+def final_after(watch: Watch, one: Seen) -> float:
+    """The silence after which a rank that was found at work has no more excuse."""
+    return max(span_of(watch, one)[1].high_s, acts_after(watch, one))
+
+
+def span_of(watch: Watch, one: Seen) -> tuple[str, Span]:
+    """What limits the rank now, by the name that the options use."""
+    policy = watch.policy
+    if not one.beat.begun:
+        what = "startup"
+    elif one.beat.phase is WorkPhase.SAVING:
+        what = "checkpoint"
+    elif one.beat.phase in OUTSIDE:
+        what = "evaluation"
+    elif not one.beat.stepped or (watch.usual_s is None and not policy.step.fixed):
+        what = "compile"
+    else:
+        what = "step"
+    return what, _bounds(policy, what)
+
+
+def _bounds(policy: HangPolicy, what: str) -> Span:
+    match what:
+        case "startup":
+            return Span(low_s=policy.startup_s, high_s=policy.startup_s)
+        case "compile":
+            return Span(low_s=policy.compile_s, high_s=policy.compile_s)
+        case "checkpoint":
+            return policy.checkpoint
+        case "evaluation":
+            return policy.evaluation
+        case _:
+            return policy.step
+
+
+def _between(span: Span, learnt_s: float | None) -> float:
+    return span.high_s if learnt_s is None else min(max(learnt_s, span.low_s), span.high_s)
+
+
+def _learnt(watch: Watch, one: Seen) -> float | None:
+    """The multiple of what is usual; None while nothing is."""
+    match one.beat.phase:
+        case WorkPhase.SAVING:
+            known = watch.saves
+        case WorkPhase.EVALUATING | WorkPhase.UNKNOWN:
+            known = watch.evaluations
+        case WorkPhase.DONE:
+            return None
+        case _:
+            usual_s = watch.usual_s
+            if usual_s is None:
+                return None
+            return max(watch.policy.factor * usual_s, _OF_LATE_FACTOR * max(watch.paces))
+    return watch.policy.factor * max(known) if known else None
