@@ -3,6 +3,8 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -242,3 +244,37 @@ os.write(answer, repr([fd for fd in range(99) if is_open(fd) and fd != answer]).
     with tempfile.NamedTemporaryFile() as answer:
         ended(code, answer.name)
         assert Path(answer.name).read_text() == repr(list(kept))
+
+
+_NUMBER_GIVEN_AWAY = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from faultrun.workers.process import Launch, start
+from faultrun.workers.sweep import TAG_VARIABLE, kill_tagged
+
+environ = {**os.environ, TAG_VARIABLE: "boot"}
+worker = start(Launch(argv=("sleep", "600"), env=environ, stdout=Path(os.devnull)))
+worker.signal_leader(signal.SIGKILL)
+os.waitid(os.P_PIDFD, worker.pidfd, os.WEXITED | os.WNOWAIT)
+assert worker.reap() is not None
+Path("/proc/sys/kernel/ns_last_pid").write_text(str(worker.pid - 1))
+stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+worker.signal_leader(signal.SIGKILL)
+worker.signal_main_thread(signal.SIGKILL)
+worker.kill_group()
+kill_tagged(worker.pid, frozenset({"boot"}))
+same = stranger.pid == worker.pid
+try:
+    print(same, stranger.wait(0.2))
+except subprocess.TimeoutExpired:
+    print(same, "lives")
+"""
+
+
+def test_a_stranger_who_was_given_its_number_is_never_signalled() -> None:
+    contained = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*contained, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no PID namespaces here")
+    command = [*contained, sys.executable, "-c", _NUMBER_GIVEN_AWAY]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "True lives\n"

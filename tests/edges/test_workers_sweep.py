@@ -2,13 +2,14 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from faultrun.workers.sweep import TAG_VARIABLE, carries_tag, kill_tagged, sweep, tagged
+from faultrun.workers.sweep import TAG_VARIABLE, carries_tag, kill_tagged, sweep, tag, tag_limit, tagged
 from support.processes import lives, wait_until
 
 
@@ -102,3 +103,49 @@ def test_we_never_find_ourselves() -> None:
     own = Path("/proc/self/environ").read_bytes().decode(errors="replace")
     boots = {part.split("=", 1)[1] for part in own.split("\0") if part.startswith(f"{TAG_VARIABLE}=")}
     assert os.getpid() not in list(tagged(frozenset(boots)))
+
+
+_SHEDS = """
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None)
+first = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, "environ")[0]
+ctypes.memset(first, 0, sum(len(name) + len(value) + 2 for name, value in os.environb.items()))
+libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+os.setsid()
+if os.fork() == 0:
+    open("up", "w").close()
+    signal.pause()
+elif sys.argv[1] == "stays":
+    signal.pause()
+"""
+"""Writes over its environment as setproctitle does, hides its memory, leaves its session, forks."""
+
+
+@pytest.mark.parametrize("first", ["stays", "leaves"])
+def test_neither_a_clean_environment_nor_a_hidden_one_shakes_it_off(crowd: Crowd, first: str) -> None:
+    code = f"exec {sys.executable} -S -c '{_SHEDS}' {first}"
+    helper = subprocess.Popen(
+        ["/usr/bin/env", "-i", "/bin/sh", "-c", code],
+        cwd=crowd.folder,
+        env={TAG_VARIABLE: crowd.boot},
+        preexec_fn=lambda: tag(crowd.boot),  # noqa: PLW1509
+    )
+    crowd.born.append(helper)
+    wait_until((crowd.folder / "up").exists)
+    found = set(tagged(frozenset({crowd.boot})))
+    assert len(found - {helper.pid}) == 1
+    assert sweep(frozenset({crowd.boot}), patience_s=5)[1] == ()
+    assert not any(lives(pid) for pid in found)
+
+
+def test_a_stranger_with_a_limit_of_its_own_is_not_ours(crowd: Crowd) -> None:
+    others = ["exec sleep 60", "ulimit -S -x 1000 2> /dev/null; exec sleep 60"]
+    pids = [crowd.any(script, {}) for script in others]
+    assert sweep(frozenset({crowd.boot, "ff"}), patience_s=5) == (0, ())
+    assert all(lives(pid) for pid in pids)
+
+
+def test_the_limits_of_two_supervisors_differ_and_fit(crowd: Crowd) -> None:
+    limits = {tag_limit(os.urandom(8).hex()) for _ in range(1000)}
+    assert len(limits) == 1000
+    assert all(0 < limit < 2**62 for limit in limits)

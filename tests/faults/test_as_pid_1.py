@@ -68,3 +68,19 @@ def test_in_the_background_is_where_pid_1_does_not_go(launcher: Launcher) -> Non
     assert run.ends() == 0
     assert "PID 1 of a container stays in the foreground" in run.text
     assert run.events("RunFinished", exit_code=0)
+
+
+def test_what_somebody_executes_in_the_container_is_adopted_and_left_alone(launcher: Launcher) -> None:
+    """As ``kubectl exec`` does: its shell ends, what it left behind comes to PID 1, which is us."""
+    run = contained(launcher, "train()")
+    run.trains(range(2))
+    visitor = launcher.folder / "visitor"
+
+    def execute(script: str) -> str:
+        enter = ("nsenter", "--target", str(run.pid), "--pid", "--mount", "/bin/sh", "-c")
+        return subprocess.run([*enter, script], capture_output=True, text=True, check=True, timeout=60).stdout
+
+    execute(f"setsid sleep 600 > /dev/null 2>&1 & echo $! > {visitor}")
+    execute(f"kill -9 {run.worker(1)}")
+    run.event("IncarnationStarted", incarnation=1)
+    assert execute(f"grep PPid /proc/$(cat {visitor})/status").split() == ["PPid:", "1"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.events import Exited, Signaled, Status
+from faultrun.workers.sweep import TAG_VARIABLE, tag
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -54,6 +55,7 @@ class Process:
         if code is None:
             return None
         os.close(self.pidfd)
+        self.pidfd = -1  # its number may be another's from now on
         return Exited(code=code) if code >= 0 else Signaled(signum=-code)
 
     def ended_as(self) -> Status | None:
@@ -114,6 +116,7 @@ def start(launch: Launch) -> Process:
             os.sched_setaffinity(0, launch.cpus)
         if launch.memory_nodes:
             _bind_memory(launch.memory_nodes)
+        tag(launch.env.get(TAG_VARIABLE, ""))
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err:
