@@ -9,8 +9,17 @@ from hypothesis import assume, given, settings
 from faultrun.core.decide import decide
 from faultrun.journal.append import line_of
 from faultrun.journal.read import event_of
-from faultrun.model.actions import Kill, RequestGasp, Spawn, StartTimer
-from faultrun.model.events import Event, FaultNotice, PlanAdopted, RunFinished, RunStarted, Timer
+from faultrun.model.actions import Kill, RequestGasp, Spawn, StartTimer, Survey
+from faultrun.model.events import (
+    Event,
+    FaultNotice,
+    NothingWhole,
+    PlanAdopted,
+    RecoveryPointChosen,
+    RunFinished,
+    RunStarted,
+    Timer,
+)
 from faultrun.model.notice import Platform
 from faultrun.model.run import Life, Phase, RunState, Step
 from faultrun.model.stop import StopRequested, StopSource
@@ -111,6 +120,19 @@ def only_the_living_are_signalled(told: History) -> None:
                 assert action.ranks <= step.state.life.alive
 
 
+def where_a_save_was_nothing_found_is_no_beginning(told: History) -> None:
+    """Every look asks for what the run once resumed from, and finding nothing starts nobody."""
+    had = False
+    for before, event, step in told:
+        if isinstance(event, RecoveryPointChosen) and step.state.life.point is not None:
+            had = had or step.state is not before
+        for action in step.actions:
+            if isinstance(action, Survey):
+                assert bool(action.expects) or not had
+        if isinstance(event, NothingWhole):
+            assert not any(isinstance(action, Spawn) for action in step.actions)
+
+
 def the_journal_alone_gives_the_same_state(told: History) -> None:
     state = new_run(WORLD_SIZE)
     for _, event, step in told:
@@ -131,6 +153,7 @@ LAWS: tuple[Callable[[History], None], ...] = (
     a_life_begins_clean,
     whoever_waits_has_a_timer_running,
     only_the_living_are_signalled,
+    where_a_save_was_nothing_found_is_no_beginning,
     the_journal_alone_gives_the_same_state,
 )
 

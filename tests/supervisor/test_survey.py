@@ -1,6 +1,8 @@
 """Which checkpoint a run resumes from, by ``--resume`` and by what happened; real MindSpore files."""
 
+import json
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +11,11 @@ import pytest
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.model.actions import Survey
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import NothingWhole, RecoveryPointChosen
+from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.plan import Attempt
 from faultrun.model.spec import Recovery, Resume
 from faultrun.supervisor.reactor import RunClock
-from faultrun.supervisor.survey import CheckpointSurveyor
+from faultrun.supervisor.survey import CheckpointSurveyor, Surveyed
 from support.ckpt_bytes import ckpt, save
 from support.specs import a_spec
 
@@ -36,12 +38,12 @@ def put(root: Path, *steps: int, content: bytes | None = None) -> None:
         save(root / "ckpt" / f"net-1_{step}.ckpt", content if content is not None else ckpt(1, step))
 
 
-def point_of(answer: RecoveryPointChosen | NothingWhole) -> RecoveryPoint | None:
+def point_of(answer: Surveyed) -> RecoveryPoint | None:
     assert isinstance(answer, RecoveryPointChosen), answer
     return answer.point
 
 
-def step_of(answer: RecoveryPointChosen | NothingWhole) -> int | None:
+def step_of(answer: Surveyed) -> int | None:
     point = point_of(answer)
     return None if point is None else point.global_step
 
@@ -73,6 +75,80 @@ def test_what_was_left_alone_stays_so_for_the_next_supervisor_of_the_run(tmp_pat
     assert point_of(surveyor(tmp_path).survey(AGAIN, 0.0)) is None
 
 
+def test_a_new_run_that_cannot_note_what_it_leaves_alone_does_not_begin(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    (tmp_path / "left_alone.jsonl").mkdir()
+    answer = surveyor(tmp_path).survey(FIRST, 0.0)
+    assert isinstance(answer, PrepareFailed)
+    assert answer.exit_code == 73
+    assert answer.why.splitlines()[0] == "cannot note which older checkpoints this run leaves alone"
+
+
+def test_a_run_that_had_checkpoints_does_not_begin_at_zero_when_none_is_to_be_seen(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    known = replace(AGAIN, expects=f"{tmp_path}/ckpt/net-1_10.ckpt")
+    looking = surveyor(tmp_path)
+    assert step_of(looking.survey(known, 0.0)) == 10
+    (tmp_path / "ckpt").rename(tmp_path / "unmounted")
+    gone = looking.survey(known, 0.0)
+    assert isinstance(gone, NothingWhole)
+    assert gone.gone_s == 0.0
+    assert gone.why.splitlines()[0] == f"the checkpoints in {tmp_path}/ckpt are gone"
+    assert f"{tmp_path}/ckpt does not exist; this run had {known.expects}" in gone.why
+    (tmp_path / "ckpt").mkdir()
+    still = surveyor(tmp_path).survey(known, 0.0)
+    assert isinstance(still, NothingWhole)
+    assert "holds none of this run's checkpoints any more" in still.why
+    (tmp_path / "ckpt").rmdir()
+    (tmp_path / "unmounted").rename(tmp_path / "ckpt")
+    assert step_of(looking.survey(known, 0.0)) == 10, "it came back"
+    (tmp_path / "ckpt/net-1_10.ckpt").unlink()
+    again = looking.survey(known, 0.0)
+    assert isinstance(again, NothingWhole)
+    assert again.gone_s == 0.0, "it is another absence"
+
+
+def test_a_folder_that_nobody_can_read_may_be_read_later(tmp_path: Path) -> None:
+    (tmp_path / "ckpt").symlink_to(tmp_path / "ckpt")
+    for request in (FIRST, AGAIN):
+        answer = surveyor(tmp_path).survey(request, 0.0)
+        assert isinstance(answer, NothingWhole)
+        assert answer.gone_s == 0.0
+        assert "cannot be read: Too many levels of symbolic links" in answer.why
+
+
+def gasp(path: Path, step: int, run_id: str = "calm-heron-3f7a") -> str:
+    """A whole save of the SDK."""
+    save(path, b"state")
+    save(
+        Path(f"{path}.manifest.json"),
+        json.dumps(
+            {
+                "schema": 1, "path": path.name, "kind": "gasp", "step": step, "world_size": 2, "rank": 0,
+                "replica_group": [0, 1], "size_bytes": 5, "digest": f"crc32:{zlib.crc32(b'state'):08x}",
+                "run_id": run_id, "incarnation": 0, "node": "n",
+            }
+        ).encode(),
+    )  # fmt: skip
+    return str(path)
+
+
+def test_where_ranks_said_that_they_save_their_saves_are_looked_for_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    mine, foreign = gasp(tmp_path / "own/gasp.pt", 7), gasp(tmp_path / "own/other.pt", 900, "another-run")
+    save(tmp_path / "own/net-9_900.ckpt", ckpt(9, 900))
+    gasp(tmp_path / "own/below/gasp.pt", 800)
+    looking = surveyor(tmp_path, roots=0)
+    assert looking.read_back(mine).whole
+    answer = looking.survey(AGAIN, 0.0)
+    assert isinstance(answer, RecoveryPointChosen)
+    assert (step_of(answer), [one.path for one in answer.refused]) == (7, [foreign])
+    told = replace(AGAIN, folders=(str(tmp_path / "own"),))
+    assert step_of(surveyor(tmp_path, roots=0).survey(told, 0.0)) == 7, "the next supervisor knows it too"
+    assert step_of(surveyor(tmp_path).survey(told, 0.0)) == 7, "beside a --checkpoint_dir that holds nothing"
+
+
 def test_resume_always_takes_whatever_is_whole(tmp_path: Path) -> None:
     put(tmp_path, 10, 20)
     assert step_of(surveyor(tmp_path, Resume.ALWAYS).survey(FIRST, 0.0)) == 20
@@ -82,6 +158,7 @@ def test_a_continued_run_takes_the_newest_whole_one_and_says_what_it_refused(tmp
     put(tmp_path, 10)
     put(tmp_path, 20, content=ckpt(1, 20)[:-7])
     answer = surveyor(tmp_path).survey(AGAIN, 0.0)
+    assert isinstance(answer, RecoveryPointChosen)
     assert step_of(answer) == 10
     assert [Path(refusal.path).name for refusal in answer.refused] == ["net-1_20.ckpt"]
 
@@ -163,4 +240,4 @@ def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:
     assert looking.read_back(f"{tmp_path}/ckpt/net-1_10.ckpt").whole
     assert not looking.read_back(f"{tmp_path}/ckpt/net-1_20.ckpt").whole
     elsewhere = looking.read_back(f"{tmp_path}/elsewhere.ckpt")
-    assert (elsewhere.whole, elsewhere.why) == (False, "not a candidate under --checkpoint_dir")
+    assert (elsewhere.whole, elsewhere.why) == (False, "no checkpoint in a known format")

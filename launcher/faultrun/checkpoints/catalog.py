@@ -4,6 +4,7 @@ The effectful half of choosing: names, headers and bytes are read here, once
 each, and remembered; ``core/recover.py`` decides.
 """
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import chain
 
-from faultrun.checkpoints import sidecar
+from faultrun.checkpoints import gasp_manifest, sidecar
 from faultrun.checkpoints.claims import Named, claimed, combined, links_out, refusal, unfinished_files
 from faultrun.checkpoints.format import Foreign, Look, Meter, Stamp, Unreadable, no_meter
+from faultrun.checkpoints.left_alone import FILE_NAME, LeftAlone
 from faultrun.checkpoints.memory import Memory, stamp_in
 from faultrun.checkpoints.names import place_of
 from faultrun.checkpoints.registry import Registry, load_registry
@@ -69,7 +71,8 @@ class Catalog:
     """The checkpoints under ``roots``.
 
     ``memory_path`` is a file in the log_dir that remembers headers and
-    verdicts; None remembers them only in this process. ``settle_s``: a file
+    verdicts, and beside it lies the list of what is left alone; None remembers
+    only in this process. ``settle_s``: a file
     written to in the last seconds and not proved by a checksum must stay
     unchanged for so long; 0 when every writer is known to be dead.
     """
@@ -86,11 +89,30 @@ class Catalog:
         self.registry = load_registry() if registry is None else registry
         self._settle_s = settle_s
         self._memory = Memory(memory_path)
+        self._left_alone = LeftAlone(memory_path and os.path.join(os.path.dirname(memory_path), FILE_NAME))  # noqa: PTH118, PTH120 - a string is all there is
         self._formats = {one.name: one for one in self.registry.formats}
         self._members: dict[str, tuple[str, ...]] = {}
         self._series: dict[tuple[str, str, str], list[Entry]] = {}
+        self._adopted: tuple[str, ...] = ()
         self._seen_s: dict[tuple[str, Stamp], float] = {}
         self._unreadable: dict[tuple[str, Stamp], str] = {}
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Every folder that is looked through."""
+        return (*self.roots, *self._adopted)
+
+    def adopt(self, folder: str) -> None:
+        """Look for faultrun's own saves in ``folder`` too, and for nothing else: it may hold anything.
+
+        No folder below it is entered. One that lies under a root is looked through anyway.
+        """
+        inside = os.path.realpath(folder)
+        for place in self.places:
+            root = os.path.realpath(place)
+            if inside == root or (place in self.roots and inside.startswith(root.rstrip("/") + "/")):
+                return
+        self._adopted = (*self._adopted, folder)
 
     def scan(self) -> Scan:
         """List, claim by name, read headers (once each), and give sessions a common count of steps."""
@@ -107,6 +129,8 @@ class Catalog:
                 pile.linked.update({one.path: one for one in links_out(found, self.registry.formats)})
                 for one in claimed(found, root, self.registry.formats):
                     self._sort(one, pile)
+        for folder in self._adopted:
+            self._look_for_gasps(folder, pile)
         pile.keep_one_name_each()
         self._forget_all_but(pile.named)
         entries = [
@@ -115,16 +139,19 @@ class Catalog:
         ]
         self._memory.save()
         return Scan(
-            entries=tuple(one for one in entries if not self._memory.is_left_alone(one)),
+            entries=tuple(one for one in entries if not self._left_alone.holds(one)),
             refused=(*pile.refused, *pile.linked.values()),
             unfinished=tuple(pile.unfinished),
-            left_alone=tuple(one for one in entries if self._memory.is_left_alone(one)),
+            left_alone=tuple(one for one in entries if self._left_alone.holds(one)),
         )
 
     def leave_alone(self, entries: Iterable[Entry]) -> None:
-        """Never offer these files again, in this run, unless they are written anew."""
-        self._memory.leave_alone(entries)
-        self._memory.save()
+        """Never offer these files again, in this run, unless they are written anew.
+
+        OSError when that cannot be kept on the disk; this process knows it even so.
+        """
+        self._left_alone.add(entries)
+        self._left_alone.keep()
 
     def know(self, entries: Iterable[Entry]) -> None:
         """Remember that these files are there before any later fault, until they are written anew."""
@@ -154,6 +181,14 @@ class Catalog:
             self._memory.remember_verdict(entry, verdict, depth)
             self._memory.save()
         return verdict
+
+    def _look_for_gasps(self, folder: str, pile: _Pile) -> None:
+        found = next(walk(folder), None)
+        if isinstance(found, Refusal):
+            pile.refused.append(found)
+        elif found is not None:
+            for one in claimed(found, folder, (gasp_manifest.FORMAT,)):
+                self._sort(one, pile)
 
     def _sort(self, one: Named | Refusal, pile: _Pile) -> None:
         if isinstance(one, Refusal):

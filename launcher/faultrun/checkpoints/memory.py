@@ -1,7 +1,7 @@
 """What was learned about files, remembered by (inode, size, mtime) in a JSON-lines file of the log_dir.
 
-Only that: it neither reads checkpoints nor judges them. A line that cannot
-be understood is skipped, a file that cannot be written is done without.
+A cache and only that: it neither reads checkpoints nor judges them. A line that
+cannot be understood is skipped, a file that cannot be written is done without.
 """
 
 import json
@@ -22,13 +22,12 @@ _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
 
 
 class Memory:
-    """Headers and verdicts by stamp, and files that this run leaves alone; ``path`` None forgets at exit."""
+    """Headers and verdicts by stamp; ``path`` None forgets at exit."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._headers: dict[tuple[str, str, Stamp], list[Any]] = {}
         self._verdicts: dict[tuple[str, Stamp], tuple[Verdict, Depth]] = {}
-        self._left_alone: set[tuple[str, Stamp]] = set()
         self._known: set[Stamp] = set()
         self._unsaved: list[str] = []
         self._lines = 0
@@ -59,16 +58,6 @@ class Memory:
         self._verdicts[entry.format, stamp_in(entry)] = (verdict, depth)
         self._note(_verdict_line(entry.format, stamp_in(entry), verdict, depth))
 
-    def leave_alone(self, entries: Iterable[Entry]) -> None:
-        """Remember that these files were there before the run and are not its checkpoints."""
-        for entry in entries:
-            self._left_alone.add((entry.path, stamp_in(entry)))
-            self._note(_alone_line(entry.path, stamp_in(entry)))
-
-    def is_left_alone(self, entry: Entry) -> bool:
-        """Whether exactly this file was left alone when the run began."""
-        return (entry.path, stamp_in(entry)) in self._left_alone
-
     def know(self, entries: Iterable[Entry]) -> None:
         """Remember that these files were there before anything later happened."""
         for entry in entries:
@@ -97,7 +86,7 @@ class Memory:
             self._path = None
 
     def forget_all_but(self, there: Iterable[Entry]) -> None:
-        """Keep what is known of ``there``, and what is left alone; rewrite a file that has grown long.
+        """Keep what is known of ``there``; rewrite a file that has grown long.
 
         For the run that owns the file: what another process appends in this
         moment is lost.
@@ -111,7 +100,6 @@ class Memory:
         lines = [
             *(_header_line(*key, facts) for key, facts in self._headers.items()),
             *(_verdict_line(*key, *known) for key, known in self._verdicts.items()),
-            *(_alone_line(path, stamp) for path, stamp in sorted(self._left_alone)),
             *map(_known_line, self._known),
         ]
         partial = f"{self._path}.tmp"
@@ -155,8 +143,6 @@ class Memory:
                 self._verdicts[said["f"], stamp] = (verdict, Depth(looked))
             elif "k" in said:
                 self._known.add(stamp)
-            elif "a" in said:
-                self._left_alone.add((said["p"], stamp))
         except (ValueError, TypeError, KeyError, AttributeError):  # torn by a crash
             return
 
@@ -173,10 +159,6 @@ def _header_line(form: str, path: str, stamp: Stamp, facts: Sequence[Any]) -> di
 def _verdict_line(form: str, stamp: Stamp, verdict: Verdict, depth: Depth) -> dict[str, Any]:
     values = [verdict.whole, verdict.why, verdict.depth.value, verdict.digest, depth.value]
     return {"f": form, "s": _numbers(stamp), "v": values}
-
-
-def _alone_line(path: str, stamp: Stamp) -> dict[str, Any]:
-    return {"p": path, "s": _numbers(stamp), "a": 1}
 
 
 def _known_line(stamp: Stamp) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from faultrun.core.statement import survey, tell
 from faultrun.model.actions import Prepare, Spawn, StartTimer, Tell
 from faultrun.model.events import (
     GoGiven,
+    NothingWhole,
     PlanAdopted,
     Prepared,
     RecoveryPointChosen,
@@ -20,6 +21,10 @@ from faultrun.model.events import (
 )
 from faultrun.model.facts import Standing
 from faultrun.model.run import Phase, RunState, Step
+
+_PATIENCE_S = 60.0
+_FIRST_LOOK_S = 1.0
+"""A mount that dropped is often back in a minute; the time between two looks doubles."""
 
 
 def take_up(state: RunState, event: RunStarted) -> Step:
@@ -37,9 +42,25 @@ def offer(state: RunState, event: RecoveryPointChosen) -> Step:
     step = event.point.global_step if event.point is not None else None
     high_step = max(state.high_step, -1 if step is None else step)
     life = replace(state.life, point=event.point)
-    state = replace(state, life=life, high_step=high_step)
+    known = state.known_save if event.point is None else event.point.path
+    state = replace(state, life=life, high_step=high_step, known_save=known)
     where = "from nothing" if event.point is None else f"from {event.point.path}"
     return await_plan(state, event.at_s, Standing.JOINED, f"resume {where}")
+
+
+def lack(state: RunState, event: NothingWhole) -> Step:
+    """Nothing can be resumed from: the end, except that a folder that is gone may come back for a while."""
+    if event.gone_s is None or event.gone_s >= _PATIENCE_S:
+        return give_up(state, event.at_s, (65, event.why))
+    wait_s = max(_FIRST_LOOK_S, event.gone_s)
+    timer = StartTimer(timer=Timer.LOOK, at_s=event.at_s + wait_s, incarnation=state.incarnation)
+    why = f"looking for the checkpoints again in {wait_s:.0f} s, and for {_PATIENCE_S:g} s in all"
+    return Step(state=state, actions=(timer,), why=why)
+
+
+def look_again(state: RunState) -> Step:
+    """The wait for a folder that was gone is over."""
+    return Step(state=state, actions=(survey(state),), why="another look for the checkpoints")
 
 
 def await_plan(state: RunState, now_s: float, standing: Standing, why: str) -> Step:

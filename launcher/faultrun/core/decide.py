@@ -71,7 +71,9 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
         case Phase.SURVEYING, RecoveryPointChosen():
             return begin.offer(state, event)
         case Phase.SURVEYING, NothingWhole():
-            return begin.give_up(state, event.at_s, (65, event.why))
+            return begin.lack(state, event)
+        case Phase.SURVEYING, TimerFired(timer=Timer.LOOK):
+            return begin.look_again(state)
         case Phase.BACKING_OFF, TimerFired(timer=Timer.BACKOFF):
             return begin.prepare(state, event.at_s, "the wait before the restart is over")
         case Phase.HOLDING, TimerFired(timer=Timer.HOLD):
@@ -80,7 +82,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             )
         case Phase.PREPARING, Prepared():
             return begin.ready(state, event)
-        case Phase.PREPARING, PrepareFailed():
+        case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
             return begin.give_up(state, event.at_s, (event.exit_code, event.why))
         case Phase.AWAITING_GO, GoGiven():
             return begin.spawn(state, event)
@@ -114,6 +116,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return drain.kill(state, event.at_s, "the grace window is over")
         case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), GaspSaved()):
             return drain.saved(state, event)
+        case Phase.RUNNING, GaspSaved():
+            return Step(state=gasp.noted(state, event), why=f"rank {event.rank} saved step {event.step}")
         case _, GaspVerified():
             why = f"the save of rank {event.rank}: {event.why}"
             return drain.end_window_early(gasp.verified(state, event), event.at_s, why)

@@ -38,8 +38,16 @@ def unsaved(state: RunState) -> tuple[Unsaved, ...]:
     )
 
 
+def noted(state: RunState, event: GaspSaved) -> RunState:
+    """Remember that there is a save and where, also for the lives to come, whoever asked for it."""
+    folder = event.path.rpartition("/")[0] or ("/" if event.path.startswith("/") else ".")
+    folders = tuple(dict.fromkeys((*state.save_folders, folder)))
+    return replace(state, known_save=event.path, save_folders=folders)
+
+
 def saved(state: RunState, event: GaspSaved) -> RunState:
     """Remember a save that is not verified yet; a save is progress."""
+    state = noted(state, event)
     save = Save(
         rank=event.rank, step=event.step, path=event.path, took_s=event.took_s, group=event.replica_group
     )

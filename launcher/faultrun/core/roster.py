@@ -33,6 +33,8 @@ def taken_up(state: RunState, event: RunStarted) -> RunState:
         platform=state.platform,
         native_scheduler=state.native_scheduler,
         patience=state.patience,
+        known_save=state.known_save,
+        save_folders=state.save_folders,
         life=Life(incident=state.life.incident),
         stop=state.stop if state.phase is Phase.NEW else None,
     )

@@ -1,5 +1,7 @@
 """What a state asks for and tells others: the actions that carry most of it."""
 
+from dataclasses import replace
+
 from faultrun.core.quarantine import attempts_after, quarantined
 from faultrun.model.actions import Survey, Sweep, Tell
 from faultrun.model.facts import NodeFact, Standing
@@ -26,23 +28,20 @@ def tell(state: RunState, now_s: float, standing: Standing) -> Tell:
 
 def survey(state: RunState) -> Survey:
     """Look for the recovery point, under what the incident and earlier attempts taught."""
-    lost = tuple(sorted(state.platform.lost))
-    if state.plan is None:
-        return Survey(incarnation=state.incarnation, continuing=False, lost=lost)
-    if state.life.incident is None or state.life.incident.ordered:
-        return Survey(
-            incarnation=state.incarnation,
-            continuing=True,
-            quarantine=quarantined(state.plan.ledger.attempts),
-            lost=lost,
-        )
-    return Survey(
+    plain = Survey(
         incarnation=state.incarnation,
-        continuing=True,
-        fault_at_s=state.life.incident.at_s,
-        quarantine=quarantined(attempts_after(state.plan, state.life.incident.step)),
-        lost=lost,
+        continuing=state.plan is not None,
+        lost=tuple(sorted(state.platform.lost)),
+        expects=state.known_save,
+        folders=state.save_folders,
     )
+    if state.plan is None:
+        return plain
+    incident = state.life.incident
+    if incident is None or incident.ordered:
+        return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
+    attempts = attempts_after(state.plan, incident.step)
+    return replace(plain, fault_at_s=incident.at_s, quarantine=quarantined(attempts))
 
 
 def sweep(state: RunState) -> Sweep:

@@ -74,13 +74,15 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Look through the checkpoints; answers RecoveryPointChosen or NothingWhole.
+    """Look through the checkpoints; answers RecoveryPointChosen, NothingWhole or PrepareFailed.
 
     ``continuing`` is False only for the first incarnation of a new run, where
     ``--resume`` decides whether what is found may be used. ``fault_at_s`` is
     when a rank died: what careless writers saved after that is doubtful.
     ``quarantine`` lists what restarts could not get past. Files of the
-    ranks in ``lost`` are passed over where another rank can stand in.
+    ranks in ``lost`` are passed over where another rank can stand in. ``expects``
+    is a checkpoint that the run is known to have had; ``folders`` are where
+    its ranks said that they saved.
     """
 
     incarnation: int
@@ -88,6 +90,8 @@ class Survey:
     fault_at_s: float | None = None
     quarantine: tuple[Attempt, ...] = ()
     lost: tuple[int, ...] = ()
+    expects: str = ""
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

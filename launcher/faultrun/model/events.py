@@ -83,12 +83,16 @@ class RecoveryPointChosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingWhole:
-    """Checkpoints exist and none is whole: going on would silently start from zero."""
+    """Checkpoints exist or existed and none is whole: going on would silently start from zero.
+
+    ``gone_s``: none is to be seen, for so long by now (a mount that dropped); None: they are seen.
+    """
 
     at_s: float
     incarnation: int
     refused: tuple[Refusal, ...]
     why: str
+    gone_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +128,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFailed:
-    """This node could not apply the plan. ``exit_code`` is what the run ends with."""
+    """This node cannot make the next incarnation ready. ``exit_code`` is what the run ends with."""
 
     at_s: float
     incarnation: int
@@ -245,6 +249,7 @@ class Timer(Enum):
     HOLD = "hold"  # the platform, which does not want workers now
     FORMING = "forming"  # ranks that met at our own scheduler, until their init() is through
     STANDBY = "standby"  # the next look after the standbys
+    LOOK = "look"  # a folder of checkpoints that is gone for the moment
     HANDOVER = "handover"  # standbys that got a rank and have not answered yet
 
 

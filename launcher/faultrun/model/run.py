@@ -87,6 +87,9 @@ class RunState:
     supervisor has none of them. ``stop_by_s``: the platform ends this supervisor's job soon
     after. ``native_scheduler``: our own scheduler for MindSpore
     is given up for the rest of the run. ``patience``: what its lives have come through.
+    ``known_save`` is the newest checkpoint that the run
+    resumed from or was told of: where one was, "nothing found" is no beginning.
+    ``save_folders`` are where ranks said that they saved.
     """
 
     node: NodeId
@@ -102,6 +105,8 @@ class RunState:
     platform: Platform = Platform()
     native_scheduler: bool = False
     patience: Patience = Patience()
+    known_save: str = ""
+    save_folders: tuple[str, ...] = ()
 
     life: Life = Life()
     stop: Stop | None = None

@@ -29,7 +29,7 @@ from faultrun.model.events import (
     SpawnFailed,
     WorkerExit,
 )
-from faultrun.model.gasp import GaspRequested
+from faultrun.model.gasp import GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
 from faultrun.model.incident import Card
 from faultrun.model.notice import Notice, Unreadable
@@ -83,8 +83,12 @@ class PlainNarrator:
                 self._noticed(notice, before, step)
             case RecoveryPointChosen():
                 self._chosen(event)
-            case NothingWhole(refused=refused):
+            case NothingWhole(refused=refused, gone_s=gone_s):
                 self._refused = refused
+                if gone_s == 0.0:
+                    self._say(f"{event.why}\n  {step.why}")
+            case GaspSaved() if before is not None and not before.save_folders:
+                self._saves_elsewhere(event.rank, step.state.save_folders)
             case PlanAdopted():
                 self._adopted(event, before)
             case ConfigRewritten(file=file, key=key, after=after):
@@ -161,6 +165,17 @@ class PlainNarrator:
                 f"starting from the beginning; {event.left_alone} checkpoints found and left alone "
                 "(--resume=always uses them)"
             )
+
+    def _saves_elsewhere(self, rank: int, folders: tuple[str, ...]) -> None:
+        """A save that no option points to is found again by this run, and by no other."""
+        roots = [Path(root).absolute() for root in self._spec.recovery.checkpoint_dirs]
+        for folder in folders:
+            path = Path(folder).absolute()
+            if not any(root in (path, *path.parents) for root in roots):
+                self._say(
+                    f"rank {rank} saves in {folder}, which is no --checkpoint_dir: "
+                    "the restarts of this run look there too"
+                )
 
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
         plan = event.plan

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from faultrun.model.actions import Action, Survey
 from faultrun.model.checkpoint import Verdict
-from faultrun.model.events import Event, NothingWhole, RecoveryPointChosen
+from faultrun.model.events import Event, NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.run import Step
@@ -50,8 +50,8 @@ class Narrator(Protocol):
 class Surveyor(Protocol):
     """Looks through the checkpoints; runs in a helper thread."""
 
-    def survey(self, request: Survey, at_s: float) -> RecoveryPointChosen | NothingWhole:
-        """Return the recovery point, or why there is none."""
+    def survey(self, request: Survey, at_s: float) -> RecoveryPointChosen | NothingWhole | PrepareFailed:
+        """Return the recovery point, why there is none, or why nobody can go on."""
         ...
 
     def read_back(self, path: str) -> Verdict:

@@ -1,0 +1,85 @@
+"""Checkpoints that a run is known to have had and that are gone: waited for, never begun without."""
+
+import pytest
+
+from faultrun.model.actions import StartTimer, Survey
+from faultrun.model.events import NothingWhole, Timer
+from faultrun.model.run import Phase
+from support.story import Story, checkpoint
+
+WHY = "the checkpoints in mnt are gone\n  because: mnt does not exist\n  try:     bring them back"
+
+
+def gone(story: Story, for_s: float) -> Story:
+    return story.tell(
+        NothingWhole(at_s=story.now_s, incarnation=story.state.incarnation, refused=(), why=WHY, gone_s=for_s)
+    )
+
+
+def asked(story: Story) -> Survey:
+    (survey,) = story.performed(Survey)
+    return survey
+
+
+def test_a_run_that_had_nothing_expects_nothing() -> None:
+    assert asked(Story(1).starts()).expects == ""
+    assert asked(Story(1).begins().killed(0).drained()).expects == ""
+
+
+def test_what_a_run_resumed_from_is_expected_ever_after() -> None:
+    story = Story(1).begins(checkpoint(5, "p")).killed(0).drained()
+    assert asked(story).expects == "p"
+    gone(story, 0)
+    assert asked(story.rang(Timer.LOOK, after_s=1)).expects == "p"
+    assert asked(story.starts()).expects == "p", "the next supervisor knows it from the journal"
+
+
+def test_so_is_what_a_rank_said_that_it_saved_whether_or_not_the_run_was_ending() -> None:
+    story = Story(2).begins().saved(0, 7)
+    assert story.phase is Phase.RUNNING
+    survey = asked(story.killed(0).killed(1).drained())
+    assert (survey.expects, survey.folders) == ("gasp_0", (".",))
+    story = Story(2).begins().told_to_stop().saved(1, 7).killed(0).killed(1).drained()
+    assert story.state.exit_code == 143
+    survey = asked(story.starts())
+    assert (survey.expects, survey.folders) == ("gasp_1", (".",))
+
+
+def test_a_folder_that_is_gone_is_looked_for_again_ever_more_rarely_and_not_for_ever() -> None:
+    story = Story(1).begins(checkpoint(5, "p")).killed(0).drained()
+    began_s, looks = story.now_s, 0
+    while not story.state.done:
+        story.performed(Survey)
+        gone(story, story.now_s - began_s)
+        for timer in story.performed(StartTimer):
+            looks += 1
+            story.now_s = timer.at_s
+            story.rang(Timer.LOOK)
+    assert 60 <= story.now_s - began_s <= 120
+    assert looks < 10
+    assert (story.state.exit_code, story.whys[-1]) == (65, f"the end: {WHY}")
+
+
+def test_a_folder_that_comes_back_is_resumed_from() -> None:
+    story = gone(Story(1).begins(checkpoint(5, "p")).killed(0).drained(), 0)
+    story.rang(Timer.LOOK, after_s=1).chose(checkpoint(5, "p")).prepared()
+    assert story.phase is Phase.RUNNING
+
+
+def test_a_stop_ends_the_wait() -> None:
+    story = gone(Story(1).begins(checkpoint(5, "p")).killed(0).drained(), 0).told_to_stop()
+    assert story.state.exit_code == 143
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.DRAINING])
+def test_a_late_look_means_nothing(phase: Phase) -> None:
+    story = Story(2).begins()
+    if phase is Phase.DRAINING:
+        story.killed(0)
+    story.actions.clear()
+    assert not story.rang(Timer.LOOK).actions
+
+
+def test_a_survey_that_cannot_go_on_ends_the_run_with_its_own_code() -> None:
+    story = Story(1).starts().could_not_prepare(71, "no room for the list")
+    assert story.state.exit_code == 71

@@ -1,0 +1,173 @@
+"""What a new run leaves alone stays so under any name, and what is written anew does not; real files."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.left_alone import FILE_NAME
+from support.catalogs import catalog_of
+from support.ckpt_bytes import ckpt, save
+
+OLD = 9
+
+
+def old_run(root: Path, *names: str) -> Catalog:
+    """A folder with checkpoints of an older run, and the catalog of a new one that left them alone."""
+    for name in names or ("net-1_1.ckpt",):
+        save(root / "ckpt" / name, ckpt(OLD, 9))
+    (root / "log").mkdir()
+    catalog = reopened(root)
+    catalog.leave_alone(catalog.scan().entries)
+    return catalog
+
+
+def reopened(root: Path) -> Catalog:
+    return catalog_of(root / "ckpt", memory=root / "log/checkpoints.jsonl")
+
+
+def offered(catalog: Catalog) -> set[tuple[str, int | None]]:
+    """Name and epoch of whatever may be chosen; the old run's say epoch 9."""
+    return {(Path(one.path).name, one.epoch) for one in catalog.scan().entries}
+
+
+def moved(path: Path, root: Path) -> None:
+    (root / "ckpt/old").mkdir()
+    path.rename(root / "ckpt/old/net-1_1.ckpt")
+
+
+def to_another_file_system(path: Path, root: Path) -> None:
+    """As ``mv`` does it: a copy that keeps the time, and the end of the first."""
+    shutil.copy2(path, root / "ckpt/kept-1_1.ckpt")
+    path.unlink()
+
+
+def folder_moved(path: Path, root: Path) -> None:
+    path.parent.rename(root / "away")
+    (root / "ckpt").mkdir()
+    (root / "away").rename(root / "ckpt/backup")
+
+
+CHANGES: dict[str, Callable[[Path, Path], object]] = {
+    "nothing": lambda path, root: None,
+    "renamed": lambda path, root: path.rename(root / "ckpt/prev-1_1.ckpt"),
+    "moved": moved,
+    "linked": lambda path, root: os.link(path, root / "ckpt/before-1_1.ckpt"),
+    "moved far": to_another_file_system,
+    "the folder moved": folder_moved,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_old_checkpoint_is_left_alone_under_any_name(tmp_path: Path, change: str) -> None:
+    catalog = old_run(tmp_path)
+    CHANGES[change](tmp_path / "ckpt/net-1_1.ckpt", tmp_path)
+    assert offered(catalog) == set()
+    assert offered(reopened(tmp_path)) == set(), "nor does the next supervisor take it"
+
+
+@pytest.mark.parametrize("clock_s", [0.0, -3600.0, 3600.0])
+def test_a_file_written_anew_is_this_runs_whatever_the_clock_says(tmp_path: Path, clock_s: float) -> None:
+    catalog = old_run(tmp_path)
+    path = tmp_path / "ckpt/net-1_1.ckpt"
+    then_s = path.stat().st_mtime + clock_s + 0.001
+    path.write_bytes(ckpt(1, 1))
+    os.utime(path, (then_s, then_s))
+    assert offered(catalog) == {("net-1_1.ckpt", 1)}
+    assert offered(reopened(tmp_path)) == {("net-1_1.ckpt", 1)}
+
+
+def test_a_list_that_cannot_be_kept_is_an_error_and_may_be_kept_later(tmp_path: Path) -> None:
+    save(tmp_path / "ckpt/net-1_1.ckpt", ckpt(OLD, 9))
+    catalog = reopened(tmp_path)
+    with pytest.raises(OSError, match="No such file"):
+        catalog.leave_alone(catalog.scan().entries)
+    assert offered(catalog) == set(), "this process knows it in any case"
+    (tmp_path / "log").mkdir()
+    catalog.leave_alone(())
+    assert offered(reopened(tmp_path)) == set()
+
+
+def test_a_line_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
+    old_run(tmp_path)
+    kept = tmp_path / "log" / FILE_NAME
+    whole = kept.read_bytes()
+    for size in range(len(whole) - 1):
+        kept.write_bytes(whole[:size])
+        again = reopened(tmp_path)
+        again.leave_alone(again.scan().entries)
+        assert offered(reopened(tmp_path)) == set()
+
+
+NAMES = ("last-1_1.ckpt", "prev-1_1.ckpt", "best-1_1.ckpt", "old/last-1_1.ckpt")
+Deed = tuple[str, str, str]
+DEEDS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["rename", "link", "copy", "write", "write over", "cut", "remove", "next supervisor"]
+        ),
+        st.sampled_from(NAMES),
+        st.sampled_from(NAMES),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deeds=DEEDS, clock_s=st.sampled_from([0.0, -86400.0]))
+def test_no_history_makes_an_old_checkpoint_new_or_a_new_one_old(
+    tmp_path_factory: pytest.TempPathFactory, deeds: list[Deed], clock_s: float
+) -> None:
+    """A file says whose it is by its epoch: 9 the old run's, from 10 on ours; cut files are ours, too."""
+    root = tmp_path_factory.mktemp("history")
+    catalog = old_run(root, NAMES[0], NAMES[2])
+    (root / "ckpt/old").mkdir()
+    ours: dict[str, bytes] = {}
+    for number, (deed, one, other) in enumerate(deeds):
+        catalog = done(root, catalog, deed, root / "ckpt" / one, root / "ckpt" / other, number, clock_s)
+        found = {entry.path for entry in catalog.scan().entries}
+        ours = {str(path): path.read_bytes() for path in (root / "ckpt").rglob("*.ckpt")}
+        ours = {path: data for path, data in ours.items() if data != ckpt(OLD, 9) and data}
+        assert found == set(ours), f"after {deed} of {one} to {other}"
+
+
+def done(
+    root: Path, catalog: Catalog, deed: str, one: Path, other: Path, number: int, clock_s: float
+) -> Catalog:
+    """The history goes on by one deed, as far as it is possible."""
+    match deed:
+        case "next supervisor":
+            return reopened(root)
+        case "write":
+            fresh = save(root / "fresh", ckpt(10 + number, 9))
+            _dated(fresh, number, clock_s)
+            fresh.replace(one)
+        case "write over":
+            one.write_bytes(ckpt(10 + number, 9))
+            _dated(one, number, clock_s)
+        case _ if not one.exists() or one == other:
+            return catalog
+        case "rename":
+            one.replace(other)
+        case "link":
+            other.unlink(missing_ok=True)
+            os.link(one, other)
+        case "copy":
+            shutil.copy2(one, other)
+        case "cut":
+            os.truncate(one, 20)
+            _dated(one, number, clock_s)
+        case _:
+            one.unlink()
+    return catalog
+
+
+def _dated(path: Path, number: int, clock_s: float) -> None:
+    """As a file server with a clock of its own, which ticks in seconds, would date it."""
+    then_s = 1_700_000_000 + number + clock_s
+    os.utime(path, (then_s, then_s))

@@ -1,0 +1,60 @@
+"""Folders of checkpoints that vanish under a run, or that nobody named; real processes."""
+
+from pathlib import Path
+
+from support.runs import Launcher, Run
+
+COUNT = Path(__file__).parent / "gasp_count.py"
+
+SAVES = """
+import json, struct
+def save(step):
+    os.makedirs("mnt/ckpt", exist_ok=True)
+    tensor = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
+    head = json.dumps({"__metadata__": {"step": str(step)}, "w": tensor}).encode()
+    with open("mnt/ckpt/last.tmp", "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + bytes(4))
+    os.rename("mnt/ckpt/last.tmp", "mnt/ckpt/last.safetensors")
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_mount_that_drops_is_waited_for_and_resumed_from(launcher: Launcher) -> None:
+    run = launcher.run(
+        SAVES
+        + """
+if life == 0:
+    save(5)
+    die()
+if life == 1:
+    os.rename("mnt", "unmounted")
+    die()
+say("from", os.environ["FAULTRUN_RESUME_STEP"])
+""",
+        "--checkpoint_dir=mnt/ckpt",
+        workers=1,
+    )
+    gone = run.event("NothingWhole")
+    assert (gone["gone_s"], gone["phase"]) == (0.0, "surveying")
+    (launcher.folder / "unmounted").rename(launcher.folder / "mnt")
+    assert run.ends() == 0
+    assert "from 5" in run.log(0, 2)
+    assert "mnt/ckpt are gone" in run.text
+    assert "looking for the checkpoints again in 1 s, and for 60 s in all" in run.text
+
+
+def resumed_at(run: Run) -> list[int | None]:
+    return [line["point"] and line["point"]["global_step"] for line in run.events("RecoveryPointChosen")]
+
+
+def test_a_gasp_is_found_again_although_nobody_named_its_folder(launcher: Launcher) -> None:
+    run = launcher.command("--worker_num=3", str(COUNT), "9").trains(range(3))
+    run.kill(1)
+    run.trains(range(3), incarnation=1)
+    assert resumed_at(run) == [None, 5]
+    assert run.text.count("which is no --checkpoint_dir: the restarts of this run look there too") == 1
+    run.kill_supervisor()
+    again = launcher.command("--worker_num=3", str(COUNT), "9")
+    assert again.ends() == 0
+    assert resumed_at(again)[-1] == 5
