@@ -265,3 +265,23 @@ def test_steps_beside_each_other_are_the_same(steps: tuple[int | None, int | Non
     first, second = (Signature(what="x", step=step) for step in steps)
     assert first.same_as(second) is same
     assert second.same_as(first) is same
+
+
+def test_a_run_that_was_given_up_has_its_attempts_again_and_goes_on_from_its_newest_checkpoint() -> None:
+    run = fails(fails(story().reported(r0=18, r1=18), note(), save=19), note(), save=19)
+    assert (run.state.exit_code, run.state.incidents) == (93, 2)
+    run.starts().chose(checkpoint(19)).prepared()
+    assert run.state.plan is not None
+    assert (run.state.plan.point, run.state.incarnation, run.state.incidents) == (checkpoint(19), 2, 2)
+    assert not fails(run, note(), save=19).state.done, "its first failure since somebody changed something"
+    assert fails(run, note(), save=19).state.exit_code == 93
+    assert run.state.incidents == 4
+
+
+def test_a_budget_that_was_used_up_is_whole_again_when_the_run_is_started_again() -> None:
+    run = story(max_restarts=1)
+    for _ in range(2):
+        fails(fails(run, note(None, PORT)), note(None, PORT))
+        assert (run.state.exit_code, run.state.given_up) == (1, True)
+        run.starts().chose().prepared()
+    assert not run.state.done

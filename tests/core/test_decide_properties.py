@@ -42,10 +42,24 @@ def every_answer_has_a_reason(told: History) -> None:
         assert step.why.strip()
 
 
-def a_finished_run_changes_only_if_it_was_stopped_and_is_started_again(told: History) -> None:
+def a_finished_run_changes_only_if_it_is_started_again_and_had_not_trained_to_its_end(told: History) -> None:
     for before, event, step in told:
-        if before.done and not (isinstance(event, RunStarted) and before.stop is not None):
+        if before.trained or (before.done and not isinstance(event, RunStarted)):
             assert (step.state, step.actions) == (before, ())
+
+
+def a_run_that_was_given_up_goes_on_with_nothing_spent_or_held_against_it(told: History) -> None:
+    for before, event, step in told:
+        if not (before.given_up and isinstance(event, RunStarted)):
+            continue
+        assert step.state.phase is Phase.SURVEYING
+        assert [action.quarantine for action in step.actions if isinstance(action, Survey)] == [()]
+        assert step.state.life == Life()
+        assert (step.state.incarnation, step.state.incidents) == (before.incarnation, before.incidents)
+        if step.state.plan is not None:
+            ledger = step.state.plan.ledger
+            assert (ledger.restarts, ledger.attempts) == ((), ())
+            assert (ledger.last_signature, ledger.alike) == (None, 0)
 
 
 def incarnations_only_grow_and_only_by_a_plan(told: History) -> None:
@@ -92,7 +106,7 @@ def a_life_begins_clean(told: History) -> None:
     for before, event, step in told:
         begun = step.state
         if isinstance(event, RunStarted) and begun != before:
-            assert begun.life == Life(incident=before.life.incident)
+            assert begun.life == Life(incident=None if before.given_up else before.life.incident)
             assert begun.stop == (before.stop if before.phase is Phase.NEW else None)
         elif isinstance(event, PlanAdopted) and begun.incarnation != before.incarnation:
             assert begun.life == Life(point=event.plan.point)
@@ -145,7 +159,8 @@ def the_journal_alone_gives_the_same_state(told: History) -> None:
 
 LAWS: tuple[Callable[[History], None], ...] = (
     every_answer_has_a_reason,
-    a_finished_run_changes_only_if_it_was_stopped_and_is_started_again,
+    a_finished_run_changes_only_if_it_is_started_again_and_had_not_trained_to_its_end,
+    a_run_that_was_given_up_goes_on_with_nothing_spent_or_held_against_it,
     incarnations_only_grow_and_only_by_a_plan,
     a_fact_of_another_incarnation_changes_nothing,
     workers_start_only_where_none_lives_and_once_an_incarnation,
@@ -170,7 +185,7 @@ def test_no_history_breaks_a_law(choices: list[Choose]) -> None:
 @given(absurd_histories())
 def test_after_any_history_a_preemption_has_its_whole_window(choices: list[Choose]) -> None:
     state = play(choices)[-1][2].state
-    assume(not state.done or state.stop is not None)
+    assume(not state.trained)
     story = Story(WORLD_SIZE).goes_on_from(replace(state, phase=Phase.RUNNING, platform=Platform()))
     story.starts().chose()
     assume(story.phase is not Phase.FINISHED)  # the incident of before may end the run

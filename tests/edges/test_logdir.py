@@ -66,8 +66,8 @@ def test_a_new_folder_is_made_with_all_above_it(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b").is_dir()
 
 
-@pytest.mark.parametrize("story", [stopped, cut_off])
-def test_a_run_that_was_stopped_or_cut_off_is_continued_under_its_own_name(
+@pytest.mark.parametrize("story", [stopped, cut_off, given_up])
+def test_a_run_that_did_not_come_to_its_end_is_continued_under_its_own_name(
     tmp_path: Path, story: type
 ) -> None:
     left_by(tmp_path, story())
@@ -76,13 +76,22 @@ def test_a_run_that_was_stopped_or_cut_off_is_continued_under_its_own_name(
     assert claimed.past is not None
     assert claimed.past.state == story().state
     assert claimed.past.boots == ("b",)
-    assert claimed.note == "going on with run before after incarnation 0"
+    assert claimed.note.startswith(
+        f"going on with run before after incarnation {claimed.past.state.incarnation}"
+    )
     assert (tmp_path / "worker_0.log").read_text() == "hello"
 
 
-@pytest.mark.parametrize("story", [finished, given_up])
-def test_a_run_that_ended_is_set_aside_with_everything(tmp_path: Path, story: type) -> None:
-    left_by(tmp_path, story())
+def test_a_run_that_was_given_up_is_continued_with_a_line_that_says_why(tmp_path: Path) -> None:
+    left_by(tmp_path, given_up())
+    assert claim(tmp_path, START, "new").note == (
+        "going on with run before after incarnation -1, with a fresh budget: "
+        "it had been given up (exit code 65), 3 found, none whole"
+    )
+
+
+def test_a_run_that_ended_is_set_aside_with_everything(tmp_path: Path) -> None:
+    left_by(tmp_path, finished())
     claimed = claim(tmp_path, START, "new")
     assert (claimed.run_id, claimed.past, claimed.ended_run) == ("new", None, "before")
     aside = set_aside(tmp_path, claimed.ended_run)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from faultrun.core.agree import Adopt, Rules, event_of, next_step
 from faultrun.core.decide import decide
+from faultrun.core.roster import plan_to_go_on_from
 from faultrun.model.actions import Action, Spawn, Tell
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import (
@@ -144,6 +145,7 @@ class Story:
     def starts(
         self, node: NodeId = NODE, *, notices: tuple[Notice, ...] = (), stop_by_s: float | None = None
     ) -> "Story":
+        self._plan = plan_to_go_on_from(self.state) if self.state.given_up else self._plan
         return self.tell(
             RunStarted(
                 at_s=self.now_s,

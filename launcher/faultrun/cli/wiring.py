@@ -13,6 +13,7 @@ from faultrun.cli.surroundings import Surroundings
 from faultrun.cli.taking_up import ORIGINALS, answered_again, at_end, begin_anew
 from faultrun.cli.wiring_view import line_start, meter_for, narrator_for, sidecars, without_secrets
 from faultrun.core.agree import Rules
+from faultrun.core.roster import plan_to_go_on_from
 from faultrun.core.signature_rows import ROWS
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
@@ -236,7 +237,9 @@ class Running:
             exit_code_on_stop=self._spec.supervision.exit_code_on_stop,
             resume_args=self._spec.recovery.resume_args,
         )
-        return LocalAgreement(rules, self._state.plan, self._spec.rendezvous.master_addr, reactor)
+        return LocalAgreement(
+            rules, plan_to_go_on_from(self._state), self._spec.rendezvous.master_addr, reactor
+        )
 
     def _write_record(self, control: Control) -> None:
         write_record(

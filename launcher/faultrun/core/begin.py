@@ -29,12 +29,14 @@ _FIRST_LOOK_S = 1.0
 
 def take_up(state: RunState, event: RunStarted) -> Step:
     """Begin, or go on where a lost supervisor was: whatever it ran died with it."""
-    if state.done and state.stop is None:
+    if state.trained:
         return Step(state=state, why="the run had ended; nothing is taken up")
     fresh = taken_up(state, event)
     fresh = replace(fresh, platform=notices.known_at_start(fresh, event.notices))
     why = "a new run" if state.plan is None else f"going on after incarnation {state.incarnation}"
-    return Step(state=fresh, actions=(survey(fresh),), why=why)
+    # What was written after the fault that ended a run is as doubtful as after any other.
+    look = survey(replace(fresh, life=replace(fresh.life, incident=state.life.incident)))
+    return Step(state=fresh, actions=(look,), why=f"{why}, given up before" if state.given_up else why)
 
 
 def offer(state: RunState, event: RecoveryPointChosen) -> Step:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from faultrun.errors import assert_never
 from faultrun.model.events import Heartbeat, HelperExit, RunStarted, SpawnFailed, WorkerExit
-from faultrun.model.plan import Plan
+from faultrun.model.plan import Ledger, Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.run import Life, Phase, RunState
 
@@ -17,8 +17,8 @@ _OS_ERROR = 71
 def taken_up(state: RunState, event: RunStarted) -> RunState:
     """What a new supervisor makes of the state that another left: whatever that one ran died with it.
 
-    An incident that no plan has answered is answered by the next. A stop that
-    came before the first start is this supervisor's own.
+    An incident that no plan has answered is answered by the next, unless the run
+    was given up for it. A stop that came before the first start is this supervisor's own.
     """
     return RunState(
         node=event.node,
@@ -28,16 +28,36 @@ def taken_up(state: RunState, event: RunStarted) -> RunState:
         windows=state.windows,
         phase=Phase.SURVEYING,
         incarnation=state.incarnation,
-        plan=state.plan,
+        plan=plan_to_go_on_from(state),
         high_step=state.high_step,
         platform=state.platform,
         native_scheduler=state.native_scheduler,
         patience=state.patience,
         known_save=state.known_save,
         save_folders=state.save_folders,
-        life=Life(incident=state.life.incident),
+        life=Life(incident=None if state.given_up else state.life.incident),
         stop=state.stop if state.phase is Phase.NEW else None,
     )
+
+
+def plan_to_go_on_from(state: RunState) -> Plan | None:
+    """The plan that the next one follows: as it was, or with nothing spent if the run had been given up.
+
+    Whoever starts that again has changed something, in the program as likely as in its checkpoints: no
+    restart, no failure and no attempt on a checkpoint is held against it. Numbers go on.
+    """
+    plan = state.plan
+    if plan is None or not state.given_up:
+        return plan
+    before = plan.ledger
+    ledger = Ledger(
+        high_step=before.high_step,
+        saved_step=before.saved_step,
+        saved_epoch=before.saved_epoch,
+        incidents=max(before.incidents, state.incidents),
+        total_restarts=before.total_restarts,
+    )
+    return replace(plan, ledger=ledger)
 
 
 def renewed(state: RunState, plan: Plan) -> RunState:

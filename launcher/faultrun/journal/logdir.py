@@ -71,13 +71,16 @@ def _found(path: Path, start: RunState, run_id: str) -> Claimed:
     past = replay(journal, start)
     record = read_record(path)
     old_id = past.run_id or str(record.get("run_id") or run_id)
-    if past.state.done and past.state.stop is None:
-        if _untold(past, record):
-            return Claimed(path=path, past=past, run_id=old_id, untold=past.state.exit_code)
+    if past.state.done and past.state.stop is None and _untold(past, record):
+        return Claimed(path=path, past=past, run_id=old_id, untold=past.state.exit_code)
+    if past.state.trained:
         return Claimed(path=path, past=None, run_id=run_id, ended_run=old_id)
     if past.state.plan is None and not past.boots:
         return Claimed(path=path, past=None, run_id=run_id)
     note = f"going on with run {old_id} after incarnation {past.state.incarnation}"
+    if past.state.given_up:
+        why = past.ended.partition("\n")[0]
+        note += f", with a fresh budget: it had been given up (exit code {past.state.exit_code}), {why}"
     return Claimed(path=path, past=past, run_id=old_id, note=f"{note} ({past.torn})" if past.torn else note)
 
 

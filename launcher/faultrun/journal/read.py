@@ -11,7 +11,7 @@ from typing import Any, get_args
 from faultrun.core.decide import decide
 from faultrun.journal.append import BECAUSE
 from faultrun.journal.codec import TAG, CodecError, decode
-from faultrun.model.events import Event, RunStarted
+from faultrun.model.events import Event, RunFinished, RunStarted
 from faultrun.model.run import RunState
 
 _BLOCK = 65536
@@ -22,8 +22,8 @@ _EVENT_TYPES = {event_type.__name__: event_type for event_type in get_args(Event
 class Past:
     """What a journal says: where the run stands and where its clock and numbering go on.
 
-    ``last_utc`` is the wall-clock time of the last line. ``run_id`` is empty where
-    no line tells it. ``torn`` says what was wrong with the tail, empty when nothing was.
+    ``last_utc`` is the wall-clock time of the last line. ``run_id`` is empty where no line tells it,
+    ``ended`` where no line says why the run ended. ``torn`` says what was wrong with the tail.
     """
 
     state: RunState
@@ -32,6 +32,7 @@ class Past:
     boots: tuple[str, ...]
     last_utc: str = ""
     run_id: str = ""
+    ended: str = ""
     torn: str = ""
 
     def run_s_at(self, utc: datetime) -> float:
@@ -78,7 +79,7 @@ def replay(path: Path, start: RunState) -> Past:
     """Reduce the journal to a state. There is no other way to learn where a run stands."""
     state, next_seq, last_s, last_utc = start, 0, 0.0, ""
     boots: list[str] = []
-    run_id = ""
+    run_id = ended = ""
     torn = cut_torn_tail(path)
     for line in lines(path):
         seq = line.get("seq")
@@ -95,6 +96,8 @@ def replay(path: Path, start: RunState) -> Past:
         if isinstance(event, RunStarted):
             boots.append(event.boot)
             run_id = run_id or event.run_id
+        if isinstance(event, RunFinished):
+            ended = event.why
         state = decide(state, event).state
     return Past(
         state=state,
@@ -103,6 +106,7 @@ def replay(path: Path, start: RunState) -> Past:
         last_utc=last_utc,
         boots=tuple(boots),
         run_id=run_id,
+        ended=ended,
         torn=torn,
     )
 

@@ -119,6 +119,16 @@ class RunState:
         return self.phase is Phase.FINISHED
 
     @property
+    def trained(self) -> bool:
+        """Whether the run came to its own end: every rank returned 0 and nobody had told it to stop."""
+        return self.done and self.stop is None and self.exit_code == 0
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the run ended without having been told to, and before its training did."""
+        return self.done and self.stop is None and self.exit_code != 0
+
+    @property
     def incidents(self) -> int:
         """Incidents so far, the open one included."""
         if self.life.incident is not None:
