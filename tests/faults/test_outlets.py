@@ -23,7 +23,7 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
         run = launcher.command(
             "--worker_num=2", "--checkpoint_dir=ck", "--log_format=json",
             f"--webhook={receiver.address}{HOOK}", f"--otlp_endpoint={receiver.address}", "--tensorboard=tb",
-            "--on_event=cat >> told.jsonl; echo >> told.jsonl; echo $FAULTRUN_EVENT",
+            "--on_event=(cat; echo) >> told.jsonl; cat /proc/$$/cmdline > argv; echo $FAULTRUN_EVENT",
             f"--metrics_port={port}", "--metrics_file=m/run.prom", *COUNT, environ=ENV,
         ).trains((0, 1))  # fmt: skip
         run.event("FirstStep")
@@ -53,6 +53,8 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
     assert str(port) in (run.log_dir / "run.json").read_text()
     assert "secret" not in (run.log_dir / "run.json").read_text()
     assert receiver.address not in (run.log_dir / "run.json").read_text()
+    assert "told.jsonl" not in (run.log_dir / "run.json").read_text()
+    assert "told.jsonl" not in (launcher.folder / "argv").read_text(), "every user may read an argument"
 
     lines = [json.loads(line) for line in run.text.splitlines()]
     assert [line["event"] for line in lines if line.get("run_s") is not None] == [

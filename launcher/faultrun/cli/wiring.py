@@ -14,6 +14,7 @@ from faultrun.cli.taking_up import ORIGINALS, answered_again, at_end, begin_anew
 from faultrun.cli.wiring_view import line_start, meter_for, narrator_for, sidecars, without_secrets
 from faultrun.core.agree import Rules
 from faultrun.core.roster import plan_to_go_on_from
+from faultrun.core.secrets import without_logins
 from faultrun.core.signature_rows import ROWS
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
@@ -253,7 +254,7 @@ class Running:
                 "started_at_utc": utc_now(),
                 "cwd": str(Path.cwd()),
                 "version": __version__,
-                "spec": encode(without_secrets(self._spec)),
+                "spec": without_logins(encode(without_secrets(self._spec))),
             },
         )
 

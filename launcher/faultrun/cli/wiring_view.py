@@ -1,12 +1,14 @@
 """Who tells of a run beside its supervisor: the narrator, and the sidecars that the options ask for."""
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from faultrun import __version__
 from faultrun.cli import console
+from faultrun.core.secrets import HIDDEN, without_secret_values
 from faultrun.journal.append import FILE_NAME
 from faultrun.model.spec import LogFormat, RunSpec
 from faultrun.supervisor.json_narrator import JsonNarrator, note
@@ -91,7 +93,15 @@ def meter_for(spec: RunSpec, log_dir: Path) -> SurveyMeter | None:
 
 
 def without_secrets(spec: RunSpec) -> RunSpec:
-    """As ``run.json`` may show it to others: an address of a webhook or a collector often holds a token."""
+    """As ``run.json`` may show it to others: a command or an address often holds a token."""
     view = spec.view
-    webhook, collector = ("(given)" if address else "" for address in (view.webhook, view.otlp_endpoint))
-    return replace(spec, view=replace(view, webhook=webhook, otlp_endpoint=collector))
+    command, webhook, collector = (
+        HIDDEN if given else "" for given in (view.on_event, view.webhook, view.otlp_endpoint)
+    )
+    args = without_secret_values(spec.command.script_args)
+    shown = shlex.join(without_secret_values(shlex.split(spec.command.shown)))
+    return replace(
+        spec,
+        command=replace(spec.command, script_args=args, shown=shown),
+        view=replace(view, on_event=command, webhook=webhook, otlp_endpoint=collector),
+    )

@@ -13,7 +13,6 @@ from faultrun.configs.copies import copy_for
 from faultrun.configs.files import (
     LOCAL,
     TRIES,
-    Attributes,
     Disk,
     Snapshot,
     explained,
@@ -89,12 +88,13 @@ def _apply(file: Path, group: Sequence[Setting], originals: Path, disk: Disk) ->
 
 def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, disk: Disk) -> EditResult:
     """The copy is made anew from the file each time: a ConfigMap may have been updated."""
-    data, changes = _edited(snapshot(file), group)
+    seen = snapshot(file)
+    data, changes = _edited(seen, group)
     target = Path(copy.path)
     with explained(target):
         disk.make_directory(target.parent)
         with locked(target):
-            replace_file(disk, target, data, Attributes(mode=0o644))
+            replace_file(disk, target, data, seen.attributes.of_a_copy())
     return EditResult(file=str(file), changes=changes, copy=copy)
 
 

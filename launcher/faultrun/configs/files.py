@@ -116,6 +116,18 @@ class Attributes:
     mode: int
     owner: tuple[int, int] | None = None
 
+    def of_a_copy(self) -> "Attributes":
+        """Those of a copy of ours: nobody may read it who may not read the file itself.
+
+        Only root can give it to the file's owner. Where the group is another, it may do what everybody may.
+        """
+        if self.owner is None or os.geteuid() == 0:
+            return self
+        mode = self.mode | stat.S_IRUSR
+        if self.owner[1] != os.getegid():
+            mode &= ~(stat.S_IRWXG ^ (mode & stat.S_IRWXO) << 3)
+        return Attributes(mode=mode)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:

@@ -104,13 +104,13 @@ class Originals:
         name = f"{number:03d}-{file.name}"
         mode, owner = seen.attributes.mode, seen.attributes.owner or (os.geteuid(), os.getegid())
         self._disk.make_directory(self._folder)
-        replace_file(self._disk, self._folder / name, seen.data, Attributes(mode=mode))
+        replace_file(self._disk, self._folder / name, seen.data, seen.attributes.of_a_copy())
         return Kept(name=name, sha256=digest(seen.data), mode=mode, uid=owner[0], gid=owner[1])
 
     def _write(self, index: Mapping[str, Kept]) -> None:
         body = {"version": 1, "files": {path: asdict(kept) for path, kept in index.items()}}
         text = json.dumps(body, indent=2) + "\n"
-        replace_file(self._disk, self._index, text.encode(), Attributes(mode=0o644))
+        replace_file(self._disk, self._index, text.encode(), Attributes(mode=0o600))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ LOG_NAME = "on_event.log"
 PATIENCE_S = 9.0
 """How long the end of a run waits for the last announcements, at most: what is under way, then the rest."""
 
+_COMMAND = "FAULTRUN_ON_EVENT"
 _COMMAND_S = 10.0
 _WEBHOOK_S = 3.0
 _HURRY_S = 1.5
@@ -83,17 +84,15 @@ class Herald:
             action()
         except Exception as error:  # noqa: BLE001  whatever a command or a server does, the next is told all the same
             stamp = datetime.now(timezone.utc).isoformat(timespec="seconds")
+            why = f"{type(error).__name__}: {printable(str(error))}"
+            why = why.replace(self._webhook, "(its address)") if self._webhook else why
             with suppress(OSError):
-                self._log.write(
-                    f"{stamp} {what}: {type(error).__name__}: {printable(str(error))}\n".encode(
-                        errors="replace"
-                    )
-                )
+                self._log.write(f"{stamp} {what}: {why}\n".encode(errors="replace"))
 
     def _run(self, said: Mapping[str, Any], body: bytes) -> None:
-        about = {"FAULTRUN_EVENT": said["kind"], "FAULTRUN_RUN_ID": said["run_id"]}
+        about = {_COMMAND: self._command, "FAULTRUN_EVENT": said["kind"], "FAULTRUN_RUN_ID": said["run_id"]}
         process = subprocess.Popen(
-            ["/bin/sh", "-c", self._command],
+            ["/bin/sh", "-c", f'eval "${_COMMAND}"'],  # every user of the machine may read an argument
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,

@@ -1,0 +1,46 @@
+"""What of an option must not be shown to others: in run.json, which every user of a machine may read.
+
+By where it stands and what it is called; a secret under an innocent name is not known for one.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+HIDDEN = "(hidden)"
+
+_NAMED = re.compile(
+    r"(?P<name>[-\w.+]*(?:token|secret|passw(?:or)?d|passphrase|credentials?|api[-_]?key|access[-_]?key|auth))"
+    r"(?P<value>=.+)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+
+
+def without_secret_values(args: Sequence[str]) -> tuple[str, ...]:
+    """A script's arguments, with the values of options that are called like secrets left out."""
+    shown: list[str] = []
+    value_follows = False
+    for word in args:
+        named = _NAMED.fullmatch(word)
+        if value_follows and not word.startswith("-"):
+            shown.append(HIDDEN)
+        elif named is not None and named["value"] is not None:
+            shown.append(f"{named['name']}={HIDDEN}")
+        else:
+            shown.append(word)
+        value_follows = named is not None and named["value"] is None and word.startswith("-")
+    return tuple(shown)
+
+
+def without_logins(value: Any) -> Any:
+    """JSON-ready data, with the user and password of every address in it left out."""
+    match value:
+        case str():
+            return _LOGIN.sub(HIDDEN, value)
+        case list():
+            return [without_logins(item) for item in value]
+        case dict():
+            return {name: without_logins(item) for name, item in value.items()}
+        case _:
+            return value
