@@ -72,6 +72,6 @@ def test_diff_changes_nothing_and_makes_nothing(here: Path) -> None:
 def test_the_log_dir_may_come_from_the_environment(here: Path) -> None:
     run("set", "train.yaml:a", "2", env={"FAULTRUN_LOG_DIR": "elsewhere"})
     assert sorted(path.name for path in Path("elsewhere/original").iterdir()) == [
-        "001-train.yaml",
-        "index.json",
+        "by_hand.json",
+        "hand-001-train.yaml",
     ]

@@ -9,7 +9,7 @@ import click
 from faultrun.cli.console import answer
 from faultrun.core import template
 from faultrun.errors import ConfigError, UsageError
-from faultrun.model.edit import EditResult, Setting
+from faultrun.model.edit import By, EditResult, Setting
 
 _LOG_DIR = click.option(
     "--log_dir",
@@ -47,7 +47,7 @@ def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
     if diff:
         return _show_diff(setting)
     originals = Path(log_dir).absolute() / "original"
-    for result in apply([setting], originals=originals):
+    for result in apply([setting], originals=originals, by=By.HAND):
         _tell(setting, result, originals)
     return 0
 
@@ -65,7 +65,7 @@ def restore(files: tuple[str, ...], log_dir: str) -> int:
             because="originals are kept in the log_dir of the run that rewrote them",
             hint="faultrun config restore --log_dir=DIR",
         )
-    done = give_back(Path(log_dir).absolute() / "original", files)
+    done = give_back(Path(log_dir).absolute() / "original", files, by=By.HAND)
     for restored in done:
         answer(f"{_shown(restored.file)}  {'restored' if restored.changed else 'already as it was'}")
     if not done:

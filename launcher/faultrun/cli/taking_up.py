@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from faultrun.configs.originals import of_a_person
 from faultrun.configs.restore import restore
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, set_aside
@@ -24,7 +25,7 @@ def begin_anew(claimed: Claimed, resume: Resume, say: Callable[[str], None]) -> 
             trouble="a configuration may still name a checkpoint of the run before",
             say=say,
         )
-    where = set_aside(claimed.path, claimed.ended_run)
+    where = set_aside(claimed.path, claimed.ended_run, staying=of_a_person(claimed.path))
     say(f"the run before had ended; it is now in {where}")
 
 

@@ -6,7 +6,9 @@ a ConfigMap, a bind mount) is answered by an edited copy; pointing the script at
 ``argv.pointed``'s task.
 """
 
+import stat
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faultrun.configs.copies import copy_for
@@ -25,7 +27,7 @@ from faultrun.configs.lock import locked
 from faultrun.configs.originals import Originals, holding
 from faultrun.configs.registry import edit
 from faultrun.errors import ConfigError
-from faultrun.model.edit import Change, EditedCopy, EditResult, Setting
+from faultrun.model.edit import By, Change, EditedCopy, EditResult, Setting
 
 
 def preview(settings: Sequence[Setting], *, originals: Path) -> tuple[EditResult, ...]:
@@ -37,11 +39,13 @@ def preview(settings: Sequence[Setting], *, originals: Path) -> tuple[EditResult
     return tuple(results)
 
 
-def apply(settings: Sequence[Setting], *, originals: Path, disk: Disk = LOCAL) -> tuple[EditResult, ...]:
+def apply(
+    settings: Sequence[Setting], *, originals: Path, by: By = By.RUN, disk: Disk = LOCAL
+) -> tuple[EditResult, ...]:
     """Put every value into its file; one result for each file, in order of first mention.
 
     ``originals`` is ``<log_dir>/original``: what a file was before our first
-    change of it is kept there first. Symbolic links are followed, mode and
+    change of it is kept there first, apart for what is set ``by`` hand. Symbolic links are followed, mode and
     owner kept. Doing the same again changes nothing.
 
     ConfigError, with every file still whole, when a file is missing, no text,
@@ -49,7 +53,15 @@ def apply(settings: Sequence[Setting], *, originals: Path, disk: Disk = LOCAL) -
     makes no sense. All edits are tried in memory before the first file is written.
     """
     preview(settings, originals=originals)
-    return tuple(_apply(file, group, originals, disk) for file, group in _by_file(settings))
+    place = _Place(originals=originals, disk=disk, by=by)
+    return tuple(_apply(file, group, place) for file, group in _by_file(settings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    originals: Path
+    disk: Disk
+    by: By
 
 
 def _by_file(settings: Sequence[Setting]) -> list[tuple[Path, list[Setting]]]:
@@ -68,22 +80,36 @@ def _by_file(settings: Sequence[Setting]) -> list[tuple[Path, list[Setting]]]:
     return list(groups.items())
 
 
-def _apply(file: Path, group: Sequence[Setting], originals: Path, disk: Disk) -> EditResult:
-    copy = copy_for(file, group, originals)
+def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
+    copy = copy_for(file, group, place.originals, place.by)
     if copy is not None:
-        return _write_copy(file, group, copy, disk)
+        return _write_copy(file, group, copy, place.disk)
     with explained(file), locked(file):
         for _ in range(TRIES):
             seen = snapshot(file)
             data, changes = _edited(seen, group)
             if data != seen.data:
-                with holding(originals):
-                    Originals(originals, disk).keep(file, seen, data)
+                with holding(place.originals):
+                    _keep(file, group, seen, data, place)
                 if not still(file, seen):
                     continue
-                replace_file(disk, file, data, seen.attributes)
+                replace_file(place.disk, file, data, seen.attributes)
             return EditResult(file=str(file), changes=changes)
     raise restless(file)
+
+
+def _keep(file: Path, group: Sequence[Setting], seen: Snapshot, data: bytes, place: _Place) -> None:
+    """A person's value goes into what runs give back, too: they take back no value but their own."""
+    mine = Originals(place.originals, place.disk, place.by)
+    runs = Originals(place.originals, place.disk)
+    base = runs.base(file, seen) if place.by is By.HAND else None
+    if base is None:
+        mine.keep(file, seen, data)
+        return
+    under = replace(seen, data=base)
+    edited, _ = _edited(under, group)
+    mine.keep(file, under, edited)
+    runs.rebase(file, replace(seen, data=edited), data)
 
 
 def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, disk: Disk) -> EditResult:
@@ -94,7 +120,8 @@ def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, disk: Di
     with explained(target):
         disk.make_directory(target.parent)
         with locked(target):
-            replace_file(disk, target, data, seen.attributes.of_a_copy())
+            attributes = seen.attributes.of_a_copy()  # and itself to be edited again
+            replace_file(disk, target, data, replace(attributes, mode=attributes.mode | stat.S_IWUSR))
     return EditResult(file=str(file), changes=changes, copy=copy)
 
 

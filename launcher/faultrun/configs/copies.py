@@ -7,12 +7,13 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from faultrun.model.edit import EditedCopy, Setting
+from faultrun.configs.originals import folder_of_copy
+from faultrun.model.edit import By, EditedCopy, Setting
 
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes, see proc(5)
 
 
-def copy_for(file: Path, group: Sequence[Setting], originals: Path) -> EditedCopy | None:
+def copy_for(file: Path, group: Sequence[Setting], originals: Path, by: By = By.RUN) -> EditedCopy | None:
     """The copy that must stand in for ``file``; None when the file itself can be replaced."""
     reason = _why_not_in_place(file, group)
     if not reason:
@@ -31,7 +32,7 @@ def copy_for(file: Path, group: Sequence[Setting], originals: Path) -> EditedCop
     )
     return EditedCopy(
         original=group[0].file,
-        path=str((originals.parent / "edited" / tag / name).absolute()),
+        path=str((originals.parent / "edited" / folder_of_copy(tag, by) / name).absolute()),
         spellings=tuple(spelled),
         reason=reason,
     )

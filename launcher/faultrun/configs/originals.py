@@ -2,6 +2,9 @@
 
 ``index.json`` maps each file's real path to its kept copy, owner, permission bits
 and the digests of what we wrote there since. It is on the disk before the file is touched.
+
+What a person set by hand has an index and copies of its own (``by_hand.json``, ``hand-001-...``): to a run it
+is part of the file, and it outlives the run.
 """
 
 import hashlib
@@ -15,6 +18,7 @@ from pathlib import Path
 from faultrun.configs.files import Attributes, Disk, Snapshot, explained, replace_file, snapshot
 from faultrun.configs.lock import locked
 from faultrun.errors import ConfigError
+from faultrun.model.edit import By
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +40,18 @@ class Kept:
     restored: bool = False
 
 
-class Originals:
-    """The folder of originals of one log_dir. The caller holds its lock."""
+_HAND_INDEX = "by_hand.json"
+_HAND_COPY = "hand-"
 
-    def __init__(self, folder: Path, disk: Disk) -> None:
+
+class Originals:
+    """The originals of one log_dir, of before a run or a person. The caller holds the folder's lock."""
+
+    def __init__(self, folder: Path, disk: Disk, by: By = By.RUN) -> None:
         self._folder = folder
         self._disk = disk
-        self._index = folder / "index.json"
+        self._index = folder / ("index.json" if by is By.RUN else _HAND_INDEX)
+        self._prefix = "" if by is By.RUN else _HAND_COPY
 
     def keep(self, file: Path, seen: Snapshot, becomes: bytes) -> None:
         """Keep ``file`` as ``seen`` unless it is kept already, and note what it is about to become."""
@@ -56,6 +65,27 @@ class Originals:
             written=(now, next_digest) if now in kept.written else (next_digest,),
             foreign=kept.foreign or now not in {kept.sha256, *kept.written},
             restored=False,
+        )
+        self._write(index)
+
+    def stands_in(self, file: Path) -> bool:
+        """Whether ``file`` was rewritten and not given back since."""
+        kept = self.read().get(str(file))
+        return kept is not None and not kept.restored
+
+    def base(self, file: Path, seen: Snapshot) -> bytes | None:
+        """The bytes under our values in ``file`` as it was ``seen``; None when none of ours stand there."""
+        kept = self.read().get(str(file))
+        if kept is None or kept.restored or kept.foreign:
+            return None
+        return self.content(kept) if digest(seen.data) in (kept.sha256, *kept.written) else None
+
+    def rebase(self, file: Path, base: Snapshot, becomes: bytes) -> None:
+        """Give ``file`` back as ``base`` from now on; with our values it is about to be ``becomes``."""
+        index = dict(self.read())
+        before = index[str(file)]
+        index[str(file)] = replace(
+            self._copy(file, base, index), written=(*before.written, digest(becomes)), mode=before.mode
         )
         self._write(index)
 
@@ -100,8 +130,8 @@ class Originals:
         return self._folder / kept.name
 
     def _copy(self, file: Path, seen: Snapshot, index: Mapping[str, Kept]) -> Kept:
-        number = 1 + max((int(kept.name.partition("-")[0]) for kept in index.values()), default=0)
-        name = f"{number:03d}-{file.name}"
+        numbers = (kept.name.removeprefix(self._prefix).partition("-")[0] for kept in index.values())
+        name = f"{self._prefix}{1 + max(map(int, numbers), default=0):03d}-{file.name}"
         mode, owner = seen.attributes.mode, seen.attributes.owner or (os.geteuid(), os.getegid())
         self._disk.make_directory(self._folder)
         replace_file(self._disk, self._folder / name, seen.data, seen.attributes.of_a_copy())
@@ -111,6 +141,17 @@ class Originals:
         body = {"version": 1, "files": {path: asdict(kept) for path, kept in index.items()}}
         text = json.dumps(body, indent=2) + "\n"
         replace_file(self._disk, self._index, text.encode(), Attributes(mode=0o600))
+
+
+def of_a_person(log_dir: Path) -> list[Path]:
+    """What of a log_dir belongs to no run: originals and copies of what was set by hand."""
+    kept, copies = log_dir / "original", log_dir / "edited"
+    return [*kept.glob(_HAND_INDEX), *kept.glob(f"{_HAND_COPY}*"), *copies.glob(f"{_HAND_COPY}*")]
+
+
+def folder_of_copy(tag: str, by: By) -> str:
+    """Name of the folder below ``edited/`` for an edited copy."""
+    return tag if by is By.RUN else f"{_HAND_COPY}{tag}"
 
 
 @contextmanager

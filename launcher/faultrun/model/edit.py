@@ -10,6 +10,13 @@ Scalar = str | int | float | bool
 """A value as the caller means it. Its type decides only where the file has none to keep."""
 
 
+class By(Enum):
+    """Who sets a value. A run takes back what it wrote; what a person wrote, a person takes back."""
+
+    RUN = "run"
+    HAND = "hand"
+
+
 class Kind(Enum):
     """What a value in a file is; it stays that when the new text can be read as one."""
 
