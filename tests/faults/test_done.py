@@ -1,6 +1,7 @@
 """What a script that has said that it is done may still die of, without being repeated."""
 
 import signal
+import sys
 
 import pytest
 
@@ -51,14 +52,66 @@ def test_a_step_takes_the_word_back(launcher: Launcher) -> None:
     assert "rank 1 of 2 killed by SIGABRT at step 2" in run.card(1)
 
 
+CRASHES_AS_IT_IS_TAKEN_DOWN = """
+import atexit
+atexit.register(os.abort)
+"""
+
+
+@pytest.mark.parametrize(
+    "end", ["pass", "sys.exit(0)", "def main(): sys.exit()\nmain()", "threading.Thread(target=print).start()"]
+)
+def test_a_script_that_came_to_its_end_is_not_repeated_when_its_interpreter_crashes(
+    launcher: Launcher, end: str
+) -> None:
+    run = script(launcher, f"import threading\n{end}", before=CRASHES_AS_IT_IS_TAKEN_DOWN)
+    assert run.ends() == 0
+    assert started_once(run)
+    (left,) = run.events("WorkerExit", rank=1)
+    assert (left["done"], left["status"]) == (True, {"is": "Signaled", "signum": signal.SIGABRT})
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "sys.exit(3)",
+        "raise SystemExit(3)",
+        "raise ValueError('a mistake')",
+        "os.abort()",
+        "import atexit; atexit.register(os.abort)",  # after the SDK: part of the job
+    ],
+)
+def test_a_script_that_did_not_come_to_its_end_has_failed(launcher: Launcher, end: str) -> None:
+    run = script(launcher, f"if rank == 1 and life == 0:\n {end}", before=CRASHES_IN_THE_FIRST_LIFE)
+    assert run.ends() == 0
+    assert len(run.events("IncarnationStarted")) == 2
+    assert not any(left["done"] for left in run.events("WorkerExit", rank=1, incarnation=0))
+
+
+CRASHES_IN_THE_FIRST_LIFE = """
+import atexit
+if rank == 1 and life == 0:
+    atexit.register(os.abort)
+"""
+
+
+def test_what_a_shell_does_after_its_program_is_part_of_the_job(launcher: Launcher) -> None:
+    path = launcher.folder / "done.py"
+    launcher.program(COUNTS, path.name)
+    shell = f"{sys.executable} {path}; [ $RANK$FAULTRUN_INCARNATION = 10 ] && kill -ABRT $$; true"
+    run = launcher.command("--worker_num=2", "--backoff=1ms..1ms", "--no-python", "bash", "-c", shell)
+    assert run.ends() == 0
+    assert "rank 1 of 2 killed by SIGABRT" in run.card(1)
+
+
 def test_a_time_that_is_none_is_refused(launcher: Launcher) -> None:
     run = script(launcher, "sdk.done(ends_within_s=float('inf'))", "--max_restarts=0")
     assert run.ends() != 0
     assert "ValueError: ends_within_s is inf, not a time of up to a day" in run.card(1)
 
 
-def script(launcher: Launcher, code: str, *options: str) -> Run:
+def script(launcher: Launcher, code: str, *options: str, before: str = "") -> Run:
     """Two workers that do a step under the SDK and then ``code``."""
     path = launcher.folder / "done.py"
-    launcher.program(COUNTS + code, path.name)
+    launcher.program(before + COUNTS + code, path.name)
     return launcher.command("--worker_num=2", "--backoff=1ms..1ms", *options, str(path))

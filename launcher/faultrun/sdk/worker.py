@@ -13,12 +13,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from faultrun.errors import FaultrunError
 from faultrun.model.progress import WorkPhase
+from faultrun.sdk.ending import Ending
 from faultrun.sdk.helper import Helper
 from faultrun.sdk.keeper import Keeper
 from faultrun.sdk.lastwords import tells_of_a_dead_peer, write_note
@@ -33,6 +34,7 @@ LINGER_S = 2.0
 """How long a script that died of a lost peer waits for faultrun's request, which is milliseconds away."""
 
 _LINGER_UNFINISHED_S = 0.3
+_LEAVES_WITHIN_S = 1800.0
 _LOOK_S = 0.05
 
 
@@ -49,7 +51,9 @@ class Worker:
         self._previous_hook = sys.excepthook
         sys.excepthook = self._uncaught
         answer_with_stacks(session)
-        atexit.register(self._at_exit)
+        self._ending = Ending() if self._slot is not None else None
+        _as_the_end_begins(self._leaving)
+        atexit.register(self._at_exit)  # what the script registers later runs earlier, and is part of its job
         os.register_at_fork(after_in_child=self._in_child)
         self._helper.start()
         if self._chaos is not None:
@@ -94,13 +98,7 @@ class Worker:
                 because="the main thread says when everything is done, and this is another one",
                 hint="call it as the last line of the script",
             )
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
-                stream.flush()  # what is still buffered would be lost with a crash
-        self.works_at(WorkPhase.DONE)
-        # The kernel's own action: no interpreter is needed to end one that hangs while it is taken down.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, ends_within_s)
+        self._say_done(ends_within_s)
 
     def agree_on_interval(self, steps: int) -> int:
         """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""
@@ -154,6 +152,26 @@ class Worker:
         if self._error is None and self._slot is not None and self._slot.agreed_stop():
             self._helper.requested.wait(LINGER_S)  # stopped by a peer's proposal; the request comes
         self._await_leaving()
+        # A program below a shell decides nothing: what the shell does next is part of the job.
+        if self._ending is not None and self._ending.is_zero() and os.getsid(0) == self._pid:
+            said = self.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
+            self._say_done(None if said else _LEAVES_WITHIN_S)
+
+    def _leaving(self) -> None:
+        """The main program has ended, well or not: whatever follows is no step that takes too long."""
+        if os.getpid() == self._pid:
+            self.works_at(WorkPhase.UNKNOWN)
+
+    def _say_done(self, ends_within_s: float | None) -> None:
+        """From now on a signal is no failure. None: it has its time already."""
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()  # what is still buffered would be lost with a crash
+        self.works_at(WorkPhase.DONE)
+        if ends_within_s is not None:
+            # The kernel's own action: no interpreter is needed to end one that hangs while it is taken down.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, ends_within_s)
 
     def _main_is_out(self) -> None:
         self._helper.main_is_out.set()
@@ -211,6 +229,14 @@ def _chaos_of(environ: Mapping[str, str]) -> "Injector | None":
     from faultrun.testing import from_environment
 
     return from_environment()
+
+
+def _as_the_end_begins(call: Callable[[], None]) -> None:
+    """Have it called before threads are waited for, where Python can; ``atexit`` comes after that."""
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        with contextlib.suppress(RuntimeError):  # the end has begun
+            register(call)
 
 
 def _slot_of(session: Session) -> ProgressSlot | None:
