@@ -129,3 +129,8 @@ def test_lost_steps_are_counted_only_when_both_ends_are_known() -> None:
 )
 def test_durations_are_written_as_the_options_accept_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_recovery_point_that_nobody_could_verify_is_called_so() -> None:
+    trusted = replace(CARD, point=replace(checkpoint(1200), unverified=True))
+    assert "step 1200, lost 15 steps, unverified (--trust)" in render(trusted)

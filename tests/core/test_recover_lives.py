@@ -153,6 +153,35 @@ def test_no_recovery_point_mixes_what_its_files_tell(
         assert len({getattr(one, fact) for one in chosen}) == 1, fact
 
 
+UNVERIFIABLE = Verdict(whole=False, why="encrypted", depth=Depth.NAME, unverifiable=True)
+TORN = Verdict(whole=False, why="torn", depth=Depth.CHECKSUM)
+WHOLE = Verdict(whole=True, why="whole", depth=Depth.CHECKSUM)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([WHOLE, TORN, UNVERIFIABLE])), max_size=8),
+    st.booleans(),
+)
+def test_what_nobody_can_verify_is_used_only_on_request_and_behind_what_is_verified(
+    saves: list[tuple[int, Verdict]], trust: bool
+) -> None:
+    files = [entry(f"{number}", step, None) for number, (step, _) in enumerate(saves)]
+    known = {f"{number}": verdict for number, (_, verdict) in enumerate(saves)}
+    verdicts: dict[str, Verdict] = {}
+    while isinstance(choice := choose(files, verdicts, Need(world_size=2, trust=trust)), NeedVerdicts):
+        verdicts |= {path: known[path] for path in choice.paths}
+    usable = {step for step, one in saves if one.whole or (trust and one.unverifiable)}
+    assert isinstance(choice, Chosen) == bool(usable)
+    if isinstance(choice, Chosen):
+        step = choice.point.global_step
+        assert step == max(usable)
+        assert choice.point.unverified == ((step, WHOLE) not in saves)
+        assert choice.point.path not in {one.path for one in choice.refused}
+    if isinstance(choice, NothingWhole):
+        assert choice.unverifiable == sum(one.unverifiable for _, one in saves)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), min_size=1, max_size=8), st.integers(1, 8))
 def test_the_newest_replicated_state_serves_every_world(

@@ -50,6 +50,13 @@ def test_every_number_is_the_one_that_mindspore_reads(written: tuple[Path, Seen]
             assert values[tag] == pytest.approx(number), (name, tag)
 
 
+def test_what_mindspore_encrypts_is_not_torn_and_nobody_calls_it_whole(written: tuple[Path, Seen]) -> None:
+    catalog = catalog_of(written[0] / "encrypted")
+    verdicts = {Path(one.path).name: catalog.verify(one) for one in catalog.scan().entries}
+    assert set(verdicts) == {f"{mode}-1_5.ckpt" for mode in ("AES-GCM", "AES-CBC", "SM4-CBC")}
+    assert all(one.unverifiable and not one.whole for one in verdicts.values()), verdicts
+
+
 def test_every_file_is_whole(written: tuple[Path, Seen]) -> None:
     root, seen = written
     for directory in {Path(name).parts[0] for name in seen}:

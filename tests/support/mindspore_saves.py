@@ -78,6 +78,7 @@ def main() -> None:
     newest = root / "resumed/net-3_10.ckpt"
     train(newest.parent, "net", 3, append_info=appended)
     train(newest.parent, "net", 5, append_info=appended, start=str(newest), first=3)
+    (root / "encrypted").mkdir()
     by_hand = [{"name": "w", "data": ms.Tensor(np.arange(4, dtype=np.float32))}]
     ms.save_checkpoint(
         by_hand,
@@ -97,7 +98,12 @@ def main() -> None:
         append_dict={"epoch_num": 1, "step_num": 1},
     )
     seen = {}
-    for path in sorted(root.rglob("*.ckpt")):
+    plain = sorted(root.rglob("*.ckpt"))
+    for mode in ("AES-GCM", "AES-CBC", "SM4-CBC"):
+        ms.save_checkpoint(
+            by_hand, str(root / f"encrypted/{mode}-1_5.ckpt"), enc_key=b"0123456789abcdef", enc_mode=mode
+        )
+    for path in plain:
         loaded = ms.load_checkpoint(str(path))
         seen[str(path.relative_to(root))] = {
             name: value if isinstance(value, str) else float(value.asnumpy().ravel()[0])

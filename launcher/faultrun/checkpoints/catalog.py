@@ -272,7 +272,8 @@ class Catalog:
     def _judge(self, entry: Entry, look: Look) -> Verdict:
         try:
             verdict = self._formats[entry.format].verify(entry, look)
-            if not verdict.whole or verdict.depth is Depth.CHECKSUM or look.depth is not Depth.CHECKSUM:
+            provable = verdict.unverifiable or (verdict.whole and verdict.depth is not Depth.CHECKSUM)
+            if not provable or look.depth is not Depth.CHECKSUM:
                 return verdict
             digest = sidecar.stored_digest(entry.path)
             return verdict if digest is None else sidecar.compare(entry.path, digest, look.meter)

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Stamp, Unreadable
+from faultrun.checkpoints.mindspore_encrypted import is_encrypted, judge_encrypted
 from faultrun.checkpoints.mindspore_records import Outline, numbers_at, outline_of
 from faultrun.checkpoints.names import base_name, place_of, rank_of_directory
 from faultrun.checkpoints.reading import OpenFile, opened
@@ -66,6 +67,8 @@ class MindSporeCkpt:
         """Epoch and steps from the contents. Raises Foreign or Unreadable."""
         layout = (place_of(entry.path.rpartition("/")[0]), entry.series, entry.size_bytes)
         with opened(entry.path) as file:
+            if is_encrypted(file):
+                return entry
             offsets = self._layouts.get(layout)
             numbers = numbers_at(file, offsets) if offsets else None
             if numbers is None:
@@ -220,6 +223,8 @@ def _with_epoch_count(entry: Entry, steps_per_epoch: int) -> Entry:
 def verify_records(entry: Entry, look: Look, *, required: Sequence[str]) -> Verdict:
     """Judge one file of records; ``required`` are the tags that prove its end. May raise Unreadable."""
     with opened(entry.path, look.meter) as file:
+        if is_encrypted(file):
+            return judge_encrypted(file)
         outline = outline_of(file)
         family = [_Sibling(sibling, found) for sibling in look.siblings if (found := _outline(sibling))]
         missing = _cut_at_border(outline, family) or _mislabelled(entry, outline, family)

@@ -15,7 +15,6 @@ from faultrun.model.checkpoint import Depth
 if TYPE_CHECKING:
     from faultrun.checkpoints.catalog import Catalog, Scan
     from faultrun.checkpoints.survey import Survey
-    from faultrun.cli.ckpt_rows import Save
 
 _DATA_ERROR = 65
 _SHOWN = 5
@@ -27,6 +26,7 @@ def _common(command: Callable[..., int]) -> Callable[..., int]:
         click.argument("roots", nargs=-1, required=True, metavar="DIR..."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of words."),
         click.option("--why", is_flag=True, help="Say of each file why it is whole or not."),
+        click.option("--trust", is_flag=True, help="Let what cannot be verified (encrypted) count as whole."),
         click.option(
             "--depth",
             type=click.Choice([depth.value for depth in Depth]),
@@ -60,23 +60,23 @@ def ckpt() -> None:
 
 @ckpt.command("list")
 @_common
-def list_(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **where: str | None) -> int:
+def list_(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
     """List the checkpoints under DIR, newest first, and whether each is whole.
 
     Ends with 65 when there are some and none is whole.
     """
-    return _show(_catalog(roots, **where), Depth(depth), as_json=as_json, why=why)
+    return _show(roots, Depth(depth), as_json=as_json, why=why, **more)
 
 
 @ckpt.command()
 @_common
-def verify(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **where: str | None) -> int:
+def verify(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
     """Verify every checkpoint under DIR and say of each what was found.
 
     Ends with 65 when there are some and none is whole.
     """
     del why  # that is what verify is for
-    return _show(_catalog(roots, **where), Depth(depth), as_json=as_json, why=True)
+    return _show(roots, Depth(depth), as_json=as_json, why=True, **more)
 
 
 @ckpt.command()
@@ -139,11 +139,14 @@ def _catalog(roots: tuple[str, ...], pattern: str | None, log_dir: str | None) -
     return Catalog(roots, memory_path=memory, registry=registry)
 
 
-def _show(catalog: "Catalog", depth: Depth, *, as_json: bool, why: bool) -> int:
+def _show(
+    roots: tuple[str, ...], depth: Depth, *, as_json: bool, why: bool, trust: bool, **where: str | None
+) -> int:
     from faultrun.checkpoints.survey import verify_all
     from faultrun.cli.ckpt_bar import Bar
     from faultrun.cli.ckpt_rows import listed, saves, table
 
+    catalog = _catalog(roots, **where)
     scan = catalog.scan()
     with closing(Bar()) as bar:
         verdicts = {} if depth is Depth.NAME else verify_all(catalog, scan.entries, depth=depth, watch=bar)
@@ -154,13 +157,12 @@ def _show(catalog: "Catalog", depth: Depth, *, as_json: bool, why: bool) -> int:
         answer("\n".join(table(found, scan, reasons=why)))
     else:
         answer(_nothing(catalog.roots, scan))
-    return _whole_code(found, scan, depth)
-
-
-def _whole_code(found: "list[Save]", scan: "Scan", depth: Depth) -> int:
-    """65 when there are candidates and none is whole; unasked is not the same as torn."""
+    doubts = sum(save.unverifiable for save in found)
+    if doubts and not (trust or as_json):
+        answer(f"{doubts} cannot be verified: --trust lets them count as whole")
     asked = depth is not Depth.NAME and (found or scan.refused)
-    return _DATA_ERROR if asked and not any(save.whole for save in found) else 0
+    usable = any(save.whole or (trust and save.unverifiable) for save in found)
+    return _DATA_ERROR if asked and not usable else 0  # unasked is not the same as torn
 
 
 def _nothing(roots: tuple[str, ...], scan: "Scan") -> str:
@@ -188,11 +190,12 @@ def _tell(found: "Survey", roots: tuple[str, ...], *, why: bool) -> int:
     if isinstance(choice, NothingWhole):
         newest = choice.refused[0]
         if why:
-            click.echo("\n".join(refused))
+            answer("\n".join(refused))
+        again = f"choose --trust {' '.join(roots)}, to use what cannot be verified"
         raise NoWholeCheckpoint(
             f"no usable checkpoint in {' '.join(roots)}",
             because=f"{len(choice.refused)} refused; {newest.path}: {newest.why}",
-            hint=f"faultrun ckpt list --why {' '.join(roots)}",
+            hint=f"faultrun ckpt {again if choice.unverifiable else 'list --why ' + ' '.join(roots)}",
         )
     answer(_nothing(roots, found.scan))
     return 0

@@ -25,6 +25,7 @@ class Request:
     lost_ranks: str
     restore_ranks_sh: str | None
     recovery_info: str | None
+    trust: bool
 
 
 def need(request: Request, entries: Sequence[Entry]) -> Need:
@@ -37,6 +38,7 @@ def need(request: Request, entries: Sequence[Entry]) -> Need:
         groups=None if groups is None else tuple(frozenset(group) for group in groups.groups),
         run_id=request.run_id,
         lost_ranks=lost,
+        trust=request.trust,
     )
 
 

@@ -34,6 +34,11 @@ class Save:
         """How many of the files are whole."""
         return sum(verdict.whole for _, verdict in self.files)
 
+    @property
+    def unverifiable(self) -> int:
+        """How many of them nobody can prove to be whole, nor torn."""
+        return sum(verdict.unverifiable for _, verdict in self.files)
+
 
 def saves(entries: Sequence[Entry], verdicts: Mapping[str, Verdict]) -> list[Save]:
     """Newest first, as ``core.moments`` orders them; one entry for each series and step."""
@@ -146,6 +151,8 @@ def _whole_text(save: Save) -> str:
         return "?"
     if save.whole == len(save.files):
         return "yes"
+    if save.unverifiable == len(save.files):
+        return "unverified"
     return f"{save.whole} of {len(save.files)}" if save.whole else "no"
 
 

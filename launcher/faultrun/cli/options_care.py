@@ -168,6 +168,13 @@ RESUMING = Section(
             example="--resume=always",
         ),
         Option(
+            name="trust",
+            metavar="",
+            help="Use checkpoints that cannot be verified, e.g. encrypted ones, where a step has no other.",
+            takes=Takes.NOTHING,
+            example="--trust",
+        ),
+        Option(
             name="restore_configs",
             metavar="WHEN",
             help="Give rewritten files their first bytes back: end, however the run ends; never leaves it to "

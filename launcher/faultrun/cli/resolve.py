@@ -126,7 +126,7 @@ def _recovery(settings: Settings, notes: Notes, recipe: Chosen | None, workers: 
     resume = settings.read("resume", one_of(Resume)) or Resume.AUTO
     when = settings.read("restore_configs", one_of(RestoreConfigs)) or RestoreConfigs.NEVER
     found = recovery(settings, notes, recipe, world_size=workers.world, resume=resume)
-    return replace(found, restore_configs=when)
+    return replace(found, restore_configs=when, trust=settings.flag("trust"))
 
 
 def _binding(settings: Settings, around: Surroundings, notes: Notes, workers: Workers) -> Binding:

@@ -118,7 +118,8 @@ def _resume(card: Card) -> str:
     if card.point is None:
         return f"from the beginning: no checkpoint{lost_text}{refused}" if card.restart else ""
     step = "?" if card.point.global_step is None else str(card.point.global_step)
-    return f"{card.point.path}   step {step}{lost_text}{refused}"
+    doubt = ", unverified (--trust)" if card.point.unverified else ""
+    return f"{card.point.path}   step {step}{lost_text}{doubt}{refused}"
 
 
 def _restart(card: Card) -> str:

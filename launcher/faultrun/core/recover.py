@@ -14,7 +14,7 @@ the same step did not compute the same state.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faultrun.core.moments import Moment, least_preferred, moments
 from faultrun.core.restore import restore_ranks, restore_ranks_map
@@ -36,7 +36,8 @@ class Need:
     ``lost_ranks`` lay on a disk that is gone. ``after_fault``: a gasp that was
     not there when the life began that a fault has ended is refused, unless its
     writer vouches for a consistent state: a failed collective can leave
-    half-updated parameters.
+    half-updated parameters. ``trust``: a file that cannot be verified (an
+    encrypted one) may be used where its step has no verified one.
     """
 
     world_size: int
@@ -45,6 +46,7 @@ class Need:
     quarantine: tuple[Attempt, ...] = ()
     lost_ranks: frozenset[int] = frozenset()
     after_fault: bool = False
+    trust: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +70,13 @@ class NeedVerdicts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingWhole:
-    """Candidates exist and none can be resumed from: starting from zero would hide it (exit code 65)."""
+    """Candidates exist and none can be resumed from: starting from zero would hide it (exit code 65).
+
+    ``unverifiable`` of them are not torn: nobody but ``Need.trust`` can tell that they are whole.
+    """
 
     refused: tuple[Refusal, ...]
+    unverifiable: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,18 +115,28 @@ def choose(
                 refused.append(_refusal(entry, why))
             else:
                 fit.append(entry)
-        answer = _serve(fit, verdicts, _groups_of(fit, need, named))
+        groups = _groups_of(fit, need, named)
+        judged = verdicts
+        answer = _serve(fit, judged, groups)
+        if isinstance(answer, str) and need.trust:
+            judged = {
+                path: replace(one, whole=one.whole or one.unverifiable) for path, one in verdicts.items()
+            }
+            answer = _serve(fit, judged, groups)
         if isinstance(answer, NeedVerdicts):
             return answer
-        refused += _torn(fit, verdicts)
+        refused += _torn(fit, judged)
         if isinstance(answer, str):
-            refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, verdicts)]
+            refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, judged)]
             continue
         restore = _as_restore(answer, need)
-        return Chosen(point=_point(answer, restore), restore=restore, refused=(*refused, *foreign))
+        unverified = any(judged[one.path].unverifiable for _, one in answer)
+        point = replace(_point(answer, restore), unverified=unverified)
+        return Chosen(point=point, restore=restore, refused=(*refused, *foreign))
     if not ours and not broken:
         return NothingFound(refused=tuple(foreign))
-    return NothingWhole(refused=(*refused, *foreign))
+    unverifiable = sum(verdicts[one.path].unverifiable for one in ours if one.path in verdicts)
+    return NothingWhole(refused=(*refused, *foreign), unverifiable=unverifiable)
 
 
 def _foreign(entry: Entry, need: Need) -> str:

@@ -126,7 +126,8 @@ class Verdict:
     """What verification found. ``why`` is a sentence for people, also when ``whole``.
 
     ``provisional``: the answer may change as other files appear, so it is
-    not worth remembering.
+    not worth remembering. ``unverifiable``: nothing shows that it is torn,
+    and nobody can prove that it is whole (it is encrypted).
     """
 
     whole: bool
@@ -134,6 +135,7 @@ class Verdict:
     depth: Depth
     digest: str = ""
     provisional: bool = False
+    unverifiable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,7 @@ class RecoveryPoint:
     ``files`` names a file for each rank; in pure data parallel all ranks
     share one. ``path`` stands for all of them where only one can be named,
     ``identity`` is what lay there when it was chosen (None in older journals).
+    ``unverified``: somebody asked to trust files that cannot be verified, and some of these are.
     """
 
     path: str
@@ -195,6 +198,7 @@ class RecoveryPoint:
     restore_ranks: str = ""
     restore_ranks_map: str = ""
     identity: Identity | None = None
+    unverified: bool = False
 
     def path_for(self, rank: int | None) -> str:
         """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""
@@ -203,9 +207,11 @@ class RecoveryPoint:
     @property
     def position(self) -> str:
         """How far training was, in words: ``step 55 (epoch 2)``, ``epoch 9``, ``step unknown``."""
+        doubt = ", unverified" if self.unverified else ""
         if self.global_step is not None:
-            return f"step {self.global_step}" + ("" if self.epoch is None else f" (epoch {self.epoch})")
+            epoch = "" if self.epoch is None else f" (epoch {self.epoch})"
+            return f"step {self.global_step}{epoch}{doubt}"
         if self.epoch is None:
-            return "step unknown"
+            return f"step unknown{doubt}"
         within = "" if self.step_in_epoch is None else f", step {self.step_in_epoch} of it"
-        return f"epoch {self.epoch}{within}"
+        return f"epoch {self.epoch}{within}{doubt}"

@@ -174,12 +174,16 @@ class Replicas(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """Where checkpoints are looked for and how a recovery point reaches the training code."""
+    """Where checkpoints are looked for and how a recovery point reaches the training code.
+
+    ``trust``: a checkpoint that cannot be verified may be used.
+    """
 
     checkpoint_dirs: tuple[str, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     resume_args: tuple[str, ...] = ()
     resume: Resume = Resume.AUTO
+    trust: bool = False
     replicas: Replicas = Replicas.AUTO
     restore_configs: RestoreConfigs = RestoreConfigs.NEVER
 

@@ -81,8 +81,8 @@ class CheckpointSurveyor:
                 return self._chosen(request, at_s, refused=found.refused)
             case recover.NothingWhole() if not found.scan.entries and self._unreadable():
                 return self._gone(request, found.refused)
-            case recover.NothingWhole():
-                return self._nothing(request, found, replicas)
+            case recover.NothingWhole(unverifiable=unverifiable):
+                return self._nothing(request, found, replicas, unverifiable)
 
     def _begun(self, request: Survey, at_s: float) -> Surveyed | None:
         """How a new run begins that uses no checkpoint of others; None when some are its own."""
@@ -128,6 +128,7 @@ class CheckpointSurveyor:
             run_id=None if resume_any else self._spec.run_id,
             quarantine=request.quarantine,
             lost_ranks=frozenset(request.lost),
+            trust=self._spec.recovery.trust,
             after_fault=request.fault_at_s is not None and self._spec.topology.world_size > 1,
         )
 
@@ -204,16 +205,24 @@ class CheckpointSurveyor:
             "  try:     --log_dir=DIR on a disk with room; or an empty --checkpoint_dir",
         )
 
-    def _nothing(self, request: Survey, found: Found, replicas: KnownReplicas) -> NothingWhole:
+    def _nothing(
+        self, request: Survey, found: Found, replicas: KnownReplicas, unverifiable: int
+    ) -> NothingWhole:
         newest = found.refused[0] if found.refused else None
         count = len(found.scan.entries) + len(found.scan.refused)
         roots = " ".join(self._catalog.places)
-        because = f"{count} found, none whole" + (f"; {newest.path}: {newest.why}" if newest else "")
+        what = f"no whole checkpoint in {roots}"
+        because = f"{count} found, none whole"
+        hint = f"faultrun ckpt list --why {roots}"
+        if unverifiable:
+            what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
+            because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
+            hint = "the same command with --trust, to resume from what cannot be verified"
+        because += f"; {newest.path}: {newest.why}" if newest else ""
         because += "".join(f"; {doubt.path}: {doubt.why}" for doubt in replicas.refused)
         return NothingWhole(
             at_s=self._clock.now(),
             incarnation=request.incarnation,
             refused=(*found.refused, *replicas.refused)[:_SHOWN],
-            why=f"no whole checkpoint in {roots}\n  because: {because}\n"
-            f"  try:     faultrun ckpt list --why {roots}",
+            why=f"{what}\n  because: {because}\n  try:     {hint}",
         )
