@@ -1,11 +1,16 @@
 """Who is told of a real run: commands, webhooks, metrics, JSON lines, the report. None disturbs it."""
 
 import json
+import signal
 import socket
 import sys
 import urllib.request
 from pathlib import Path
 
+import psutil
+import pytest
+
+from faultrun.platforms.local import every_address
 from support.free_port import free_port
 from support.otlp import spans
 from support.processes import wait_until
@@ -89,6 +94,28 @@ def test_a_webhook_that_never_answers_and_a_command_that_never_ends_change_nothi
         told = receiver.sent_to(HOOK)
         assert told == [] or json.loads(told[0])["kind"] == "incident"
     assert "not done" in (run.log_dir / "on_event.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("around", "options", "address"),
+    [
+        ({}, (), "127.0.0.1"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, (), every_address()),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ("--metrics_addr=127.0.0.1",), "127.0.0.1"),
+        ({}, ("--metrics_addr=0.0.0.0",), "0.0.0.0"),
+    ],
+)
+def test_metrics_are_for_this_machine_unless_told_or_in_a_pod(
+    launcher: Launcher, around: dict[str, str], options: tuple[str, ...], address: str
+) -> None:
+    port = free_port()
+    words = ("--worker_num=1", f"--metrics_port={port}", *options, *launcher.program("train()"))
+    run = launcher.command(*words, environ=around).trains([0])
+    wait_until(lambda: scrape(port, "faultrun_workers_up 1.0"), what="metrics")
+    listening = [tuple(one.laddr) for one in psutil.net_connections("tcp") if one.status == "LISTEN"]
+    assert [place for place in listening if place[-1] == port] == [(address, port)]
+    run.signal(signal.SIGTERM)
+    run.ends()
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(launcher: Launcher) -> None:

@@ -36,6 +36,13 @@ WATCHING = Section(
             example="--metrics_port=9464",
         ),
         Option(
+            name="metrics_addr",
+            metavar="ADDR",
+            help="The address at which they are served; whoever reaches it reads the run's id and steps.",
+            default="127.0.0.1, in a pod every address",
+            example="--metrics_addr=0.0.0.0",
+        ),
+        Option(
             name="metrics_file",
             metavar="FILE.prom",
             help="Write them to a file, every 10 s and at the end, for node_exporter's textfile collector.",

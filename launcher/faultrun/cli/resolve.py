@@ -86,7 +86,7 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
         environment=environment(recipe, around, framework, notes),
         devices=workers.devices,
         fault_files=fault_files(settings, around),
-        view=resolve_view(settings),
+        view=resolve_view(settings, around.environ),
         compile_cache=resolve_compile_cache(
             settings, around, notes, (framework, program, workers.world, logs.log_dir)
         ),

@@ -2,14 +2,17 @@
 
 import importlib.util
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from faultrun.cli.options_values import switch, whole
+from faultrun.cli.run_ids import in_pod
 from faultrun.cli.settings import Settings
 from faultrun.errors import UsageError
 from faultrun.model.spec import LogFormat, View
+from faultrun.platforms import local
 
 _NONE = ("", "none")
 
@@ -38,7 +41,7 @@ _OTEL = _Extra(
 )
 
 
-def resolve_view(settings: Settings) -> View:
+def resolve_view(settings: Settings, environ: Mapping[str, str]) -> View:
     """Settle the options of "Watching the run"; raises UsageError (ConfigError) for what cannot work."""
     plain = View()
     port = settings.read("metrics_port", _port)
@@ -51,14 +54,17 @@ def resolve_view(settings: Settings) -> View:
         _need(settings, "tensorboard", _TENSORBOARD)
     if otlp_endpoint:
         _need(settings, "otlp_endpoint", _OTEL)
+    own = local.every_address() if in_pod(environ) else plain.metrics_addr
+    addr = settings.read("metrics_addr", _address) or own
     if port is not None:
-        _need_free(settings, port)
+        _need_free(settings, addr, port)
     live, report = settings.read("live_line", switch), settings.read("report", switch)
     return View(
         log_format=settings.read("log_format", _format) or plain.log_format,
         live_line=plain.live_line if live is None else live,
         report=plain.report if report is None else report,
         metrics_port=port,
+        metrics_addr=addr,
         metrics_file=file,
         tensorboard=tensorboard,
         otlp_endpoint=otlp_endpoint,
@@ -76,6 +82,12 @@ def _format(text: str) -> LogFormat:
 
 def _port(text: str) -> int | None:
     return None if text in _NONE else whole(1, 65535)(text)
+
+
+def _address(text: str) -> str:
+    if text not in _NONE and not local.is_address(text):
+        raise ValueError(f"{text!r} is no address of IPv4 or IPv6")
+    return "" if text in _NONE else text
 
 
 def _file(text: str) -> str:
@@ -120,15 +132,15 @@ def _need(settings: Settings, option: str, extra: _Extra) -> None:
     )
 
 
-def _need_free(settings: Settings, port: int) -> None:
+def _need_free(settings: Settings, addr: str, port: int) -> None:
     """Somebody who asked for metrics shall not find out later that there are none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in addr else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("", port))
+            probe.bind((addr, port))
         except OSError as error:
             raise UsageError(
                 f"{settings.where('metrics_port')}: port {port} cannot be used",
-                because=str(error.strerror),
+                because=f"{addr}: {error.strerror}",
                 hint="another port, or --metrics_file=FILE.prom",
             ) from error

@@ -75,13 +75,17 @@ def platform_run_id(environ: Mapping[str, str]) -> JobId | None:
             return JobId(name=_as_name(environ[variable]), source=variable)
     if environ.get("SLURM_JOB_ID"):
         return JobId(name=_as_name(f"slurm-{environ['SLURM_JOB_ID']}"), source="SLURM_JOB_ID")
-    in_pod = any(environ.get(name) for name in ("VC_TASK_INDEX", "VK_TASK_INDEX", "KUBERNETES_SERVICE_HOST"))
-    if in_pod and environ.get("HOSTNAME"):
+    if in_pod(environ) and environ.get("HOSTNAME"):
         return JobId(name=_as_name(environ["HOSTNAME"]), source="HOSTNAME")
     torch_id = environ.get("TORCHELASTIC_RUN_ID", "none")
     if torch_id not in ("", "none"):
         return JobId(name=_as_name(torch_id), source="TORCHELASTIC_RUN_ID")
     return None
+
+
+def in_pod(environ: Mapping[str, str]) -> bool:
+    """Whether this is a container of Kubernetes, with a network of its own and its task's name."""
+    return any(environ.get(name) for name in ("VC_TASK_INDEX", "VK_TASK_INDEX", "KUBERNETES_SERVICE_HOST"))
 
 
 def readable_run_id(entropy: bytes) -> str:

@@ -69,7 +69,7 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int) -> list[Sidecar]:
             log_dir,
             about,
             spec.supervision.policy,
-            view.metrics_port,
+            (view.metrics_addr, view.metrics_port) if view.metrics_port is not None else None,
             view.metrics_file,
         )
         started.append(Sidecar(exporter, journal, patience_s=_LAST_SCRAPE_S))

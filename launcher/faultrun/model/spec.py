@@ -281,6 +281,7 @@ class View:
     live_line: bool = True
     report: bool = True
     metrics_port: int | None = None
+    metrics_addr: str = "127.0.0.1"
     metrics_file: str = ""
     tensorboard: str = ""
     otlp_endpoint: str = ""

@@ -95,6 +95,11 @@ def owns_address(ip: str) -> bool:
     return True
 
 
+def every_address() -> str:
+    """What to listen at for whoever reaches us: both families, or IPv4 where there is no IPv6."""
+    return "::" if owns_address("::") else "0.0.0.0"
+
+
 def address_of(host: str) -> str:
     """An address of ``host``, IPv4 if it has one; OSError with the resolver's reason if it has none."""
     try:

@@ -26,10 +26,15 @@ class Exporter:
     interval_s = 1.0
 
     def __init__(
-        self, log_dir: Path, about: Mapping[str, str], policy: RestartPolicy, port: int | None, file: str
+        self,
+        log_dir: Path,
+        about: Mapping[str, str],
+        policy: RestartPolicy,
+        endpoint: tuple[str, int] | None,
+        file: str,
     ) -> None:
         self._about = dict(about)
-        self._port = port
+        self._endpoint = endpoint
         self._file = Path(file) if file else None
         self._moment = Moment(log_dir, policy)
         self._written_s = 0.0
@@ -42,8 +47,9 @@ class Exporter:
 
         registry = CollectorRegistry()
         registry.register(self)
-        if self._port is not None:
-            start_http_server(self._port, registry=registry)
+        if self._endpoint is not None:
+            addr, port = self._endpoint
+            start_http_server(port, addr, registry)
         self._write = lambda path: write_to_textfile(str(path), registry)
 
     def take(self, line: Mapping[str, Any]) -> None:
