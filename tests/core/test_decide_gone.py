@@ -39,7 +39,7 @@ def test_so_is_what_a_rank_said_that_it_saved_whether_or_not_the_run_was_ending(
     assert story.phase is Phase.RUNNING
     survey = asked(story.killed(0).killed(1).drained())
     assert (survey.expects, survey.folders) == ("gasp_0", (".",))
-    story = Story(2).begins().told_to_stop().saved(1, 7).killed(0).killed(1).drained()
+    story = Story(2).begins().told_to_stop().saved(1, 7).read_back(1).killed(0).killed(1).drained()
     assert story.state.exit_code == 143
     survey = asked(story.starts())
     assert (survey.expects, survey.folders) == ("gasp_1", (".",))

@@ -1,6 +1,7 @@
 """When the window of a dying gasp ends before its time: stories about who had come how far."""
 
-from faultrun.model.actions import Kill
+from faultrun.model.actions import Kill, Sweep, VerifySave
+from faultrun.model.events import Timer
 from faultrun.model.run import Phase
 from support.story import Story
 
@@ -74,3 +75,47 @@ def test_a_group_that_is_a_step_behind_is_waited_for_until_it_has_its_own_newest
     assert not told.performed(Kill)
     told.heard(3, 7).saved(3, 7, group=(1, 3)).read_back(3)
     assert told.performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]
+
+
+def test_one_copy_of_a_replica_group_is_read_back_and_another_only_where_that_one_is_torn() -> None:
+    told = story().told_to_stop().saved(1, 7).saved(0, 7).saved(2, 6).saved(3, 7)
+    assert [action.rank for action in told.performed(VerifySave)] == [1]
+    assert [one.rank for one in told.read_back(1, whole=False).performed(VerifySave)] == [0]
+    assert told.read_back(0, whole=False).performed(VerifySave)[0].rank == 3
+    assert told.read_back(3).performed(VerifySave) == []
+
+
+def test_a_newer_save_is_read_back_beside_an_older_one_and_so_is_each_group() -> None:
+    told = (
+        story().told_to_stop().saved(0, 6, group=(0, 1)).saved(1, 7, group=(0, 1)).saved(2, 6, group=(2, 3))
+    )
+    assert [action.rank for action in told.performed(VerifySave)] == [0, 1, 2]
+
+
+def test_nobody_waits_for_a_save_to_be_read_back_before_what_is_left_of_the_workers_is_swept() -> None:
+    told = leaving(story().told_to_stop().saved(0, 7))
+    assert told.performed(Sweep)
+    assert told.drained().phase is Phase.SWEEPING, "whether the save is whole is part of how the run ends"
+    assert told.read_back(0).phase is Phase.FINISHED
+
+
+def test_a_stopped_run_ends_with_its_window_although_a_save_is_still_being_read_back() -> None:
+    assert leaving(story().told_to_stop().saved(0, 7)).drained().rang(Timer.GRACE).phase is Phase.FINISHED
+    late = leaving(story().told_to_stop().saved(0, 7))
+    late.now_s += 20
+    assert late.drained().phase is Phase.FINISHED
+    impatient = leaving(story().told_to_stop().saved(0, 7)).drained().told_to_stop(after_s=3)
+    assert impatient.phase is Phase.FINISHED
+
+
+def test_after_a_fault_the_survey_does_not_wait_for_the_loop_to_hear_of_every_save() -> None:
+    told = leaving(story().killed(1).saved(0, 7)).drained()
+    assert told.phase is Phase.SURVEYING
+    assert told.read_back(0).phase is Phase.SURVEYING
+
+
+def leaving(told: Story) -> Story:
+    """Every worker that lives leaves."""
+    for rank in sorted(told.state.life.alive):
+        told.returned(rank, 143)
+    return told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.checkpoint import Refusal
-from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen
+from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.rendezvous import RankMissed
@@ -109,8 +109,11 @@ def test_a_stop_says_whether_anything_was_saved(tmp_path: Path) -> None:
         "stopped by SIGINT; no rank reported a save; exit code 130, 0 restarts",
     ]
     saved = Story(2).begins().told_to_stop().saved(0, 7).returned(0, 143).returned(1, 143)
-    lines, _ = told(saved.drained(), tmp_path)
+    lines, _ = told(saved.read_back(0).drained(), tmp_path)
     assert lines[-1] == "stopped by SIGTERM; saved step 7; exit code 143, 0 restarts"
+    slow = Story(2).begins().told_to_stop().saved(0, 7).returned(0, 143).returned(1, 143)
+    lines, _ = told(slow.drained().rang(Timer.GRACE), tmp_path)
+    assert lines[-1] == "stopped by SIGTERM; saved step 7, not read back; exit code 143, 0 restarts"
 
 
 def test_an_incident_is_not_forgotten_because_a_stop_came_while_it_was_handled(tmp_path: Path) -> None:

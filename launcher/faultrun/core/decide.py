@@ -118,9 +118,10 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return drain.saved(state, event)
         case Phase.RUNNING, GaspSaved():
             return Step(state=gasp.noted(state, event), why=f"rank {event.rank} saved step {event.step}")
+        case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.swept:
+            return drain.stop_reading(state, event.at_s, "the window is over")
         case _, GaspVerified():
-            why = f"the save of rank {event.rank}: {event.why}"
-            return drain.end_window_early(gasp.verified(state, event), event.at_s, why)
+            return drain.read_back(state, event)
         case Phase.DRAINING, GaspAcknowledged():
             return Step(state=gasp.acknowledged(state, event), why=f"rank {event.rank} heard it")
         case Phase.DRAINING, GaspFailed():

@@ -12,8 +12,8 @@ from faultrun.core.statement import survey, sweep
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, VerifySave
 from faultrun.model.events import Drained, Exited, HelperExit, SpawnFailed, Timer, WorkerExit
 from faultrun.model.facts import Standing
-from faultrun.model.gasp import GaspSaved
-from faultrun.model.incident import Incident
+from faultrun.model.gasp import GaspSaved, GaspVerified
+from faultrun.model.incident import Incident, Save
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.stop import Stop, StopRequested, StopSource
 
@@ -60,6 +60,8 @@ def stop(state: RunState, event: StopRequested) -> Step:
                 actions=(timer,),
                 why="told to stop; the open window serves, no restart follows",
             )
+        case Phase.SWEEPING if again and state.life.swept:
+            return stop_reading(state, event.at_s, f"told to stop again by {event.source.value}")
         case _:
             return Step(state=state, why="told to stop; no restart will follow")
 
@@ -98,9 +100,27 @@ def _drain(
 
 def saved(state: RunState, event: GaspSaved) -> Step:
     """A rank reported a save; nothing counts before it has been read back."""
-    verify = VerifySave(incarnation=event.incarnation, rank=event.rank, path=event.path)
-    state = gasp.saved(state, event)
-    return Step(state=state, actions=(verify,), why=f"rank {event.rank} saved step {event.step}")
+    state, unread = gasp.saved(state, event)
+    return Step(state=state, actions=_verify(state, unread), why=f"rank {event.rank} saved step {event.step}")
+
+
+def read_back(state: RunState, event: GaspVerified) -> Step:
+    """A save is whole or torn: the window may be over, or another copy has to be read."""
+    state, unread = gasp.verified(state, event)
+    why = f"the save of rank {event.rank}: {event.why}"
+    if state.life.swept and state.phase is Phase.SWEEPING and not state.life.reading:
+        return begin.await_plan(state, event.at_s, Standing.DRAINED, why)
+    step = end_window_early(state, event.at_s, why)
+    return replace(step, actions=(*_verify(state, unread), *step.actions))
+
+
+def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
+    return tuple(VerifySave(incarnation=state.incarnation, rank=save.rank, path=save.path) for save in saves)
+
+
+def stop_reading(state: RunState, now_s: float, why: str) -> Step:
+    """End a stopped run although saves are still being read back; nobody but them was waited for."""
+    return begin.await_plan(state, now_s, Standing.DRAINED, f"{why}; not every save was read back")
 
 
 def end_window_early(state: RunState, now_s: float, why: str) -> Step:
@@ -148,6 +168,9 @@ def drained(state: RunState, event: Drained) -> Step:
         incident = conclude(life.incident, life.exits, life.deadline_s, event.notes, life.steps)
         life = replace(life, incident=incident)
     state = replace(state, life=life)
+    if state.stop is not None and life.reading and event.at_s < life.deadline_s:
+        swept = replace(state, life=replace(life, swept=True))
+        return Step(state=swept, why="no restart follows; what was saved is being read back")
     if state.stop is not None or state.failure is not None:
         return begin.await_plan(state, event.at_s, Standing.DRAINED, "no restart follows")
     if state.life.incident is None:

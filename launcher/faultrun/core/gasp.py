@@ -45,25 +45,49 @@ def noted(state: RunState, event: GaspSaved) -> RunState:
     return replace(state, known_save=event.path, save_folders=folders)
 
 
-def saved(state: RunState, event: GaspSaved) -> RunState:
-    """Remember a save that is not verified yet; a save is progress."""
+def saved(state: RunState, event: GaspSaved) -> tuple[RunState, tuple[Save, ...]]:
+    """Remember a save that is not verified yet, and which are to be read back now; a save is progress."""
     state = noted(state, event)
     save = Save(
         rank=event.rank, step=event.step, path=event.path, took_s=event.took_s, group=event.replica_group
     )
     life = replace(state.life, saves=(*state.life.saves, save))
-    return replace(state, life=life, high_step=max(state.high_step, event.step))
+    return _reading(replace(state, life=life, high_step=max(state.high_step, event.step)), save)
 
 
-def verified(state: RunState, event: GaspVerified) -> RunState:
-    """Mark the save as whole, or forget it."""
-    kept = []
-    for save in state.life.saves:
-        if (save.rank, save.path) != (event.rank, event.path):
-            kept.append(save)
-        elif event.whole:
-            kept.append(replace(save, verified=True))
-    return replace(state, life=replace(state.life, saves=tuple(kept)))
+def verified(state: RunState, event: GaspVerified) -> tuple[RunState, tuple[Save, ...]]:
+    """Mark the save as whole, or forget it and name the one that may serve its replica group instead."""
+    life = state.life
+    read = [save for save in life.saves if _key(save) == (event.rank, event.path)]
+    others = tuple(save for save in life.saves if save not in read)
+    whole = tuple(replace(save, verified=True) for save in read) if event.whole else ()
+    reading = life.reading - {(event.rank, event.path)}
+    state = replace(state, life=replace(life, saves=(*others, *whole), reading=reading))
+    if event.whole or not read:
+        return state, ()
+    instead = [save for save in others if _serves(save, read[0], state) and not save.verified]
+    return _reading(state, max(instead, key=lambda save: save.step)) if instead else (state, ())
+
+
+def _reading(state: RunState, save: Save) -> tuple[RunState, tuple[Save, ...]]:
+    """One copy serves its replica group: none is read while a copy as new is whole, or being read."""
+    others = [one for one in state.life.saves if _serves(one, save, state) and one.step >= save.step]
+    if any(one.verified or _key(one) in state.life.reading for one in others):
+        return state, ()
+    reading = state.life.reading | {_key(save)}
+    return replace(state, life=replace(state.life, reading=reading)), (save,)
+
+
+def _serves(one: Save, other: Save, state: RunState) -> bool:
+    return _group(one, state) == _group(other, state)
+
+
+def _group(save: Save, state: RunState) -> frozenset[int]:
+    return frozenset(save.group) or frozenset(range(state.topology.world_size))
+
+
+def _key(save: Save) -> tuple[int, str]:
+    return save.rank, save.path
 
 
 def may_end(state: RunState) -> bool:
@@ -72,7 +96,7 @@ def may_end(state: RunState) -> bool:
     if not good:
         return False
     everyone = frozenset(range(state.topology.world_size))
-    groups = {frozenset(save.group) or everyone for save in state.life.saves}
+    groups = {_group(save, state) for save in state.life.saves}
     if frozenset().union(*groups) != everyone:
         return False
     return all(

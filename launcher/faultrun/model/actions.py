@@ -57,7 +57,10 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySave:
-    """Read back what ``rank`` saved; answers GaspVerified."""
+    """Read back what ``rank`` saved; answers GaspVerified, unless a Survey comes first.
+
+    It takes as long as the file is large, and nothing else waits for it.
+    """
 
     incarnation: int
     rank: int

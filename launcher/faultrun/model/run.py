@@ -64,7 +64,8 @@ class Life:
     """What belongs to one incarnation on this node; the next begins with none of it.
 
     ``alive`` are this node's ranks that have not been reaped. ``forming``: they have
-    met at our own MindSpore scheduler and are not through ``init()``.
+    met at our own MindSpore scheduler and are not through ``init()``. ``reading`` are
+    rank and path of the saves that are being read back, ``swept`` says that no process is left.
     """
 
     alive: frozenset[int] = frozenset()
@@ -77,6 +78,8 @@ class Life:
     deadline_s: float = 0.0
     promises: tuple[Promise, ...] = ()
     saves: tuple[Save, ...] = ()
+    reading: frozenset[tuple[int, str]] = frozenset()
+    swept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.gasp import GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
-from faultrun.model.incident import Card
+from faultrun.model.incident import Card, Save
 from faultrun.model.notice import Notice, Unreadable
 from faultrun.model.plan import Reason
 from faultrun.model.rendezvous import RankMissed
@@ -230,8 +230,7 @@ class PlainNarrator:
             self._show(replace(self._new_card(state), why=why))
         saved = ""
         if state.stop is not None:
-            steps = {save.step for save in state.life.saves}
-            saved = f"; saved step {max(steps)}" if steps else "; no rank reported a save"
+            saved = _saved(state.life.saves)
         restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
         if "\n" in why:
             self._say(why)
@@ -276,6 +275,14 @@ def _replace(path: Path, data: bytes) -> None:
     fresh = path.with_name(f".{path.name}")
     fresh.write_bytes(data)
     fresh.replace(path)
+
+
+def _saved(saves: tuple[Save, ...]) -> str:
+    if not saves:
+        return "; no rank reported a save"
+    step = max(save.step for save in saves)
+    read = any(save.verified for save in saves if save.step == step)
+    return f"; saved step {step}" if read else f"; saved step {step}, not read back"
 
 
 def _workers(count: int) -> str:

@@ -54,11 +54,13 @@ class LocalWorld:
         self._boots = boots
         self._hangs = hangs
         self._errands = Errands(reactor)
+        self._readings = Errands(reactor)
 
     def wait(self) -> Iterable[Event]:
         """See ``ports.World``."""
         events = self._reactor.wait()
         self._errands.raise_bug()
+        self._readings.raise_bug()
         self._hangs.raise_bug()
         for event in events:
             self._hangs.told(event)
@@ -82,19 +84,23 @@ class LocalWorld:
             case Spawn(patience=patience):
                 # fork() copies only the calling thread; the helper thread has nothing left to do by now.
                 self._errands.settle(_JOIN_BEFORE_FORK_S)
+                self._readings.settle(_JOIN_BEFORE_FORK_S)
                 self._hangs.settle(_JOIN_BEFORE_FORK_S)
                 self._crew.spawn(action)
                 self._hangs.begin(patience)
             case RestorePolicy():
                 self._crew.restore_policy(action)
             case VerifySave():
-                self._errand(action.incarnation, lambda: self._verify(action))
+                self._readings.send(
+                    lambda: self._verify(action), self._bug(self._readings, action.incarnation)
+                )
             case Sweep():
                 self._hangs.end()
                 self._crew.dismiss_helpers()
                 self._errand(action.incarnation, lambda: self._sweep(action))
             case Survey():
-                self._errand(action.incarnation, lambda: [self._surveyor.survey(action, self._now())])
+                self._readings.drop()
+                self._errand(action.incarnation, lambda: self._survey(action))
             case Prepare(plan=plan):
                 self._errand(plan.incarnation, lambda: self._preparer.prepare(plan, self._now()))
             case Tell(fact=fact):
@@ -106,18 +112,26 @@ class LocalWorld:
 
     def quiet(self) -> bool:
         """Whether no errand is under way: then a fork copies no other thread's locks."""
-        return self._errands.idle()
+        return self._errands.idle() and self._readings.idle()
 
     def settle(self) -> None:
-        """Wait, bounded, for the helper thread; called once the loop has ended."""
+        """Wait, bounded, for what must not be cut; called once the loop has ended."""
         self._errands.settle(_SWEEP_PATIENCE_S)
 
     def _errand(self, incarnation: int, errand: Callable[[], Iterable[Event]]) -> None:
+        self._errands.send(errand, self._bug(self._errands, incarnation))
+
+    def _bug(self, errands: Errands, incarnation: int) -> Callable[[], Event]:
         def bug() -> Event:
-            why = f"a bug in faultrun: {self._errands.bug!r}"
+            why = f"a bug in faultrun: {errands.bug!r}"
             return PrepareFailed(at_s=self._now(), incarnation=incarnation, exit_code=_INTERNAL, why=why)
 
-        self._errands.send(errand, bug)
+        return bug
+
+    def _survey(self, action: Survey) -> Iterable[Event]:
+        """The catalog belongs to one thread at a time, and what is being read back is soon known."""
+        self._readings.settle(None)
+        yield self._surveyor.survey(action, self._now())
 
     def _verify(self, action: VerifySave) -> Iterable[Event]:
         """Whether the window may end is judged by how far everybody is when the save has been read."""
