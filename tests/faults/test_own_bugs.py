@@ -19,6 +19,18 @@ sys.exit(main())
 """
 
 
+SAVES_ONCE = """
+import time
+def save(*_):
+    signal.signal(signal.SIGTERM, lambda *_: say("asked again"))
+    time.sleep(0.3)
+    say("saved")
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+train()
+"""
+
+
 def broken_program(launcher: Launcher, module: str, name: str, method: str) -> tuple[str, ...]:
     """The real program with one method that raises."""
     path = launcher.folder / "broken.py"
@@ -46,6 +58,38 @@ def test_a_bug_ends_the_run_with_70_and_leaves_nothing_behind(
     lines = (run.log_dir / "journal.jsonl").read_bytes().splitlines()
     assert [json.loads(line)["seq"] for line in lines] == list(range(len(lines)))
     goes_on(launcher, run)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "method"),
+    [
+        ("supervisor.narrator", "PlainNarrator", "_exit"),  # the survivors have been asked
+        ("supervisor.coroner", "Coroner", "saw"),  # nobody has
+        ("supervisor.crew", "Crew", "request_gasp"),  # nobody can, in the usual way
+    ],
+)
+def test_a_bug_costs_no_save_of_those_who_live(
+    launcher: Launcher, module: str, name: str, method: str
+) -> None:
+    launcher.faultrun = broken_program(launcher, module, name, method)
+    run = launcher.run(SAVES_ONCE, "--grace=600s").trains(range(2))
+    run.kill(1)
+    assert run.ends() == 70
+    assert run.log(0).splitlines()[-1] == "saved"
+    assert "1 worker may still save; SIGKILL in " in run.text
+
+
+def test_a_program_below_a_shell_may_save_when_a_bug_ends_the_run_and_not_for_ever(
+    launcher: Launcher,
+) -> None:
+    launcher.faultrun = broken_program(launcher, "supervisor.coroner", "Coroner", "saw")
+    script = launcher.folder / "train.sh"
+    save_or_not = "if rank == 2: signal.signal(signal.SIGTERM, signal.SIG_IGN); train()\n"
+    script.write_text(" ".join(launcher.program(save_or_not + SAVES_ONCE)) + "; true")
+    run = launcher.command("--worker_num=3", "--grace=3s", "bash", str(script)).trains(range(3))
+    run.kill(1)
+    assert run.ends() == 70
+    assert run.log(0).splitlines()[-1] == "saved"
 
 
 def goes_on(launcher: Launcher, run: Run) -> None:

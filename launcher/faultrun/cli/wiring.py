@@ -31,6 +31,7 @@ from faultrun.supervisor.control import Control
 from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
 from faultrun.supervisor.hang_watch import HangWatch
+from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.prepare import LocalPreparer
@@ -141,6 +142,17 @@ class Running:
         standbys.announce(self._state)
         Pulse(reactor, crew).begin()
         herald = Herald(Audience(standbys, narrator, Timekeeper(reactor)), self._ready, journal, self._say)
+        # Nobody lives any more when the loop ends as it should.
+        self._cleanup.append(
+            lambda: let_save(
+                crew,
+                control,
+                clock,
+                window_s=self._spec.supervision.windows.grace_s,
+                world_size=self._spec.topology.world_size,
+                say=self._say,
+            )
+        )
         end = supervise(self._state, world, journal, herald)
         at_end(self._spec, self.log_dir, self._say)
         line = narrator.outcome.line if narrator.outcome is not None else ""

@@ -74,12 +74,13 @@ class Crew:
         self._schedulers = Schedulers(spec, base.environ, base.python, reactor)
         self._incarnation = -1
         self.page: ProgressPage | None = None
+        self.request: RequestGasp | None = None
         self._streams: Streams | None = None
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
         self._incarnation = order.plan.incarnation
-        self._leaving = False
+        self._leaving, self.request = False, None
         self._orphans = Orphans(self._reactor)
         streams = self._new_streams()
         self._base.coroner.begin()
@@ -110,7 +111,7 @@ class Crew:
 
     def request_gasp(self, order: RequestGasp) -> None:
         """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""
-        self._leaving = True
+        self._leaving, self.request = True, order
         self._orphans.promise(order.ranks)
         began = time.monotonic()
         leaders = [self._workers[rank] for rank in sorted(order.ranks) if rank in self._workers]
