@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.configs.argv import pointed, resume_args
+from faultrun.configs.argv import check_template, pointed, resume_args
+from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.edit import EditedCopy
 from support.config_texts import hostile_text
@@ -104,3 +105,29 @@ def test_a_copy_that_nobody_would_read_is_refused() -> None:
         "  because: it is read-only, and no argument or environment variable names it\n"
         "  try:     pass its path to the script, for example --config=conf/train.yaml"
     )
+
+
+FIELDS = ["{checkpoint}", "{run_id}", "{epoch}", "{rank}"]
+PIECES = st.sampled_from([*FIELDS, "-", "--", "=", " ", "a", "lr", "+", ".", "_", "9", "{{", "}}"])
+
+
+@settings(max_examples=500)
+@given(st.lists(PIECES, max_size=7).map("".join), hostile_text, hostile_text, st.integers(-9, 9))
+def test_a_template_that_is_taken_at_the_start_can_be_filled_with_whatever_comes(
+    text: str, checkpoint: str, run_id: str, number: int
+) -> None:
+    try:
+        parsed = template.parse(text)
+        check_template(text)
+    except ConfigError:
+        return
+    values = template.Values(
+        checkpoint=checkpoint, run_id=run_id, incarnation=number, epoch=number, step=number, rank=number
+    )
+    resume_args(("--lr=1", "x"), [template.render(parsed, values)])
+
+
+@pytest.mark.parametrize("text", ["{checkpoint}", "--{run_id}={checkpoint}", "{run_id}={checkpoint}", "a b"])
+def test_what_is_no_option_is_refused_before_there_is_a_checkpoint(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not a script option"):
+        check_template(text)

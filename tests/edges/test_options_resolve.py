@@ -108,6 +108,18 @@ def test_recovery_options_are_read_and_checked(script: str, tmp_path: Path) -> N
     assert "there is no field {ckpt}" in refusal("--resume_arg={ckpt}", script).because
 
 
+def test_a_checkpoint_folder_that_is_not_there_is_said_with_the_one_that_may_be_meant(
+    script: str, tmp_path: Path
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name, notes in {
+        "checkpoints": [],
+        "chekpoints": [f"--checkpoint_dir {tmp_path}/chekpoints is not there yet; {tmp_path}/checkpoints is"],
+        "saves": [f"--checkpoint_dir {tmp_path}/saves is not there yet"],
+    }.items():
+        assert list(plan("--worker_num=1", f"--checkpoint_dir={tmp_path}/{name}", script).notes) == notes
+
+
 def test_the_console_is_chosen_by_tail_tee_and_redirects(script: str) -> None:
     logs = plan("--worker_num=3", "--tail_worker_log=0,2", "-t", "1:2", "-r", "3", script).spec.logs
     assert [logs.console(rank, rank) for rank in range(3)] == [Stream.ALL, Stream.ERR, Stream.ALL]

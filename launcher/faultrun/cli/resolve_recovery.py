@@ -6,6 +6,7 @@ taken as it stands, and the recipe is not asked for that part at all.
 
 import os
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from faultrun.cli.options_values import rewrite, template
@@ -42,6 +43,18 @@ def chosen_recipe(settings: Settings, program: Program, around: Surroundings) ->
     return Chosen(recipe=recipe, program=program, around=around)
 
 
+def _note_missing(dirs: tuple[str, ...], notes: Notes) -> None:
+    """A training may make the folder; nobody else can tell that from a typing error."""
+    for folder in dirs:
+        path = Path(folder)
+        if path.exists():
+            continue
+        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = [str(path.with_name(name)) for name in get_close_matches(path.name, beside, n=1)]
+        meant = f"; {near[0]} is" if near else ""
+        notes.add(f"--checkpoint_dir {folder} is not there yet{meant}")
+
+
 def recovery(
     settings: Settings, notes: Notes, chosen: Chosen | None, *, world_size: int, resume: Resume
 ) -> Recovery:
@@ -49,6 +62,7 @@ def recovery(
     dirs = settings.read_all("checkpoint_dir", _folder)
     rewrites = settings.read_all("rewrite", rewrite)
     resume_args = settings.read_all("resume_arg", template)
+    _note_missing(dirs, notes)
     if chosen is None:
         return Recovery(checkpoint_dirs=dirs, rewrites=rewrites, resume_args=resume_args, resume=resume)
     from faultrun.configs import recipe_fill

@@ -16,7 +16,7 @@ from faultrun.cli.options_values import whole
 from faultrun.cli.resolve import Resolved
 from faultrun.cli.settings import Settings, collect
 from faultrun.cli.surroundings import Surroundings
-from faultrun.configs.argv import pointed
+from faultrun.configs.argv import check_template, pointed
 from faultrun.configs.rewrite import check
 from faultrun.core import template
 from faultrun.core.agree import STOP_EXIT_CODES
@@ -68,6 +68,7 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> None:
     pointed(spec.command.script_args, environ, copies)
     for text in spec.recovery.resume_args:
         template.parse(text)
+        check_template(text)
     named = bool(spec.recovery.rewrites or spec.recovery.resume_args)
     if named and not spec.recovery.checkpoint_dirs:
         raise ConfigError(

@@ -46,6 +46,17 @@ class _Option:
         return [self.name, value] if _is_value(value) else [f"{self.name}={value}"]
 
 
+def check_template(text: str) -> None:
+    """Raise ConfigError for a template that is no script option, or not with every value of its fields."""
+    name = _parsed(text).name
+    if "{" in name:
+        raise ConfigError(
+            f"{text!r} is not a script option",
+            because=f"its name, {name}, would differ from restart to restart",
+            hint="put fields into the value alone: --pre_trained={checkpoint}",
+        )
+
+
 def resume_args(args: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
     """Return the script's ``args`` with every one of ``options`` in force.
 
