@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.finished import mark_finished
 from faultrun.model.actions import Survey
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
@@ -147,6 +148,28 @@ def test_where_ranks_said_that_they_save_their_saves_are_looked_for_and_nothing_
     told = replace(AGAIN, folders=(str(tmp_path / "own"),))
     assert step_of(surveyor(tmp_path, roots=0).survey(told, 0.0)) == 7, "the next supervisor knows it too"
     assert step_of(surveyor(tmp_path).survey(told, 0.0)) == 7, "beside a --checkpoint_dir that holds nothing"
+
+
+def test_saves_of_a_run_of_that_name_are_gone_on_from_until_it_has_ended_well(tmp_path: Path) -> None:
+    """By a pod that was rescheduled without its log_dir; not by a job that was created anew."""
+    gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7)
+    gasp(tmp_path / "ckpt/rank_0/other.pt", 9, "another-run")
+    assert step_of(surveyor(tmp_path).survey(FIRST, 0.0)) == 7
+    assert mark_finished([f"{tmp_path}/ckpt"], [], "calm-heron-3f7a") == []
+    answer = surveyor(tmp_path).survey(FIRST, 0.0)
+    assert isinstance(answer, RecoveryPointChosen)
+    assert (answer.point, answer.left_alone) == (None, 1), "what is another run's was left alone before"
+    (tmp_path / "left_alone.jsonl").unlink()
+    assert step_of(surveyor(tmp_path, Resume.ALWAYS).survey(FIRST, 0.0)) == 9, "who wants any gets any"
+
+
+def test_a_save_that_cannot_be_marked_is_said_and_stays_whole(tmp_path: Path) -> None:
+    saved = gasp(tmp_path / "own/gasp.pt", 7)
+    gasp(tmp_path / "own/below/gasp.pt", 8)
+    (tmp_path / "own/.gasp.pt.manifest.json.tmp").mkdir()
+    (trouble,) = mark_finished([], [f"{tmp_path}/own"], "calm-heron-3f7a")
+    assert trouble.startswith(f"{saved}.manifest.json: ")
+    assert surveyor(tmp_path, roots=0).read_back(saved).whole
 
 
 def test_resume_always_takes_whatever_is_whole(tmp_path: Path) -> None:

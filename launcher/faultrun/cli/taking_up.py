@@ -1,12 +1,14 @@
 """What a start does about the run that it finds in its log_dir, before anything of its own begins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from faultrun.checkpoints.finished import mark_finished
 from faultrun.configs.originals import of_a_person
 from faultrun.configs.restore import restore
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, set_aside
+from faultrun.model.run import RunState
 from faultrun.model.spec import RestoreConfigs, Resume, RunSpec
 
 ORIGINALS = "original"
@@ -34,12 +36,17 @@ def answered_again(claimed: Claimed, spec: RunSpec, say: Callable[[str], None]) 
     code = claimed.untold or 0
     line = f"run {claimed.run_id} had ended with exit code {code} when faultrun was killed"
     say(f"{line}; nothing is trained. The next start begins {'a new run' if code == 0 else 'where it was'}")
-    at_end(spec, claimed.path, say)
+    past = claimed.past.state if claimed.past is not None else None
+    at_end(spec, claimed.path, past, say)
     return code, line
 
 
-def at_end(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
-    """Give rewritten configurations back, where that was asked for."""
+def at_end(spec: RunSpec, log_dir: Path, end: RunState | None, say: Callable[[str], None]) -> None:
+    """Note on its saves that a run ended well, and give configurations back where that was asked for."""
+    if end is not None and end.exit_code == 0 and end.stop is None:
+        roots, folders = _absolute(spec.recovery.checkpoint_dirs), _absolute(end.save_folders)
+        for trouble in mark_finished(roots, folders, spec.run_id):
+            say(f"cannot mark a save as finished; a later run {spec.run_id} would go on from it: {trouble}")
     if spec.recovery.restore_configs is RestoreConfigs.END:
         give_back(
             log_dir / ORIGINALS,
@@ -47,6 +54,10 @@ def at_end(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
             trouble="a rewritten configuration was left as it is",
             say=say,
         )
+
+
+def _absolute(folders: Iterable[str]) -> tuple[str, ...]:
+    return tuple(str(Path(folder).absolute()) for folder in folders)
 
 
 def give_back(originals: Path, *, told: str, trouble: str, say: Callable[[str], None]) -> None:

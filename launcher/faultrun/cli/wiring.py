@@ -154,7 +154,7 @@ class Running:
             )
         )
         end = supervise(self._state, world, journal, herald)
-        at_end(self._spec, self.log_dir, self._say)
+        at_end(self._spec, self.log_dir, end, self._say)
         line = narrator.outcome.line if narrator.outcome is not None else ""
         code = 1 if end.exit_code is None else end.exit_code
         control.tell_end(line, code)

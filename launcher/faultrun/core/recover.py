@@ -140,8 +140,10 @@ def choose(
 
 
 def _foreign(entry: Entry, need: Need) -> str:
-    if need.run_id is None or entry.run_id is None or entry.run_id == need.run_id:
+    if need.run_id is None or entry.run_id is None:
         return ""
+    if entry.run_id == need.run_id:
+        return f"written by an earlier run {entry.run_id}, which has ended" if entry.finished else ""
     return f"written by run {entry.run_id}, this is run {need.run_id}"
 
 

@@ -76,6 +76,7 @@ class Entry:
     counts the runs that wrote into the same place under clashing names.
     ``replica_group`` lists the ranks the file serves, where it says so.
     ``consistent``: the writer of a gasp made sure that no update was half done.
+    ``finished``: the run that wrote it has ended well since.
     ``known``: it was there, and not doubted, when a life of the run began.
     """
 
@@ -96,6 +97,7 @@ class Entry:
     session: int = 0
     replica_group: tuple[int, ...] = ()
     consistent: bool = False
+    finished: bool = False
     known: bool = False
 
     @property

@@ -12,7 +12,7 @@ from faultrun.core import recover
 from faultrun.core.recover import Need
 from faultrun.errors import LogDirError
 from faultrun.model.actions import Survey
-from faultrun.model.checkpoint import Depth, RecoveryPoint, Refusal, Verdict
+from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec import Resume, RunSpec
 from faultrun.supervisor.grounds import Grounds, unreadable
@@ -136,9 +136,12 @@ class CheckpointSurveyor:
         """Mark what is older than this run so that no restart takes it; what there is, and how many of it."""
         scan = self._catalog.scan()
         auto = self._spec.recovery.resume is Resume.AUTO
-        others = [entry for entry in scan.entries if not (auto and entry.run_id == self._spec.run_id)]
+        others = [entry for entry in scan.entries if not (auto and self._is_mine(entry))]
         self._catalog.leave_alone(others)
         return scan, len(others)
+
+    def _is_mine(self, entry: Entry) -> bool:
+        return entry.run_id == self._spec.run_id and not entry.finished
 
     def _never_trust_later(self, found: Found, need: Need) -> None:
         """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
