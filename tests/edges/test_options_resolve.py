@@ -289,3 +289,25 @@ def test_nothing_is_written_by_resolving(script: str, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_option_behind_the_script_is_the_scripts_own_and_said_so(script: str) -> None:
+    settled = plan(script, "--worker_num=4", "--lr=1")
+    told = (
+        f"--worker_num=4 is {script}'s own; faultrun's options go before it: faultrun --worker_num=4 {script}"
+    )
+    assert told in settled.notes
+    assert settled.spec.command.script_args == ("--worker_num=4", "--lr=1")
+    assert plan("--worker_num=1", script, "--worker_num=4", "--lr=1").notes == ()
+    assert plan("--worker_num=1", script, "--", "--nproc-per-node=4").notes == ()
+    assert any(
+        f"faultrun --nproc-per-node=N {script}" in note
+        for note in plan(script, "--nproc-per-node", "4").notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "verb"), [("staus", "status"), ("reprot", "report"), ("checkpoint_now", "checkpoint-now")]
+)
+def test_a_verb_that_is_nearly_one_is_named(typed: str, verb: str) -> None:
+    assert refusal("--worker_num=1", typed).hint == f"did you mean faultrun {verb}?"

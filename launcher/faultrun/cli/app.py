@@ -9,24 +9,11 @@ import click
 from faultrun import __version__
 from faultrun.cli.console import write
 from faultrun.cli.options_command import Asked, FaultrunGroup, run_command
+from faultrun.cli.verbs import VERBS
 from faultrun.errors import FaultrunError
 from faultrun.workers import signals
 
 _INTERRUPTED = 130
-_VERBS = {
-    "status": "How a run stands: ranks, steps, restarts left, what comes next; --watch.",
-    "stop": "End a run: its workers save, then it exits.",
-    "prestop": "Kubernetes preStop hook: the same, and wait for it.",
-    "checkpoint-now": "Have the workers save without stopping.",
-    "ckpt": "List, verify and choose checkpoints.",
-    "config": "Set a value in a configuration file, or restore the originals.",
-    "report": "Where the time of a run went, and what would lose less; as HTML, Markdown, JSON.",
-    "incident": "Print a first-failure card again.",
-    "recipes": "List the recipes, or show one.",
-    "doctor": "What is wrong with this machine or container before a run.",
-    "render": "Write a manifest, batch script or Dockerfile from a template.",
-    "lint": "Check manifests: grace windows, labels, names, mounts; --fix mends.",
-}
 
 
 def run_program() -> None:
@@ -46,15 +33,10 @@ def run_program() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def verbs() -> tuple[str, ...]:
-    """The verbs beside ``run``."""
-    return tuple(_VERBS)
-
-
 def program() -> FaultrunGroup:
     """The whole command line; a verb's module is imported when it is used."""
     whole = FaultrunGroup(run_command(_run), version=__version__)
-    for name, summary in _VERBS.items():
+    for name, summary in VERBS.items():
         whole.add_command(_later(name, summary))
     return whole
 

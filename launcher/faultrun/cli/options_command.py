@@ -71,7 +71,7 @@ class FaultrunGroup(click.Group):
     def __init__(self, run: RunCommand, *, version: str) -> None:
         super().__init__(
             "faultrun",
-            context_settings=dict(_SETTINGS),
+            context_settings=_SETTINGS | {"token_normalize_func": _same_spelling},
             params=[_version_option(version)],
             subcommand_metavar=USAGE,
         )

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import click
 
-from faultrun.cli.app import verbs
 from faultrun.cli.option import Option, Takes
 from faultrun.cli.options import SECTIONS
 from faultrun.cli.options_page_worker import WORKER_VARIABLES
+from faultrun.cli.verbs import VERBS
 
 _INTRODUCTION = """\
 # Options and environment variables
@@ -51,7 +51,7 @@ def _verbs() -> Iterator[str]:
     yield ""
     yield "| verb | option | |"
     yield "|---|---|---|"
-    for name in verbs():
+    for name in VERBS:
         module = name.replace("-", "_")
         found = getattr(importlib.import_module(f"faultrun.cli.{module}"), module)
         yield from _verb(name, found)

@@ -14,7 +14,7 @@ from faultrun.cli.resolve_hang import resolve_hang
 from faultrun.cli.resolve_logs import resolve_logs
 from faultrun.cli.resolve_meeting import resolve_meeting
 from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
-from faultrun.cli.resolve_program import resolve_program
+from faultrun.cli.resolve_program import misplaced, resolve_program
 from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
 from faultrun.cli.resolve_scheduler import resolve_scheduler
 from faultrun.cli.resolve_standby import resolve_standby
@@ -57,6 +57,9 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
     """
     notes = Notes(settings=settings, lines=list(settings.notes))
     program = resolve_program(settings, around)
+    behind = misplaced(settings)
+    if behind:
+        notes.add(behind)
     recipe = chosen_recipe(settings, program, around)
     framework = resolve_framework(settings, notes, program, recipe)
     workers = resolve_workers(settings, around, notes, framework)

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.cli.options_errors import likely
 from faultrun.cli.settings import Settings
 from faultrun.cli.surroundings import Surroundings
+from faultrun.cli.verbs import VERBS
 from faultrun.errors import UsageError
 from faultrun.model.spec import Command
+
+_NO_SCRIPTS_OWN = frozenset({"worker_num", "local_worker_num", "nproc_per_node", "nnodes", "max_restarts"})
 
 _PYTHON = r"python(\d(\.\d+)?)?"
 _PYTHON_ENDING = r"-[bBdEiIOPqsSuvx]*([mc])(.*)"
@@ -30,6 +34,19 @@ class Program:
     command: Command
     source: Path | None = None
     search: tuple[Path, ...] = ()
+
+
+def misplaced(settings: Settings) -> str:
+    """A word about an option of ours behind SCRIPT that no script is likely to have; "" without one."""
+    for word in settings.words[1:]:
+        name = word.partition("=")[0].lstrip("-").replace("-", "_")
+        if word == "--":
+            break
+        if word.startswith("--") and name in _NO_SCRIPTS_OWN and name not in settings.given:
+            script = settings.words[0]
+            ours = word if "=" in word else f"{word}=N"
+            return f"{word} is {script}'s own; faultrun's options go before it: faultrun {ours} {script}"
+    return ""
 
 
 def resolve_program(settings: Settings, around: Surroundings) -> Program:
@@ -186,7 +203,14 @@ def _near(path: Path) -> str:
     if close:
         return f"did you mean {folder / close[0]}?"
     if "/" not in str(path) and "." not in path.name:
-        return "a path of a script; a verb such as `status` must be the first word"
+        if path.name in VERBS:
+            return f"a verb must be the first word: faultrun {path.name}"
+        verb = likely(path.name, list(VERBS))
+        return (
+            f"did you mean faultrun {verb}?"
+            if verb
+            else "a path of a script; faultrun --help lists the verbs"
+        )
     return f"a path as seen from {Path.cwd()}"
 
 
