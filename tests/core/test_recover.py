@@ -228,7 +228,7 @@ def test_a_gasp_saved_after_a_death_counts_only_if_its_writer_vouches_for_it() -
     assert chosen([torn_update, entry("p", 20)], need) == "p"
     assert chosen([torn_update, entry("p", 20)], replace(need, after_fault=False)) == "exception_save"
     assert chosen([replace(torn_update, consistent=True), entry("p", 20)], need) == "exception_save"
-    assert chosen([replace(torn_update, known=True), entry("p", 20)], need) == "exception_save"
+    assert chosen([replace(torn_update, first_seen=0), entry("p", 20)], need) == "exception_save"
 
 
 def test_a_clock_that_jumped_does_not_matter_where_steps_are_known() -> None:

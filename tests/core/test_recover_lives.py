@@ -1,5 +1,7 @@
 """One recovery point is one state of training: lives, runs, epochs and world sizes are never mixed."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +50,14 @@ def test_shards_of_two_lives_at_one_step_are_no_recovery_point() -> None:
 def test_a_shard_that_does_not_tell_its_life_is_not_taken_together_with_one_that_does() -> None:
     untold = entry("own", 10, 1, kind=Kind.PERIODIC)
     assert loaded([*shards(5, 0), *shards(10, 1, (0,)), untold], Need(world_size=2)) == ["5@0.0", "5@0.1"]
+
+
+def test_shards_that_tell_no_life_are_of_the_one_in_which_they_were_seen_first() -> None:
+    need = Need(world_size=2, groups=(frozenset({0}), frozenset({1})))
+    old = [entry(f"5.{rank}", 5, rank, first_seen=0) for rank in (0, 1)]
+    left, new = entry("10.0", 10, 0, first_seen=0), entry("10.1", 10, 1, first_seen=None)
+    assert loaded([*old, left, new], need) == ["5.0", "5.1"]
+    assert loaded([*old, replace(left, first_seen=None), new], need) == ["10.0", "10.1"]
 
 
 def test_the_later_life_is_tried_first_and_the_earlier_one_serves_if_it_is_complete() -> None:
@@ -125,6 +135,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Entry], frozenset[str]]:
                         mtime_ns=draw(st.integers(0, 3)),
                         run_id=run_id,
                         incarnation=life if tells_life else None,
+                        first_seen=None if tells_life else life,
                         epoch=step // 2 if tells_epoch else None,
                         world_size=draw(st.sampled_from([None, WORLD])) if not tells_life else WORLD,
                         replica_group=(rank,),
@@ -149,7 +160,7 @@ def test_no_recovery_point_mixes_what_its_files_tell(
     chosen = [by_path[file.path] for file in choice.point.files]
     assert [one.rank for one in chosen] == list(range(WORLD))
     assert not {one.path for one in chosen} & torn
-    for fact in ("global_step", "epoch", "incarnation", "run_id", "world_size"):
+    for fact in ("global_step", "epoch", "incarnation", "run_id", "world_size", "series"):
         assert len({getattr(one, fact) for one in chosen}) == 1, fact
 
 

@@ -14,7 +14,7 @@ from faultrun.model.actions import Survey
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.plan import Attempt
-from faultrun.model.spec import Recovery, Resume
+from faultrun.model.spec import Recovery, Replicas, Resume
 from faultrun.supervisor.reactor import RunClock
 from faultrun.supervisor.survey import CheckpointSurveyor, Surveyed
 from support.ckpt_bytes import ckpt, save
@@ -25,11 +25,18 @@ AGAIN = Survey(incarnation=2, continuing=True)
 
 
 def surveyor(
-    root: Path, resume: Resume = Resume.AUTO, *, roots: int = 1, workers: int = 2
+    root: Path,
+    resume: Resume = Resume.AUTO,
+    *,
+    roots: int = 1,
+    workers: int = 2,
+    replicas: Replicas = Replicas.AUTO,
 ) -> CheckpointSurveyor:
     """A supervisor's surveyor; what it learns it remembers beside the checkpoints, as a log_dir would."""
     dirs = (str(root / "ckpt"),) * roots
-    spec = replace(a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume))
+    spec = replace(
+        a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume, replicas=replicas)
+    )
     catalog = Catalog(dirs, memory_path=str(root / "memory.jsonl"), settle_s=0.0)
     return CheckpointSurveyor(spec, catalog, RunClock())
 
@@ -196,6 +203,23 @@ def test_when_none_is_whole_the_answer_is_an_error_for_people(tmp_path: Path) ->
     assert hint == f"  try:     faultrun ckpt list --why {tmp_path}/ckpt"
 
 
+def test_where_no_file_fits_this_run_nobody_calls_them_torn(tmp_path: Path) -> None:
+    facts = {
+        "schema": 1, "path": "a.bin", "step": 5, "world_size": 4, "rank": 0, "replica_group": [0],
+        "size_bytes": 1, "run_id": "", "incarnation": 0, "node": "n",
+    }  # fmt: skip
+    save(tmp_path / "ckpt/a.bin", b"x")
+    save(tmp_path / "ckpt/a.bin.manifest.json", json.dumps(facts).encode())
+    answer = surveyor(tmp_path).survey(AGAIN, 0.0)
+    assert isinstance(answer, NothingWhole)
+    what, because, _ = answer.why.splitlines()
+    assert what == f"no usable checkpoint in {tmp_path}/ckpt"
+    assert because.startswith("  because: 1 found, none usable; ")
+    assert because.endswith(
+        "written by 4 ranks, this run has 2; its state is sharded: this file holds that of rank 0 only"
+    )
+
+
 def test_a_quarantined_checkpoint_gives_way_to_an_older_one(tmp_path: Path) -> None:
     put(tmp_path, 10, 20)
     request = without(tmp_path, 20)
@@ -254,6 +278,23 @@ def test_the_breakpoint_file_of_a_lone_rank_counts_since_no_peer_had_died(tmp_pa
 
 def breakpoint_file(root: Path, step: int, mtime_s: float | None = None) -> Path:
     return save(root / "ckpt" / f"net-1_{step}_breakpoint.ckpt", ckpt(1, step), mtime_s=mtime_s)
+
+
+def test_shards_of_a_dead_life_are_not_taken_together_with_those_that_came_later(tmp_path: Path) -> None:
+    """The files tell no life: one rank died before it saved step 20, in the next life the other did."""
+
+    def shard(rank: int, step: int) -> None:
+        save(tmp_path / f"ckpt/rank_{rank}/net-1_{step}.ckpt", ckpt(1, step))
+
+    for rank, step in ((0, 10), (1, 10), (0, 20)):
+        shard(rank, step)
+    assert step_of(surveyor(tmp_path, replicas=Replicas.GROUP_INFO).survey(FAULT, 0.0)) == 10
+    shard(1, 20)
+    later = replace(FAULT, incarnation=3)
+    assert step_of(surveyor(tmp_path, replicas=Replicas.GROUP_INFO).survey(later, 0.0)) == 10
+    shard(0, 30)
+    shard(1, 30)
+    assert step_of(surveyor(tmp_path, replicas=Replicas.GROUP_INFO).survey(later, 0.0)) == 30
 
 
 def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:

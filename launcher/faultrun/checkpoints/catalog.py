@@ -134,7 +134,7 @@ class Catalog:
         pile.keep_one_name_each()
         self._forget_all_but(pile.named)
         entries = [
-            replace(one, known=True) if one.doubtful and self._memory.is_known(one) else one
+            one if (life := self._memory.first_seen(one)) is None else replace(one, first_seen=life)
             for one in self._reconciled(self._describe(tuple(pile.named.values())))
         ]
         self._memory.save()
@@ -153,9 +153,9 @@ class Catalog:
         self._left_alone.add(entries)
         self._left_alone.keep()
 
-    def know(self, entries: Iterable[Entry]) -> None:
-        """Remember that these files are there before any later fault, until they are written anew."""
-        self._memory.know(one for one in entries if one.doubtful and not one.known)
+    def know(self, entries: Iterable[Entry], life: int) -> None:
+        """Remember that these files were there when ``life`` was over, until they are written anew."""
+        self._memory.know((one for one in entries if one.incarnation is None and not one.known), life)
         self._memory.save()
 
     def tidy(self, scan: Scan) -> None:

@@ -28,7 +28,7 @@ class Memory:
         self._path = path
         self._headers: dict[tuple[str, str, Stamp], list[Any]] = {}
         self._verdicts: dict[tuple[str, Stamp], tuple[Verdict, Depth]] = {}
-        self._known: set[Stamp] = set()
+        self._seen: dict[Stamp, int] = {}
         self._unsaved: list[str] = []
         self._lines = 0
         self._room = _MOST_LINES
@@ -58,15 +58,15 @@ class Memory:
         self._verdicts[entry.format, stamp_in(entry)] = (verdict, depth)
         self._note(_verdict_line(entry.format, stamp_in(entry), verdict, depth))
 
-    def know(self, entries: Iterable[Entry]) -> None:
-        """Remember that these files were there before anything later happened."""
+    def know(self, entries: Iterable[Entry], life: int) -> None:
+        """Remember that these files were there when ``life`` was over."""
         for entry in entries:
-            self._known.add(stamp_in(entry))
-            self._note(_known_line(stamp_in(entry)))
+            self._seen[stamp_in(entry)] = life
+            self._note(_seen_line(stamp_in(entry), life))
 
-    def is_known(self, entry: Entry) -> bool:
-        """Whether exactly this file was there before, under whatever name."""
-        return stamp_in(entry) in self._known
+    def first_seen(self, entry: Entry) -> int | None:
+        """The life at whose end exactly this file was there, under whatever name; None if it is new."""
+        return self._seen.get(stamp_in(entry))
 
     def save(self) -> None:
         """Append what is new to the file, in one write."""
@@ -94,13 +94,13 @@ class Memory:
         stamps = {stamp_in(entry) for entry in there}
         self._headers = {key: facts for key, facts in self._headers.items() if key[2] in stamps}
         self._verdicts = {key: known for key, known in self._verdicts.items() if key[1] in stamps}
-        self._known &= stamps
+        self._seen = {stamp: life for stamp, life in self._seen.items() if stamp in stamps}
         if not self._path or self._lines <= self._room:
             return
         lines = [
             *(_header_line(*key, facts) for key, facts in self._headers.items()),
             *(_verdict_line(*key, *known) for key, known in self._verdicts.items()),
-            *map(_known_line, self._known),
+            *(_seen_line(stamp, life) for stamp, life in self._seen.items()),
         ]
         partial = f"{self._path}.tmp"
         try:
@@ -142,7 +142,7 @@ class Memory:
                 verdict = Verdict(whole=whole is True, why=str(why), depth=Depth(depth), digest=str(digest))
                 self._verdicts[said["f"], stamp] = (verdict, Depth(looked))
             elif "k" in said:
-                self._known.add(stamp)
+                self._seen[stamp] = int(said["k"])
         except (ValueError, TypeError, KeyError, AttributeError):  # torn by a crash
             return
 
@@ -161,8 +161,8 @@ def _verdict_line(form: str, stamp: Stamp, verdict: Verdict, depth: Depth) -> di
     return {"f": form, "s": _numbers(stamp), "v": values}
 
 
-def _known_line(stamp: Stamp) -> dict[str, Any]:
-    return {"s": _numbers(stamp), "k": 1}
+def _seen_line(stamp: Stamp, life: int) -> dict[str, Any]:
+    return {"s": _numbers(stamp), "k": life}
 
 
 def _spelled(line: dict[str, Any]) -> str:

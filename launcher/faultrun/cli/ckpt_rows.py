@@ -160,7 +160,7 @@ def _reasons(save: Save) -> list[str]:
     if len(save.files) == 1:
         return [save.files[0][1].why + _for_whom(save.first)]
     torn = [f"{entry.path}: {verdict.why}" for entry, verdict in save.files if not verdict.whole]
-    return [*torn, f"all{_for_whom(save.first)}"] if _for_whom(save.first) else torn
+    return [*torn, _for_whom(save.first).removeprefix("; ")] if _for_whom(save.first) else torn
 
 
 def _for_whom(entry: Entry) -> str:

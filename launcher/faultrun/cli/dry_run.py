@@ -73,7 +73,7 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
     match survey(catalog, need).choice:
         case Chosen(point=point, refused=refused):
             note = f" ({len(refused)} newer refused)" if refused else ""
-            return point, f"resume from {point.path} ({point.position}){note}", 0
+            return point, f"resume from {point.path}, {point.position}{note}", 0
         case NothingWhole(refused=refused):
             newest = f": {refused[0].path} {refused[0].why}" if refused else ""
             return None, f"checkpoints exist and none is whole{newest}", 65

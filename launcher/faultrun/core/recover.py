@@ -246,7 +246,7 @@ def _coherent_sets(fit: Sequence[Entry], groups: Sequence[Group]) -> Iterator[Se
 
 def _life(entry: Entry) -> tuple[object, ...]:
     """What files of one state have in common; telling nothing is not the same as telling the same."""
-    return (entry.run_id, entry.incarnation, entry.epoch, entry.world_size)
+    return (entry.run_id, entry.life, entry.epoch, entry.world_size)
 
 
 def _pick(

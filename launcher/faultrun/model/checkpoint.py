@@ -77,7 +77,7 @@ class Entry:
     ``replica_group`` lists the ranks the file serves, where it says so.
     ``consistent``: the writer of a gasp made sure that no update was half done.
     ``finished``: the run that wrote it has ended well since.
-    ``known``: it was there, and not doubted, when a life of the run began.
+    ``first_seen``: the life at whose end the run saw it first, and did not doubt it.
     """
 
     path: str
@@ -98,7 +98,19 @@ class Entry:
     replica_group: tuple[int, ...] = ()
     consistent: bool = False
     finished: bool = False
-    known: bool = False
+    first_seen: int | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether it was there before the life began that is over now."""
+        return self.first_seen is not None
+
+    @property
+    def life(self) -> tuple[str, int | None]:
+        """Which life of the run wrote it: as it tells, else by when it was seen first."""
+        if self.incarnation is not None:
+            return ("told", self.incarnation)
+        return ("seen", self.first_seen)
 
     @property
     def doubtful(self) -> bool:

@@ -68,7 +68,8 @@ class CheckpointSurveyor:
         need = self._need(request, replicas)
         found = self._searched(need)
         self._never_trust_later(found, need)
-        self._catalog.know(one for one in found.scan.entries if not (need.after_fault and one.doubtful))
+        trusted = (one for one in found.scan.entries if not (need.after_fault and one.doubtful))
+        self._catalog.know(trusted, request.incarnation)
         self._catalog.tidy(found.scan)
         match found.choice:
             case recover.Chosen(point=point):
@@ -214,8 +215,9 @@ class CheckpointSurveyor:
         newest = found.refused[0] if found.refused else None
         count = len(found.scan.entries) + len(found.scan.refused)
         roots = " ".join(self._catalog.places)
-        what = f"no whole checkpoint in {roots}"
-        because = f"{count} found, none whole"
+        none = "usable" if found.scan.entries and not found.verdicts else "whole"  # nothing was worth reading
+        what = f"no {none} checkpoint in {roots}"
+        because = f"{count} found, none {none}"
         hint = f"faultrun ckpt list --why {roots}"
         if unverifiable:
             what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
