@@ -302,3 +302,43 @@ def test_standbys_are_counted_by_what_became_of_them_and_their_doubts_are_told()
         first_step(passes(story, 60), 2)
     texts = [one.hint for one in advise(account_of(lines_of(story)), {"standby": {"doubts": ["no memory"]}})]
     assert any("--standby (off here: no memory)" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("saves", "kept"),
+    [
+        ([(0, []), (3, [])], 1),
+        ([(0, [0, 1]), (2, [2, 3])], 1),
+        ([(0, [0, 1]), (1, [0, 1])], 0),
+        ([], 0),
+    ],
+    ids=["copies: one is enough", "a save of each group", "half of the shards", "nothing"],
+)
+def test_a_window_kept_all_progress_where_a_save_of_every_replica_group_is_left(
+    saves: list[tuple[int, list[int]]], kept: int
+) -> None:
+    line: dict[str, Any] = {
+        "at_utc": "2026-11-21T00:00:00Z",
+        "run_s": 0.0,
+        "incarnation": 0,
+        "phase": "draining",
+    }
+    asked = {**line, "event": "GaspRequested", "ranks": [0, 1, 2, 3]}
+    told = [
+        {
+            **line,
+            "event": "GaspSaved",
+            "rank": rank,
+            "path": f"p{rank}",
+            "took_s": 1.0,
+            "replica_group": group,
+        }
+        for rank, group in saves
+    ]
+    found = account_of(
+        [asked, *told, {**line, "event": "TimerFired", "timer": "grace", "phase": "killing"}]
+    ).saves
+    assert (found.windows, found.kept, found.saved, found.asked, found.cut) == (1, kept, len(saves), 4, 1)
+    torn = [{**one, "event": "GaspVerified", "whole": False} for one in told]
+    assert account_of([asked, *told, *torn, asked]).saves.kept == 0
+    account_of([{**asked, "ranks": [[], {}]}, {**line, "event": "GaspSaved", "rank": [], "path": {}}])

@@ -112,3 +112,19 @@ def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Pat
     assert gather(tmp_path, Pace()).suspected == "rank 1 silent for 40.0 s"
     path.write_text("".join([*running, suspected, json.dumps({**last, "event": "HangDismissed"}) + "\n"]))
     assert gather(tmp_path, Pace()).suspected == ""
+
+
+def test_a_rank_that_left_because_it_was_asked_has_not_failed(tmp_path: Path) -> None:
+    kept = Path(__file__).parent / "data" / "journals" / "a_fault_then_two_preemptions.jsonl"
+    lines = kept.read_text().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines, start=1) if '"event":"RunFinished"' in line]
+    (tmp_path / "journal.jsonl").write_text("".join(lines[: ends[1]]))
+    left = [(one.state, one.what) for one in gather(tmp_path, Pace()).ranks]
+    assert left == [("ended", "asked to leave: exited with code 143")] * 2
+
+    fault = next(number for number, line in enumerate(lines) if '"event":"Drained"' in line)
+    (tmp_path / "journal.jsonl").write_text("".join(lines[: fault + 1]))
+    left = [(one.state, one.what) for one in gather(tmp_path, Pace()).ranks]
+    assert left == [
+        ("ended", "asked to leave: exited with code 143"), ("failed", "killed by SIGKILL"),
+    ]  # fmt: skip

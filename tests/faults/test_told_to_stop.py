@@ -80,6 +80,22 @@ def test_a_job_that_slurm_queued_again_has_its_whole_window(launcher: Launcher) 
     assert "saved" in again.log(0, incarnation=1)
 
 
+def test_preemptions_in_a_row_each_have_their_window_and_no_save_is_lost(launcher: Launcher) -> None:
+    """As a pod is deleted: the hook, SIGTERM behind it, and once more by a trap that passes it on."""
+    for life in range(3):
+        run = launcher.run(SAVES_SLOWLY, "--stop_grace=60s").trains(range(2), incarnation=life)
+        hook = subprocess.Popen(
+            [*FAULTRUN, "prestop", "--log_dir", str(run.log_dir)], stderr=subprocess.DEVNULL
+        )
+        run.event("StopRequested", incarnation=life, source="the preStop hook")
+        run.signal(signal.SIGTERM)
+        run.signal(signal.SIGHUP)
+        assert run.ends() == 143
+        assert hook.wait(60) == 0
+        assert ["saved" in run.log(rank, life) for rank in range(2)] == [True, True], life
+        assert not run.events("StopRequested", phase="killing")
+
+
 def test_a_stop_while_survivors_save_ends_the_run_instead_of_restarting_it(launcher: Launcher) -> None:
     run = launcher.run(STUBBORN, "--grace=60s", "--stop_grace=200ms").trains(range(2))
     run.kill(1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faultrun.core.account_fault import left_well, what_ended
+from faultrun.core.account_fault import left_well, list_of, what_ended
 from faultrun.journal.tail import Tail
 from faultrun.model.progress import WorkPhase
 from faultrun.model.status import RankState
@@ -52,6 +52,8 @@ def rank_states(
     """All ranks of the present incarnation, in order; those that were not started yet are left out."""
     started: dict[int, int] = {}
     ended: dict[int, Mapping[str, Any]] = {}
+    asked: set[int] = set()
+    hung: set[int] = set()
     first: Mapping[str, Any] = {}
     incarnation = -1
     for line in end.lines:
@@ -63,14 +65,18 @@ def rank_states(
             ended.pop(rank, None)
         elif name in ("WorkerExit", "SpawnFailed") and isinstance(rank, int):
             ended[rank] = line
+        elif name == "GaspRequested":
+            asked |= {rank for rank in list_of(line, "ranks") if rank not in ended and rank not in hung}
+        elif name == "HangDetected" and isinstance(rank, int):
+            hung.add(rank)
         elif name == "FirstStep":
             first = line
     slots = _page(folder / f"incarnation_{incarnation}" / "progress", sorted({*started, *ended}))
     run_id = str(record.get("run_id", ""))
     return tuple(
-        _Rank(rank, incarnation, started.get(rank), ended.get(rank), slots.get(rank)).state(
-            pace, first, run_id if processes_are_here else None
-        )
+        _Rank(
+            rank, incarnation, started.get(rank), ended.get(rank), slots.get(rank), asked=rank in asked
+        ).state(pace, first, run_id if processes_are_here else None)
         for rank in sorted({*started, *ended})
     )
 
@@ -82,6 +88,7 @@ class _Rank:
     pid: int | None
     exit: Mapping[str, Any] | None
     progress: Progress | None
+    asked: bool = False
 
     def state(self, pace: Pace, first: Mapping[str, Any], run_id: str | None) -> RankState:
         """``run_id`` is None where its process cannot be seen."""
@@ -95,7 +102,7 @@ class _Rank:
             rank=self.rank,
             pid=self.pid,
             state=self._word(usage is not None or run_id is None),
-            what="" if self.exit is None else what_ended(self.exit),
+            what=self._how(),
             step=seen.step if seen is not None else None,
             epoch=seen.epoch if seen is not None and seen.epoch >= 0 else None,
             doing=doing if usage is not None and doing != WorkPhase.UNKNOWN.value else "",
@@ -105,9 +112,14 @@ class _Rank:
             cpu=self._cpu(pace, usage),
         )
 
+    def _how(self) -> str:
+        if self.exit is None:
+            return ""
+        return f"asked to leave: {what_ended(self.exit)}" if self.asked else what_ended(self.exit)
+
     def _word(self, may_live: bool) -> str:
         if self.exit is not None:
-            return "ended" if left_well(self.exit) else "failed"
+            return "ended" if self.asked or left_well(self.exit) else "failed"
         if not may_live:
             return "gone"
         return "training" if self.progress is not None else "running"

@@ -299,20 +299,10 @@ class Accountant:
             self._fault.refused = len(refused)
         self._drained(line)
 
-    def _asked(self, line: Mapping[str, Any]) -> None:
-        self._saves.asked += len(list_of(line, "ranks"))
-
-    def _saved(self, line: Mapping[str, Any]) -> None:
-        self._saves.done(line)
-        if self._fault is not None:
+    def _gasp(self, line: Mapping[str, Any]) -> None:
+        self._saves.heard(line)
+        if self._fault is not None and line.get("event") == "GaspSaved":
             self._fault.saved += 1
-
-    def _unsaved(self, _line: Mapping[str, Any]) -> None:
-        self._saves.failed += 1
-
-    def _timer(self, line: Mapping[str, Any]) -> None:
-        if line.get("timer") == "grace" and line.get("phase") == "killing":
-            self._saves.cut += 1
 
     def _run_started(self, _line: Mapping[str, Any]) -> None:
         if self._life is not None:
@@ -343,9 +333,10 @@ _HANDLERS = {
     "Drained": Accountant._drained,
     "RecoveryPointChosen": Accountant._chosen,
     "NothingWhole": Accountant._chosen,
-    "GaspRequested": Accountant._asked,
-    "GaspSaved": Accountant._saved,
-    "GaspFailed": Accountant._unsaved,
-    "TimerFired": Accountant._timer,
+    "GaspRequested": Accountant._gasp,
+    "GaspSaved": Accountant._gasp,
+    "GaspVerified": Accountant._gasp,
+    "GaspFailed": Accountant._gasp,
+    "TimerFired": Accountant._gasp,
     "RunFinished": Accountant._finished,
 }

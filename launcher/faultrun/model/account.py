@@ -130,13 +130,16 @@ class Fault:
 class Saves:
     """Dying-gasp saves of the run: ranks asked, saved, failed; ``cut`` windows ran out with a rank left.
 
-    ``took_s`` is the median time of a save, None without one.
+    Of all ``windows``, ``kept`` are those that left a copy of every rank's state: one rank's save
+    is enough where all hold the same. ``took_s`` is the median time of a save, None without one.
     """
 
     asked: int = 0
     saved: int = 0
     failed: int = 0
     cut: int = 0
+    windows: int = 0
+    kept: int = 0
     took_s: float | None = None
 
 

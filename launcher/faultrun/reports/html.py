@@ -90,8 +90,9 @@ def _tiles(report: Mapping[str, Any]) -> Iterator[str]:
     yield _tile(lost, "steps trained twice", span(spent["recompute"]))
     gasps = report["gasps"]
     if gasps["asked"]:
-        took = "" if gasps["took_s"] is None else f"{span(gasps['took_s'])} each (median)"
-        yield _tile(f"{gasps['saved']:,} of {gasps['asked']:,}", "dying-gasp saves", took)
+        took = "" if gasps["took_s"] is None else f"; {span(gasps['took_s'])} each (median)"
+        told = f"{several(gasps['saved'], 'rank')} saved{took}"
+        yield _tile(f"{gasps['kept']:,} of {gasps['windows']:,}", "grace windows kept all progress", told)
     yield from _standbys(report)
 
 
