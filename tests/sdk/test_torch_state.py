@@ -2,12 +2,15 @@
 
 import os
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -219,6 +222,33 @@ def test_a_record_of_another_place_is_not_taken(tmp_path: Path) -> None:
     assert recorder.at_step(Position(step=3, epoch=1, batches=0)) is None
     assert recorder.at_epoch(1) is not None
     assert recorder.at_epoch(2) is None
+
+
+@given(others=st.lists(st.integers(0, 40), max_size=3), later=st.integers(1, 9))
+def test_who_resumes_twice_at_the_same_step_draws_the_same_numbers_twice(
+    others: list[int], later: int
+) -> None:
+    """Whatever was trained in between, and wherever else it was resumed meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Position(step=50, epoch=2, batches=3)
+        file = Path(folder, "n")
+        first = Recorder(file, "run", 2)
+        first.epoch(place._replace(batches=0), None)
+        torch.rand(1)
+        first.step(place, None)
+        found = Recorder(file, "run", 2).at_step(place), Recorder(file, "run", 2).at_epoch(2)
+        for resumed in (*others, 50):
+            training = Recorder(file, "run", 2)
+            training.at_step(Position(step=resumed, epoch=9))
+            for step in range(resumed + 1, resumed + 1 + later):
+                torch.rand(1)
+                training.epoch(Position(step=step, epoch=step), None)
+                training.step(Position(step=step, epoch=step), None)
+        again = Recorder(file, "run", 2).at_step(place), Recorder(file, "run", 2).at_epoch(2)
+        for one, other in zip(found, again, strict=True):
+            assert one is not None
+            assert other is not None
+            assert torch.equal(one.cpu, other.cpu)
 
 
 def test_an_optimizer_without_hooks_is_refused_with_a_way_out(tmp_path: Path) -> None:

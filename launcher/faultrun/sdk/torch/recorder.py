@@ -6,6 +6,9 @@ finds it here. The last steps are kept, for the survivors may have saved the
 step before; and, from the end of its forward pass, the step under way, which
 survivors may have finished when this rank was killed in it.
 
+What a rank has once resumed with is kept apart: the steps after it write over
+the records, and whoever resumes there again must draw the same numbers.
+
 Without a file (``path`` is None) the same in memory, for saves of the living.
 """
 
@@ -27,6 +30,8 @@ from faultrun.sdk.torch.twisters import AREA_BYTES, NumpyTwister, PythonTwister
 FILE_NAME = "random-state"
 
 _SLOT_BYTES = 16 * 1024
+_KEPT = 4
+"""Steps, and as many epochs, that a rank has resumed at."""
 _HEADER = struct.Struct("<QqqqIII")
 """Run, step, epoch, batches; lengths of torch's, CUDA's and the loader's states (0: none)."""
 _PYTHON_AT = 64
@@ -43,7 +48,8 @@ class Position(NamedTuple):
 
 
 class Recorder:
-    """Slots of random numbers: a ring of steps, two of steps under way, two of epochs, one for each asker.
+    """Slots of random numbers: a ring of steps, two of steps under way, two of epochs, one for each asker,
+    and what was resumed with.
 
     A slot is written over while it still has its old name on it: nobody
     resumes at a step so long ago. OSError where the file system cannot map files.
@@ -57,7 +63,9 @@ class Recorder:
         self.main_slot = steps + 4
         self.helper_slot = steps + 5
         self._turn = self._turn_under_way = self._turn_epoch = 0
-        self._page = _mapped(path, (steps + 6) * _SLOT_BYTES)
+        self._kept_steps = range(steps + 6, steps + 6 + _KEPT)
+        self._kept_epochs = range(self._kept_steps.stop, self._kept_steps.stop + _KEPT)
+        self._page = _mapped(path, self._kept_epochs.stop * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
         self._cpu = Engine(torch.default_generator)
         self._live = self._cpu.live
@@ -134,17 +142,28 @@ class Recorder:
         )
 
     def at_step(self, position: Position) -> Rng | None:
-        """What an earlier process of this rank and run recorded at exactly this position."""
-        slots = (slot for slot in range(self._steps + 2) if self._key(slot) == position)
-        return next(map(self.read, slots), None)
+        """What an earlier process of this rank and run recorded at this very position; kept from now on."""
+        return self._found(range(self._steps + 2), self._kept_steps, lambda key: key == position)
 
     def at_epoch(self, epoch: int | None) -> Rng | None:
-        """What it recorded at the beginning of ``epoch``."""
-        for slot in (self._steps + 2, self._steps + 3):
-            key = self._key(slot)
-            if key is not None and key.epoch == epoch:
-                return self.read(slot)
-        return None
+        """What it recorded at the beginning of ``epoch``; kept from now on."""
+        slots = range(self._steps + 2, self._steps + 4)
+        return self._found(slots, self._kept_epochs, lambda key: key.epoch == epoch)
+
+    def _found(self, recorded: range, kept: range, fits: Callable[[Position], bool]) -> Rng | None:
+        keys = {slot: key for slot in (*recorded, *kept) if (key := self._key(slot)) is not None}
+        slot = next((slot for slot, key in keys.items() if fits(key)), None)
+        if slot is None:
+            return None
+        if slot in recorded:
+            same = (one for one in kept if one in keys and fits(keys[one]))
+            oldest = min(kept, key=lambda one: keys[one].step if one in keys else -1)
+            self._copy(slot, next(same, oldest))
+        return self.read(slot)
+
+    def _copy(self, slot: int, into: int) -> None:
+        start, end = slot * _SLOT_BYTES, into * _SLOT_BYTES
+        self._page[end : end + _SLOT_BYTES] = self._page[start : start + _SLOT_BYTES]
 
     def _put(self, at: int, data: bytes | memoryview) -> None:
         self._page[at : at + len(data)] = data
