@@ -1,6 +1,7 @@
 """DistributedDataParallel on handwritten digits, resumed bit for bit where a checkpoint was taken.
 
-Nothing here knows which launcher started it: torchrun and faultrun set the same environment.
+But for its last line nothing here knows which launcher started it:
+torchrun and faultrun set the same environment.
 """
 
 import argparse
@@ -22,6 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import TensorDataset
 from torch.utils.data.distributed import DistributedSampler
+
+from faultrun import sdk
 
 TRAIN_IMAGES = 1440  # of 1797; the rest is held out
 
@@ -189,3 +192,4 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     main()
+    sdk.done()  # a framework that crashes while it is taken down must not cost what is complete

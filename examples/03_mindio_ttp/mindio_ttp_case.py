@@ -190,3 +190,4 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     main()
+    sdk.done()  # a framework that crashes while it is taken down must not cost what is complete

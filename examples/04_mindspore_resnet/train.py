@@ -21,6 +21,8 @@ from mindspore.communication import get_group_size, get_rank, init
 from mindspore.train import Callback, CheckpointConfig, Model, ModelCheckpoint, RunContext
 from sklearn.datasets import load_digits
 
+from faultrun import sdk
+
 TRAIN_IMAGES = 1440  # of 1797; the rest is held out
 
 
@@ -202,3 +204,4 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     main()
+    sdk.done()  # a framework that crashes while it is taken down must not cost what is complete

@@ -22,6 +22,8 @@ import numpy as np
 from mindspore.train import node_strategy_pb2 as straspb
 from sklearn.datasets import load_digits
 
+from faultrun import sdk
+
 TRAIN_IMAGES = 1440  # of 1797; the rest is held out
 HIDDEN = 64
 
@@ -286,3 +288,4 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     main()
+    sdk.done()  # a framework that crashes while it is taken down must not cost what is complete

@@ -20,6 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+from faultrun import sdk
+
 TRAIN_IMAGES = 1440  # of 1797; the rest is held out
 
 
@@ -190,3 +192,4 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     main()
+    sdk.done()  # a framework that crashes while it is taken down must not cost what is complete

@@ -45,3 +45,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    sdk.done()

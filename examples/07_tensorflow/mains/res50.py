@@ -21,6 +21,8 @@ import numpy as np
 import tensorflow as tf
 from sklearn.datasets import load_digits
 
+from faultrun import sdk
+
 TRAIN_IMAGES = 1440  # of 1797; the rest is held out
 
 
@@ -182,3 +184,4 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     main()
+    sdk.done()  # a framework that crashes while it is taken down must not cost what is complete
