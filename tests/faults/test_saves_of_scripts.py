@@ -1,5 +1,6 @@
-"""A worker finds out that it can save before it trains, and not when a peer has died."""
+"""What becomes of the saves of a script that uses the SDK in unusual ways: by text, below a shell."""
 
+import sys
 from pathlib import Path
 
 from support.runs import Launcher, Run
@@ -33,6 +34,18 @@ def test_a_folder_by_a_string_holds_every_gasp_also_after_a_chdir(launcher: Laun
     assert run.ends() == 0
     assert [Path(saved["path"]).name for saved in run.events("GaspSaved")] == ["count-step_5.json"]
     assert not run.events("GaspFailed")
+
+
+def test_the_request_reaches_a_program_below_a_shell_and_its_save_is_resumed_from(launcher: Launcher) -> None:
+    path = launcher.folder / "saves.py"
+    launcher.program("from faultrun import sdk\n" + GASPS_OF_A_STRING, path.name)
+    shell = f"{sys.executable} {path}; exit $?"  # bash is the leader, and dies of the SIGTERM that it is sent
+    run = launcher.command(
+        "--worker_num=2", "--backoff=1ms..1ms", "--checkpoint_dir=ck", "--no-python", "bash", "-c", shell
+    )
+    assert run.ends() == 0
+    assert [Path(saved["path"]).name for saved in run.events("GaspSaved")] == ["count-step_5.json"]
+    assert run.events("RecoveryPointChosen")[-1]["point"]["global_step"] == 5
 
 
 def test_a_worker_that_could_never_save_ends_before_it_trains(launcher: Launcher) -> None:
