@@ -58,3 +58,33 @@ def test_a_gasp_is_found_again_although_nobody_named_its_folder(launcher: Launch
     again = launcher.command("--worker_num=3", str(COUNT), "9")
     assert again.ends() == 0
     assert resumed_at(again)[-1] == 5
+
+
+def test_two_runs_in_one_folder_are_told_so_and_neither_takes_the_others_files(launcher: Launcher) -> None:
+    code = (
+        SAVES
+        + """
+if sys.argv[1] == "second":
+    save(100)
+    train()
+save(5)
+while not os.path.exists("go"):
+    pass
+die()
+"""
+    )
+    (launcher.folder / "mnt").mkdir()
+    program = launcher.program(code)
+    options = ("--worker_num=1", "--checkpoint_dir=mnt/ckpt")
+    first = launcher.command("--log_dir=one", *options, *program, "first")
+    first.log_dir = launcher.folder / "one"
+    first.event("IncarnationStarted")
+    second = launcher.command("--log_dir=two", *options, *program, "second")
+    second.log_dir = launcher.folder / "two"
+    second.trains(range(1))
+    assert "another run keeps its checkpoints in mnt/ckpt too: run " in second.text
+    (launcher.folder / "go").touch()
+    assert first.ends() == 65
+    assert "last.safetensors: may be another run's: run " in first.text
+    second.signal(15)
+    assert second.ends() == 143

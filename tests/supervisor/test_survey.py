@@ -15,6 +15,7 @@ from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.plan import Attempt
 from faultrun.model.spec import Recovery, Replicas, Resume
+from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.reactor import RunClock
 from faultrun.supervisor.survey import CheckpointSurveyor, Surveyed
 from support.ckpt_bytes import ckpt, save
@@ -38,7 +39,7 @@ def surveyor(
         a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume, replicas=replicas)
     )
     catalog = Catalog(dirs, memory_path=str(root / "memory.jsonl"), settle_s=0.0)
-    return CheckpointSurveyor(spec, catalog, RunClock())
+    return CheckpointSurveyor(spec, catalog, RunClock(), neighbours=Neighbours(dirs, spec.run_id))
 
 
 def put(root: Path, *steps: int, content: bytes | None = None) -> None:
@@ -168,6 +169,23 @@ def test_saves_of_a_run_of_that_name_are_gone_on_from_until_it_has_ended_well(tm
     assert (answer.point, answer.left_alone) == (None, 1), "what is another run's was left alone before"
     (tmp_path / "left_alone.jsonl").unlink()
     assert step_of(surveyor(tmp_path, Resume.ALWAYS).survey(FIRST, 0.0)) == 9, "who wants any gets any"
+
+
+def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path: Path) -> None:
+    put(tmp_path, 10)
+    looking = surveyor(tmp_path)
+    alone = looking.survey(AGAIN, 0.0)
+    assert step_of(alone) == 10
+    Neighbours([f"{tmp_path}/ckpt"], "another").others()
+    put(tmp_path, 900)
+    refused = looking.survey(AGAIN, 0.0)
+    assert isinstance(refused, NothingWhole)
+    assert "may be another run's: run another saves there too" in refused.why
+    assert "a --checkpoint_dir for each run" in refused.why
+    gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7)
+    answer = looking.survey(AGAIN, 0.0)
+    assert isinstance(answer, RecoveryPointChosen)
+    assert (step_of(answer), answer.neighbours) == (7, ("run another",))
 
 
 def test_a_save_that_cannot_be_marked_is_said_and_stays_whole(tmp_path: Path) -> None:

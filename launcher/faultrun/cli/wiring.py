@@ -34,6 +34,7 @@ from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
+from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.prepare import LocalPreparer
 from faultrun.supervisor.pulse import Pulse
 from faultrun.supervisor.reactor import Reactor, RunClock
@@ -115,11 +116,18 @@ class Running:
         base = self._base(preparer, (follower, rotator), clock)
         crew = Crew(self._spec, base, reactor, control, standbys)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
+        catalog = self._catalog()
         world = LocalWorld(
             reactor,
             crew,
             self._agreement(reactor),
-            CheckpointSurveyor(self._spec, self._catalog(), clock, meter_for(self._spec, self.log_dir)),
+            CheckpointSurveyor(
+                self._spec,
+                catalog,
+                clock,
+                meter_for(self._spec, self.log_dir),
+                Neighbours(catalog.roots, self._spec.run_id),
+            ),
             preparer,
             frozenset({self._boot}),
             HangWatch(self._spec.supervision.hang, crew, reactor, self.log_dir),

@@ -37,7 +37,8 @@ class Need:
     not there when the life began that a fault has ended is refused, unless its
     writer vouches for a consistent state: a failed collective can leave
     half-updated parameters. ``trust``: a file that cannot be verified (an
-    encrypted one) may be used where its step has no verified one.
+    encrypted one) may be used where its step has no verified one. ``shared_with`` are
+    other runs that save in the same place: what does not say whose it is may be theirs.
     """
 
     world_size: int
@@ -46,6 +47,7 @@ class Need:
     quarantine: tuple[Attempt, ...] = ()
     lost_ranks: frozenset[int] = frozenset()
     after_fault: bool = False
+    shared_with: str = ""
     trust: bool = False
 
 
@@ -157,6 +159,8 @@ def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
     widest = moment.last_rank.get(entry.series, 0)
     if widest >= need.world_size and not serves_any_world:
         return f"rank {widest} saved this step too: it is of a larger world than {need.world_size} ranks"
+    if need.shared_with and entry.run_id is None:
+        return f"may be another run's: {need.shared_with} saves there too, and it does not say whose it is"
     if entry.rank in need.lost_ranks:
         return f"the disk of rank {entry.rank} is lost"
     if need.after_fault and entry.doubtful and not entry.known:

@@ -71,6 +71,7 @@ class RecoveryPointChosen:
     """The checkpoints were looked through; ``point`` is None when training starts from nothing.
 
     ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered.
+    ``neighbours`` are other runs that keep theirs in the same folders.
     """
 
     at_s: float
@@ -78,6 +79,7 @@ class RecoveryPointChosen:
     point: RecoveryPoint | None
     refused: tuple[Refusal, ...]
     left_alone: int = 0
+    neighbours: tuple[str, ...] = ()
     took_s: float = 0.0
 
 

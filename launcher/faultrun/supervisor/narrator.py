@@ -160,6 +160,12 @@ class PlainNarrator:
 
     def _chosen(self, event: RecoveryPointChosen) -> None:
         self._refused = event.refused
+        for other in event.neighbours:
+            folders = " ".join(self._spec.recovery.checkpoint_dirs)
+            self._say(
+                f"another run keeps its checkpoints in {folders} too: {other}. Files that do not say whose "
+                "they are will not be resumed from; give each run a --checkpoint_dir of its own"
+            )
         if event.left_alone and event.point is None:
             self._say(
                 f"starting from the beginning; {event.left_alone} checkpoints found and left alone "

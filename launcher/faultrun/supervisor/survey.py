@@ -16,6 +16,7 @@ from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verd
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec import Resume, RunSpec
 from faultrun.supervisor.grounds import Grounds, unreadable
+from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.reactor import RunClock
 from faultrun.supervisor.replicas import KnownReplicas, known_replicas
 from faultrun.supervisor.survey_meter import SurveyMeter
@@ -29,7 +30,8 @@ Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
 class CheckpointSurveyor:
     """Implements ``ports.Surveyor``.
 
-    ``meter`` is told how far a verification is.
+    ``meter`` is told how far a verification is. Files that do not say whose they are
+    may be the ``neighbours``'.
     """
 
     def __init__(
@@ -38,11 +40,14 @@ class CheckpointSurveyor:
         catalog: Catalog,
         clock: RunClock,
         meter: SurveyMeter | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._meter = meter
         self._spec = spec
         self._catalog = catalog
         self._clock = clock
+        self._neighbours = neighbours
+        self._beside: tuple[str, ...] = ()
         self._grounds: Grounds | None = None
         self._gone_since_s: float | None = None
 
@@ -59,6 +64,7 @@ class CheckpointSurveyor:
             self._catalog.adopt(str(Path(folder).absolute()))
         if not self._catalog.places:
             return self._chosen(request, at_s)
+        self._beside = self._neighbours.others() if self._neighbours is not None else ()
         grounds = self._grounds = self._grounds or Grounds(self._catalog.places)
         if not request.continuing and self._spec.recovery.resume is not Resume.ALWAYS:
             begun = self._begun(request, at_s)
@@ -128,6 +134,7 @@ class CheckpointSurveyor:
             groups=replicas.groups,
             run_id=None if resume_any else self._spec.run_id,
             quarantine=request.quarantine,
+            shared_with="" if resume_any else ", ".join(self._beside),
             lost_ranks=frozenset(request.lost),
             trust=self._spec.recovery.trust,
             after_fault=request.fault_at_s is not None and self._spec.topology.world_size > 1,
@@ -166,6 +173,7 @@ class CheckpointSurveyor:
             point=point,
             refused=refused[:_SHOWN],
             left_alone=left_alone,
+            neighbours=self._beside,
             took_s=now_s - at_s,
         )
 
@@ -223,6 +231,8 @@ class CheckpointSurveyor:
             what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
             because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
             hint = "the same command with --trust, to resume from what cannot be verified"
+        if self._beside:
+            hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest whoever wrote it"
         because += f"; {newest.path}: {newest.why}" if newest else ""
         because += "".join(f"; {doubt.path}: {doubt.why}" for doubt in replicas.refused)
         return NothingWhole(

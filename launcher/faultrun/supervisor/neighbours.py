@@ -1,0 +1,73 @@
+"""Which other runs keep their checkpoints in the same folders: most files do not say whose they are.
+
+Each run holds a lock of its own name in a hidden folder beside the checkpoints (in it, where it is a mount of
+its own). Nothing is written where nobody may write, and nothing inside an ordinary folder of checkpoints:
+there are trainers that refuse one that is not empty. The kernel lets go of the lock when the process ends;
+the name stays as a trace for whoever is still there, until somebody new comes.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import BaseFileLock
+
+from faultrun.locks import Busy, held, hold
+
+_PATIENCE_S = 1.0
+"""Somebody who looks whether we live holds our lock for a moment."""
+
+
+class Neighbours:
+    """The runs beside run ``name`` in ``roots``; call it from one thread."""
+
+    def __init__(self, roots: Sequence[str], name: str) -> None:
+        self._name = name
+        self._waiting = list(roots)
+        self._first: dict[Path, frozenset[str]] = {}
+        self._came: set[str] = set()
+        self._locks: list[BaseFileLock] = []
+
+    def others(self) -> tuple[str, ...]:
+        """Every other run that lives, or that came since we are here, in words; sorted."""
+        for root in list(self._waiting):
+            with suppress(OSError):  # nobody may write there, or it is not there yet
+                self._join(_registry(Path(root)))
+                self._waiting.remove(root)
+        found: dict[str, str] = {}
+        for registry, first in self._first.items():
+            with suppress(OSError):
+                for path in registry.iterdir():
+                    if path.name == self._name:
+                        continue
+                    holder = _holder(path)
+                    if path.name not in first:
+                        self._came.add(path.name)
+                    if holder:
+                        found[path.name] = f"run {path.name} ({holder})"
+        return tuple(found.get(name, f"run {name}") for name in sorted(self._came | found.keys()))
+
+    def _join(self, registry: Path) -> None:
+        if registry in self._first:
+            return
+        registry.mkdir(exist_ok=True)
+        with suppress(Busy):  # by a run of our name in another log_dir: whose a file is can be told even less
+            self._locks.append(hold(registry / self._name, wait_s=_PATIENCE_S))
+        others = [path for path in registry.iterdir() if path.name != self._name]
+        self._first[registry] = frozenset(path.name for path in others if _holder(path))
+
+
+def _registry(root: Path) -> Path:
+    beside = root.parent
+    if root.exists() and root.stat().st_dev != beside.stat().st_dev:
+        return root / ".faultrun"
+    return beside / f".{root.name}.faultrun"
+
+
+def _holder(path: Path) -> str:
+    """Who holds the name ``path``; '' when nobody does any more, and then it goes."""
+    try:
+        with held(path, wait_s=0.0):
+            return ""
+    except Busy as busy:
+        return busy.holder

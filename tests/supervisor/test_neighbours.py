@@ -1,0 +1,92 @@
+"""Who else keeps checkpoints in a folder; real folders, locks and processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from faultrun.supervisor.neighbours import Neighbours
+
+ANOTHER = """
+import sys
+from faultrun.supervisor.neighbours import Neighbours
+there = Neighbours([sys.argv[1]], "another")
+print(there.others(), flush=True)
+sys.stdin.read()
+"""
+
+
+class Another:
+    """Run "another" of another process, until it is killed."""
+
+    def __init__(self, root: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ANOTHER, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.saw = self.process.stdout.readline().strip()
+
+    def killed(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def root_in(folder: Path) -> Path:
+    (folder / "ckpt").mkdir()
+    return folder / "ckpt"
+
+
+def test_each_sees_the_other_whoever_came_first(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    mine = Neighbours([str(root)], "mine")
+    assert mine.others() == ()
+    another = Another(root)
+    (seen,) = mine.others()
+    later = Neighbours([str(root)], "later").others()
+    another.killed()
+    assert "run mine" in another.saw
+    assert seen.startswith(f"run another (pid {another.process.pid} ")
+    assert len(later) == 2
+
+
+def test_who_came_while_we_were_there_has_left_files_although_it_is_gone(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    mine = Neighbours([str(root)], "mine")
+    assert mine.others() == ()
+    Another(root).killed()
+    assert mine.others() == ("run another",)
+    assert mine.others() == ("run another",)
+
+
+def test_who_is_gone_when_we_come_is_nobody(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    Another(root).killed()
+    assert Neighbours([str(root)], "mine").others() == ()
+
+
+def test_who_was_there_when_we_came_is_nobody_once_it_is_gone(tmp_path: Path) -> None:
+    """A lock that a file server held on to for a machine that was lost."""
+    root = root_in(tmp_path)
+    another = Another(root)
+    mine = Neighbours([str(root)], "mine")
+    assert len(mine.others()) == 1
+    another.killed()
+    assert mine.others() == ()
+
+
+def test_a_folder_of_checkpoints_stays_as_empty_as_it_is_and_is_not_made(tmp_path: Path) -> None:
+    absent, empty = tmp_path / "later/ckpt", root_in(tmp_path)
+    mine = Neighbours([str(absent), str(empty)], "mine")
+    assert mine.others() == ()
+    assert list(empty.iterdir()) == []
+    assert not (tmp_path / "later").exists()
+    absent.mkdir(parents=True)
+    assert mine.others() == ()
+    assert (tmp_path / "later/.ckpt.faultrun/mine").exists()
+
+
+def test_where_nobody_may_write_nobody_is_seen_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / ".ckpt.faultrun").write_text("in the way")
+    assert Neighbours([str(root_in(tmp_path))], "mine").others() == ()
