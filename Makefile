@@ -11,12 +11,13 @@ TESTS ?= tests
 FAULTS ?= 500
 MINUTES ?= 60
 
-.PHONY: help setup demo check test bench bench-all soak soak-gasps soak-day soak-hostile soak-properties matrix format clean
+.PHONY: help setup demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-properties matrix format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
 	@echo "make test    the whole test suite, with the real MindSpore and torch"
 	@echo "make test STANDBY=2  the same with standbys in every run that can have them; STANDBY=none without"
+	@echo "make pythons what needs no framework, with each of Python 3.10 to 3.13 that this machine has"
 	@echo "make setup   only the installation (.venv, editable, with test tools)"
 	@echo "make check   format, lint, types, layers, fast tests (under 30 s)"
 	@echo "make bench   MINUTES=60: restarts next to every rival, the README's table and plot; goes on where it was cut off"
@@ -44,6 +45,9 @@ check: $(STAMP)
 
 test: $(STAMP)
 	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 2
+
+pythons: $(STAMP)
+	@$(BIN)/python tests/pythons.py
 
 bench: $(STAMP)
 	test -x benchmarks/.rivals/nvrx/bin/ft_launcher || $(BIN)/python -m benchmarks.harness.rivals || true
@@ -75,4 +79,4 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
