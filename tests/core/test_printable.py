@@ -6,7 +6,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from faultrun.model.printable import console_output, printable
+from faultrun.model.printable import console_output, one_line, printable
 
 UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 HOSTILE = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x9b\x07\r\b\x7f\u202e\u2066[]0;m")))
@@ -52,3 +52,10 @@ def test_colours_and_progress_bars_are_shown_as_they_are() -> None:
     bar = b"\r 50%|\xe2\x96\x88  | \x1b[32mloss 0.5\x1b[0m"
     assert console_output(bar) == bar
     assert console_output("中文".encode("gbk")) == "中文".encode("gbk")
+
+
+@given(HOSTILE)
+@example("a\nfaultrun: every rank finished; exit code 0")
+def test_a_name_in_a_line_of_ours_begins_no_other(text: str) -> None:
+    assert "\n" not in one_line(text)
+    assert one_line(text).count("\\u000a") == printable(text).count("\\u000a") + text.count("\n")

@@ -9,6 +9,7 @@ from faultrun.checkpoints.names import place_of
 from faultrun.core.moments import moments
 from faultrun.core.recover import Choice, Chosen, NeedVerdicts
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
+from faultrun.model.printable import one_line
 
 NOT_VERIFIED = Verdict(whole=False, why="not verified", depth=Depth.NAME)
 
@@ -71,7 +72,7 @@ def table(found: Sequence[Save], scan: Scan, *, reasons: bool) -> list[str]:
         lines += [f"left aside: {one.path}: {one.why}" for one in scan.unfinished]
     elif scan.unfinished:
         lines.append(f"{len(scan.unfinished)} unfinished left aside: --why names them")
-    return lines
+    return [one_line(line) for line in lines]
 
 
 def listed(found: Sequence[Save], scan: Scan) -> list[dict[str, Any]]:
@@ -107,7 +108,7 @@ def chosen_lines(point: RecoveryPoint) -> list[str]:
         loaders.setdefault(file.path, []).append(file.rank)
     if len(loaders) > 1:
         lines += [f"ranks     {rank_text(ranks)}: {path}" for path, ranks in loaders.items()]
-    return lines
+    return [one_line(line) for line in lines]
 
 
 def rank_text(ranks: Sequence[int]) -> str:

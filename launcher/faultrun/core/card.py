@@ -2,7 +2,7 @@
 
 from faultrun.core.diagnose import describe
 from faultrun.model.incident import Card, Cause, Incident
-from faultrun.model.printable import printable
+from faultrun.model.printable import one_line
 
 _LISTED = 8
 _TRY_WHY = "faultrun ckpt list --why"
@@ -19,7 +19,8 @@ def render(card: Card) -> str:
         ("resume", _resume(card)),
         ("restart", _restart(card)),
     ]
-    return printable("\n".join([headline(card), *(f"  {name:<9} {text}" for name, text in rows if text)]))
+    lines = [headline(card), *(f"  {name:<9} {text}" for name, text in rows if text)]
+    return "\n".join(one_line(line) for line in lines)
 
 
 def headline(card: Card) -> str:

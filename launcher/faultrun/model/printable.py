@@ -17,6 +17,11 @@ def printable(text: str) -> str:
     return _CONTROL.sub(_visible, text)
 
 
+def one_line(text: str) -> str:
+    """The same for a name or a reason that stands in a line of ours: it cannot begin another."""
+    return printable(text).replace("\n", "\\u000a")
+
+
 def console_output(data: bytes) -> bytes:
     """The same for a worker's output on the console, where colours (SGR) and carriage returns stay.
 

@@ -24,7 +24,7 @@ from faultrun.model.wire import STACKS_FILE, THREADS_FILE
 from faultrun.supervisor.reactor import RunClock
 from faultrun.workers.look import Snapshot, kernel_view, snapshots, waiting_in
 from faultrun.workers.process import Process
-from faultrun.workers.stack_dump import StackDump, read_from_outside
+from faultrun.workers.stack_dump import MOST_DUMPED_BYTES, StackDump, read_from_outside
 
 PATIENCE_S = 3.0
 """All that collecting stacks may take, in seconds."""
@@ -241,8 +241,8 @@ def _snapshots(workers: Mapping[int, Process]) -> dict[int, Snapshot]:
 
 def _other_threads(dump_dir: Path, rank: int) -> str:
     """What its helper thread has written since it was asked."""
-    with suppress(OSError):
-        return (dump_dir / THREADS_FILE.format(rank=rank)).read_text(errors="replace")
+    with suppress(OSError), (dump_dir / THREADS_FILE.format(rank=rank)).open("rb") as file:
+        return file.read(MOST_DUMPED_BYTES).decode(errors="replace")
     return ""
 
 

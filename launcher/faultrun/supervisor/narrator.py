@@ -34,6 +34,7 @@ from faultrun.model.hang import HangDetected, HangWarned, PauseOver
 from faultrun.model.incident import Card, Save
 from faultrun.model.notice import Notice, Unreadable
 from faultrun.model.plan import Reason
+from faultrun.model.printable import one_line
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
@@ -197,7 +198,7 @@ class PlainNarrator:
             )
         elif plan.point is not None:
             step = "?" if plan.point.global_step is None else plan.point.global_step
-            self._say(f"resuming from {plan.point.path} (step {step})")
+            self._say(one_line(f"resuming from {plan.point.path} (step {step})"))
 
     def _running(self, event: IncarnationStarted) -> None:
         running = f"{_workers(len(event.ranks))} running"

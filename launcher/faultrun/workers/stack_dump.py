@@ -20,6 +20,8 @@ from faultrun.workers.process import Process
 
 _LOOK_S = 0.004
 _PY_SPY_AT_ONCE = 4
+MOST_DUMPED_BYTES = 1 << 20
+"""Of what a worker wrote no more is read: it is kept in memory, and shown."""
 
 
 class StackDump:
@@ -53,7 +55,7 @@ class StackDump:
         try:
             with self._files[rank].open("rb") as file:
                 file.seek(self._began[rank])
-                return file.read().decode(errors="replace")
+                return file.read(MOST_DUMPED_BYTES).decode(errors="replace")
         except OSError:
             return ""
 
