@@ -173,6 +173,17 @@ def test_a_run_that_left_for_the_platform_is_continued_by_whoever_starts_it_agai
     assert story.performed(Survey)[-1].continuing
 
 
+def test_a_run_that_was_placed_anew_is_not_held_by_what_the_machine_before_was_told() -> None:
+    story = Story(2).begins().noticed(told({1: "fault"}))
+    ends(story).drained()
+    story.starts().chose().prepared()
+    assert story.phase is Phase.RUNNING
+
+    story = Story(2).begins().noticed(told({1: "unrecovered"}))
+    story.starts(notices=(told({1: "unrecovered"}),)).chose()
+    assert story.phase is Phase.HOLDING, "a supervisor that was lost meanwhile reads the same words again"
+
+
 def test_a_platforms_word_to_leave_is_never_an_exit_code_that_ends_the_job() -> None:
     story = faulty()
     rules = Rules(topology=story.state.topology, policy=POLICY, exit_code_on_stop=0)

@@ -89,9 +89,9 @@ def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
     """What the platform had said before this supervisor began. It is what later notices are compared with.
 
     Old words stop nobody: a ``GracefulExit`` that is still there has been obeyed
-    by those who came before.
+    by those who came before, and what another machine's files said is not about this one.
     """
-    said = state.platform
+    said = replace(state.platform, reset=None, faulty=None, version=None)
     for notice in notices:
         if isinstance(notice, ResetNotice):
             said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))
