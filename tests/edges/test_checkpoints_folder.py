@@ -174,6 +174,38 @@ def test_directories_within_belong_to_it(tmp_path: Path) -> None:
     assert chosen(tmp_path) == "checkpoint-10"
 
 
+@pytest.mark.parametrize("part", ["pytorch_model", "global_step30"])
+def test_accelerates_directory_with_deepspeeds_within(tmp_path: Path, part: str) -> None:
+    for number in (1, 2):
+        put(put(tmp_path / f"checkpoint_{number}", "scheduler.bin", "random_states_0.pkl") / part, *DEEPSPEED)
+    assert chosen(tmp_path) == "checkpoint_2"
+    (tmp_path / "checkpoint_2" / part / DEEPSPEED[0]).unlink()
+    assert refusals(tmp_path) == [f"checkpoint_2: its {part}: it has no file of the model"]
+
+
+def test_a_folder_of_deepspeeds_directories_is_not_one_of_them(tmp_path: Path) -> None:
+    put(tmp_path / "run", "scheduler.pt")
+    for step in (10, 20):
+        put(tmp_path / f"run/global_step{step}", *DEEPSPEED)
+    assert chosen(tmp_path) == "run/global_step20"
+
+
+def test_fsdps_directories_belong_to_accelerates_and_are_none_alone(tmp_path: Path) -> None:
+    dcp = ZIP.parent / "step_1200"
+    folder = put(tmp_path / "checkpoint_1", "scheduler.bin", "random_states_0.pkl")
+    for part in ("pytorch_model_fsdp_0", "optimizer_0"):
+        shutil.copytree(dcp, folder / part)
+    assert chosen(tmp_path) == "checkpoint_1"
+    (folder / "optimizer_0" / ".metadata").unlink()
+    assert refusals(tmp_path)[0].startswith("checkpoint_1: its optimizer_0: ")
+    for name in ("scheduler.bin", "random_states_0.pkl"):
+        (folder / name).unlink()
+    found = survey(tmp_path)
+    assert isinstance(found.choice, NothingFound)
+    why = {Path(one.path).name: one.why for one in found.scan.unfinished}
+    assert why["pytorch_model_fsdp_0"] == "it is a part of a checkpoint whose other files were not written"
+
+
 def test_fsdps_two_files(tmp_path: Path) -> None:
     for time in ("1700", "1800"):
         put(tmp_path / time, "model_state_dict.pt", "optim_state_dict.pt")

@@ -17,12 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from faultrun.checkpoints.folder_names import (
-    PART,
     SHARD,
     belongs,
+    is_dcp_part,
     is_model,
     is_side,
     missing_number,
+    parts_of,
     role_of,
 )
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
@@ -53,7 +54,7 @@ class Folder:
     def claim(self, listing: Listing) -> Iterator[Claim]:
         """Claim the directory with all files in it that belong together."""
         members = [name for name in listing.files if belongs(name)]
-        parts = tuple(sorted(name for name in listing.directories if PART.fullmatch(name)))
+        parts = tuple(parts_of(listing.directories))
         if not members or not _is_folder(listing, members, parts):
             return
         folder = listing.path.rpartition("/")[2]
@@ -84,7 +85,7 @@ class Folder:
         """Look for what is missing, then into every file. May raise Unreadable for a damaged one."""
         names = _names_in(entry.path)
         members = sorted(filter(belongs, names))
-        parts = sorted(filter(PART.fullmatch, names))
+        parts = parts_of(names)
         missing = _incomplete(members, parts) or _less_than(look.siblings, {*members, *parts})
         if missing:
             return Verdict(whole=False, why=missing, depth=Depth.NAME, provisional=True)
@@ -147,8 +148,9 @@ def _less_than(siblings: Sequence[Entry], names: Collection[str]) -> str:
     """
     there = set(map(_compared_as, names))
     for sibling in siblings:
-        for name in sorted(_names_in(sibling.path)):
-            if (belongs(name) or PART.fullmatch(name)) and _compared_as(name) not in there:
+        theirs = _names_in(sibling.path)
+        for name in (*filter(belongs, theirs), *parts_of(theirs)):
+            if _compared_as(name) not in there:
                 return f"it has no {name}, which {base_name(sibling.path)} has"
     return ""
 
@@ -178,7 +180,7 @@ def _verify_part(entry: Entry, name: str, look: Look) -> bool:
     inner = replace(entry, path=f"{entry.path}/{name}")
     alone = replace(look, siblings=())
     try:
-        verdict = (FORMAT if name.startswith("global_step") else DCP).verify(inner, alone)
+        verdict = (DCP if is_dcp_part(name) else FORMAT).verify(inner, alone)
     except Unreadable as damaged:
         raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
     if not verdict.whole:

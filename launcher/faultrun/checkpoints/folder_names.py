@@ -7,8 +7,8 @@ arguments. It is never a checkpoint by itself, whatever directory it lies in.
 import re
 from collections.abc import Iterable
 
-PART = re.compile(r"global_step\d+|(?:pytorch_model_fsdp|optimizer)_\d+")
-"""Directories within such a directory: DeepSpeed's below Trainer's, FSDP's of accelerate."""
+_DCP_PART = re.compile(r"(?:pytorch_model_fsdp|optimizer)_\d+")
+_DEEPSPEED_PART = re.compile(r"global_step\d+|pytorch_model(?:_\d{1,2})?")
 
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})(?=\.)")
 
@@ -46,6 +46,21 @@ def is_model(name: str) -> bool:
 def belongs(name: str) -> bool:
     """Whether a file of such a name belongs to the checkpoint that its directory is."""
     return is_model(name) or _SIDE.fullmatch(name) is not None or _TOLD.fullmatch(name) is not None
+
+
+def parts_of(directories: Iterable[str]) -> list[str]:
+    """Which directories within belong to it: DeepSpeed's below Trainer's or accelerate's, and FSDP's.
+
+    Several ``global_step`` are not one checkpoint: that is the folder of all of them.
+    """
+    found = sorted(name for name in directories if is_dcp_part(name) or _DEEPSPEED_PART.fullmatch(name))
+    steps = [name for name in found if name.startswith("global_step")]
+    return found if len(steps) < 2 else [name for name in found if name not in steps]
+
+
+def is_dcp_part(name: str) -> bool:
+    """Whether such a directory, by ``torch.distributed.checkpoint``, is only one part of FSDP's."""
+    return _DCP_PART.fullmatch(name) is not None
 
 
 def role_of(name: str) -> str:

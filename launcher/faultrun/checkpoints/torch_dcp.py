@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from faultrun.checkpoints.folder_names import PART
+from faultrun.checkpoints.folder_names import is_dcp_part
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.checkpoints.pickle_machine import TooLong
 from faultrun.checkpoints.pickle_peek import peek_file
@@ -102,7 +102,7 @@ class TorchDcp:
 def _unfinished(folder: str, *, finished: bool) -> str:
     if not finished:
         return f"it has no {METADATA}, which is written last: the save was not finished"
-    if PART.fullmatch(folder):
+    if is_dcp_part(folder):
         return "it is a part of a checkpoint whose other files were not written"
     return ""
 
