@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from faultrun.errors import FaultrunError
+
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 
 
@@ -116,6 +118,26 @@ def test_old_classes_refuse_what_the_old_ones_refused() -> None:
         TFTRegister(0, "127.0.0.1", 30051)
     with pytest.raises(ValueError, match="prefix"):
         ExceptionCheckpoint(prefix="a/b")
+
+
+def test_without_faultrun_a_gasp_is_a_callback_that_does_nothing_and_refuses_nothing() -> None:
+    from faultrun.sdk.mindspore import DyingGasp
+    from faultrun.sdk.worker import _forget
+
+    _forget()  # another test may have made this process a worker
+    gasp = DyingGasp(prefix="a/b", directory=5, config=5, every=0)  # type: ignore[arg-type]
+    for name in dir(gasp):
+        if name.startswith("on_"):
+            getattr(gasp, name)(None)
+    assert gasp.cost[1:] == (0.0, 0.0)
+
+
+def test_a_gasp_that_could_never_save_is_refused_when_it_is_made(tmp_path: Path) -> None:
+    from faultrun.sdk.mindspore import ExceptionCheckpoint
+
+    (tmp_path / "ck").write_text("")
+    with pytest.raises(FaultrunError, match="nothing can be saved in"):
+        ExceptionCheckpoint(directory=tmp_path / "ck")
 
 
 def test_updates_are_marked_without_a_word_in_the_script_and_what_else_changes_is_known() -> None:
