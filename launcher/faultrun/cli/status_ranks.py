@@ -1,12 +1,13 @@
-"""Every rank by the journal's end, the progress page and ``/proc``."""
+"""Every rank by the journal's end, the progress page and the processes themselves."""
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from faultrun.core.account_fault import left_well, list_of, what_ended
 from faultrun.journal.tail import Tail
@@ -16,8 +17,6 @@ from faultrun.model.wire import SLOT_BYTES, Progress, unpack_progress
 
 _PHASES = tuple(WorkPhase)
 _PACE_OVER_S = 20.0
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
@@ -167,18 +166,18 @@ def _usage(pid: int, run_id: str) -> tuple[int, float, float] | None:
     A number that was given to another process since is told by its environment.
     """
     try:
-        environ = Path(f"/proc/{pid}/environ").read_bytes()
-        if run_id and f"FAULTRUN_RUN_ID={run_id}".encode() not in environ.split(b"\0"):
-            return None
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if fields[0] in "ZX":
-            return None
-        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
-        used_s = (int(fields[11]) + int(fields[12])) / _TICKS
-        return resident, used_s, time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS
-    except PermissionError:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            if run_id and process.environ().get("FAULTRUN_RUN_ID") != run_id:
+                return None
+            if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                return None
+            used = process.cpu_times()
+            age_s = max(0.0, time.time() - process.create_time())
+            return process.memory_info().rss, used.user + used.system, age_s
+    except psutil.AccessDenied:
         return 0, 0.0, 0.0
-    except (OSError, ValueError, IndexError):
+    except (psutil.Error, ValueError, OverflowError):
         return None
 
 

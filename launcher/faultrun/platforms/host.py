@@ -6,23 +6,24 @@ import re
 import resource
 import select
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+import psutil
 
 from faultrun.platforms.watch import FileWatch
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_GET_PDEATHSIG = 2
 _PR_GET_CHILD_SUBREAPER = 37
-_LISTEN = "0A"
 _DEVICES = re.compile(r"davinci\d+|nvidia\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process as ``/proc`` shows it; ``words`` is its command line, empty for a kernel thread."""
+    """A process as the kernel shows it; ``words`` is its command line, empty for a kernel thread."""
 
     pid: int
     name: str
@@ -38,17 +39,15 @@ class Ulimit:
     hard: int | None
 
 
-def process(pid: int, proc: Path = Path("/proc")) -> Process | None:
+def process(pid: int) -> Process | None:
     """Look at a process; None if it is gone or hidden."""
     try:
-        stat = (proc / str(pid) / "stat").read_text(errors="replace")
-        words = (proc / str(pid) / "cmdline").read_bytes()
-    except OSError:
+        seen = psutil.Process(pid)
+        with seen.oneshot():
+            words = tuple(word for word in seen.cmdline() if word)
+            return Process(pid=pid, name=seen.name(), words=words, parent=seen.ppid())
+    except (psutil.Error, ValueError, OverflowError):
         return None
-    name, _, rest = stat.partition("(")[2].rpartition(")")
-    parent = rest.split()[1] if len(rest.split()) > 1 else "0"
-    texts = (word.decode(errors="replace") for word in words.split(b"\0") if word)
-    return Process(pid=pid, name=name, words=tuple(texts), parent=int(parent))
 
 
 def ulimits() -> dict[str, Ulimit]:
@@ -92,14 +91,15 @@ def device_files(dev: Path = Path("/dev")) -> tuple[str, ...]:
         return ()
 
 
-def listener(port: int, proc: Path = Path("/proc")) -> Process | None:
+def listener(port: int) -> Process | None:
     """The process that listens on a TCP port; None if nobody does, or it cannot be seen."""
-    sockets = set(_listening(port, proc))
-    if not sockets:
+    try:
+        connections = psutil.net_connections(kind="tcp")
+    except (psutil.Error, OSError):
         return None
-    for folder in proc.iterdir():
-        if folder.name.isdigit() and sockets & _sockets(folder / "fd"):
-            return process(int(folder.name), proc)
+    for one in connections:
+        if one.status == psutil.CONN_LISTEN and one.laddr[1:] == (port,) and one.pid is not None:
+            return process(one.pid)
     return None
 
 
@@ -145,30 +145,3 @@ def _has_inotify() -> bool:
     working = bool(watch.fd >= 0)
     watch.close()
     return working
-
-
-def _listening(port: int, proc: Path) -> Iterator[str]:
-    """Sockets, as ``/proc`` names them, that listen on ``port`` (proc_net_tcp(5))."""
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = (proc / "net" / table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for fields in map(str.split, lines):
-            if len(fields) > 9 and fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                yield f"socket:[{fields[9]}]"
-
-
-def _sockets(folder: Path) -> set[str]:
-    """What the open files of a process are; they come and go while we look."""
-    try:
-        return {_target(entry) for entry in folder.iterdir()}
-    except OSError:
-        return set()
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""
