@@ -148,7 +148,9 @@ class Standbys:
             standby.process.kill_group()
             standby.close()
         for process in (*(standby.process for standby in self._standbys.values()), *self._ending.values()):
-            select.select([process.pidfd], [], [], _CLOSE_S)
+            ended = select.poll()  # select() knows no descriptor above 1023
+            ended.register(process.pidfd, select.POLLIN)
+            ended.poll(_CLOSE_S * 1000)
             process.reap()
 
     def _perform(self, order: Order) -> None:
