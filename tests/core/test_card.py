@@ -8,6 +8,7 @@ import pytest
 from faultrun.core.card import duration, lost_steps, render
 from faultrun.model.events import Exited, Signaled
 from faultrun.model.incident import Card, Cause, Incident, Save, Unsaved
+from faultrun.model.recovery import Began, ResumeChecked
 from support.story import SIGKILL, checkpoint
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -38,6 +39,14 @@ CARD = Card(
 )
 FROM_LOG = replace(KILLED, step_from_log=True, epoch=None)
 
+
+def checked(step: int, began: Began = Began.AS_CHOSEN) -> ResumeChecked:
+    why = "training again at step 1216, as chosen"
+    if began is Began.ELSEWHERE:
+        why = f"the script began at step {step} although step 1215 was handed over: does it act on --resume?"
+    return ResumeChecked(at_s=9, incarnation=1, began=began, why=why, step=step, chosen_step=1215)
+
+
 SLOW = "the save did not finish within the window"
 FULL = "[Errno 28] No space left on device\nand a second line"
 
@@ -63,7 +72,7 @@ CARDS = {
     ),
     "from_nothing": replace(
         CARD, incident=replace(KILLED, number=12), saves=(), point=None, refused=0, trained_after_s=None,
-        restarted_after_s=0.081,
+        restarted_after_s=0.081, looked_in=("ckpt", "/nfs/ckpt"),
     ),
     "given_up": replace(
         CARD, restart=None, point=None, refused=0, why="3 of 3 restarts within 3600 s are used up"
@@ -94,6 +103,19 @@ CARDS = {
     "many_ranks": replace(
         CARD, incident=replace(KILLED, rank=18, followers=(*range(18), *range(19, 512))), world_size=512,
         saves=(),
+    ),
+    "proved": replace(CARD, checked=checked(1216), refunded=2),
+    "began_elsewhere": replace(CARD, checked=checked(1, Began.ELSEWHERE)),
+    "nobody_told": replace(CARD, handed_over=False, trained_after_s=None),
+    "by_itself": replace(CARD, handed_over=False, checked=checked(1216)),
+    "own_snapshot": replace(
+        CARD,
+        point=None,
+        incident=replace(KILLED, step=None, epoch=3, in_epoch=7, step_from_log=True),
+        checked=ResumeChecked(
+            at_s=9, incarnation=1, began=Began.ELSEWHERE, epoch=3, by_log=True,
+            why="training from epoch 3 by its log, by a resume of its own",
+        ),
     ),
 }  # fmt: skip
 

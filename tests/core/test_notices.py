@@ -127,7 +127,7 @@ def test_the_incident_names_the_rank_and_the_platforms_reason() -> None:
         "ranks 0 2 followed",
         "  cause     rank 1 is unrecovered, says the platform (policy reset, error 20ff02)",
         "  resume    ckpt/net-7.ckpt   step 7, lost 0 steps",
-        "  restart   not counted; now",
+        "  restart   not counted; restarting now",
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from faultrun.core.stopwatch import Stopwatch, look
 from faultrun.model.events import Event, FirstStep, WorkerStarted
-from faultrun.model.recovery import PARTS, RecoveryTimed
+from faultrun.model.recovery import PARTS, FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RanksMet
 from faultrun.model.run import Phase
 from support.story import NODE, Story
@@ -85,6 +85,17 @@ def test_where_nobody_reports_steps_it_is_over_when_ranks_have_met_or_run() -> N
     met, formed = RanksMet(at_s=12.0, incarnation=1), ClusterFormed(at_s=12.75, incarnation=1, took_s=0.75)
     (times,) = timed(goes_on(story, met, formed))
     assert (times.at_s, times.rendezvous_s, times.first_step_s) == (12.75, 0.75, None)
+
+
+def test_a_step_in_a_log_ends_a_recovery_and_one_that_nobody_expected_is_told_after_all() -> None:
+    logged = FirstStepLogged(at_s=14.0, incarnation=1, rank=0, step=5)
+    story = Story(2).begins().all_run()
+    story.tell(FirstStepLogged(at_s=2.0, incarnation=0, rank=0, step=1))
+    (times,) = timed(goes_on(story, logged))
+    assert (times.total_s, times.first_step_s) == (4.0, 2.5)
+    early, times = timed(goes_on(Story(2).begins().all_run(), logged, trains(1, 15.0)))
+    assert (early.total_s, early.first_step_s) == (1.5, None)
+    assert (times.total_s, times.first_step_s) == (4.0, 2.5)
 
 
 def test_a_stop_is_no_recovery_and_a_hang_is_counted_from_the_last_step() -> None:

@@ -18,6 +18,7 @@ from faultrun.model.hang import Stance, Suspicion
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import WorkPhase
+from faultrun.model.recovery import Began
 from faultrun.model.run import Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyState
@@ -154,6 +155,7 @@ def _plainest(event_type: type) -> Any:
 
 
 _PLAIN: dict[str, Any] = {
+    "began": Began.UNKNOWN,
     "at_s": 1.5, "incarnation": 0, "node": "n", "boot": "b", "pid": 1, "rank": 0, "errno": 2, "name": "x",
     "why": "so", "point": None, "refused": (), "plan": adopted(), "file": "f", "key": "k", "before": "",
     "after": "a", "master_port": 1, "master_addr": "a", "exit_code": 0, "ranks": (0,),

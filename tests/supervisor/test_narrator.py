@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.core.resumption import check
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspRequested
+from faultrun.model.recovery import FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import RankMissed
-from faultrun.model.spec import RunSpec
+from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.stop import StopSource
 from faultrun.supervisor.narrator import PlainNarrator
 from support.specs import a_spec
@@ -49,7 +51,9 @@ def recovered() -> Story:
         )
     )
     story.prepared().all_run(after_s=0.5)
-    return story.tell(FirstStep(at_s=102.1, incarnation=1, step=1201))
+    first = FirstStep(at_s=102.1, incarnation=1, step=1201, began=1201)
+    story.tell(first).tell(check(first, checkpoint(1200), Recovery(script_asks=True), None))
+    return story.tell(RecoveryTimed(at_s=102.1, incarnation=1, total_s=2.1, first_step_s=1.2))
 
 
 def test_a_recovery_reads_as_agreed(tmp_path: Path) -> None:
@@ -65,9 +69,36 @@ def test_the_card_is_kept_as_text_and_as_json_and_learns_how_long_the_recovery_t
     text = (tmp_path / "incident_1.txt").read_text()
     assert text.startswith("incident 1  rank 1 of 3 killed by SIGKILL at step 1215 (epoch 2)")
     assert text.endswith("restart   1 of 3 in 1h; training again after 2.1 s\n")
+    assert "step 1200, lost 15 steps; training again at step 1201, as chosen" in text
     card = json.loads((tmp_path / "incident_1.json").read_text())
     assert (card["incident"]["rank"], card["incident"]["status"]["signum"]) == (1, 9)
     assert (card["trained_after_s"], card["refused"]) == (pytest.approx(2.1), 1)
+
+
+def test_a_script_that_begins_elsewhere_is_said_to_on_the_console_and_on_the_card(tmp_path: Path) -> None:
+    story = recovered()
+    story.steps = story.steps[:-3]
+    first = FirstStepLogged(at_s=102.1, incarnation=1, rank=0, step=1)
+    story.tell(first).tell(
+        check(first, checkpoint(1200), Recovery(resume_args=("--resume={checkpoint}",)), None)
+    )
+    story.tell(RecoveryTimed(at_s=102.1, incarnation=1, total_s=2.1, first_step_s=1.2))
+    lines, _ = told(story, tmp_path)
+    why = (
+        "the script began at step 1 by its log although step 1200 was handed over: "
+        "does it act on --resume={checkpoint}?"
+    )
+    assert lines[-2:] == [why, "training again 2.1 s after the failure (step 1 by its log)"]
+    assert f"resume    {why}; lost 1215 steps" in (tmp_path / "incident_1.txt").read_text()
+
+
+def test_a_second_fault_after_progress_says_that_the_restart_before_was_given_back(tmp_path: Path) -> None:
+    story = Story(1).begins().reported(r0=5).killed(0, after_s=5).recovers(checkpoint(4))
+    story.reported(r0=9).killed(0, after_s=5).drained().chose(checkpoint(8))
+    told(story, tmp_path)
+    assert "restart   1 of 3 in 1h; restarting now" in (tmp_path / "incident_1.txt").read_text()
+    again = (tmp_path / "incident_2.txt").read_text()
+    assert "restart   1 of 3 in 1h (1 before given back for progress); restarting now" in again
 
 
 def test_who_reads_a_card_while_it_is_written_anew_reads_a_whole_one(tmp_path: Path) -> None:

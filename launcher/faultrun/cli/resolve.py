@@ -14,7 +14,7 @@ from faultrun.cli.resolve_hang import resolve_hang
 from faultrun.cli.resolve_logs import resolve_logs
 from faultrun.cli.resolve_meeting import resolve_meeting
 from faultrun.cli.resolve_platform import fault_files, handed_on, rank_table_wait_s
-from faultrun.cli.resolve_program import misplaced, resolve_program
+from faultrun.cli.resolve_program import Program, misplaced, resolve_program
 from faultrun.cli.resolve_recovery import Chosen, chosen_recipe, environment, recovery
 from faultrun.cli.resolve_scheduler import resolve_scheduler
 from faultrun.cli.resolve_standby import resolve_standby
@@ -82,7 +82,7 @@ def resolve(settings: Settings, around: Surroundings) -> Resolved:
             ),
         ),
         supervision=supervision,
-        recovery=_recovery(settings, notes, recipe, workers),
+        recovery=_recovery(settings, notes, recipe, workers, program),
         logs=logs,
         binding=_binding(settings, around, notes, workers),
         simulation=workers.simulation,
@@ -125,11 +125,21 @@ def _supervision(settings: Settings, around: Surroundings, notes: Notes) -> Supe
     )
 
 
-def _recovery(settings: Settings, notes: Notes, recipe: Chosen | None, workers: Workers) -> Recovery:
+def _recovery(
+    settings: Settings, notes: Notes, recipe: Chosen | None, workers: Workers, program: Program
+) -> Recovery:
     resume = settings.read("resume", one_of(Resume)) or Resume.AUTO
     when = settings.read("restore_configs", one_of(RestoreConfigs)) or RestoreConfigs.NEVER
     found = recovery(settings, notes, recipe, world_size=workers.world, resume=resume)
-    return replace(found, restore_configs=when, trust=settings.flag("trust"))
+    from faultrun.frameworks.asks import asks
+
+    words = (*program.command.prefix, *program.command.script_args)
+    return replace(
+        found,
+        restore_configs=when,
+        trust=settings.flag("trust"),
+        script_asks=asks(words, program.source, program.search),
+    )
 
 
 def _binding(settings: Settings, around: Surroundings, notes: Notes, workers: Workers) -> Binding:

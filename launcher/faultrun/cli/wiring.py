@@ -32,12 +32,14 @@ from faultrun.supervisor.coroner import Coroner
 from faultrun.supervisor.crew import Base, Crew
 from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.last_window import let_save
+from faultrun.supervisor.log_watch import LogWatch
 from faultrun.supervisor.lookout import Lookout, lookout_for
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.prepare import LocalPreparer
 from faultrun.supervisor.pulse import Pulse
 from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.resume_check import ResumeCheck
 from faultrun.supervisor.seating import Seating
 from faultrun.supervisor.standbys import Standbys, Terms
 from faultrun.supervisor.survey import CheckpointSurveyor
@@ -149,7 +151,14 @@ class Running:
             lookout.attach(reactor, crew)
         standbys.announce(self._state)
         Pulse(reactor, crew).begin()
-        herald = Herald(Audience(standbys, narrator, Timekeeper(reactor)), self._ready, journal, self._say)
+        audience = Audience(
+            standbys,
+            narrator,
+            ResumeCheck(reactor, self._spec.recovery),
+            Timekeeper(reactor),
+            LogWatch(reactor, crew),
+        )
+        herald = Herald(audience, self._ready, journal, self._say)
         # Nobody lives any more when the loop ends as it should.
         self._cleanup.append(
             lambda: let_save(

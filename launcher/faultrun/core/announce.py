@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from faultrun.core.account_fault import number_of, what_happened
+from faultrun.model.plan import Reason
 
 _LONGEST = 2000
 KINDS = ("hang-warning", "hang-over", "incident", "restart", "give-up", "finished")
@@ -20,11 +21,14 @@ class Announcer:
         self._told = 0
         self._stopped = False
         self._plan: Mapping[str, Any] = {}
-        self._fault_s: float | None = None
+        self._untold: Mapping[str, Any] | None = None
+        self._checked: Mapping[str, Any] = {}
 
     def take(self, line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """What is to be told after ``line``; usually nothing."""
         name = line.get("event")
+        if name in ("RunFinished", "Drained"):
+            yield from self._restarted({})
         yield from self._judged(line)
         if name == "StopRequested":
             self._stopped = True
@@ -34,7 +38,13 @@ class Announcer:
             plan = line.get("plan")
             self._plan = plan if isinstance(plan, dict) else {}
         elif name == "IncarnationStarted" and (number_of(line.get("incarnation")) or 0) > 0:
-            yield self._restarted(line)
+            self._untold = line
+            if self._plan.get("reason") == Reason.CONTINUED.value:
+                yield from self._restarted({})
+        elif name == "ResumeChecked":
+            self._checked = line
+        elif name == "RecoveryTimed":
+            yield from self._restarted(line)
         elif name == "HangWarned":
             yield self._warned(line)
         elif name == "PauseOver" and line.get("warned"):
@@ -66,8 +76,6 @@ class Announcer:
             if incident is None or number is None or number <= self._told:
                 continue
             self._told = number
-            at_s = incident.get("at_s")
-            self._fault_s = float(at_s) if isinstance(at_s, (int, float)) else None
             rank, step = number_of(incident.get("rank")), number_of(incident.get("step"))
             what = what_happened(incident)[:_LONGEST]
             who = "" if rank is None else f" rank {rank}:"
@@ -85,26 +93,39 @@ class Announcer:
                 card=f"incident_{number}.txt",
             )
 
-    def _restarted(self, line: Mapping[str, Any]) -> dict[str, Any]:
+    def _restarted(self, timed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Once a recovery is timed, with its one number; without, at the end of a life that was not timed."""
+        line, self._untold = self._untold, None
+        if line is None:
+            return
         point = self._plan.get("point")
         point = point if isinstance(point, dict) else {}
         path, step = str(point.get("path", "")), number_of(point.get("global_step"))
-        run_s, after_s = line.get("run_s"), None
-        if isinstance(run_s, (int, float)) and self._fault_s is not None:
-            after_s = round(float(run_s) - self._fault_s, 3)
+        total_s, trains = timed.get("total_s"), timed.get("first_step_s") is not None
+        after_s = float(total_s) if isinstance(total_s, (int, float)) else None
         source = (
             f" from {path}" + ("" if step is None else f" (step {step})") if path else " from the beginning"
         )
-        took = "" if after_s is None else f", {after_s:.1f} s after the fault"
+        checked = self._checked if self._checked.get("incarnation") == line.get("incarnation") else {}
+        if checked.get("began") == "elsewhere":
+            source = f": {checked.get('because') or checked.get('why')}"
+        took = (
+            ""
+            if after_s is None
+            else f", {'training' if trains else 'workers running'} again {after_s:.1f} s after the fault"
+        )
         incarnation = number_of(line.get("incarnation"))
-        return self._say(
+        yield self._say(
             "restart",
             line,
             f"incarnation {incarnation} runs{source}{took}",
             reason=self._plan.get("reason"),
             resumed_from=path,
             resumed_step=step,
-            after_s=after_s,
+            began=checked.get("began"),
+            began_step=number_of(checked.get("step")),
+            after_s=after_s if trains else None,
+            running_after_s=None if trains else after_s,
         )
 
     def _ended(self, line: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """The first-failure card as text: one screen that answers what happened, what was lost and what is next."""
 
 from faultrun.core.diagnose import describe
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Card, Cause, Incident
 from faultrun.model.printable import one_line
+from faultrun.model.recovery import Began
 
 _LISTED = 8
 _TRY_WHY = "faultrun ckpt list --why"
@@ -39,8 +41,17 @@ def lost_steps(card: Card) -> int | None:
     """Steps that must be trained again; None when nobody knows how far training had come."""
     if card.incident.step is None:
         return None
+    if card.checked is not None and card.checked.began is Began.ELSEWHERE:
+        began = card.checked.step
+        return (
+            None
+            if began is None or card.checked.epoch is not None
+            else max(0, card.incident.step - began + 1)
+        )
     if card.point is None:
         return card.incident.step
+    if not card.handed_over and card.checked is None:
+        return None
     if card.point.global_step is None:
         return None
     if card.point.global_step > card.incident.step and card.incident.step_from_log:
@@ -112,15 +123,36 @@ def _unsaved(card: Card) -> str:
 
 
 def _resume(card: Card) -> str:
+    """What was chosen, and what came of it: never that a script resumes which nobody tells to."""
     refused = f"   ({card.refused} newer refused: {_TRY_WHY})" if card.refused else ""
-    lost = lost_steps(card)
+    lost, checked, point = lost_steps(card), card.checked, card.point
     by_log = " by the logs" if card.incident.step_from_log else ""
     lost_text = "" if lost is None else f", lost {lost} step{'s' if lost != 1 else ''}{by_log}"
-    if card.point is None:
-        return f"from the beginning: no checkpoint{lost_text}{refused}" if card.restart else ""
-    step = "?" if card.point.global_step is None else str(card.point.global_step)
-    doubt = ", unverified (--trust)" if card.point.unverified else ""
-    return f"{card.point.path}   step {step}{lost_text}{doubt}{refused}"
+    elsewhere = checked is not None and checked.began is Began.ELSEWHERE
+    if point is None:
+        if checked is not None and elsewhere:
+            return checked.why
+        looked_in = (
+            f"nothing in {' '.join(card.looked_in)}" if card.looked_in else "no --checkpoint_dir given"
+        )
+        return f"from the beginning: {looked_in}{lost_text}{refused}" if card.restart else ""
+    if checked is not None and elsewhere:
+        return f"{checked.why}{lost_text.replace(',', ';', 1)}{refused}"
+    began = checked is not None and checked.began is Began.AS_CHOSEN
+    if not card.handed_over and not began:
+        return (
+            f"no hand-over: nothing tells the script of {point.path} ({_step_of(point)}); "
+            f"it decides by itself where it begins{refused}"
+        )
+    proved = f"; {checked.why}" if checked is not None and began else ""
+    doubt = ", unverified (--trust)" if point.unverified else ""
+    return f"{point.path}   {_step_of(point)}{lost_text}{doubt}{proved}{refused}"
+
+
+def _step_of(point: RecoveryPoint) -> str:
+    if point.global_step is None and point.epoch is not None:
+        return f"epoch {point.epoch}"
+    return f"step {'?' if point.global_step is None else point.global_step}"
 
 
 def _restart(card: Card) -> str:
@@ -128,13 +160,15 @@ def _restart(card: Card) -> str:
         return f"none: {card.why.partition(chr(10))[0]}"
     number, allowed = card.restart
     text = f"{number} of {allowed} in {duration(card.window_s)}"
+    if card.refunded:
+        text += f" ({card.refunded} before given back for progress)"
     if card.incident.ordered:
         text = "not counted"
     if card.trained_after_s is not None:
         return f"{text}; training again after {_took(card.trained_after_s)}"
     if card.restarted_after_s is not None:
         return f"{text}; workers running again after {_took(card.restarted_after_s)}"
-    return f"{text}; in {card.backoff_s:.1f} s" if card.backoff_s > 0 else f"{text}; now"
+    return f"{text}; in {card.backoff_s:.1f} s" if card.backoff_s > 0 else f"{text}; restarting now"
 
 
 def duration(seconds: float) -> str:

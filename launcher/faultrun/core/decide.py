@@ -38,7 +38,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
-from faultrun.model.recovery import RecoveryTimed
+from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import StandbyChanged
@@ -133,7 +133,11 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return drain.drained(state, event)
         case ((Phase.RUNNING | Phase.DRAINING), Heartbeat()):
             return Step(state=progressed(state, event), why="progress")
-        case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | ConfigRewritten() | GaspRequested()):
+        case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged()):
+            return Step(state=state, why="noted")
+        case _, ResumeChecked(why=why):
+            return Step(state=state, why=f"its first step is known: {why}")
+        case _, (ConfigRewritten() | GaspRequested()):
             return Step(state=state, why="noted")
         case _, (StandbyChanged() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
             return Step(state=state, why="it is about standbys (core.standby)")

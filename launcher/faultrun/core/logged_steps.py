@@ -15,6 +15,10 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _EPOCH = re.compile(r"\bepoch\b\s?[:=]?\s*\[?\s*(?P<epoch>\d{1,9})\b(?!\.\d)", re.IGNORECASE)
+_NOT_TRAINING = re.compile(
+    r"\b(load|resum|restor|recover|checkpoint|ckpt|sav|start|begin|from|total|max|warm|every|per|num|config)",
+    re.IGNORECASE,
+)
 _LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
 """mindspore/train/callback/_loss_monitor.py: both count from 1, the step anew in every epoch."""
 
@@ -60,6 +64,30 @@ def last_step(lines: Sequence[str]) -> LoggedStep | None:
     if last.whole or not (last.anew or _begins_anew(entries)):
         return LoggedStep(step=last.step, epoch=last.epoch)
     return LoggedStep(step=_global(entries), epoch=last.epoch, in_epoch=last.step)
+
+
+def first_step(lines: Sequence[str]) -> LoggedStep | None:
+    """The first step of training that ``lines`` tell of; None when they tell of none yet.
+
+    Words about loading, saving and settings name steps, too, that nobody is doing.
+    """
+    epoch: int | None = None
+    for line in lines:
+        if _NOT_TRAINING.search(line):
+            continue
+        named, found = _EPOCH.search(line), _STEP.search(line)
+        if named is not None and found is None:
+            epoch = int(named["epoch"])
+            if "loss" in line.lower():
+                return LoggedStep(epoch=epoch)
+        elif found is not None:
+            return last_step([line if epoch is None or named is not None else f"epoch {epoch} {line}"])
+    return None
+
+
+def names_epoch(line: str) -> bool:
+    """Whether the steps below ``line`` may be of the epoch that it names."""
+    return _EPOCH.search(line) is not None
 
 
 def _begins_anew(entries: Sequence[_Entry]) -> bool:

@@ -13,11 +13,12 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.hang import HangDetected
-from faultrun.model.recovery import RecoveryTimed
+from faultrun.model.recovery import FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RanksMet
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopRequested
 
+_STEPS = (FirstStep, FirstStepLogged)
 _ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 
@@ -40,7 +41,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopwatch:
-    """``steps`` and ``meets``: ranks of this run have reported steps, have met at our own scheduler."""
+    """``steps`` and ``meets``: steps of this run were known, its ranks have met at our own scheduler."""
 
     phase: Phase = Phase.NEW
     steps: bool = False
@@ -57,7 +58,7 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
     watch = replace(
         watch,
         phase=phase,
-        steps=watch.steps or isinstance(event, FirstStep),
+        steps=watch.steps or isinstance(event, _STEPS),
         meets=watch.meets or isinstance(event, RanksMet),
     )
     if isinstance(event, RunStarted | StopRequested):
@@ -70,9 +71,10 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
     marks = _marked(watch.marks, event)
     if before is not phase and phase is Phase.PREPARING:
         marks = replace(marks, prepares_s=event.at_s)
-    if _over(watch, event) and event.incarnation == marks.incarnation:
-        return replace(watch, marks=None), _timed(marks, event)
-    return replace(watch, marks=marks), None
+    if event.incarnation != marks.incarnation or not _over(watch, event):
+        return replace(watch, marks=marks), None
+    # A step that comes although none was expected is the end of the same recovery.
+    return replace(watch, marks=None if isinstance(event, _STEPS) else marks), _timed(marks, event)
 
 
 def _marked(marks: Marks, event: Event) -> Marks:
@@ -98,7 +100,7 @@ def _marked(marks: Marks, event: Event) -> Marks:
 def _over(watch: Stopwatch, event: Event) -> bool:
     """Whether nothing later will be told of this recovery."""
     if watch.steps:
-        return isinstance(event, FirstStep)
+        return isinstance(event, _STEPS)
     return isinstance(event, ClusterFormed if watch.meets else IncarnationStarted)
 
 
@@ -124,7 +126,7 @@ def _timed(marks: Marks, event: Event) -> RecoveryTimed | None:
         rendezvous_s=None
         if marks.formed_s is None or marks.met_s is None
         else _span(marks.met_s, marks.formed_s),
-        first_step_s=_span(last_s, event.at_s) if isinstance(event, FirstStep) else None,
+        first_step_s=_span(last_s, event.at_s) if isinstance(event, _STEPS) else None,
         standbys=marks.standbys,
     )
 

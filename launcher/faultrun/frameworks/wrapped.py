@@ -24,6 +24,11 @@ _TESTS = ("test_*.py", "*_test.py")
 
 def python_files(words: Sequence[str]) -> tuple[Path, ...]:
     """The Python files that the command ``words`` runs, as far as can be seen; at most 64."""
+    return tuple(file for file in source_files(words) if file.suffix == ".py")
+
+
+def source_files(words: Sequence[str]) -> tuple[Path, ...]:
+    """The same with the shell scripts themselves."""
     return tuple(dict.fromkeys(islice(_files(words), _MOST_FILES)))
 
 
@@ -36,6 +41,7 @@ def _files(words: Sequence[str]) -> Iterator[Path]:
         elif tests and os.path.isdir(path):  # noqa: PTH112
             yield from (test for pattern in _TESTS for test in sorted(path.rglob(pattern)))
         elif _is_shell(path):
+            yield path
             yield from _in_text(_text(path), path.parent, _DEEPEST)
         elif any(mark in word for mark in " \n"):
             yield from _in_text(word, Path(), _DEEPEST)
@@ -50,9 +56,8 @@ def _in_text(text: str, folder: Path, depth: int) -> Iterator[Path]:
         path = _found(name, folder)
         if path is None:
             continue
-        if path.suffix == ".py":
-            yield path
-        elif depth > 0:
+        yield path
+        if path.suffix != ".py" and depth > 0:
             yield from _in_text(_text(path), path.parent, depth - 1)
 
 

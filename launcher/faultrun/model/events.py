@@ -16,7 +16,7 @@ from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, Hang
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
-from faultrun.model.recovery import RecoveryTimed
+from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.standby import StandbyChanged
 from faultrun.model.stop import StopRequested
@@ -226,11 +226,15 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstStep:
-    """Every rank of this node has reported a step of this incarnation: training again."""
+    """Every rank of this node has reported a step of this incarnation: training again.
+
+    ``step`` is the newest by then, ``began`` the lowest that a rank reported first.
+    """
 
     at_s: float
     incarnation: int
     step: int
+    began: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +318,9 @@ Event = (
     | StandbyChanged
     | Heartbeat
     | FirstStep
+    | FirstStepLogged
     | RecoveryTimed
+    | ResumeChecked
     | HangSuspected
     | HangDismissed
     | HangWarned

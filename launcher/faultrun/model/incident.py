@@ -6,6 +6,7 @@ from enum import Enum
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import Status
 from faultrun.model.evidence import FaultClass, Finding, Raised, Signature
+from faultrun.model.recovery import ResumeChecked
 
 
 class Cause(Enum):
@@ -92,8 +93,11 @@ class Card:
     """The first-failure card: everything a person asks about one incident.
 
     ``restart`` is None when the run gave up, with ``why`` saying so. Times are
-    seconds from the first death: ``restarted_after_s`` to the new workers
-    running, ``trained_after_s`` to the slowest rank's first step.
+    seconds from the first death (from the last sign of life of a rank that hung):
+    ``restarted_after_s`` to the new workers running, ``trained_after_s`` to the slowest
+    rank's first step. ``handed_over``: something tells the script of ``point``;
+    ``checked``: where it really began, once that is known. ``looked_in`` are the
+    checkpoint folders. ``refunded`` restarts were given back for progress.
     """
 
     incident: Incident
@@ -109,3 +113,7 @@ class Card:
     trained_after_s: float | None = None
     log_name: str = ""
     unsaved: tuple[Unsaved, ...] = ()
+    handed_over: bool = True
+    checked: ResumeChecked | None = None
+    looked_in: tuple[str, ...] = ()
+    refunded: int = 0

@@ -1,6 +1,7 @@
-"""How long each part of a recovery took."""
+"""What a restart came to: how long each part of the recovery took, and where the script began."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,7 +11,8 @@ class RecoveryTimed:
     ``detect_s`` is the silence before a hang was believed; the kernel tells of deaths at once. ``pause_s``
     is the backoff, and what the platform held back. ``import_s`` ends when the last rank asks to meet,
     ``rendezvous_s`` when all have met: None where nobody tells us, and ``first_step_s`` then holds them
-    too. It is None where no rank reports steps. ``standbys`` counts ranks that did not start cold.
+    too. It is None where no step is known, neither reported nor logged; when one comes late, a second line
+    takes the place of the first. ``standbys`` counts ranks that did not start cold.
     """
 
     at_s: float
@@ -40,3 +42,45 @@ PARTS = (
     "first_step_s",
 )
 """The fields that are parts, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstStepLogged:
+    """The first step of this incarnation that a log tells of, where ranks do not report theirs.
+
+    ``step`` is global, ``in_epoch`` counts anew in every epoch; None: the log does not say.
+    """
+
+    at_s: float
+    incarnation: int
+    rank: int
+    step: int | None = None
+    epoch: int | None = None
+    in_epoch: int | None = None
+
+
+class Began(Enum):
+    """Where an incarnation began, beside where it should have begun."""
+
+    AS_CHOSEN = "as chosen"
+    ELSEWHERE = "elsewhere"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeChecked:
+    """The first step of an incarnation was laid beside its recovery point; ``why`` is a sentence for people.
+
+    ``step``, ``epoch`` and ``in_epoch`` are the first that was done, ``chosen_step`` is the recovery point's;
+    None: unknown, or nothing to resume from.
+    """
+
+    at_s: float
+    incarnation: int
+    began: Began
+    why: str
+    step: int | None = None
+    epoch: int | None = None
+    in_epoch: int | None = None
+    by_log: bool = False
+    chosen_step: int | None = None

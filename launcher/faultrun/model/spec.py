@@ -176,7 +176,8 @@ class Replicas(Enum):
 class Recovery:
     """Where checkpoints are looked for and how a recovery point reaches the training code.
 
-    ``trust``: a checkpoint that cannot be verified may be used.
+    ``trust``: a checkpoint that cannot be verified may be used. ``script_asks``: its source mentions
+    our variables or uses the SDK; None where nobody could read it.
     """
 
     checkpoint_dirs: tuple[str, ...] = ()
@@ -186,6 +187,12 @@ class Recovery:
     trust: bool = False
     replicas: Replicas = Replicas.AUTO
     restore_configs: RestoreConfigs = RestoreConfigs.NEVER
+    script_asks: bool | None = None
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether something tells the script of a recovery point, as far as can be seen."""
+        return bool(self.rewrites or self.resume_args) or self.script_asks is not False
 
 
 class Stream(Enum):

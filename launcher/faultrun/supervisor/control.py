@@ -35,6 +35,7 @@ class Control:
         self._incarnation = -1
         self._page: ProgressPage | None = None
         self._first_step_told = False
+        self._began: dict[int, int] = {}
         reactor.watch(self._listener.fileno(), self._accept)
 
     def begin(self, incarnation: int, page: ProgressPage) -> None:
@@ -42,6 +43,7 @@ class Control:
         self._incarnation = incarnation
         self._page = page
         self._first_step_told = False
+        self._began.clear()
         self._ranks.clear()
 
     def answer(self, kind: str, verb: Verb) -> None:
@@ -176,18 +178,21 @@ class Control:
         if content["kind"] in ("saved", "failed"):
             self._pass_on(rank, content)
         if content["kind"] == "step":
-            yield from self._first_step()
+            yield from self._first_step(rank, whole(content.get("step")))
         else:
             event = said(content, rank, self._incarnation, self._now())
             if event is not None:
                 yield event
 
-    def _first_step(self) -> Iterable[Event]:
+    def _first_step(self, rank: int, step: int | None) -> Iterable[Event]:
+        if step is not None:
+            self._began.setdefault(rank, step)
         if self._first_step_told or self._page is None or not self._page.complete:
             return
         self._first_step_told = True
         newest = max(step.step for step in self._page.steps())
-        yield FirstStep(at_s=self._now(), incarnation=self._incarnation, step=newest)
+        began = min(self._began.values(), default=newest)
+        yield FirstStep(at_s=self._now(), incarnation=self._incarnation, step=newest, began=began)
 
     def _drop(self, peer: Peer) -> None:
         self._reactor.forget(peer.fd)

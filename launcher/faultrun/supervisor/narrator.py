@@ -1,18 +1,14 @@
 """Tells people what happens: one line for each thing that matters, one card for each incident."""
 
-import contextlib
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.core import gasp
-from faultrun.core.card import duration, render
+from faultrun.core.card import duration
 from faultrun.core.diagnose import describe
 from faultrun.core.notices import HOLD_S
 from faultrun.core.silence import warning
-from faultrun.journal.codec import encode
-from faultrun.model.checkpoint import RecoveryPoint, Refusal
+from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
     ConfigRewritten,
     Event,
@@ -31,15 +27,17 @@ from faultrun.model.events import (
 )
 from faultrun.model.gasp import GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
-from faultrun.model.incident import Card, Save
+from faultrun.model.incident import Save
 from faultrun.model.notice import Notice, Unreadable
 from faultrun.model.plan import Reason
 from faultrun.model.printable import one_line
+from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyChanged, StandbyState
 from faultrun.model.stop import StopRequested
+from faultrun.supervisor.card_keeper import CardKeeper
 
 Say = Callable[[str], None]
 
@@ -61,7 +59,7 @@ class PlainNarrator:
         self._say = say
         self._before: RunState | None = None
         self._refused: tuple[Refusal, ...] = ()
-        self._card: Card | None = None
+        self._cards = CardKeeper(spec, log_dir, say)
         self.outcome: Outcome | None = None
 
     def tell(self, event: Event, step: Step) -> None:
@@ -97,7 +95,11 @@ class PlainNarrator:
             case IncarnationStarted():
                 self._running(event)
             case FirstStep():
-                self._training(event)
+                self._training(event, step.state)
+            case ResumeChecked():
+                self._checked(event)
+            case RecoveryTimed():
+                self._cards.timed(event)
             case WorkerExit(clean=True, status=Signaled() as status) if step.state.life.incident is None:
                 how = f"{describe(status)}, after it was done; it counts as finished"
                 self._say(f"rank {event.rank} (pid {event.pid}) {how}")
@@ -187,15 +189,7 @@ class PlainNarrator:
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
         plan = event.plan
         if plan.reason is Reason.FAULT and before is not None and before.life.incident is not None:
-            policy = self._spec.supervision.policy
-            card = self._new_card(before)
-            self._show(
-                replace(
-                    card,
-                    restart=(len(plan.ledger.restarts), policy.max_restarts),
-                    backoff_s=max(0.0, plan.start_at_s - event.at_s),
-                )
-            )
+            self._cards.restarting(before, self._refused, plan, event.at_s)
         elif plan.point is not None:
             step = "?" if plan.point.global_step is None else plan.point.global_step
             self._say(one_line(f"resuming from {plan.point.path} (step {step})"))
@@ -203,16 +197,18 @@ class PlainNarrator:
     def _running(self, event: IncarnationStarted) -> None:
         running = f"{_workers(len(event.ranks))} running"
         self._say(f"incarnation {event.incarnation}: {running}, port {event.master_port}")
-        if self._card is not None:
-            self._update(replace(self._card, restarted_after_s=event.at_s - self._card.incident.at_s))
+        self._cards.running(event.at_s)
 
-    def _training(self, event: FirstStep) -> None:
-        if self._card is None:
+    def _training(self, event: FirstStep, state: RunState) -> None:
+        """Of an incarnation that follows another, or resumes, the check of its first step tells."""
+        plan = state.plan
+        if plan is not None and plan.point is None and plan.reason is Reason.FIRST:
             self._say(f"training: every rank has done a step (step {event.step})")
-            return
-        after_s = event.at_s - self._card.incident.at_s
-        self._update(replace(self._card, trained_after_s=after_s))
-        self._say(f"training again {after_s:.1f} s after the failure (step {event.step})")
+
+    def _checked(self, event: ResumeChecked) -> None:
+        recovering = self._cards.checked(event)
+        if event.began is Began.ELSEWHERE or not recovering:
+            self._say(event.why)
 
     def _exit(
         self,
@@ -234,7 +230,7 @@ class PlainNarrator:
 
     def _finished(self, code: int, why: str, state: RunState) -> None:
         if state.life.incident is not None:
-            self._show(replace(self._new_card(state), why=why))
+            self._cards.given_up(state, self._refused, why)
         saved = ""
         if state.stop is not None:
             saved = _saved(state.life.saves)
@@ -245,43 +241,6 @@ class PlainNarrator:
         line = f"{why}{saved}; exit code {code}, {restarts} restart{'s' if restarts != 1 else ''}"
         self.outcome = Outcome(line=line, exit_code=code)
         self._say(line)
-
-    def _new_card(self, state: RunState) -> Card:
-        assert state.life.incident is not None
-        rank = state.life.incident.rank
-        return Card(
-            incident=state.life.incident,
-            world_size=self._spec.topology.world_size,
-            saves=state.life.saves,
-            point=state.life.point if state.phase is Phase.AWAITING_PLAN else None,
-            refused=_newer(self._refused, state.life.point),
-            restart=None,
-            window_s=self._spec.supervision.policy.window_s,
-            log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
-            unsaved=gasp.unsaved(state),
-        )
-
-    def _show(self, card: Card) -> None:
-        self._update(card)
-        self._say(render(card))
-
-    def _update(self, card: Card) -> None:
-        """Keep the card and write its files anew: they learn how long the recovery took."""
-        self._card = card
-        number = card.incident.number
-        with contextlib.suppress(OSError):
-            # Bytes, because a file name in it need not be UTF-8.
-            text = f"{render(card)}\n".encode(errors="backslashreplace")
-            _replace(self._log_dir / f"incident_{number}.txt", text)
-            data = json.dumps(encode(card), indent=2)
-            _replace(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """In one step: somebody who looks at a run meanwhile reads the old card or the new one."""
-    fresh = path.with_name(f".{path.name}")
-    fresh.write_bytes(data)
-    fresh.replace(path)
 
 
 def _saved(saves: tuple[Save, ...]) -> str:
@@ -294,9 +253,3 @@ def _saved(saves: tuple[Save, ...]) -> str:
 
 def _workers(count: int) -> str:
     return f"{count} worker{'s' if count != 1 else ''}"
-
-
-def _newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> int:
-    """How many refused files claim to be further than the chosen one."""
-    reached = -1 if point is None or point.global_step is None else point.global_step
-    return sum(1 for one in refused if one.global_step is not None and one.global_step > reached)
