@@ -7,7 +7,7 @@ import pytest
 
 from faultrun.cli.resolve import Resolved, resolve
 from faultrun.cli.surroundings import Surroundings
-from faultrun.errors import FaultrunError
+from faultrun.errors import FaultrunError, UsageError
 from faultrun.frameworks.environment import Life, Seat, worker_environment
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.topology import BootId
@@ -87,6 +87,21 @@ def test_an_option_comes_before_the_variable_and_the_variable_before_what_is_mou
     resolved = pod.run(f"--rank_table_file={named}", RANK_TABLE_FILE=inherited)
     assert resolved.spec.topology.world_size == 4
     assert pod.run(RANK_TABLE_FILE=inherited).spec.topology.world_size == 8
+
+
+def test_a_misspelt_table_is_told_before_anybody_waits_for_it(pod: Pod) -> None:
+    right = Path(pod.write("hccl_2p.json", text(table_v1(2))))
+    with pytest.raises(UsageError) as refused:
+        pod.run(f"--rank_table_file={right.with_name('hcl_2p.json')}")
+    assert refused.value.hint == f"did you mean {right}?"
+
+
+def test_workers_get_the_tables_path_as_it_is_seen_from_everywhere(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Path(pod.write("hccl_2p.json", text(table_v1(2))))
+    monkeypatch.chdir(right.parent)
+    assert pod.run("--rank_table_file=hccl_2p.json").spec.rendezvous.rank_table_file == str(right)
 
 
 def test_a_single_device_forms_no_group_and_gets_no_table(pod: Pod) -> None:

@@ -123,6 +123,15 @@ def test_a_template_that_cannot_be_filled_fails_before_any_worker_starts(tmp_pat
     assert failed.exit_code == ConfigError.exit_code
 
 
+def test_a_master_address_that_nobody_knows_is_asked_for_once_and_named(tmp_path: Path) -> None:
+    used = bench(tmp_path, rendezvous=Rendezvous(master_addr="no-such-host.invalid", port=29500))
+    failed = used.failure(plan())
+    assert failed.exit_code == 69
+    assert failed.why.startswith("no-such-host.invalid has no address: ")
+    assert "is --master_addr spelled right?" in failed.why
+    assert used.said == []
+
+
 def test_the_users_port_comes_first_and_a_fresh_one_each_time_after_it(tmp_path: Path) -> None:
     wanted = fresh_port("127.0.0.1", frozenset())
     used = bench(tmp_path, rendezvous=Rendezvous(port=wanted))

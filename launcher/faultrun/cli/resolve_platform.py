@@ -81,8 +81,7 @@ def rank_table(settings: Settings, around: Surroundings, notes: Notes) -> Table 
     named = rank_table_named(settings, around)
     if named is None:
         return None
-    if not Path(named.path).absolute().parent.is_dir():
-        raise settings.refuse("rank_table_file", f"{named.where}={named.path}: there is no such folder")
+    _check_spelling(settings, named)
     try:
         return Table(content=around.rank_table or read_rank_table(named.path), where=named.where)
     except OSError as error:
@@ -100,6 +99,22 @@ def rank_table(settings: Settings, around: Surroundings, notes: Notes) -> Table 
         return None
 
 
+def _check_spelling(settings: Settings, named: Named) -> None:
+    """A file that is not there yet is waited for, unless its name is nearly that of one that is."""
+    path = Path(named.path).absolute()
+    if not path.parent.is_dir():
+        raise settings.refuse("rank_table_file", f"{named.where}={named.path}: there is no such folder")
+    if path.exists():
+        return
+    from difflib import get_close_matches
+
+    names = [entry.name for entry in path.parent.iterdir() if entry.is_file()]
+    close = get_close_matches(path.name, names, n=1, cutoff=0.8)
+    if close:
+        because = f"{named.where}={named.path}: there is no such file"
+        raise settings.refuse("rank_table_file", because, f"did you mean {path.with_name(close[0])}?")
+
+
 def handed_on(settings: Settings, around: Surroundings, devices: tuple[int, ...]) -> str:
     """The RANK_TABLE_FILE of the workers; '' where the platform's own table has but one device.
 
@@ -109,7 +124,8 @@ def handed_on(settings: Settings, around: Surroundings, devices: tuple[int, ...]
     named = rank_table_named(settings, around)
     if named is None:
         return ""
-    return "" if len(devices) == 1 and named.where == named.path else named.path
+    # Workers may change their directory before they read it.
+    return "" if len(devices) == 1 and named.where == named.path else str(Path(named.path).absolute())
 
 
 def own_server(table: RankTable, around: Surroundings) -> Server | None:

@@ -21,6 +21,7 @@ from faultrun.platforms.watch import Identity, identity_of
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.5
+_HINT = "the job's events say why not all its pods have devices; --rank_table_wait=TIME waits longer"
 _UNTOUCHED_S = 5.0
 _SECOND_LOOKS_S = 10.0
 
@@ -73,7 +74,7 @@ def await_file(awaited: Awaited[T], path: str, patience: Patience) -> T:
         if waited_s >= max(patience.within_s, _SECOND_LOOKS_S if now.found is not None else 0.0):
             raise not_finished(awaited.what, path, now.why, waited_s)
         if now.found is None and not announced:
-            where = f"{awaited.what} {path}"
+            where = f"{awaited.what} {Path(path).absolute()}"
             patience.say(f"waiting for the {where}, at most {patience.within_s:g} s: {now.why}")
             announced = True
         patience.pause(LOOK_EVERY_S)
@@ -91,7 +92,7 @@ def not_finished(what: str, path: str, why: str, waited_s: float) -> NotFinished
     return NotFinished(
         f"the {what} {path} is not finished{after}",
         because=why,
-        hint="the job's events say why not all its pods have devices; --rank_table_wait=TIME waits longer",
+        hint=_HINT if Path(path).exists() else f"is the path right, as seen from {Path.cwd()}? {_HINT}",
     )
 
 

@@ -14,6 +14,7 @@ from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFaile
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.topology import RunId
+from faultrun.platforms.local import address_of, is_address
 from faultrun.platforms.ports import fresh_port, is_free
 from faultrun.supervisor.reactor import RunClock
 from faultrun.supervisor.seating import Seating, device_of
@@ -130,9 +131,10 @@ class LocalPreparer:
     def _port(self) -> int:
         """The user's port for the first incarnation or by ``--fixed_port``, a fresh one otherwise."""
         rendezvous = self._spec.rendezvous
+        address = self._address(rendezvous.master_addr)
         wanted = rendezvous.port
         if wanted is not None and (rendezvous.fixed_port or not self._used):
-            if is_free(rendezvous.master_addr, wanted):
+            if is_free(address, wanted):
                 self._used |= {wanted}
                 return wanted
             if rendezvous.fixed_port:
@@ -142,9 +144,20 @@ class LocalPreparer:
                     hint=f"ss -ltnp 'sport = :{wanted}' names it; or leave out --fixed_port",
                 )
             self._say(f"port {wanted} of {rendezvous.master_addr} is taken; using another")
-        port = fresh_port(rendezvous.master_addr, self._used)
+        port = fresh_port(address, self._used)
         self._used |= {port}
         return port
+
+    def _address(self, host: str) -> str:
+        """The resolver is asked once: a name that nobody knows may cost it seconds."""
+        try:
+            return host if is_address(host) else address_of(host)
+        except OSError as error:
+            raise OSError(
+                f"{host} has no address: {error.strerror}\n"
+                f"  because: no resolver of this machine knows the name\n"
+                "  try:     is --master_addr spelled right? one node can leave it out"
+            ) from None
 
 
 def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
