@@ -138,7 +138,8 @@ def where_a_save_was_nothing_found_is_no_beginning(told: History) -> None:
     """Every look asks for what the run once resumed from, and finding nothing starts nobody."""
     had = False
     for before, event, step in told:
-        if isinstance(event, RecoveryPointChosen) and step.state.life.point is not None:
+        point = step.state.life.point
+        if isinstance(event, RecoveryPointChosen) and point is not None and point.path:
             had = had or step.state is not before
         for action in step.actions:
             if isinstance(action, Survey):
