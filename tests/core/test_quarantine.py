@@ -5,7 +5,10 @@ from dataclasses import replace
 from faultrun.core.quarantine import attempts_after, quarantined
 from faultrun.model.actions import Survey
 from faultrun.model.checkpoint import Identity, RecoveryPoint
+from faultrun.model.events import Timer
+from faultrun.model.evidence import DeathNote, FaultClass, Finding
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
+from faultrun.model.run import Phase
 from support.story import Story, checkpoint, topology
 
 
@@ -84,3 +87,18 @@ def test_a_checkpoint_that_failed_twice_is_not_asked_for_a_third_time() -> None:
         story.killed(0).recovers(checkpoint(5, "p"))
         asked += [survey.quarantine for survey in story.performed(Survey)]
     assert [[one.path for one in quarantine] for quarantine in asked] == [[], ["p"], ["p"]]
+
+
+def test_a_network_that_fails_accuses_no_checkpoint() -> None:
+    """Twice from the same file, before a step: the third start still has it."""
+    down = Finding(name="download", fault_class=FaultClass.TRANSIENT, says="a service did not answer")
+    story = Story(1).begins(checkpoint(5))
+    for _ in range(2):
+        story.returned(0, 1, after_s=1).drained(DeathNote(rank=0, finding=down))
+        (survey,) = story.performed(Survey)
+        assert survey.quarantine == ()
+        story.chose(checkpoint(5))
+        if story.phase is Phase.BACKING_OFF:
+            story.rang(Timer.BACKOFF, after_s=60)
+        story.prepared()
+    assert story.phase is Phase.RUNNING

@@ -54,3 +54,15 @@ def test_the_variables_of_a_worker_are_explained() -> None:
     names = {line.partition("=")[0] for text in golden for line in text.splitlines() if "=" in line}
     assert names
     assert names <= set(WORKER_VARIABLES)
+
+
+def test_the_tests_that_the_table_of_verdicts_names_exist() -> None:
+    design = (ROOT / "launcher" / "DESIGN.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", design.partition("## Verdicts")[2].partition("\n## ")[0]))
+    written = {name for file in (ROOT / "tests").rglob("test_*.py") for name in _functions(file)}
+    assert named
+    assert named <= written
+
+
+def _functions(file: Path) -> list[str]:
+    return re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from faultrun.core import crashloop
 from faultrun.core.budget import Allowed, Spent, charge, furthest
 from faultrun.core.diagnose import exit_code_of
-from faultrun.core.quarantine import attempts_after
+from faultrun.core.quarantine import attempts_of
 from faultrun.core.refused_argument import BAD_CONFIGURATION, refused_argument
 from faultrun.errors import assert_never
 from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished
@@ -166,7 +166,7 @@ def _after_fault(
     failures = crashloop.alike(incident, plan, high_step, point)
     ledger = replace(
         plan.ledger,
-        attempts=attempts_after(plan, incident.step),
+        attempts=attempts_of(incident, plan),
         last_signature=incident.signature,
         alike=failures,
     )

@@ -1,6 +1,7 @@
 """Checkpoints that restarts could not get past."""
 
 from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.incident import Incident
 from faultrun.model.plan import Attempt, Plan
 
 LIMIT = 2
@@ -8,6 +9,17 @@ LIMIT = 2
 
 _REMEMBERED = 64
 """A script that rewrites one file leaves an attempt for each of its states; old ones are gone anyway."""
+
+
+_NETWORK = frozenset({"address-in-use", "download", "licence", "name-service", "slurm-preempted"})
+"""Findings that say nothing about a file. What a file system raises may well be a checkpoint's fault."""
+
+
+def attempts_of(incident: Incident, plan: Plan) -> tuple[Attempt, ...]:
+    """The attempts after ``incident`` ended ``plan``. The weather of a network accuses no checkpoint."""
+    if incident.finding is not None and incident.finding.name in _NETWORK:
+        return plan.ledger.attempts
+    return attempts_after(plan, incident.step)
 
 
 def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from faultrun.core.quarantine import attempts_after, quarantined
+from faultrun.core.quarantine import attempts_of, quarantined
 from faultrun.model.actions import Survey, Sweep, Tell
 from faultrun.model.facts import NodeFact, Standing
 from faultrun.model.run import RunState
@@ -40,7 +40,7 @@ def survey(state: RunState) -> Survey:
     incident = state.life.incident
     if incident is None or incident.ordered:
         return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
-    attempts = attempts_after(state.plan, incident.step)
+    attempts = attempts_of(incident, state.plan)
     return replace(plain, fault_at_s=incident.at_s, quarantine=quarantined(attempts))
 
 
