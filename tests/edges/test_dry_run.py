@@ -31,5 +31,5 @@ def test_the_step_is_said_the_epoch_where_only_it_is_known_and_never_none(
     assert told(capsys, tmp_path) == ("resume from ckpt/unknown.safetensors, step unknown", 0)
     save(tmp_path / "ckpt/epoch_9.safetensors", SILENT)
     assert told(capsys, tmp_path) == ("resume from ckpt/epoch_9.safetensors, epoch 9", 0)
-    save(tmp_path / "ckpt/net-1_20.ckpt", ckpt(1, 20))
-    assert told(capsys, tmp_path) == ("resume from ckpt/net-1_20.ckpt, step 20 (epoch 1)", 0)
+    save(tmp_path / "ckpt/net-10_20.ckpt", ckpt(10, 200))
+    assert told(capsys, tmp_path) == ("resume from ckpt/net-10_20.ckpt, step 200 (epoch 10)", 0)
