@@ -18,7 +18,7 @@ _CODES = {
     End.FINISH: {0},
     End.TERM: {143},
     End.TERM_TWICE: {143},
-    End.TERM_HUP: {143},
+    End.TERM_HUP: {143, 129},  # the kernel hands two that wait to a busy process by their numbers
     End.PRESTOP: {143},
     End.KILL: {137},
 }
