@@ -101,7 +101,7 @@ def write(folder: Path, page: Path, data: Mapping[str, Any], account: Account) -
 def summary(data: Mapping[str, Any]) -> str:
     """The run in one line."""
     return (
-        f"{goodput(data)} in {span(data['wall_s'])}; "
+        f"ran {span(data['wall_s'])}; {goodput(data)}; "
         f"{several(data['incidents_total'], 'incident')}, {several(data['restarts'], 'restart')}, "
         f"{twice(data)}"
     )
