@@ -64,7 +64,9 @@ def outcome(report: Mapping[str, Any]) -> str:
 def goodput(report: Mapping[str, Any]) -> str:
     """``97 % productive``, or why nobody can say."""
     share = report["productive_share"]
-    return "goodput unknown (the script reports no steps)" if share is None else f"{percent(share)} productive"
+    return (
+        "goodput unknown (the script reports no steps)" if share is None else f"{percent(share)} productive"
+    )
 
 
 def twice(report: Mapping[str, Any]) -> str:
