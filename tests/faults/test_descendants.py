@@ -71,16 +71,19 @@ def test_a_program_below_a_shell_has_the_whole_window_and_its_loader_lives_throu
     launcher: Launcher, shell: str
 ) -> None:
     program = launcher.program(
-        LOADER + "import time\n"
-        "def save_slowly(*_): time.sleep(0.5); save()\n"
+        LOADER + "def save_slowly(*_): say('saving'), open(f'let_go_{rank}').read(), save()\n"
         "signal.signal(signal.SIGTERM, save_slowly)\n"
         "train_in_the_first_life()\n"
         "os.kill(loader, signal.SIGKILL)"
     )
     script = launcher.folder / "train.sh"
     script.write_text(shell.format(python=" ".join(program)))
+    launcher.holds_saves(0)
     run = launcher.command("--worker_num=2", "--grace=600s", "bash", str(script))
     run.trains(range(2)).kill(1)
+    run.said(0, "saving")
+    wait_until(lambda: not lives(run.worker(0)), while_runs=run.pid, what="the shell's end")
+    launcher.lets_go(0)
     assert run.ends() == 0
     assert "loader says batch\n" in run.log(0)
 

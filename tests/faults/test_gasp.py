@@ -5,7 +5,6 @@ How exactly a window closes is measured by ``benchmarks.campaigns.gasps --deadli
 
 import hashlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -120,12 +119,12 @@ def assert_refused(launcher: Launcher, run: Run, before: dict[str, str], why: st
 
 
 def test_a_frozen_survivor_is_woken_and_saves_when_it_is_the_only_one_that_can(launcher: Launcher) -> None:
-    pipes(launcher, 2)
+    launcher.holds_saves(2)
     run = counting(launcher, "unable-0", "held").trains(range(3))
     run.kill(2, signum=signal.SIGSTOP)
     run.kill(1)
     run.event("GaspFailed", rank=0)
-    let_go(launcher, 2)  # not before: once one has saved, nobody waits for what another has to say
+    launcher.lets_go(2)  # not before: once one has saved, nobody waits for what another has to say
     assert run.ends() == 0
     (saved,) = run.events("GaspSaved")
     assert (saved["rank"], saved["step"]) == (2, 5)
@@ -137,12 +136,12 @@ def test_a_frozen_survivor_is_woken_and_saves_when_it_is_the_only_one_that_can(l
 def test_a_survivor_that_stays_frozen_does_not_keep_the_window_open_once_another_saved(
     launcher: Launcher,
 ) -> None:
-    pipes(launcher, 0)
+    launcher.holds_saves(0)
     run = counting(launcher, "held", "freezes-2", options=("--grace=600s",)).trains(range(3))
     run.kill(1)
     run.said(0, "saving")
     run.said(2, "saving")
-    let_go(launcher, 0)
+    launcher.lets_go(0)
     assert run.ends() == 0
     (frozen,) = run.events("WorkerExit", incarnation=0, rank=2)
     assert frozen["status"] == {"is": "Signaled", "signum": signal.SIGKILL}
@@ -160,14 +159,14 @@ def test_a_survivor_that_stays_frozen_is_killed_at_the_deadline(launcher: Launch
 
 
 def test_being_told_again_while_it_saves_changes_nothing_for_a_worker(launcher: Launcher) -> None:
-    pipes(launcher, 0, 2)
+    launcher.holds_saves(0, 2)
     run = counting(launcher, "held").trains(range(3))
     run.kill(1)
     for rank in (0, 2):
         run.said(rank, "saving")
         run.kill(rank, signum=signal.SIGTERM)
         run.kill(rank, signum=signal.SIGTERM)
-    let_go(launcher, 0)
+    launcher.lets_go(0)
     run.event("GaspSaved", rank=0)
     assert run.ends() == 0
     assert run.log(0).count("saving") == 1
@@ -178,16 +177,16 @@ def test_being_told_again_while_it_saves_changes_nothing_for_a_worker(launcher: 
 
 
 def test_no_replica_group_is_cut_off_because_another_has_saved(launcher: Launcher) -> None:
-    pipes(launcher, 0, 1, 2)
+    launcher.holds_saves(0, 1, 2)
     run = counting(launcher, "held", "alone", options=("--stop_grace=600s",)).trains(range(3))
     run.signal(signal.SIGTERM)
     for rank in range(3):
         run.said(rank, "saving")
-    let_go(launcher, 0)
+    launcher.lets_go(0)
     verified = run.event("GaspVerified", rank=0)
     assert verified["phase"] == "draining", "the others' window is open"
-    let_go(launcher, 1)
-    let_go(launcher, 2)
+    launcher.lets_go(1)
+    launcher.lets_go(2)
     assert run.ends() == 143
     assert {(line["rank"], line["step"]) for line in run.events("GaspSaved")} == {(0, 5), (1, 5), (2, 5)}
     assert [line["replica_group"] for line in run.events("GaspSaved", rank=2)] == [[2]]
@@ -196,7 +195,7 @@ def test_no_replica_group_is_cut_off_because_another_has_saved(launcher: Launche
 def test_a_second_ctrl_c_to_faultrun_while_workers_save_ends_it_at_once_and_tears_nothing(
     launcher: Launcher,
 ) -> None:
-    pipes(launcher, 0, 1, 2)
+    launcher.holds_saves(0, 1, 2)
     run = in_the_second_life(launcher, "held", options=("--stop_grace=60s",))
     before = checkpoints(launcher)
     run.signal(signal.SIGINT)
@@ -211,17 +210,6 @@ def test_a_second_ctrl_c_to_faultrun_while_workers_save_ends_it_at_once_and_tear
     again = counting(launcher, trouble=1)
     again.said(0, "from 5", incarnation=2)
     assert again.ends() == 0
-
-
-def pipes(launcher: Launcher, *ranks: int) -> None:
-    """What the saves of ``ranks`` wait for."""
-    for rank in ranks:
-        os.mkfifo(launcher.folder / f"let_go_{rank}")
-
-
-def let_go(launcher: Launcher, rank: int) -> None:
-    """End the wait of one save that has begun."""
-    (launcher.folder / f"let_go_{rank}").write_bytes(b"go")
 
 
 @contextmanager

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from support.runs import FAULTRUN, Launcher, Run
+from support.processes import wait_until
+from support.runs import FAULTRUN, HELD_SAVE, Launcher, Run
 
 _BROKEN = """
 import sys
@@ -19,16 +20,16 @@ sys.exit(main())
 """
 
 
-SAVES_ONCE = """
-import time
+SAVES_ONCE = (
+    HELD_SAVE
+    + """
 def save(*_):
     signal.signal(signal.SIGTERM, lambda *_: say("asked again"))
-    time.sleep(0.3)
-    say("saved")
-    sys.exit(143)
+    held_save()
 signal.signal(signal.SIGTERM, save)
 train()
 """
+)
 
 
 def broken_program(launcher: Launcher, module: str, name: str, method: str) -> tuple[str, ...]:
@@ -72,11 +73,14 @@ def test_a_bug_costs_no_save_of_those_who_live(
     launcher: Launcher, module: str, name: str, method: str
 ) -> None:
     launcher.faultrun = broken_program(launcher, module, name, method)
+    launcher.holds_saves(0)
     run = launcher.run(SAVES_ONCE, "--grace=600s").trains(range(2))
     run.kill(1)
+    wait_until(lambda: "1 worker may still save; SIGKILL in " in run.text, while_runs=run.pid, what="a word")
+    run.said(0, "saving")
+    launcher.lets_go(0)
     assert run.ends() == 70
-    assert run.log(0).splitlines()[-1] == "saved"
-    assert "1 worker may still save; SIGKILL in " in run.text
+    assert run.log(0).splitlines()[-2:] == ["saving", "saved"]
 
 
 def test_a_program_below_a_shell_may_save_when_a_bug_ends_the_run_and_not_for_ever(
@@ -86,8 +90,12 @@ def test_a_program_below_a_shell_may_save_when_a_bug_ends_the_run_and_not_for_ev
     script = launcher.folder / "train.sh"
     save_or_not = "if rank == 2: signal.signal(signal.SIGTERM, signal.SIG_IGN); train()\n"
     script.write_text(" ".join(launcher.program(save_or_not + SAVES_ONCE)) + "; true")
-    run = launcher.command("--worker_num=3", "--grace=3s", "bash", str(script)).trains(range(3))
+    launcher.holds_saves(0)
+    run = launcher.command("--worker_num=3", "--grace=5s", "bash", str(script)).trains(range(3))
     run.kill(1)
+    wait_until(lambda: "2 workers may still save" in run.text, while_runs=run.pid, what="a word")
+    run.said(0, "saving")
+    launcher.lets_go(0)
     assert run.ends() == 70
     assert run.log(0).splitlines()[-1] == "saved"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from support.processes import lives, wait_until
-from support.runs import FAULTRUN, Launcher, Run
+from support.runs import FAULTRUN, HELD_SAVE, Launcher, Run
 
 SAVES = "def save(*_):\n    say('saved')\n    sys.exit(143)\nsignal.signal(signal.SIGTERM, save)\ntrain()"
-SAVES_SLOWLY = SAVES.replace("say('saved')", "import time; time.sleep(0.5); say('saved')")
+SAVES_SLOWLY = HELD_SAVE + "signal.signal(signal.SIGTERM, held_save)\ntrain()"
 STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain()"
 
 
@@ -54,11 +54,14 @@ def test_a_second_ctrl_c_cuts_the_window_short_and_says_so(launcher: Launcher) -
 
 
 def test_one_stop_that_comes_as_three_signals_costs_no_save(launcher: Launcher) -> None:
+    launcher.holds_saves(0, 1)
     run = launcher.run(SAVES_SLOWLY, "--stop_grace=60s").trains(range(2))
     run.signal(signal.SIGTERM)
     run.event("GaspRequested")
     run.signal(signal.SIGTERM)
     run.signal(signal.SIGHUP)
+    run.event("StopRequested", source="SIGHUP")
+    launcher.lets_go(0, 1)
     assert run.ends() == 143
     assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
 
@@ -82,6 +85,7 @@ def test_a_job_that_slurm_queued_again_has_its_whole_window(launcher: Launcher) 
 
 def test_preemptions_in_a_row_each_have_their_window_and_no_save_is_lost(launcher: Launcher) -> None:
     """As a pod is deleted: the hook, SIGTERM behind it, and once more by a trap that passes it on."""
+    launcher.holds_saves(0, 1)
     for life in range(3):
         run = launcher.run(SAVES_SLOWLY, "--stop_grace=60s").trains(range(2), incarnation=life)
         hook = subprocess.Popen(
@@ -90,6 +94,8 @@ def test_preemptions_in_a_row_each_have_their_window_and_no_save_is_lost(launche
         run.event("StopRequested", incarnation=life, source="the preStop hook")
         run.signal(signal.SIGTERM)
         run.signal(signal.SIGHUP)
+        run.event("StopRequested", incarnation=life, source="SIGHUP")
+        launcher.lets_go(0, 1)
         assert run.ends() == 143
         assert hook.wait(60) == 0
         assert ["saved" in run.log(rank, life) for rank in range(2)] == [True, True], life

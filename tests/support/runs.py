@@ -32,6 +32,15 @@ def train_in_the_first_life():
 """
 """What every worker of these tests begins with."""
 
+HELD_SAVE = """
+def held_save(*_):
+    "A save that ends when the test says so."
+    say("saving")
+    open(f"let_go_{rank}").read()
+    say("saved")
+    sys.exit(143)
+"""
+
 ESCAPES = """
 def escape():
     "A grandchild in a session of its own, two forks away."
@@ -196,6 +205,16 @@ class Launcher:
             stderr=stderr,
             start_new_session=True,
         )
+
+    def holds_saves(self, *ranks: int) -> None:
+        """A pipe for the save of each of ``ranks`` to wait for, as ``HELD_SAVE`` does."""
+        for rank in ranks:
+            os.mkfifo(self.folder / f"let_go_{rank}")
+
+    def lets_go(self, *ranks: int) -> None:
+        """End the wait of saves that have begun, or soon will."""
+        for rank in ranks:
+            (self.folder / f"let_go_{rank}").write_bytes(b"go")
 
     def close(self) -> list[int]:
         """End whatever is left; return what was still alive although its supervisor had ended."""
