@@ -17,7 +17,21 @@ VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 FAULT = "tests/faults/test_killed_ranks.py::test_any_rank_may_be_killed_the_first_too"
 QUICK = ("tests/core/test_decide.py", "tests/edges/test_logdir.py", "tests/edges/test_locks.py", FAULT)
-WHOLE = ("-m", "not slow", "tests/core", "tests/supervisor", "tests/contracts", "tests/edges", FAULT)
+NEEDS_EXTRAS = (
+    "docs_run",
+    "group_info",
+    "manifests_render",
+    "metrics",
+    "options_scheduler",
+    "report",
+    "scalars",
+    "tracer",
+)
+"""Tests below ``edges/`` of what an extra or a framework brings."""
+WHOLE = (
+    "-m", "not slow", "tests/core", "tests/supervisor", "tests/contracts", "tests/edges", FAULT,
+    *(f"--ignore=tests/edges/test_{name}.py" for name in NEEDS_EXTRAS),
+)  # fmt: skip
 _LAST_LINES = 40
 
 
