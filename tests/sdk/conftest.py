@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from faultrun.sdk.worker import _forget
 from support import preloaded
 
 collect_ignore = [
@@ -22,3 +23,9 @@ collect_ignore = [
 def no_process_is_left_preloaded() -> Iterator[None]:
     yield
     preloaded.close_all()
+
+
+@pytest.fixture(autouse=True)
+def no_test_makes_this_process_a_worker_for_the_next() -> Iterator[None]:
+    yield
+    _forget()

@@ -15,6 +15,7 @@ BEGIN = """
 import atexit, contextlib, os, sys, threading
 from ending import Ending
 ending = Ending()
+ending.begin()
 atexit.register(lambda: print("zero" if ending.is_zero() else "unknown"))
 def leaves(code): sys.exit(code)
 """
@@ -38,6 +39,7 @@ ZERO = {
     "exit by a function": "leaves(0)",
     "exit without a code": "sys.exit()",
     "exit after a caught error": "try: 1/0\nexcept ZeroDivisionError: sys.exit(0)",
+    "exit with what a function returns": "def main(): ending.begin()\nsys.exit(main())",
     "a caught exit": "try: sys.exit(3)\nexcept SystemExit: pass",
 }
 UNKNOWN = {

@@ -122,9 +122,7 @@ def test_old_classes_refuse_what_the_old_ones_refused() -> None:
 
 def test_without_faultrun_a_gasp_is_a_callback_that_does_nothing_and_refuses_nothing() -> None:
     from faultrun.sdk.mindspore import DyingGasp
-    from faultrun.sdk.worker import _forget
 
-    _forget()  # another test may have made this process a worker
     gasp = DyingGasp(prefix="a/b", directory=5, config=5, every=0)  # type: ignore[arg-type]
     for name in dir(gasp):
         if name.startswith("on_"):

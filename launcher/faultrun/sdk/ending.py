@@ -23,14 +23,21 @@ _RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 
 
 class Ending:
-    """Made while the program runs, in any thread; asked while it ends. Stands before ``sys.exit``."""
+    """Stands before ``sys.exit``; ``begin`` while the program runs, in any thread; asked while it ends.
+
+    Made when the SDK is imported: ``sys.exit(main())`` looks ``sys.exit`` up before ``main`` runs.
+    """
 
     def __init__(self) -> None:
-        self._lowest: FrameType | None = _lowest_frame()
+        self._lowest: FrameType | None = None
         self._newest = 0
         self._exited_with_zero = False
         self._exit = sys.exit
         sys.exit = self._exiting
+
+    def begin(self) -> None:
+        """From now on the lowest frame of the main thread is the program's."""
+        self._lowest = _lowest_frame()
 
     def is_zero(self) -> bool:
         """Whether the exit code is 0 for certain, short of what ends the process from here on."""

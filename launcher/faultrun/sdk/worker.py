@@ -38,6 +38,9 @@ _LEAVES_WITHIN_S = 1800.0
 _LOOK_S = 0.05
 
 
+_ending = Ending() if read_session(os.environ) and multiprocessing.parent_process() is None else None
+
+
 class Worker:
     """This process as faultrun sees it. Made in the main thread, before the training loop."""
 
@@ -51,7 +54,9 @@ class Worker:
         self._previous_hook = sys.excepthook
         sys.excepthook = self._uncaught
         answer_with_stacks(session)
-        self._ending = Ending() if self._slot is not None else None
+        self._ending = None if self._slot is None else _ending or Ending()
+        if self._ending is not None:
+            self._ending.begin()
         _as_the_end_begins(self._leaving)
         atexit.register(self._at_exit)  # what the script registers later runs earlier, and is part of its job
         os.register_at_fork(after_in_child=self._in_child)
