@@ -11,7 +11,7 @@ TESTS ?= tests
 FAULTS ?= 500
 MINUTES ?= 60
 
-.PHONY: help setup demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-properties matrix format clean
+.PHONY: help setup demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
@@ -25,6 +25,7 @@ help:
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
+	@echo "make soak-pauses N=200 SEED=1: healthy pauses of 1 to 120 s, of which none may be killed, and hangs with a limit"
 	@echo "make soak-properties EXAMPLES=20000 SEED=1 TESTS=tests/core: the property tests, with that many examples each"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
 
@@ -70,6 +71,9 @@ soak-hostile: $(STAMP)
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix
+
+soak-pauses: $(STAMP)
+	$(BIN)/python -m benchmarks.campaigns.pauses --pauses $(N) --hangs $$(($(N) * 3 / 10)) --seed $(SEED)
 
 soak-properties: $(STAMP)
 	EXAMPLES=$(EXAMPLES) $(BIN)/pytest -q -rA --timeout=0 --hypothesis-seed=$(SEED) $(TESTS)

@@ -1,42 +1,31 @@
-"""How a rank of the hang benchmark stops making progress: at one step of its first life."""
+"""When a rank of the hang benchmark does something else than its next step: once, in its first life."""
 
-import os
-import subprocess
-import sys
-import time
+import argparse
 
+from benchmarks.jobs.pause_deed import DEEDS, do
 from benchmarks.jobs.tell import Teller, life, rank
-from faultrun import sdk
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is done, for how long, by whom and when."""
+    parser.add_argument("--deed", default="stopped", choices=DEEDS)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--everybody", action="store_true", help="all ranks, not rank 1 alone")
+    parser.add_argument("--at_step", type=int, default=60)
 
 
 class Deed:
-    """``what``: stopped, spins, sleeps or saves. Done by rank 1 before step ``at_step``."""
+    """Done before a step; told as ``hung``, and ``over`` if it ends."""
 
-    def __init__(self, what: str, at_step: int, tell: Teller) -> None:
-        self._what = what
-        self._at_step = at_step
+    def __init__(self, options: argparse.Namespace, tell: Teller) -> None:
+        self._options = options
         self._tell = tell
 
     def before(self, step: int) -> None:
-        """Stand still now, if it is time to."""
-        if (life(), rank(), step) != (0, 1, self._at_step):
+        """Do it now, if it is time to."""
+        options = self._options
+        if (life(), step) != (0, options.at_step) or not (options.everybody or rank() == 1):
             return
         self._tell("hung", step)
-        match self._what:
-            case "stopped":
-                stop_whenever_it_goes_on()
-            case "spins":
-                while True:
-                    pass
-            case "saves":
-                with sdk.phase("saving"):
-                    time.sleep(3600)
-            case _:
-                time.sleep(3600)
-
-
-def stop_whenever_it_goes_on() -> None:
-    """A rank that was stopped once is woken; this one is stopped for good."""
-    stopping = f"import os, time\nwhile True: os.kill({os.getpid()}, 19); time.sleep(0.01)"
-    subprocess.Popen([sys.executable, "-c", stopping])
-    time.sleep(3600)
+        do(options.deed, options.seconds)
+        self._tell("over", step)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.hang_deed import Deed
+from benchmarks.jobs.hang_deed import Deed, add_options
 from benchmarks.jobs.tell import BORN_S, Teller
 
 tell = Teller()
@@ -46,7 +46,7 @@ class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
         super().__init__()
         self.done = done
         self.options = options
-        self.deed = Deed(options.deed, options.at_step, tell)
+        self.deed = Deed(options, tell)
 
     def on_train_step_begin(self, run_context: Any) -> None:
         """The step takes about ``step_s``."""
@@ -91,9 +91,8 @@ def main() -> None:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=90)
-    parser.add_argument("--at_step", type=int, default=60)
     parser.add_argument("--step_s", type=float, default=0.05)
-    parser.add_argument("--deed", default="stopped")
+    add_options(parser)
     parser.add_argument("--collective_timeout", type=float, default=0.0, help="torch's; ignored here")
     parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
     return parser.parse_args()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.jobs.hang_deed import Deed
+from benchmarks.jobs.hang_deed import Deed, add_options
 from benchmarks.jobs.tell import BORN_S, Teller
 
 tell = Teller()
@@ -35,7 +35,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     guard = sdk.torch.protect(model, optimizer, directory=options.checkpoint_dir)
     guard.resume()
-    deed = Deed(options.deed, options.at_step, tell)
+    deed = Deed(options, tell)
     beat = heartbeat()
     while guard.global_step < options.steps:
         step = guard.global_step + 1
@@ -67,9 +67,8 @@ def heartbeat() -> Callable[[], object]:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=90)
-    parser.add_argument("--at_step", type=int, default=60)
     parser.add_argument("--step_s", type=float, default=0.05)
-    parser.add_argument("--deed", default="stopped")
+    add_options(parser)
     parser.add_argument("--collective_timeout", type=float, default=1800.0)
     parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
     return parser.parse_args()

@@ -52,6 +52,17 @@ def test_a_restart_that_dies_before_a_step_is_told_before_its_own_incident() -> 
     assert kinds == [("incident", 0), ("restart", 1), ("incident", 1)]
 
 
+def test_a_warning_of_a_hang_and_that_it_was_none() -> None:
+    story = Story(2).begins().all_run().is_silent(1).is_warned_of(1).goes_on(1, paused_s=4.0)
+    story.goes_on(0, paused_s=40.0, warned=False)
+    warned, over = announced(story)
+    assert (warned["kind"], warned["rank"], warned["silent_s"]) == ("hang-warning", 1, 1.2)
+    assert warned["text"].startswith("faultrun r: rank 1 may hang after step 41: sleeps (state S)")
+    assert warned["stacks"] == "incarnation_0/warning_1"
+    assert (over["kind"], over["paused_s"]) == ("hang-over", 4.0)
+    assert over["text"] == "faultrun r: rank 1 goes on after 4 s; longest pause so far 4 s"
+
+
 def test_a_run_that_gives_up() -> None:
     story = Story(1, rule(max_restarts=0)).begins().all_run().returned(0, 3).drained().chose(None)
     kinds = [one["kind"] for one in announced(story)]

@@ -55,6 +55,12 @@ CARDS = {
     "two_at_once": replace(
         CARD, incident=replace(KILLED, rank=1, together=(2,), followers=(0, 3)), trained_after_s=None
     ),
+    "hung": replace(
+        CARD,
+        incident=replace(
+            KILLED, cause=Cause.HANG, status=None, explanation="sleeps (state S)", own_step=1186, epoch=None
+        ),
+    ),
     "returned": replace(
         CARD,
         incident=replace(

@@ -38,6 +38,12 @@ def test_the_limit_of_the_user_is_acted_on_and_warned_of_before() -> None:
     assert [(one.silent_s, one.acts, one.final) for one in found] == [(5.0, False, False), (20.0, True, True)]
 
 
+def test_what_is_usual_is_learnt_with_a_limit_of_the_user_too() -> None:
+    policy = HangPolicy(step=Span(low_s=60.0, high_s=60.0), given=GIVEN)
+    job = Job(policy=policy).begin().trains(2)
+    assert hang.interval(job.watch) == hang.interval(Job().begin().trains(2).watch) == 0.1
+
+
 def test_a_learnt_limit_between_bounds_of_the_user_is_acted_on_at_once() -> None:
     policy = HangPolicy(step=Span(low_s=1.0, high_s=60.0), given=GIVEN)
     (found,) = looked_at(Job(policy=policy).begin().trains(20), 100.0)

@@ -128,3 +128,16 @@ def test_a_rank_that_left_because_it_was_asked_has_not_failed(tmp_path: Path) ->
     assert left == [
         ("ended", "asked to leave: exited with code 143"), ("failed", "killed by SIGKILL"),
     ]  # fmt: skip
+
+
+def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=60, workers=2, incidents=0))
+    running = path.read_text().splitlines(keepends=True)[:8]
+    last = json.loads(running[-1])
+    warned = json.dumps({**last, "event": "HangWarned", "rank": 1, "because": "sleeps (state S)"}) + "\n"
+    over = json.dumps({**last, "event": "PauseOver", "rank": 1}) + "\n"
+    path.write_text("".join([*running, warned]))
+    assert gather(tmp_path, Pace()).suspected == "rank 1 sleeps (state S)"
+    path.write_text("".join([*running, warned, over]))
+    assert gather(tmp_path, Pace()).suspected == ""

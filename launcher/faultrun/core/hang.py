@@ -127,15 +127,11 @@ def interval(watch: Watch) -> float:
     """Seconds until the next look: a quarter of the shortest limit, or when the silence can be too long."""
     if not any(one.beat.begun for one in watch.seen):
         return min(1.0, watch.policy.startup_s / _LOOKS)
-    limits = [limit(watch, one) for one in watch.seen]
-    if "step" in watch.policy.given:
-        limits.append(watch.policy.step.low_s)
-    if watch.usual_s is not None:
-        limits.append(
-            max(min(watch.policy.step.low_s, DEFAULT.step.low_s), watch.policy.factor * watch.usual_s)
-        )
-    elif not watch.policy.step.fixed:
+    if watch.usual_s is None:
         return _LEARNING_S
+    limits = [limit(watch, one) for one in watch.seen]
+    low_s = min(watch.policy.step.low_s, DEFAULT.step.low_s)
+    limits.append(max(low_s, watch.policy.factor * watch.usual_s))
     usual_s = min(_SELDOM_S, max(_OFTEN_S, min(limits) / _LOOKS))
     left_s = max(limit(watch, one) - silence(watch, one) for one in watch.seen)
     return min(usual_s, left_s + _AFTER_S) if left_s > 0 else usual_s

@@ -1,0 +1,167 @@
+"""One training that pauses, or hangs, under faultrun as it comes; judged by its journal."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.campaigns.pauses_plan import Case
+from benchmarks.harness import journal
+from benchmarks.harness.benchmark import NotMeasured
+from benchmarks.harness.launched import ROOT, Launched
+from benchmarks.harness.launchers import LOG_DIR
+from benchmarks.harness.notes import select
+
+VICTIM = 1
+_FREEZER = Path("/sys/fs/cgroup/freezer")
+_START_S, _END_S = 300.0, 300.0
+_LATE_S = 3.0
+_SOON_S, _SOON_STEPS, _STEP_S = 2.0, 40, 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One outcome, as it is kept. ``warned_s`` is the silence at the first warning, None without one.
+
+    ``killed``: a rank was replaced. ``silent_s`` is the silence when a hang was acted on.
+    """
+
+    number: int
+    kind: str
+    framework: str
+    seconds: float
+    everybody: bool
+    limit_s: float
+    killed: bool
+    warned_s: float | None
+    warnings: int
+    silent_s: float | None
+    wrong: tuple[str, ...]
+    took_s: float
+    load: float
+
+
+def missing(case: Case) -> str:
+    """Why this machine cannot have such a pause; empty where it can."""
+    if case.kind == "file server" and not (os.geteuid() == 0 and os.access("/dev/fuse", os.W_OK)):
+        return "a file system that does not answer needs root and /dev/fuse"
+    return ""
+
+
+def run(case: Case, folder: Path) -> Row:
+    """Train, pause or hang, train on; judge."""
+    began_s = time.monotonic()
+    wrong: list[str] = []
+    load = os.getloadavg()[0]
+    with Launched(_command(case), folder, {}) as launched:
+        try:
+            launched.wait_for(
+                lambda: bool(select(launched.notes, "hung")), within_s=_START_S, what="the pause"
+            )
+            if case.kind == "frozen":
+                with _frozen(launched.processes(), f"pauses-{launched.tag}"):
+                    time.sleep(case.seconds)
+            code = launched.wait_for_the_end(within_s=case.seconds + _END_S)
+        except NotMeasured as trouble:
+            code = -1
+            wrong.append(str(trouble))
+        launched.kill_all()
+    lines = journal.read(folder)
+    warned = journal.of(lines, "HangWarned")
+    acted = journal.of(lines, "HangDetected")
+    if code not in (0, -1):
+        wrong.append(f"exit code {code}")
+    wrong += _wrong_hang(case, warned, acted) if case.hangs else _wrong_pause(lines, acted)
+    return Row(
+        number=case.number,
+        kind=case.kind,
+        framework=case.framework,
+        seconds=case.seconds,
+        everybody=case.everybody,
+        limit_s=case.limit_s,
+        killed=bool(acted),
+        warned_s=warned[0]["silent_s"] if warned else None,
+        warnings=len(warned),
+        silent_s=acted[0]["silent_s"] if acted else None,
+        wrong=tuple(wrong),
+        took_s=round(time.monotonic() - began_s, 1),
+        load=round(load, 1),
+    )
+
+
+def _command(case: Case) -> tuple[str, ...]:
+    limit = (f"--hang_limits=step={case.limit_s:g}s,checkpoint={case.limit_s:g}s",) if case.hangs else ()
+    return (
+        sys.executable,
+        "-m",
+        "faultrun",
+        "--worker_num=2",
+        f"--log_dir={LOG_DIR}",
+        "--checkpoint_dir=checkpoints",
+        "--standby=none",
+        *limit,
+        str(ROOT / "benchmarks" / "jobs" / f"hang_{case.framework}.py"),
+        f"--deed={case.kind}",
+        f"--seconds={case.seconds:g}",
+        f"--step_s={_STEP_S}",
+        *(("--everybody",) if case.everybody else ()),
+    )
+
+
+def _wrong_pause(lines: list[dict[str, Any]], acted: list[dict[str, Any]]) -> Iterator[str]:
+    for line in acted:
+        yield f"rank {line['rank']} was replaced after {line['silent_s']} s: {line['because']}"
+    if len(journal.of(lines, "IncarnationStarted")) != 1:
+        yield "it was restarted"
+
+
+def _wrong_hang(case: Case, warned: list[dict[str, Any]], acted: list[dict[str, Any]]) -> Iterator[str]:
+    if [line["rank"] for line in acted] != [VICTIM]:
+        yield f"replaced: {[line['rank'] for line in acted]}, meant rank {VICTIM} once"
+    for line in acted:
+        if line["silent_s"] > case.limit_s + _LATE_S:
+            yield f"replaced after {line['silent_s']} s, the limit is {case.limit_s:g} s"
+    if case.kind == "saves":  # where a silence is usual for a minute
+        return
+    soon_s = max(_SOON_S, _SOON_STEPS * _STEP_S)
+    if not warned or warned[0]["silent_s"] > soon_s:
+        yield f"no warning within {soon_s:g} s"
+
+
+@contextmanager
+def _frozen(pids: set[int], name: str) -> Iterator[None]:
+    """Everything of a run stands still: by the cgroup freezer where there is one, else by SIGSTOP."""
+    group = _FREEZER / name
+    try:
+        group.mkdir()
+        _move(pids, group)
+    except OSError:
+        _signal(pids, signal.SIGSTOP)
+        yield
+        _signal(pids, signal.SIGCONT)
+        return
+    try:
+        (group / "freezer.state").write_text("FROZEN")
+        yield
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        _move({int(pid) for pid in (group / "cgroup.procs").read_text().split()}, _FREEZER)
+        with suppress(OSError):
+            group.rmdir()
+
+
+def _move(pids: set[int], group: Path) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            (group / "cgroup.procs").write_text(str(pid))
+
+
+def _signal(pids: set[int], signum: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signum)
