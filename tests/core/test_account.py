@@ -292,6 +292,13 @@ def test_a_hang_began_when_the_last_step_was_done_and_not_when_it_was_noticed() 
     assert account.faults[0].recovery_s == pytest.approx(41)
 
 
+def test_hangs_of_one_kind_count_as_one_cause_whatever_their_numbers() -> None:
+    story = begins(Story(2))
+    story.is_silent(1).hangs(1).returned(0, 143).returned(1, 143).drained().chose()
+    (fault,) = account_of(lines_of(story)).faults
+    assert fault.what == "hung: is stopped"
+
+
 def test_standbys_are_counted_by_what_became_of_them_and_their_doubts_are_told() -> None:
     lines = lines_of(one_fault(resume_at=101))
     changed = {**lines[-1], "event": "StandbyChanged", "state": "taken"}

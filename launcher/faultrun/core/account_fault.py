@@ -8,6 +8,7 @@ from faultrun.core.account_time import Timeline
 from faultrun.core.diagnose import describe
 from faultrun.model.account import Fault, Spending
 from faultrun.model.events import Exited, Signaled, Status, ended_well
+from faultrun.model.incident import Cause
 
 _LONGEST = 300
 
@@ -33,7 +34,10 @@ class OpenFault:
         self.number = number_of(incident.get("number")) or self.number
         self._rank = number_of(incident.get("rank"))
         self._cause = str(incident.get("cause") or self._cause)
-        self._what = (what_happened(incident) or self._what)[:_LONGEST]
+        what = what_happened(incident)
+        if self._cause == Cause.HANG.value:  # its evidence is of one moment; a report counts what is alike
+            what = f"hung: {what.partition(';')[0].partition(' (')[0]}"
+        self._what = (what or self._what)[:_LONGEST]
         step = number_of(incident.get("step"))
         self._step = self._step if step is None else step
 
