@@ -6,6 +6,7 @@ thread (``inspection``).
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from faultrun.core import hang, quiet
@@ -175,6 +176,7 @@ class HangWatch:
                     longest_s=watch.run.longest_s,
                     warned=watch.over.warned,
                 )
+        self._watch, self._quiet = replace(self._watch, over=None), replace(self._quiet, over=None)
 
     def _words(self) -> dict[int, Beat]:
         page = self._crew.page
