@@ -140,6 +140,12 @@ def _is_stopped(_seconds: float) -> None:
     time.sleep(_FOR_EVER_S)
 
 
+def _spins(_seconds: float) -> None:
+    """In one place: a stack that moves is work."""
+    while True:
+        pass
+
+
 def _deadlocks(_seconds: float) -> None:
     """It waits for what nobody sends, and the others for it."""
     import torch
@@ -169,7 +175,7 @@ PAUSES: Mapping[str, Callable[[float], None]] = {
 }
 HANGS: Mapping[str, Callable[[float], None]] = {
     "stopped": _is_stopped,
-    "spins": lambda _seconds: _computes(_FOR_EVER_S),
+    "spins": _spins,
     "sleeps": lambda _seconds: time.sleep(_FOR_EVER_S),
     "deadlock": _deadlocks,
     "saves": lambda _seconds: _sleeps_in_a_save(_FOR_EVER_S),
