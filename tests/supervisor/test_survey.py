@@ -191,10 +191,19 @@ def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path:
 def test_a_save_that_cannot_be_marked_is_said_and_stays_whole(tmp_path: Path) -> None:
     saved = gasp(tmp_path / "own/gasp.pt", 7)
     gasp(tmp_path / "own/below/gasp.pt", 8)
-    (tmp_path / "own/.gasp.pt.manifest.json.tmp").mkdir()
+    (tmp_path / ".own.faultrun/.finished.tmp").mkdir(parents=True)
     (trouble,) = mark_finished([], [f"{tmp_path}/own"], "calm-heron-3f7a")
-    assert trouble.startswith(f"{saved}.manifest.json: ")
+    assert trouble.startswith(f"{tmp_path}/own: ")
     assert surveyor(tmp_path, roots=0).read_back(saved).whole
+
+
+def test_a_save_of_the_new_job_under_the_old_name_is_gone_on_from(tmp_path: Path) -> None:
+    gasp(tmp_path / "ckpt/gasp.pt", 7)
+    assert mark_finished([f"{tmp_path}/ckpt"], [], "calm-heron-3f7a") == []
+    looking = surveyor(tmp_path)
+    assert step_of(looking.survey(FIRST, 0.0)) is None
+    gasp(tmp_path / "ckpt/gasp.pt", 7)
+    assert step_of(looking.survey(AGAIN, 0.0)) == 7
 
 
 def test_resume_always_takes_whatever_is_whole(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import chain
 
 from faultrun.checkpoints import gasp_manifest, sidecar
 from faultrun.checkpoints.claims import Named, claimed, combined, links_out, refusal, unfinished_files
+from faultrun.checkpoints.finish_marks import mark_of, marks_of
 from faultrun.checkpoints.format import Foreign, Look, Meter, Stamp, Unreadable, no_meter
 from faultrun.checkpoints.left_alone import FILE_NAME, LeftAlone
 from faultrun.checkpoints.memory import Memory, stamp_in
@@ -133,10 +135,9 @@ class Catalog:
             self._look_for_gasps(folder, pile)
         pile.keep_one_name_each()
         self._forget_all_but(pile.named)
-        entries = [
-            one if (life := self._memory.first_seen(one)) is None else replace(one, first_seen=life)
-            for one in self._reconciled(self._describe(tuple(pile.named.values())))
-        ]
+        described = self._describe(tuple(pile.named.values()))
+        marks = frozenset[str]().union(*map(marks_of, self.places))
+        entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
         return Scan(
             entries=tuple(one for one in entries if not self._left_alone.holds(one)),
@@ -181,6 +182,16 @@ class Catalog:
             self._memory.remember_verdict(entry, verdict, depth)
             self._memory.save()
         return verdict
+
+    def _as_of_now(self, entry: Entry, marks: frozenset[str]) -> Entry:
+        """With what is no part of the file, and so of no header."""
+        life = self._memory.first_seen(entry)
+        if life is not None:
+            entry = replace(entry, first_seen=life)
+        if marks and entry.format == gasp_manifest.FORMAT.name:
+            with suppress(OSError, Unreadable):
+                return replace(entry, finished=mark_of(entry.path + gasp_manifest.SUFFIX) in marks)
+        return entry
 
     def _look_for_gasps(self, folder: str, pile: _Pile) -> None:
         found = next(walk(folder), None)

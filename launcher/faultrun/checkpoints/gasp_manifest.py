@@ -9,7 +9,7 @@ format, the manifest says its step, whom it serves and its digest::
 
 ``step`` is the global step; ``digest`` is ``sha256:`` or ``crc32:`` with
 lower-case hexadecimal digits, or "" (size only). ``path`` must be the
-file's name; it is never followed. ``"finished": true`` is added when the run has ended well.
+file's name; it is never followed.
 """
 
 import json
@@ -25,7 +25,6 @@ from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
 SUFFIX = ".manifest.json"
 SCHEMA = 1
-FINISHED = "finished"
 
 _MAX_BYTES = 1 << 20
 _MAX_GROUP = 1 << 16
@@ -49,7 +48,6 @@ class Manifest:
     run_id: str
     incarnation: int
     node: str
-    finished: bool = False
 
 
 class GaspManifest:
@@ -85,7 +83,6 @@ class GaspManifest:
             run_id=manifest.run_id or None,
             incarnation=manifest.incarnation,
             consistent=True,
-            finished=manifest.finished,
         )
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
@@ -153,7 +150,6 @@ def _checked(fields: dict[str, Any], name: str) -> Manifest:
         run_id=_text(fields, "run_id"),
         incarnation=_count(fields, "incarnation"),
         node=_text(fields, "node"),
-        finished=fields.get(FINISHED) is True,
     )
     if manifest.rank >= manifest.world_size:
         raise Unreadable(f"its manifest is of rank {manifest.rank} among {manifest.world_size}")

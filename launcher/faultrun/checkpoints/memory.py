@@ -15,7 +15,7 @@ from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
 _FACTS = (
     "rank", "epoch", "step_in_epoch", "global_step", "world_size", "run_id", "incarnation", "session",
-    "consistent", "finished",
+    "consistent",
 )  # fmt: skip
 _MOST_LINES = 4096
 _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)

@@ -1,9 +1,7 @@
 """Which other runs keep their checkpoints in the same folders: most files do not say whose they are.
 
-Each run holds a lock of its own name in a hidden folder beside the checkpoints (in it, where it is a mount of
-its own). Nothing is written where nobody may write, and nothing inside an ordinary folder of checkpoints:
-there are trainers that refuse one that is not empty. The kernel lets go of the lock when the process ends;
-the name stays as a trace for whoever is still there, until somebody new comes.
+Each run holds a lock of its own name in a hidden folder beside the checkpoints. The kernel lets go of it
+when the process ends; the name stays as a trace for whoever is still there, until somebody new comes.
 """
 
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock
 
+from faultrun.checkpoints.finish_marks import beside
 from faultrun.locks import Busy, held, hold
 
 _PATIENCE_S = 1.0
@@ -32,13 +31,13 @@ class Neighbours:
         """Every other run that lives, or that came since we are here, in words; sorted."""
         for root in list(self._waiting):
             with suppress(OSError):  # nobody may write there, or it is not there yet
-                self._join(_registry(Path(root)))
+                self._join(beside(root))
                 self._waiting.remove(root)
         found: dict[str, str] = {}
         for registry, first in self._first.items():
             with suppress(OSError):
                 for path in registry.iterdir():
-                    if path.name == self._name:
+                    if path.name == self._name or path.name.startswith("."):
                         continue
                     holder = _holder(path)
                     if path.name not in first:
@@ -53,15 +52,8 @@ class Neighbours:
         registry.mkdir(exist_ok=True)
         with suppress(Busy):  # by a run of our name in another log_dir: whose a file is can be told even less
             self._locks.append(hold(registry / self._name, wait_s=_PATIENCE_S))
-        others = [path for path in registry.iterdir() if path.name != self._name]
+        others = [path for path in registry.iterdir() if path.name != self._name and path.name[0] != "."]
         self._first[registry] = frozenset(path.name for path in others if _holder(path))
-
-
-def _registry(root: Path) -> Path:
-    beside = root.parent
-    if root.exists() and root.stat().st_dev != beside.stat().st_dev:
-        return root / ".faultrun"
-    return beside / f".{root.name}.faultrun"
 
 
 def _holder(path: Path) -> str:
