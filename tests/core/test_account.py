@@ -11,7 +11,15 @@ from faultrun.core.advice import advise, save_interval
 from faultrun.model.account import Spending
 from faultrun.model.events import Signaled, Timer
 from faultrun.model.stop import StopSource
-from support.account_stories import account_of, begins, first_step, lines_of, one_fault, passes
+from support.account_stories import (
+    account_of,
+    begins,
+    first_step,
+    lines_of,
+    logs_a_step,
+    one_fault,
+    passes,
+)
 from support.story import SIGSEGV, SIGTERM, Story, checkpoint
 
 
@@ -122,6 +130,40 @@ def test_steps_that_only_the_logs_tell_are_counted_as_trained_twice() -> None:
     account = account_of([*lines, *rest[len(lines) :]])
     assert [life.reached_step for life in account.lives] == [85, None]
     assert account.lost_steps == 5
+
+
+def test_logs_that_tell_the_first_step_and_the_last_tell_what_was_training() -> None:
+    story = Story(1).begins().all_run()
+    story = logs_a_step(passes(story, 10), 1)
+    passes(story, 100).killed(0).drained()
+    known = len(story.steps)
+    story.chose(checkpoint(80)).prepared().all_run()
+    story = logs_a_step(passes(story, 10), 81)
+    passes(story, 50).returned(0).drained()
+    lines = lines_of(story)
+    last = {"Drained": 101, "later": 131}
+    noted = [
+        {**line, "notes": [{"rank": 0, "logged_step": last["Drained" if at < known else "later"]}]}
+        if line["event"] == "Drained"
+        else line
+        for at, line in enumerate(lines)
+    ]
+    account = account_of(noted)
+    assert account.spent[Spending.UNREPORTED] == 0
+    assert account.spent[Spending.START] == pytest.approx(20)
+    assert account.spent[Spending.RECOMPUTE] == pytest.approx(50 * 21 / 51, rel=0.05)
+    assert (account.lost_steps, account.faults[0].end) == (21, "training again")
+    assert account.faults[0].recovery_s is not None
+    running = account_of(lines[: len(lines) - 3])
+    assert running.spent[Spending.RECOMPUTE] <= 51
+
+
+def test_a_first_step_that_is_read_in_the_log_of_a_dead_life_ends_no_recovery() -> None:
+    story = Story(1).begins().all_run()
+    story = logs_a_step(passes(story, 5), 1)
+    passes(story, 20).killed(0).recovers(checkpoint(10)).all_run()
+    logs_a_step(passes(story, 1).killed(0), 11)
+    assert account_of(lines_of(story)).faults[-1].end == "not over"
 
 
 def test_a_life_that_died_before_its_first_step_repeated_nothing() -> None:

@@ -7,6 +7,7 @@ from faultrun.core.account import Accountant
 from faultrun.journal.append import line_of
 from faultrun.model.account import Account
 from faultrun.model.events import FirstStep
+from faultrun.model.recovery import FirstStepLogged
 from support.story import SIGTERM, Story, checkpoint
 
 _ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)
@@ -35,6 +36,13 @@ def passes(story: Story, seconds: float) -> Story:
 
 def first_step(story: Story, step: int) -> Story:
     return story.tell(FirstStep(at_s=story.now_s, incarnation=story.state.incarnation, step=step))
+
+
+def logs_a_step(story: Story, step: int) -> Story:
+    """A rank that does not report prints its first step."""
+    return story.tell(
+        FirstStepLogged(at_s=story.now_s, incarnation=story.state.incarnation, rank=0, step=step)
+    )
 
 
 def begins(story: Story) -> Story:

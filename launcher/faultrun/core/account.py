@@ -247,8 +247,11 @@ class Accountant:
     def _first_step(self, line: Mapping[str, Any]) -> None:
         self._reports_steps = True
         step = number_of(line.get("step"))
-        if self._life is not None:
-            self._life.first_step(self._timeline, self._now_s, step)
+        life = self._life
+        if life is None:  # the log of a life that has ended was read: nothing trains again
+            return
+        life.reports = life.reports or line.get("event") == "FirstStep"
+        life.first_step(self._timeline, self._now_s, step)
         self._stepped(step)
         self._close_fault(TRAINING_AGAIN)
 
@@ -283,7 +286,7 @@ class Accountant:
 
     def _logged(self, step: int | None) -> None:
         """Where ranks do not report, their logs tell how far they were; the life has ended by now."""
-        if step is not None and self._left is not None and self._left[0].newest is None:
+        if step is not None and self._left is not None and not self._left[0].reports:
             life, end_s, _ = self._left
             life.stepped(end_s, step)
             self._high = step if self._high is None else max(self._high, step)
@@ -328,6 +331,7 @@ _HANDLERS = {
     "StandbyChanged": Accountant._standby,
     "IncarnationStarted": Accountant._started,
     "FirstStep": Accountant._first_step,
+    "FirstStepLogged": Accountant._first_step,
     "RecoveryTimed": Accountant._timed,
     "Heartbeat": Accountant._heartbeat,
     "Drained": Accountant._drained,

@@ -11,7 +11,10 @@ FINISHED = "finished"
 
 @dataclass(slots=True, kw_only=True)
 class OpenLife:
-    """Between its plan and its end. ``high_before``: the furthest step that any life before had reached."""
+    """Between its plan and its end. ``high_before``: the furthest step that any life before had reached.
+
+    ``reports``: its ranks say how far they are; otherwise their logs may, of the first step and the last.
+    """
 
     number: int
     begin_s: float
@@ -20,6 +23,7 @@ class OpenLife:
     high_before: int | None
     after_fault: int | None
     running_s: float | None = None
+    reports: bool = False
     first_step_s: float | None = None
     first: int | None = None
     newest: int | None = None
@@ -110,7 +114,7 @@ class OpenLife:
         lost = self.high_before - start
         if lost <= 0:
             return 0.0
-        if self.newest is not None and self.newest > start:
+        if self.newest is not None and self.newest > max(start, self.first or 0):
             return trained_s * min(1.0, lost / (self.newest - start))
         if usual_step_s is not None:
             return min(trained_s, lost * usual_step_s)
