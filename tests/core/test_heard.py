@@ -33,6 +33,7 @@ MESSAGES = st.fixed_dictionaries(
 @example({"kind": "saved", "step": 10**400, "took_s": math.inf})
 @example({"kind": "saved", "step": True, "path": "\ud800", "replica_group": [True, 2**70]})
 @example({"kind": "failed", "why": "\ud800" + "\x01" * 9000})
+@example({"kind": "failed", "why": "ü" * 9000, "path": "ü" * 9000})
 def test_no_message_raises_and_what_is_heard_can_be_journaled_and_told(content: dict[str, object]) -> None:
     read = parse(json.dumps(content).encode())
     assert read is not None

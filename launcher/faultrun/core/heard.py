@@ -11,6 +11,7 @@ from faultrun.model.events import Event
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
 
 _LONGEST_TEXT = 2000
+_PATH_MAX = 4096  # limits.h, with the zero at its end
 
 
 def said(content: Mapping[str, Any], rank: int, incarnation: int, at_s: float) -> Event | None:
@@ -50,10 +51,10 @@ def path(value: object) -> str:
     if not isinstance(value, str) or "\0" in value:
         return ""
     try:
-        value.encode(errors="surrogateescape")
+        name = value.encode(errors="surrogateescape")
     except UnicodeEncodeError:  # half of a surrogate pair; a name that is no UTF-8 is not refused
         return ""
-    return value
+    return value if len(name) < _PATH_MAX else ""
 
 
 def short(value: object) -> str:
