@@ -70,7 +70,13 @@ def test_the_finer_parts_of_a_recovery_belong_to_the_fault_before_them() -> None
     timed = {**lines[at - 1], **told}
     (fault,) = account_of([*lines[:at], timed, *lines[at:]]).faults
     assert list(fault.timeline.items()) == [("detect_s", 0.0), ("import_s", 2.5)]
-    account_of([timed])  # a journal that begins with it has no fault to give it to
+    assert fault.recovery_s == pytest.approx(15)  # without a first step the total is not that of a recovery
+    (fault,) = account_of([*lines[:at], {**timed, "first_step_s": 1.0}, *lines[at:]]).faults
+    assert fault.recovery_s == 9
+    checked = {**lines[at - 1], "event": "ResumeChecked", "because": "training again at step 62, as chosen"}
+    (fault,) = account_of([*lines[:at], checked, *lines[at:]]).faults
+    assert fault.resume == "training again at step 62, as chosen"
+    account_of([timed, checked])  # a journal that begins with it has no fault to give it to
 
 
 def test_no_step_is_trained_twice_when_the_gasp_saved_the_last_one() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from faultrun.core.account_fault import OpenFault, left_well, list_of, number_of, went_on
+from faultrun.core.account_fault import OpenFault, left_well, list_of, number_of, timed, went_on
 from faultrun.core.account_life import FINISHED, OpenLife
 from faultrun.core.account_saves import OpenSaves
 from faultrun.core.account_time import SPENT_IN, Away, Samples, Timeline
@@ -74,8 +74,7 @@ class Accountant:
 
     def pass_over(self, name: str, count: int) -> None:
         """Count lines that were not worth taking: heartbeats between two others."""
-        if count > 0:
-            self._events[name] += count
+        self._events[name] += max(0, count)
 
     def _pass_time(self, at_s: float) -> None:
         number = self._life.number if self._life is not None else -1
@@ -138,8 +137,6 @@ class Accountant:
             phase=self._phase,
         )
 
-    # ------------------------------------------------------------------ phases
-
     def _enter(self, phase: str, line: Mapping[str, Any]) -> None:
         before, self._phase = self._phase, phase
         if phase not in _ENDING or before in _ENDING:
@@ -200,8 +197,6 @@ class Accountant:
                 faults[at] = went_on(fault, recompute_s, life.start_step)
         return life.close(end_s, self._workers, end, reports_steps=self._reports_steps)
 
-    # ------------------------------------------------------------------ events
-
     def _plan(self, line: Mapping[str, Any]) -> None:
         plan = line.get("plan")
         plan = plan if isinstance(plan, dict) else {}
@@ -260,7 +255,12 @@ class Accountant:
         parts = {name: line.get(name) for name in PARTS}
         times = {name: float(took_s) for name, took_s in parts.items() if isinstance(took_s, (int, float))}
         if self._faults:
-            self._faults[-1] = replace(self._faults[-1], timeline=times)
+            self._faults[-1] = timed(self._faults[-1], times, line.get("total_s"))
+
+    def _checked(self, line: Mapping[str, Any]) -> None:
+        """The first step was laid beside the recovery point."""
+        if self._faults and self._life is not None and self._life.after_fault == self._faults[-1].number:
+            self._faults[-1] = replace(self._faults[-1], resume=str(line.get("because") or ""))
 
     def _heartbeat(self, line: Mapping[str, Any]) -> None:
         known = (number_of(one.get("step")) for one in list_of(line, "steps") if isinstance(one, dict))
@@ -333,6 +333,7 @@ _HANDLERS = {
     "FirstStep": Accountant._first_step,
     "FirstStepLogged": Accountant._first_step,
     "RecoveryTimed": Accountant._timed,
+    "ResumeChecked": Accountant._checked,
     "Heartbeat": Accountant._heartbeat,
     "Drained": Accountant._drained,
     "RecoveryPointChosen": Accountant._chosen,

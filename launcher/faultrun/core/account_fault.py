@@ -82,6 +82,12 @@ def went_on(fault: Fault, recompute_s: float, start_step: int | None) -> Fault:
     return replace(fault, recompute_s=recompute_s, resumed_step=start_step, lost_steps=lost)
 
 
+def timed(fault: Fault, parts: Mapping[str, float], total_s: object) -> Fault:
+    """``fault`` with what was measured of its recovery; the total counts where it ends with a step."""
+    whole = isinstance(total_s, (int, float)) and "first_step_s" in parts
+    return replace(fault, timeline=parts, timed_s=float(str(total_s)) if whole else fault.timed_s)
+
+
 def what_happened(incident: Mapping[str, Any]) -> str:
     """The judgement in words, with what the evidence at the dead worker says, if it says anything."""
     finding, raised = incident.get("finding"), incident.get("raised")

@@ -93,7 +93,8 @@ class Fault:
 
     ``spent`` are seconds by kind, from the fault to the first new step; ``recompute_s`` is what the next
     incarnation then trained a second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are
-    the finer parts that ``RecoveryTimed`` tells, in seconds, by name and in their order.
+    the finer parts that ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total.
+    ``resume`` says where the next life began, beside where it should have; empty while nobody knows.
     """
 
     number: int
@@ -111,6 +112,8 @@ class Fault:
     refused: int
     end: str
     timeline: Mapping[str, float] = field(default_factory=dict)
+    timed_s: float | None = None
+    resume: str = ""
 
     @property
     def recovery_s(self) -> float | None:
@@ -118,7 +121,9 @@ class Fault:
 
         None where nobody said when that was: ``spent`` ends when workers ran again.
         """
-        return None if self.end == RUNNING_AGAIN else sum(self.spent.values())
+        if self.end == RUNNING_AGAIN:
+            return None
+        return sum(self.spent.values()) if self.timed_s is None else self.timed_s
 
     @property
     def cost_s(self) -> float:

@@ -96,6 +96,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
         "saved": fault.saved,
         "refused": fault.refused,
         "end": fault.end,
+        "resume": fault.resume or None,
     }
 
 

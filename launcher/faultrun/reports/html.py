@@ -18,7 +18,7 @@ from faultrun.core.span import percent, several, span
 from faultrun.model.account import Account, Spending
 from faultrun.model.printable import printable
 from faultrun.reports.charts import COLOURS, figures
-from faultrun.reports.words import KINDS, outcome, recovery, shown_incidents, slowest, steps, who
+from faultrun.reports.words import KINDS, outcome, recovery, shown_incidents, slowest, steps, then, who
 
 NO_PLOTLY = "figures need plotly: pip install 'faultrun[report]', then: faultrun report"
 _MOST_LIVES = 100
@@ -166,7 +166,7 @@ def _incidents(report: Mapping[str, Any]) -> str:
         f"<td class=nw>{escape(who(row))}<td class=whole>{escape(row['what'])}"
         f"<td class=nw data-is=step>{steps(row)}<td class=n data-is=lost>{_step(row['lost_steps'])}"
         f"<td class=n data-is=recovery>{recovery(row)}"
-        f"<td class=nw data-is=slowest>{escape(slowest(row))}<td>{escape(row['end'])}</tr>"
+        f"<td class=nw data-is=slowest>{escape(slowest(row))}<td>{escape(then(row))}</tr>"
         for row in rows
     )
     dim = f'<p class="note">{escape(note)}</p>' if note else ""

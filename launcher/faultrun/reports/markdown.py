@@ -14,6 +14,7 @@ from faultrun.reports.words import (
     shown_incidents,
     slowest,
     steps,
+    then,
     twice,
     who,
 )
@@ -89,7 +90,7 @@ def _incidents(report: Mapping[str, Any]) -> Iterator[str]:
         lost = "" if row["lost_steps"] is None else f"{row['lost_steps']:,}"
         yield (
             f"| {row['number']} | {span(row['at_s'])} | {who(row)} | {_cell(row['what'])} | {steps(row)} "
-            f"| {lost} | {recovery(row)} | {slowest(row)} | {_cell(row['end'])} |"
+            f"| {lost} | {recovery(row)} | {slowest(row)} | {_cell(then(row))} |"
         )
     yield ""
     yield from _timelines([row for row in rows if row["timeline"]])

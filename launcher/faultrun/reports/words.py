@@ -45,6 +45,11 @@ def slowest(incident: Mapping[str, Any]) -> str:
     return f"{name} {span(spent[name])}"
 
 
+def then(incident: Mapping[str, Any]) -> str:
+    """How it ended: where training went on, beside where it should have, as far as that is known."""
+    return str(incident.get("resume") or incident["end"])
+
+
 def steps(incident: Mapping[str, Any]) -> str:
     """``1215 → 1200``: where it stopped and where it went on."""
     if incident["step"] is None:
