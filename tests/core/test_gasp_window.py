@@ -1,6 +1,9 @@
 """When the window of a dying gasp ends before its time: stories about who had come how far."""
 
-from faultrun.model.actions import Kill, Sweep, VerifySave
+import pytest
+
+from faultrun.core.drain import READ_BACK_S
+from faultrun.model.actions import Kill, StartTimer, Sweep, VerifySave
 from faultrun.model.events import Timer
 from faultrun.model.run import Phase
 from support.story import Story
@@ -97,6 +100,12 @@ def test_nobody_waits_for_a_save_to_be_read_back_before_what_is_left_of_the_work
     assert told.performed(Sweep)
     assert told.drained().phase is Phase.SWEEPING, "whether the save is whole is part of how the run ends"
     assert told.read_back(0).phase is Phase.FINISHED
+
+
+def test_a_stopped_run_whose_processes_are_gone_waits_a_moment_for_a_save_to_be_read_back() -> None:
+    told = leaving(story().told_to_stop().saved(0, 7)).drained()
+    (timer,) = (one for one in told.performed(StartTimer)[-1:] if one.timer is Timer.GRACE)
+    assert timer.at_s - told.now_s == pytest.approx(READ_BACK_S)
 
 
 def test_a_stopped_run_ends_with_its_window_although_a_save_is_still_being_read_back() -> None:

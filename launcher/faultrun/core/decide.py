@@ -119,7 +119,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
         case Phase.RUNNING, GaspSaved():
             return Step(state=gasp.noted(state, event), why=f"rank {event.rank} saved step {event.step}")
         case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.swept:
-            return drain.stop_reading(state, event.at_s, "the window is over")
+            return drain.stop_reading(state, event.at_s, "no restart follows")
         case _, GaspVerified():
             return drain.read_back(state, event)
         case Phase.DRAINING, GaspAcknowledged():

@@ -17,6 +17,9 @@ from faultrun.model.incident import Incident, Save
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.stop import Stop, StopRequested, StopSource
 
+READ_BACK_S = 0.5
+"""How long a stopped run without processes waits to say that its save is whole; the next start proves it."""
+
 
 def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step:
     """A worker, a helper or a start failed: the others are asked to save."""
@@ -170,7 +173,11 @@ def drained(state: RunState, event: Drained) -> Step:
     state = replace(state, life=life)
     if state.stop is not None and life.reading and event.at_s < life.deadline_s:
         swept = replace(state, life=replace(life, swept=True))
-        return Step(state=swept, why="no restart follows; what was saved is being read back")
+        until_s = min(life.deadline_s, event.at_s + READ_BACK_S)
+        timer = StartTimer(timer=Timer.GRACE, at_s=until_s, incarnation=state.incarnation)
+        return Step(
+            state=swept, actions=(timer,), why="no restart follows; what was saved is being read back"
+        )
     if state.stop is not None or state.failure is not None:
         return begin.await_plan(state, event.at_s, Standing.DRAINED, "no restart follows")
     if state.life.incident is None:
