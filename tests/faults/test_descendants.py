@@ -64,8 +64,9 @@ def test_a_survivors_data_loader_lives_through_the_save(launcher: Launcher) -> N
         "{python}; echo the shell goes on",
         "({python}; true); true",
         "trap 'kill -TERM $program' TERM; {python} & program=$!; wait $program",
+        "{python} 2>&1 | tee train_$RANK.log",
     ],
-    ids=["dies of the request", "a shell below it, too", "passes it on and does not wait"],
+    ids=["dies of the request", "a shell below it, too", "passes it on and does not wait", "a pipe"],
 )
 def test_a_program_below_a_shell_has_the_whole_window_and_its_loader_lives_through_it(
     launcher: Launcher, shell: str

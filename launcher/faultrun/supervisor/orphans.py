@@ -13,7 +13,7 @@ from functools import partial
 
 from faultrun.model.events import Event, Signaled, Status
 from faultrun.supervisor.reactor import Reactor, Ready
-from faultrun.workers.session import highest, is_shell, members
+from faultrun.workers.session import is_shell, members, to_ask
 
 _DIED_OF_THE_REQUEST = Signaled(signum=signal.SIGTERM)
 
@@ -74,7 +74,7 @@ class _Session:
                     self._pidfds[pid] = os.pidfd_open(pid)
                     self._reactor.watch(self._pidfds[pid], partial(self._ended, pid))
         if self._ask:
-            for pid in highest(found):
+            for pid in to_ask(found):
                 self._ask_to_save(pid)
         return bool(self._pidfds)
 
