@@ -104,6 +104,25 @@ def test_what_a_shell_does_after_its_program_is_part_of_the_job(launcher: Launch
     assert "rank 1 of 2 killed by SIGABRT" in run.card(1)
 
 
+@pytest.mark.parametrize("below", ["a shell", "a script"])
+def test_a_program_that_a_rank_has_started_is_not_done_for_the_rank(launcher: Launcher, below: str) -> None:
+    launcher.program(COUNTS + "sdk.done()", "part.py")
+    part = f"{sys.executable} {launcher.folder / 'part.py'}"
+    dies = "[ $RANK$FAULTRUN_INCARNATION = 10 ] && kill -KILL $$; true"
+    command = ["--no-python", "bash", "-c", f"{part}; {dies}"]
+    if below == "a script":
+        path = launcher.folder / "whole.py"
+        launcher.program(
+            f"import subprocess\nsubprocess.run({part.split()!r}, check=True)\n"
+            "if rank == 1 and life == 0: os.kill(os.getpid(), 9)",
+            path.name,
+        )
+        command = [str(path)]
+    run = launcher.command("--worker_num=2", "--backoff=1ms..1ms", *command)
+    assert run.ends() == 0
+    assert "rank 1 of 2 killed by SIGKILL" in run.card(1)
+
+
 def test_a_time_that_is_none_is_refused(launcher: Launcher) -> None:
     run = script(launcher, "sdk.done(ends_within_s=float('inf'))", "--max_restarts=0")
     assert run.ends() != 0

@@ -65,6 +65,11 @@ class Worker:
             self._chaos.at("startup")
 
     @property
+    def _leads(self) -> bool:
+        """Whether it is the rank's own process. One that a shell or a script has started decides nothing."""
+        return os.getsid(0) == self._pid
+
+    @property
     def asked(self) -> bool:
         """Whether this rank was asked to save and leave."""
         return self._helper.requested.is_set()
@@ -157,8 +162,7 @@ class Worker:
         if self._error is None and self._slot is not None and self._slot.agreed_stop():
             self._helper.requested.wait(LINGER_S)  # stopped by a peer's proposal; the request comes
         self._await_leaving()
-        # A program below a shell decides nothing: what the shell does next is part of the job.
-        if self._ending is not None and self._ending.is_zero() and os.getsid(0) == self._pid:
+        if self._ending is not None and self._ending.is_zero() and self._leads:
             said = self.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
             self._say_done(None if said else _LEAVES_WITHIN_S)
 
@@ -172,7 +176,7 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:
                 stream.flush()  # what is still buffered would be lost with a crash
-        self.works_at(WorkPhase.DONE)
+        self.works_at(WorkPhase.DONE if self._leads else WorkPhase.UNKNOWN)
         if ends_within_s is not None:
             # The kernel's own action: no interpreter is needed to end one that hangs while it is taken down.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
