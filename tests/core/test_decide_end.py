@@ -319,3 +319,11 @@ def test_a_stop_that_comes_when_the_end_has_been_decided_did_not_end_the_run(cod
         story.returned(0).drained()
     story.told_to_stop().finished(code)
     assert (story.phase, story.state.exit_code, story.state.stop) == (Phase.FINISHED, code, None)
+
+
+def test_a_stop_that_comes_when_every_rank_has_returned_zero_did_not_end_the_run() -> None:
+    story = Story(2).begins().returned(0).returned(1)
+    assert story.phase is Phase.SWEEPING, "what they left behind is being ended"
+    story.told_to_stop().told_to_stop(StopSource.SIGINT, after_s=5).drained()
+    assert (story.phase, story.state.exit_code, story.state.stop) == (Phase.FINISHED, 0, None)
+    assert story.state.trained, "the next start has nothing to go on with"

@@ -42,8 +42,11 @@ def stop(state: RunState, event: StopRequested) -> Step:
     """End the run with a gasp; somebody who asks again is impatient and cuts the window short.
 
     The SIGTERM that follows a preStop hook is the platform's routine and not
-    impatience: the window that the hook opened goes on.
+    impatience: the window that the hook opened goes on. Whoever asks when every rank
+    has returned 0 comes too late to end anything.
     """
+    if state.phase is Phase.SWEEPING and state.stop is None and state.life.incident is None:
+        return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
     before = state.stop or Stop(source=event.source)
     again = before.is_repeated_by(event)
     state = replace(state, stop=before.heard(event))
