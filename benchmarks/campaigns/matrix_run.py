@@ -97,18 +97,18 @@ class Outcome:
 
 
 def expected(cell: Cell) -> Expected:
-    """The right answer. Before the first step only what passes by itself is tried again."""
+    """The right answer. Only what is the program's own by nature is not tried again before the first step."""
     begun = cell.phase in (Moment.STEP, Moment.SAVE)
     chance = (_RESTART, 0)
-    bug = (_RESTART, 0) if begun else (_STOP, 93)
+    memory = (_RESTART, 0) if begun else (_STOP, 93)
     left = "left with exit code 0" if cell.value == 0 else f"exited with code {cell.value}"
     causes, classes, (decision, exit_code) = {
         Kind.KILL: (("killed from outside",), ("transient",), chance),
-        Kind.SEGV: (("memory fault", "SIGSEGV"), ("unknown",), bug),
-        Kind.RAISE: (("InjectedError: injected in",), ("unknown",), bug),
-        Kind.EXIT: ((left,), ("unknown",), bug),
-        Kind.OOM: (("out of memory", "memory is full"), ("resource",), bug),
-        Kind.DISK: (("the disk is full",), ("resource",), (_RESTART, 93)),
+        Kind.SEGV: (("memory fault", "SIGSEGV"), ("unknown",), chance),
+        Kind.RAISE: (("InjectedError: injected in",), ("unknown",), chance),
+        Kind.EXIT: ((left,), ("unknown",), chance),
+        Kind.OOM: (("out of memory", "memory is full"), ("resource",), memory),
+        Kind.DISK: (("the disk is full",), ("resource",), (_RESTART, 1)),  # room may be made
         Kind.LOG: (("the disk is full",), ("resource",), (_RESTART, 0)),
         Kind.STOP: (("nothing failed",), ("",), (_STOP, 0)),  # it is woken, and goes on
         Kind.SPIN: (("spins", "waits for a processor"), ("transient",), chance),
