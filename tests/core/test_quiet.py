@@ -1,6 +1,7 @@
 """Silence without the SDK: the log, the processor and the disk, all three."""
 
 from faultrun.core import quiet
+from faultrun.core.hang_limits import Pause
 from faultrun.core.quiet import Quiet, Sign
 from faultrun.model.hang import HangPolicy, Suspicion
 from support.silent_job import warning
@@ -22,6 +23,7 @@ class Job:
         logs: tuple[int, ...] = (),
         computes: tuple[int, ...] = (),
         reads: int | None = None,
+        stopped: tuple[int, ...] = (),
     ) -> Suspicion | None:
         for _ in range(seconds):
             self.now_s += LOOK_S
@@ -33,7 +35,7 @@ class Job:
                     io_bytes=sign.io_bytes + 10_000 * (rank == reads),
                 )
             self.state = quiet.observe(self.state, self.signs.values(), self.now_s, LOOK_S)
-            found = quiet.suspect(self.state)
+            found = quiet.suspect(self.state, frozenset(stopped))
             if found is not None:
                 return found
         return None
@@ -79,6 +81,22 @@ def test_a_log_that_grows_on_any_rank_is_a_sign_of_life() -> None:
 def test_ranks_that_all_compute_or_read_live() -> None:
     assert Job().passes(300, computes=(0, 1)) is None
     assert Job(1).passes(300, reads=0) is None
+
+
+def test_a_rank_that_is_stopped_is_found_whatever_the_others_print() -> None:
+    job = Job(3)
+    for acts in (False, True):
+        found = job.passes(60, logs=(0, 2), computes=(0, 2), stopped=(1,))
+        assert found is not None
+        assert (found.behind, found.acts) == ((1,), acts)
+        job.state = quiet.warned(job.state, warning(found))
+    assert job.now_s == 61
+    job.passes(1, logs=(1,))
+    assert job.state.over == Pause(rank=1, paused_s=60.0, warned=True)
+
+
+def test_a_rank_that_only_waits_while_the_others_print_is_nothing_to_be_warned_of() -> None:
+    assert Job(3).passes(600, logs=(0,), computes=(0, 2)) is None
 
 
 def test_the_idle_one_is_behind_and_not_its_peer_that_burns_a_processor_in_a_collective() -> None:

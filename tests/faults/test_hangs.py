@@ -124,6 +124,22 @@ while life == 0 and time.monotonic() < until_s:
     assert "nothing heard" in found["because"]
 
 
+def test_without_the_sdk_a_stopped_rank_is_woken_while_its_peer_still_prints(launcher: Launcher) -> None:
+    code = """
+import signal, time
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    open("woken", "w")
+while not os.path.exists("woken"):
+    say("step")
+    time.sleep(0.05)
+"""
+    run = launcher.run(code, "--hang_signal=log", "--hang_timeout=20s", "--max_restarts=0")
+    assert run.ends(within_s=120) == 0
+    (warned,) = run.events("HangWarned")
+    assert (warned["rank"], warned["stance"]) == (1, "stopped")
+
+
 def test_a_rank_in_an_uninterruptible_sleep_is_blamed_with_its_state(launcher: Launcher) -> None:
     run = counting(launcher, 100, "0:1:60:vfork", options=("--hang_limits=step=300ms..30m",))
     assert run.ends(within_s=180) == 0

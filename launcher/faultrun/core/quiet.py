@@ -2,7 +2,8 @@
 
 Pure, like ``hang``. One rank that shows all three signs for the whole time is
 suspected once every rank's log has been silent for as long: ranks that wait
-for it may spin in a collective, and burn processor time. As there, a silence
+for it may spin in a collective, and burn processor time. One whose process is
+stopped is suspected whatever the others print. As there, a silence
 is warned of first and acted on much later, or at the limit that the user gave.
 """
 
@@ -78,13 +79,14 @@ def observe(quiet: Quiet, signs: Iterable[Sign], now_s: float, interval_s: float
     return _gone_on(replace(quiet, at_s=now_s, clock_s=clock_s, since=since), _spell(quiet))
 
 
-def suspect(quiet: Quiet) -> Suspicion | None:
-    """The ranks that show no sign of life, once nobody has logged anything for as long."""
+def suspect(quiet: Quiet, stopped: frozenset[int] = frozenset()) -> Suspicion | None:
+    """Who shows no sign of life: who is ``stopped`` (state T), else all, once nobody logs anything."""
     limit_s = quiet.limit_s
-    if not all(quiet.clock_s - one.log_s >= limit_s for one in quiet.since):
-        return None
-    idle = [one for one in quiet.since if quiet.clock_s - one.work_s >= limit_s]
-    if not idle:
+    mute = [one for one in quiet.since if quiet.clock_s - one.log_s >= limit_s]
+    idle = [one for one in mute if quiet.clock_s - one.work_s >= limit_s]
+    halted = [one for one in idle if one.sign.rank in stopped]
+    idle = halted or idle
+    if not idle or (len(mute) < len(quiet.since) and not halted):
         return None
     ranks = tuple(one.sign.rank for one in idle)
     silent_s = min(quiet.clock_s - max(one.log_s, one.work_s) for one in idle)
@@ -113,7 +115,10 @@ def warned(quiet: Quiet, event: HangWarned) -> Quiet:
 
 
 def _spell(quiet: Quiet) -> float:
-    """How long there has been no sign of life, from the most idle rank, by now."""
+    """How long there has been no sign of life: from who was warned of, else from the most idle rank."""
+    warned = next((one for one in quiet.since if one.sign.rank == quiet.looks.warned_of), None)
+    if warned is not None:
+        return quiet.clock_s - max(warned.log_s, warned.work_s)
     log_s = min((quiet.clock_s - one.log_s for one in quiet.since), default=0.0)
     return min(log_s, max((quiet.clock_s - one.work_s for one in quiet.since), default=0.0))
 

@@ -238,7 +238,8 @@ class HangWatch:
             if pid in found
         ]
         self._quiet = quiet.observe(self._quiet, signs, now_s, interval_s)
-        return quiet.suspect(self._quiet) if signs else None
+        stopped = frozenset(rank for rank, pid in workers.items() if state_of(pid) == "T")
+        return quiet.suspect(self._quiet, stopped) if signs else None
 
     def _overdue(self, now_s: float) -> Iterable[Event]:
         """An inspection that never ends (its disk hangs) must not keep a hang from being acted on."""
