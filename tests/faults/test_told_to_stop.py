@@ -134,6 +134,18 @@ def test_the_user_may_choose_the_exit_code(launcher: Launcher) -> None:
     assert run.ends() == 0
 
 
+def test_where_the_platforms_clock_runs_no_time_goes_into_a_report_whatever_the_exit_code(
+    launcher: Launcher,
+) -> None:
+    options = ("--worker_num=1", "--exit_code_on_stop=0", "--no-python")
+    clock = {"FAULTRUN_REPORT": "True", "FAULTRUN_TERMINATION_GRACE_S": "60"}
+    run = launcher.command(*options, *launcher.program("train()"), environ=clock).trains(range(1))
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 0
+    assert "no time for a report" in run.text
+    assert not (run.log_dir / "report.html").exists()
+
+
 def test_the_reason_of_the_end_is_left_for_kubernetes(launcher: Launcher) -> None:
     message = launcher.folder / "termination-log"
     run = launcher.run("train()", f"--termination_log={message}").trains(range(2))

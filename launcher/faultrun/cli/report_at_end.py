@@ -12,23 +12,22 @@ from faultrun.workers.forked import Forked
 _PATIENCE_S = 20.0
 _PATIENCE_AFTER_STOP_S = 3.0
 _INIT_PID = 1
-_STOPPED = frozenset({129, 130, 143})
 _LONGEST = 4096
 
 
-def report_at_end(spec: RunSpec, log_dir: Path, exit_code: int, say: Callable[[str], None]) -> None:
+def report_at_end(spec: RunSpec, log_dir: Path, say: Callable[[str], None], *, stopped: bool) -> None:
     """Write it if it is wanted. Whoever told us to stop may have little patience left.
 
     Forked, not executed: Python is there already, and no module of the working directory gets in its way.
     """
     if not spec.view.report:
         return
-    if exit_code in _STOPPED and _clock_runs(spec):
+    if stopped and _clock_runs(spec):
         say(f"no time for a report: faultrun report --log_dir {log_dir}")
         return
     said = b""
     with suppress(OSError):
-        said = _said_by_child(log_dir, _PATIENCE_AFTER_STOP_S if exit_code in _STOPPED else _PATIENCE_S)
+        said = _said_by_child(log_dir, _PATIENCE_AFTER_STOP_S if stopped else _PATIENCE_S)
     if said:
         say(f"{said.decode(errors='replace')}; {log_dir / 'report.html'}")
     else:

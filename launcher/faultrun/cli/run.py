@@ -90,7 +90,7 @@ def _supervise(resolved: Resolved, around: Surroundings, ready: Callable[[], Non
     finally:
         running.close()
     _write_termination_message(Path(resolved.spec.logs.termination_log), line)
-    report_at_end(resolved.spec, running.log_dir, code, say)
+    report_at_end(resolved.spec, running.log_dir, say, stopped=running.stopped)
     running.mark_end(code)
     return code
 

@@ -63,7 +63,10 @@ _STOPS = {
 
 
 class Running:
-    """One supervisor process: ``run`` returns the exit code and the last line, ``close`` leaves nothing."""
+    """One supervisor process: ``run`` returns the exit code and the last line, ``close`` leaves nothing.
+
+    ``stopped``: it was told to end.
+    """
 
     def __init__(
         self, spec: RunSpec, around: Surroundings, say: Callable[[str], None], ready: Callable[[], None]
@@ -78,6 +81,7 @@ class Running:
         self._spec = replace(spec, run_id=RunId(self._claimed.run_id))
         self._state = self._claimed.past.state if self._claimed.past is not None else start
         self._cleanup: list[Callable[[], object]] = []
+        self.stopped = False
 
     @property
     def journal(self) -> Path:
@@ -171,6 +175,7 @@ class Running:
             )
         )
         end = supervise(self._state, world, journal, herald)
+        self.stopped = end.stop is not None
         at_end(self._spec, self.log_dir, end, self._say)
         line = narrator.outcome.line if narrator.outcome is not None else ""
         code = 1 if end.exit_code is None else end.exit_code
