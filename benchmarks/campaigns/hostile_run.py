@@ -71,7 +71,7 @@ def run(history: History, folder: Path) -> Told:
     _write_wrapper(folder, history)
     for number, session in enumerate(history.sessions):
         told.shelf.do(session.deeds_between)
-        gone = session.folder_gone and _anything_saved(told)
+        gone = session.folder_gone and _save_known(told)
         if gone:
             told.shelf.take_away()
             told.ended.append(_without_its_folder(told, number))
@@ -82,8 +82,11 @@ def run(history: History, folder: Path) -> Told:
     return told
 
 
-def _anything_saved(told: Told) -> bool:
-    return told.shelf.folder.exists() and any(note["what"] == "save" for note in told.ledger())
+def _save_known(told: Told) -> bool:
+    """Whether the run knows of a save; one of the tenth of a second before a SIGKILL it may not know."""
+    lines = journal.read(told.folder)
+    seen = any(line["event"] in ("SaveSeen", "GaspSaved") or line.get("point") for line in lines)
+    return seen and told.shelf.folder.exists()
 
 
 def _without_its_folder(told: Told, number: int) -> Ended:

@@ -4,6 +4,7 @@ import pytest
 
 from faultrun.model.actions import StartTimer, Survey
 from faultrun.model.events import NothingWhole, Timer
+from faultrun.model.gasp import SaveSeen
 from faultrun.model.run import Phase
 from support.story import Story, checkpoint
 
@@ -43,6 +44,15 @@ def test_so_is_what_a_rank_said_that_it_saved_whether_or_not_the_run_was_ending(
     assert story.state.exit_code == 143
     survey = asked(story.starts())
     assert (survey.expects, survey.folders) == ("gasp_1", (".",))
+
+
+def test_so_is_a_save_of_the_script_that_was_only_seen_also_by_the_next_supervisor() -> None:
+    story = Story(1).begins()
+    seen = SaveSeen(at_s=story.now_s, incarnation=0, path="mnt/ckpt/last.pt")
+    assert asked(story.tell(seen).starts()).expects == "mnt/ckpt/last.pt"
+    late = Story(1).begins().killed(0).recovers().tell(seen)  # of a life that is over: it is about the run
+    late.performed(Survey)
+    assert asked(late.starts()).expects == "mnt/ckpt/last.pt"
 
 
 def test_a_folder_that_is_gone_is_looked_for_again_ever_more_rarely_and_not_for_ever() -> None:

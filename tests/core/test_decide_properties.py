@@ -20,6 +20,7 @@ from faultrun.model.events import (
     RunStarted,
     Timer,
 )
+from faultrun.model.gasp import SaveSeen
 from faultrun.model.notice import Platform
 from faultrun.model.run import Life, Phase, RunState, Step
 from faultrun.model.stop import StopRequested, StopSource
@@ -32,7 +33,7 @@ _WAITS = {
     Phase.BACKING_OFF: Timer.BACKOFF,
     Phase.HOLDING: Timer.HOLD,
 }
-_TIMELESS = (RunStarted, RunFinished, PlanAdopted, StopRequested, FaultNotice)
+_TIMELESS = (RunStarted, RunFinished, PlanAdopted, StopRequested, FaultNotice, SaveSeen)
 
 History = list[tuple[RunState, Event, Step]]
 

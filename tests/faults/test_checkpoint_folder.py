@@ -44,6 +44,21 @@ say("from", os.environ["FAULTRUN_RESUME_STEP"])
     assert "looking for the checkpoints again in 1 s, and for 60 s in all" in run.text
 
 
+def test_a_lost_supervisor_knew_of_the_first_save_although_nothing_had_failed_yet(launcher: Launcher) -> None:
+    (launcher.folder / "mnt" / "ckpt").mkdir(parents=True)
+    (launcher.folder / "mnt" / "ckpt" / "older.safetensors").write_bytes(b"of somebody else")
+    code = SAVES + "if life == 0:\n    save(5)\n    train()\nsay('from', os.environ['FAULTRUN_RESUME_STEP'])"
+    run = launcher.run(code, "--checkpoint_dir=mnt/ckpt", workers=1).trains([0])
+    assert run.event("SaveSeen")["path"].endswith("mnt/ckpt/last.safetensors")
+    run.kill_supervisor()
+    (launcher.folder / "mnt").rename(launcher.folder / "unmounted")
+    again = launcher.run(code, "--checkpoint_dir=mnt/ckpt", workers=1)
+    assert again.event("NothingWhole")["gone_s"] == 0.0
+    (launcher.folder / "unmounted").rename(launcher.folder / "mnt")
+    assert again.ends() == 0
+    assert "from 5" in again.log(0, 1)
+
+
 def resumed_at(run: Run) -> list[int | None]:
     return [line["point"] and line["point"]["global_step"] for line in run.events("RecoveryPointChosen")]
 

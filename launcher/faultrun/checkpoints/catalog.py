@@ -146,6 +146,17 @@ class Catalog:
             left_alone=tuple(one for one in entries if self._left_alone.holds(one)),
         )
 
+    def listed(self) -> dict[str, Stamp]:
+        """What lies under the roots by its names alone, with its stamps; opens and remembers nothing."""
+        named = (
+            one
+            for root in self.roots
+            for found in walk(root)
+            if not isinstance(found, Refusal)
+            for one in claimed(found, root, self.registry.formats)
+        )
+        return {one.first.path: stamp_in(one.first) for one in named if isinstance(one, Named)}
+
     def leave_alone(self, entries: Iterable[Entry]) -> None:
         """Never offer these files again, in this run, unless they are written anew.
 

@@ -40,6 +40,7 @@ from faultrun.supervisor.prepare import LocalPreparer
 from faultrun.supervisor.pulse import Pulse
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.resume_check import ResumeCheck
+from faultrun.supervisor.save_watch import SaveWatch
 from faultrun.supervisor.seating import Seating
 from faultrun.supervisor.standbys import Standbys, Terms
 from faultrun.supervisor.survey import CheckpointSurveyor
@@ -161,6 +162,7 @@ class Running:
             ResumeCheck(reactor, self._spec.recovery),
             Timekeeper(reactor),
             LogWatch(reactor, crew),
+            SaveWatch(reactor, world.readings, catalog.listed),
         )
         herald = Herald(audience, self._ready, journal, self._say)
         # Nobody lives any more when the loop ends as it should.

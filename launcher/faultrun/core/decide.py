@@ -36,7 +36,7 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
-from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified, SaveSeen
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
@@ -64,6 +64,9 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return drain.stop(state, event)
         case FaultNotice():
             return _notice(state, event)
+        case SaveSeen(path=path):
+            known = replace(state, known_save=state.known_save or path)
+            return Step(state=known, why="a checkpoint of this run lies there: it will never begin at zero")
         case _ if event.incarnation != state.incarnation:
             return Step(state=state, why=f"stale: incarnation {event.incarnation} is gone")
 

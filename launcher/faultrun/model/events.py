@@ -11,7 +11,14 @@ from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
-from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified
+from faultrun.model.gasp import (
+    GaspAcknowledged,
+    GaspFailed,
+    GaspRequested,
+    GaspSaved,
+    GaspVerified,
+    SaveSeen,
+)
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
@@ -332,6 +339,7 @@ Event = (
     | GaspAcknowledged
     | GaspSaved
     | GaspVerified
+    | SaveSeen
     | GaspFailed
     | TimerFired
     | Drained

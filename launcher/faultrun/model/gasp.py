@@ -52,6 +52,15 @@ class GaspVerified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSeen:
+    """A checkpoint lies there that was not there when the workers started: the first that a script wrote."""
+
+    at_s: float
+    incarnation: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GaspFailed:
     """A rank could not save."""
 

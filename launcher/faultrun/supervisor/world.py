@@ -110,6 +110,11 @@ class LocalWorld:
             case other:
                 assert_never(other)
 
+    @property
+    def readings(self) -> Errands:
+        """Who looks at checkpoints while workers run; a file system that hangs holds up nobody else."""
+        return self._readings
+
     def quiet(self) -> bool:
         """Whether no errand is under way: then a fork copies no other thread's locks."""
         return self._errands.idle() and self._readings.idle()

@@ -1,0 +1,71 @@
+"""Looks for the first checkpoint that a script writes by itself: its loss is never taken for a beginning.
+
+Saves that the SDK reports are known at once, and those of a script when a fault makes somebody look. Before
+that, a supervisor that was killed would leave nothing behind that says there was one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from faultrun.checkpoints.format import Stamp
+from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.gasp import SaveSeen
+from faultrun.model.run import Phase, Step
+from faultrun.supervisor.errands import Errands
+from faultrun.supervisor.reactor import Reactor
+
+_SOONEST_S, _LATEST_S = 0.1, 30.0
+_SHARE = 0.05
+_COST = 50
+"""Looking takes at most one part of so many of the time."""
+
+Listed = Callable[[], Mapping[str, Stamp]]
+
+
+class SaveWatch:
+    """Implements ``ports.Narrator``. Looks until the run has a save that is known, while workers run.
+
+    ``listed`` names the checkpoints that lie there; it is called by ``errands``, whose thread may hang
+    with its file system.
+    """
+
+    def __init__(self, reactor: Reactor, errands: Errands, listed: Listed) -> None:
+        self._reactor = reactor
+        self._errands = errands
+        self._listed = listed
+        self._life = -1
+        self._began_s = 0.0
+        self._before: Mapping[str, Stamp] | None = None
+        self._took_s = 0.0
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.Narrator``."""
+        if step.state.phase is not Phase.RUNNING or step.state.known_save:
+            self._life = -1
+        elif isinstance(event, IncarnationStarted):
+            self._life, self._began_s, self._before = event.incarnation, self._reactor.clock.now(), None
+            self._send(self._life)
+
+    def _send(self, life: int) -> Iterable[Event]:
+        if life == self._life:
+            if self._errands.idle():
+                self._errands.send(lambda: self._look(life), lambda: self._seen(life, ""))
+            now_s = self._reactor.clock.now()
+            interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
+            at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
+            self._reactor.call_at(at_s, lambda: self._send(life))
+        return ()
+
+    def _look(self, life: int) -> Iterable[Event]:
+        """In the errands' thread, one at a time."""
+        began_s = self._reactor.clock.now()
+        there = self._listed()
+        self._took_s = self._reactor.clock.now() - began_s
+        before, self._before = self._before, there if self._before is None else self._before
+        if before is not None and life == self._life:
+            fresh = (path for path, stamp in there.items() if before.get(path) != stamp)
+            found = next(fresh, "")
+            if found:
+                yield self._seen(life, found)
+
+    def _seen(self, life: int, path: str) -> SaveSeen:
+        return SaveSeen(at_s=self._reactor.clock.now(), incarnation=life, path=path)
