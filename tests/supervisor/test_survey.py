@@ -5,6 +5,7 @@ import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -115,6 +116,52 @@ def test_a_run_that_had_checkpoints_does_not_begin_at_zero_when_none_is_to_be_se
     again = looking.survey(known, 0.0)
     assert isinstance(again, NothingWhole)
     assert again.gone_s == 0.0, "it is another absence"
+
+
+@pytest.mark.parametrize("next_supervisor", [False, True])
+def test_a_mount_that_drops_before_a_checkpoint_was_chosen_from_it_is_no_beginning(
+    tmp_path: Path, next_supervisor: bool
+) -> None:
+    """The first life of a run made the folder; until its end nobody had looked."""
+    shared, disk = tmp_path / "shared", tmp_path / "disk"
+    disk.mkdir()
+    with TemporaryDirectory(dir="/dev/shm") as mounted:
+        if Path(mounted).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("/dev/shm is no file system of its own")
+        shared.symlink_to(mounted)
+        looking = in_shared(shared, tmp_path)
+        assert step_of(looking.survey(FIRST, 0.0)) is None
+        save(shared / "ckpt/net-1_10.ckpt", ckpt(1, 10))
+        shared.unlink()
+        shared.symlink_to(disk)
+        if next_supervisor:
+            looking = in_shared(shared, tmp_path)
+        gone = looking.survey(AGAIN, 0.0)
+        assert isinstance(gone, NothingWhole)
+        assert gone.gone_s == 0.0
+        shared.unlink()
+        shared.symlink_to(mounted)
+        assert step_of(looking.survey(AGAIN, 0.0)) == 10, "it came back"
+
+
+def test_a_folder_that_comes_as_a_mount_of_its_own_is_a_beginning(tmp_path: Path) -> None:
+    looking = in_shared(Path("/dev"), tmp_path, name="shm/calm-heron")
+    assert step_of(looking.survey(FIRST, 0.0)) is None
+    kept = tmp_path / "mounts.json"
+    kept.write_text(kept.read_text().replace('"/dev/shm"', '"/dev"'))
+    assert step_of(in_shared(Path("/dev"), tmp_path, name="shm/calm-heron").survey(AGAIN, 0.0)) is None
+
+
+def in_shared(shared: Path, log_dir: Path, name: str = "ckpt") -> CheckpointSurveyor:
+    folder = str(shared / name)
+    spec = a_spec(workers=2)
+    spec = replace(
+        spec,
+        recovery=Recovery(checkpoint_dirs=(folder,)),
+        logs=replace(spec.logs, log_dir=str(log_dir)),
+    )
+    catalog = Catalog((folder,), memory_path=str(log_dir / "memory.jsonl"), settle_s=0.0)
+    return CheckpointSurveyor(spec, catalog, RunClock())
 
 
 def test_a_folder_that_nobody_can_read_may_be_read_later(tmp_path: Path) -> None:

@@ -1,30 +1,45 @@
 """Whether folders of checkpoints are what they were: a mount that dropped leaves an empty one, or none."""
 
+import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from faultrun.journal.durable import replace_durably
+
+FILE_NAME = "mounts.json"
+
 
 class Grounds:
-    """The file systems of ``roots`` as this supervisor saw them last; those that are not there yet may come.
+    """What ``roots`` lie on, as it was when one was seen last; those that are not there yet may come.
 
-    Only its own looks are compared: device numbers change with every mount and boot.
+    Device numbers change with every mount and boot: only those of this supervisor's own looks are
+    compared. Where a file system is mounted stays, and is kept in ``log_dir`` for the supervisors to
+    come, also for a folder that the first save has yet to make. ``anew`` forgets what another run kept.
     """
 
-    def __init__(self, roots: Sequence[str]) -> None:
-        self._devices: dict[str, int] = {}
-        self.see(roots)
+    def __init__(self, roots: Sequence[str], log_dir: Path, *, anew: bool) -> None:
+        self._path = log_dir / FILE_NAME
+        self._devices = _devices(roots)
+        self._mounts = _mounts(roots) | ({} if anew else _kept(self._path))
+        self._keep()
 
     def see(self, roots: Sequence[str]) -> None:
         """Take what is there now for right."""
-        for root in roots:
-            with suppress(OSError):
-                self._devices[root] = Path(root).stat().st_dev
+        self._devices |= _devices(roots)
+        self._mounts |= _mounts(roots)
+        self._keep()
 
     def changed(self) -> bool:
-        """Whether another file system lies under a root than before."""
-        return any(_device_under(root) not in (before, None) for root, before in self._devices.items())
+        """Whether another file system lies under a root than before, or none any more."""
+        if any(_device_under(root) not in (before, None) for root, before in self._devices.items()):
+            return True
+        return any(not _lies_in(_mount_of(root), before) for root, before in self._mounts.items())
+
+    def _keep(self) -> None:
+        with suppress(OSError):  # it is known as long as we live
+            replace_durably(self._path, json.dumps(self._mounts).encode())
 
 
 def unreadable(root: str) -> str:
@@ -38,9 +53,41 @@ def unreadable(root: str) -> str:
         return f"cannot be read: {error.strerror}"
 
 
+def _devices(roots: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for root in roots:
+        with suppress(OSError):
+            found[root] = Path(root).stat().st_dev
+    return found
+
+
+def _mounts(roots: Sequence[str]) -> dict[str, str]:
+    return {root: _mount_of(root) for root in roots}
+
+
 def _device_under(root: str) -> int | None:
     """The device of ``root``, or of the nearest folder above it that there is; None: nobody can say."""
     path = Path(root)
     with suppress(OSError):
         return next(place for place in (path, *path.parents) if place.exists()).stat().st_dev
     return None
+
+
+def _mount_of(root: str) -> str:
+    """Where the file system is mounted that ``root`` lies in, or will lie in."""
+    place = os.path.realpath(root)
+    while not os.path.ismount(place):
+        place = os.path.dirname(place)  # noqa: PTH120 - a string is all there is
+    return place
+
+
+def _lies_in(mount: str, before: str) -> bool:
+    """A folder may come to be a mount of its own, below the one that it was in."""
+    return mount == before or mount.startswith(before.rstrip("/") + "/")
+
+
+def _kept(path: Path) -> dict[str, str]:
+    with suppress(OSError, ValueError, AttributeError):
+        said = json.loads(path.read_text())
+        return {str(root): str(mount) for root, mount in said.items()}
+    return {}

@@ -65,7 +65,9 @@ class CheckpointSurveyor:
         if not self._catalog.places:
             return self._chosen(request, at_s)
         self._beside = self._neighbours.others() if self._neighbours is not None else ()
-        grounds = self._grounds = self._grounds or Grounds(self._catalog.places)
+        grounds = self._grounds = self._grounds or Grounds(
+            self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
+        )
         if not request.continuing and self._spec.recovery.resume is not Resume.ALWAYS:
             begun = self._begun(request, at_s)
             if begun is not None:
