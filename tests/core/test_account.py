@@ -138,6 +138,24 @@ def test_steps_that_only_the_logs_tell_are_counted_as_trained_twice() -> None:
     assert account.lost_steps == 5
 
 
+@pytest.mark.parametrize(("in_epoch", "twice"), [(None, None), (6, 0)])
+def test_a_step_that_may_be_one_of_its_epoch_only_is_no_count(
+    in_epoch: int | None, twice: int | None
+) -> None:
+    story = logs_a_step(passes(Story(1).begins().all_run(), 10), 1)
+    passes(story, 100).killed(0).drained().chose(checkpoint(80)).prepared().all_run()
+    story = logs_a_step(passes(story, 10), 6)
+    lines = lines_of(passes(story, 50).returned(0).drained())
+    epochs = iter((1, 3))
+    lines = [
+        {**line, "epoch": next(epochs), "in_epoch": in_epoch} if line["event"] == "FirstStepLogged" else line
+        for line in lines
+    ]
+    lives = account_of(lines).lives
+    assert lives[0].repeated_steps == 0
+    assert lives[1].repeated_steps == twice
+
+
 def test_logs_that_tell_the_first_step_and_the_last_tell_what_was_training() -> None:
     story = Story(1).begins().all_run()
     story = logs_a_step(passes(story, 10), 1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.logged_steps import LoggedStep, last_step
+from faultrun.core.logged_steps import LoggedStep, first_step, last_step
 
 
 def loss_monitor(epoch: int, step: int) -> str:
@@ -54,3 +54,16 @@ def test_a_global_step_that_is_told_is_the_true_one(length: int, done: int, kept
     assert (told.epoch, told.in_epoch) == ((done - 1) // length + 1, (done - 1) % length + 1)
     assert told.step in (done, None)
     assert told.step == done or monitor
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "validation step 0 loss 3", "val/step: 2", "Val step 2 loss 2.1", "eval_global_step 4", "test - step [1/9]",
+        "Sanity Checking step 1", "sanity check step 100 ok", "epoch 1 eval step 3/10", "warm-up step 7",
+    ],
+)  # fmt: skip
+def test_a_step_beside_the_training_is_none_of_it(line: str) -> None:
+    assert first_step([line, "step 16 val_loss 2.0"]) == LoggedStep(step=16)
+    assert first_step([line]) is None
+    assert last_step(["step 17 loss 1", line]) == LoggedStep(step=17)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from faultrun.core.account_fault import OpenFault, left_well, list_of, number_of, timed, went_on
-from faultrun.core.account_life import FINISHED, OpenLife
+from faultrun.core.account_life import FINISHED, OpenLife, may_count_anew
 from faultrun.core.account_saves import OpenSaves
 from faultrun.core.account_time import SPENT_IN, Away, Samples, Timeline
 from faultrun.model.account import (
@@ -246,6 +246,8 @@ class Accountant:
         if life is None:  # the log of a life that has ended was read: nothing trains again
             return
         life.reports = life.reports or line.get("event") == "FirstStep"
+        life.uncounted = may_count_anew(line)
+        step = None if life.uncounted else step
         life.first_step(self._timeline, self._now_s, step)
         self._stepped(step)
         self._close_fault(TRAINING_AGAIN)

@@ -1,6 +1,8 @@
 """One incarnation while its lines are read: what of its running time was start, repetition, training."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from faultrun.core.account_time import Timeline
 from faultrun.model.account import Life, Spending
@@ -9,11 +11,21 @@ FINISHED = "finished"
 """How a life ends whose ranks all came to their end."""
 
 
+def may_count_anew(line: Mapping[str, Any]) -> bool:
+    """Whether the step that a log told of may be one of its epoch only, as far as one line can show."""
+    return (
+        line.get("epoch") not in (None, 0)
+        and line.get("event") != "FirstStep"
+        and line.get("in_epoch") is None
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class OpenLife:
     """Between its plan and its end. ``high_before``: the furthest step that any life before had reached.
 
     ``reports``: its ranks say how far they are; otherwise their logs may, of the first step and the last.
+    ``uncounted``: what its log calls the first step need not be a global one.
     """
 
     number: int
@@ -24,6 +36,7 @@ class OpenLife:
     after_fault: int | None
     running_s: float | None = None
     reports: bool = False
+    uncounted: bool = False
     first_step_s: float | None = None
     first: int | None = None
     newest: int | None = None
@@ -99,7 +112,7 @@ class OpenLife:
         """How many of its steps had been done before; None when its own are not known."""
         start, reached = self.start_step, self.newest
         if self.high_before is None:
-            return 0 if reports_steps else None
+            return 0 if reports_steps and (self.number == 0 or not self.uncounted) else None
         if reached is None and end == FINISHED:
             reached = self.high_before
         if reached is None:

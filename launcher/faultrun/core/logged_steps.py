@@ -19,6 +19,11 @@ _NOT_TRAINING = re.compile(
     r"\b(load|resum|restor|recover|checkpoint|ckpt|sav|start|begin|from|total|max|warm|every|per|num|config)",
     re.IGNORECASE,
 )
+_BESIDE = re.compile(
+    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|infer(?:ence)?"
+    r"|sanity(?: check(?:ing)?)?|warm-?up)[\s:_/|,\]-]*(?:global[ _])?step\b",
+    re.IGNORECASE,
+)
 _LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
 """mindspore/train/callback/_loss_monitor.py: both count from 1, the step anew in every epoch."""
 
@@ -49,7 +54,7 @@ def last_step(lines: Sequence[str]) -> LoggedStep | None:
         named = _EPOCH.search(line)
         epoch = int(named["epoch"]) if named is not None else epoch
         found = _STEP.search(line)
-        if found is None:
+        if found is None or _BESIDE.search(line):
             continue
         of = int(found["of"]) if found["of"] is not None and named is not None else None
         anew = of is not None or _LOSS_MONITOR.match(line) is not None
@@ -73,7 +78,7 @@ def first_step(lines: Sequence[str]) -> LoggedStep | None:
     """
     epoch: int | None = None
     for line in lines:
-        if _NOT_TRAINING.search(line):
+        if _NOT_TRAINING.search(line) or _BESIDE.search(line):
             continue
         named, found = _EPOCH.search(line), _STEP.search(line)
         if named is not None and found is None:
