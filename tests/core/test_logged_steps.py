@@ -59,7 +59,8 @@ def test_a_global_step_that_is_told_is_the_true_one(length: int, done: int, kept
 @pytest.mark.parametrize(
     "line",
     [
-        "validation step 0 loss 3", "val/step: 2", "Val step 2 loss 2.1", "eval_global_step 4", "test - step [1/9]",
+        "validation step 0 loss 3", "val/step: 2", "Val step 2 loss 2.1", "eval_global_step 4",
+        "test - step [1/9]",
         "Sanity Checking step 1", "sanity check step 100 ok", "epoch 1 eval step 3/10", "warm-up step 7",
     ],
 )  # fmt: skip

@@ -19,6 +19,11 @@ SECRET = "s3cr3t"
         ("--API-KEY=s3cr3t",),
         ("--db_password=s3cr3t=",),
         ("+trainer.auth=s3cr3t",),
+        ("--secret-key", "s3cr3t"),
+        ("--wandb_key=s3cr3t",),
+        ("model.enc_key=s3cr3t",),
+        ("--key=s3cr3t",),
+        ("--db-pwd=s3cr3t",),
     ],
 )
 def test_the_value_of_an_option_that_is_called_like_a_secret_is_hidden(args: tuple[str, ...]) -> None:
@@ -35,6 +40,7 @@ def test_the_value_of_an_option_that_is_called_like_a_secret_is_hidden(args: tup
         ("--token", "--lr=0.1"),
         ("token", "train"),
         ("author=me",),
+        ("--monkey=3", "--keys=a,b"),
     ],
 )
 def test_what_is_no_secret_stays(args: tuple[str, ...]) -> None:

@@ -116,6 +116,7 @@ def test_a_checkpoint_folder_that_is_not_there_is_said_with_the_one_that_may_be_
         "checkpoints": [],
         "chekpoints": [f"--checkpoint_dir {tmp_path}/chekpoints is not there yet; {tmp_path}/checkpoints is"],
         "saves": [f"--checkpoint_dir {tmp_path}/saves is not there yet"],
+        "two\nlines": [f"--checkpoint_dir {tmp_path}/two\\u000alines is not there yet"],
     }.items():
         assert list(plan("--worker_num=1", f"--checkpoint_dir={tmp_path}/{name}", script).notes) == notes
 

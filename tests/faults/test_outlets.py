@@ -125,3 +125,15 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(launcher: Launcher)
         assert run.ends() == 64
     assert f"port {port} cannot be used" in run.text
     assert "try:     another port, or --metrics_file=FILE.prom" in run.text
+
+
+def test_no_secret_among_the_arguments_is_shown_on_the_console_or_kept(launcher: Launcher) -> None:
+    launcher.program("pass", "train.py")
+    run = launcher.command(
+        "--worker_num=1", str(launcher.folder / "train.py"), "--lr=0.1",
+        "--secret-key=hush-1", "--password", "hush-2", "--db=postgres://me:hush-3@db/x",
+    )  # fmt: skip
+    assert run.ends() == 0
+    kept = [path.read_text() for path in run.log_dir.rglob("*") if path.is_file()]
+    assert "--lr=0.1" in run.text
+    assert not [text for text in (run.text, *kept) if "hush" in text]

@@ -9,6 +9,7 @@ from faultrun.cli.resolve_program import Program
 from faultrun.cli.resolve_recovery import Chosen
 from faultrun.cli.settings import Settings
 from faultrun.cli.surroundings import Notes
+from faultrun.core.secrets import without_secret_words
 from faultrun.model.spec import Framework
 
 E = TypeVar("E", bound=Enum)
@@ -31,8 +32,9 @@ def resolve_framework(settings: Settings, notes: Notes, program: Program, recipe
     if implied is not None:
         notes.add(f"framework mindspore, because {settings.where(implied)} is given (override: --framework)")
         return Framework.MINDSPORE
+    shown = without_secret_words(program.command.shown)
     notes.add(
-        f"no torch, MindSpore or TensorFlow import found; treating {program.command.shown} as plain "
+        f"no torch, MindSpore or TensorFlow import found; treating {shown} as plain "
         "(override: --framework=torch)"
     )
     return Framework.PLAIN

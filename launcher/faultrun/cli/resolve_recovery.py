@@ -14,6 +14,7 @@ from faultrun.cli.resolve_program import Program
 from faultrun.cli.settings import Settings
 from faultrun.cli.surroundings import Notes, Surroundings
 from faultrun.frameworks import tft
+from faultrun.model.printable import one_line
 from faultrun.model.recipe import Recipe
 from faultrun.model.spec import Framework, Recovery, Replicas, Resume, Rewrite
 
@@ -52,7 +53,7 @@ def _note_missing(dirs: tuple[str, ...], notes: Notes) -> None:
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         near = [str(path.with_name(name)) for name in get_close_matches(path.name, beside, n=1)]
         meant = f"; {near[0]} is" if near else ""
-        notes.add(f"--checkpoint_dir {folder} is not there yet{meant}")
+        notes.add(one_line(f"--checkpoint_dir {folder} is not there yet{meant}"))
 
 
 def recovery(

@@ -1,14 +1,13 @@
 """Who tells of a run beside its supervisor: the narrator, and the sidecars that the options ask for."""
 
 import os
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from faultrun import __version__
 from faultrun.cli import console
-from faultrun.core.secrets import HIDDEN, without_secret_values
+from faultrun.core.secrets import HIDDEN, without_secret_values, without_secret_words
 from faultrun.journal.append import FILE_NAME
 from faultrun.model.spec import LogFormat, RunSpec
 from faultrun.supervisor.json_narrator import JsonNarrator, note
@@ -99,7 +98,7 @@ def without_secrets(spec: RunSpec) -> RunSpec:
         HIDDEN if given else "" for given in (view.on_event, view.webhook, view.otlp_endpoint)
     )
     args = without_secret_values(spec.command.script_args)
-    shown = shlex.join(without_secret_values(shlex.split(spec.command.shown)))
+    shown = without_secret_words(spec.command.shown)
     return replace(
         spec,
         command=replace(spec.command, script_args=args, shown=shown),

@@ -4,13 +4,15 @@ By where it stands and what it is called; a secret under an innocent name is not
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 HIDDEN = "(hidden)"
 
 _NAMED = re.compile(
-    r"(?P<name>[-\w.+]*(?:token|secret|passw(?:or)?d|passphrase|credentials?|api[-_]?key|access[-_]?key|auth))"
+    r"(?P<name>[-\w.+]*(?:token|secret|passw(?:or)?d|passphrase|credentials?|apikey|accesskey|auth"
+    r"|(?<![^\W_])(?:key|pwd)))"
     r"(?P<value>=.+)?",
     re.IGNORECASE | re.DOTALL,
 )
@@ -31,6 +33,11 @@ def without_secret_values(args: Sequence[str]) -> tuple[str, ...]:
             shown.append(word)
         value_follows = named is not None and named["value"] is None and word.startswith("-")
     return tuple(shown)
+
+
+def without_secret_words(command: str) -> str:
+    """The same of a whole command as it is shown to people, without the logins in its addresses either."""
+    return _LOGIN.sub(HIDDEN, shlex.join(without_secret_values(shlex.split(command))))
 
 
 def without_logins(value: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from faultrun.core.card import duration
 from faultrun.core.diagnose import describe
 from faultrun.core.notices import HOLD_S
+from faultrun.core.secrets import without_secret_words
 from faultrun.core.silence import warning
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
@@ -141,7 +142,9 @@ class PlainNarrator:
         return f"stop window: {self._spec.supervision.windows.stop_grace_source}"
 
     def _started(self) -> None:
-        workers = f"{_workers(self._spec.topology.world_size)} of {self._spec.command.shown}"
+        workers = (
+            f"{_workers(self._spec.topology.world_size)} of {without_secret_words(self._spec.command.shown)}"
+        )
         self._say(f"run {self._spec.run_id}: {workers}; logs in {self._log_dir}")
 
     def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
