@@ -68,10 +68,12 @@ def with_workers() -> Any:
     return DataLoader(TensorDataset(torch.arange(24)), batch_size=2, shuffle=True, num_workers=1)
 
 
-def epochs_of(guard: Guard, loader: Any, stop_after: int | None = None) -> list[str]:
+def epochs_of(
+    guard: Guard, loader: Any, stop_after: int | None = None, first: int | None = None
+) -> list[str]:
     """What a loop over three epochs sees: batches, and random numbers between them."""
     seen: list[str] = []
-    for epoch in range(guard.epoch, 3):
+    for epoch in range(guard.epoch if first is None else first, 3):
         for batch in guard.batches(loader, epoch):
             seen.append(f"{epoch} {batch} {torch.rand(1).item():.6f} {random.random():.6f}")
             guard.step()
@@ -108,6 +110,18 @@ def test_a_loop_goes_on_with_the_batches_and_numbers_that_would_have_come(
     loader = make()
     second.load(torch.load(saved.path, weights_only=True))
     assert began + epochs_of(second, loader) == whole
+
+
+def test_a_loop_that_begins_at_epoch_0_again_repeats_no_epoch_that_is_done(tmp_path: Path) -> None:
+    whole = epochs_of(small_guard(tmp_path), stream())
+    steps = len(whole)
+    first = small_guard(tmp_path)
+    began = epochs_of(first, stream(), steps - 1)
+    saved = first.save(tmp_path / "saved.pt")
+    second = small_guard(tmp_path)
+    second.load(torch.load(saved.path, weights_only=True))
+    assert began + epochs_of(second, stream(), first=0) == whole
+    assert epochs_of(second, stream(), first=1) != [], "what a script trains again later is its own affair"
 
 
 def test_with_loader_processes_the_order_is_kept(tmp_path: Path) -> None:

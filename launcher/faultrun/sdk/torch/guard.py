@@ -123,7 +123,7 @@ class Guard:
             self._pending = (position, rng, epoch_rng)
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
-        """The batches of ``loader`` in ``epoch``; in a resumed epoch only those that are not done yet.
+        """The batches of ``loader`` in ``epoch``; after a resume only those that are not done yet.
 
         Asking for the next batch ends a step, unless ``step`` did. Samplers and loaders
         with ``set_epoch`` are told the epoch. FaultrunError, under faultrun, for a loader
@@ -242,6 +242,8 @@ class Guard:
 
     def _open(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches that are left, with the random numbers as they were at this place."""
+        if self._pending is not None and epoch < (self._pending[0].epoch or 0):
+            return iter(())  # it was done before the save; the loop begins at 0 again
         self._generator = generator = generator_of(loader)
         pending, self._pending = self._pending, None
         set_epoch(loader, epoch)
