@@ -9,7 +9,7 @@ _SHORTEST_S, _LONGEST_S = 1.0, 120.0
 _LIMITS_S = (4.0, 12.0)
 _MINDSPORE_SHARE = 0.25
 _EVERYBODY_SHARE = 0.3
-_MINDSPORE_WAITS_S = 15.0
+_MINDSPORE_WAITS_S = 8.0
 """MindSpore's AllReduce on the CPU gives a silent peer up by itself after some 20 s, whoever launched it."""
 
 _ALONE = frozenset({"load", "save"})

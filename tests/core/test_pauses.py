@@ -11,6 +11,7 @@ from faultrun.model.progress import WorkPhase
 from support.silent_job import Job
 
 GIVEN = frozenset({"step"})
+PHASES = st.sampled_from([phase for phase in WorkPhase if phase is not WorkPhase.DONE])
 
 
 def looked_at(job: Job, seconds: float, stance: Stance = Stance.SLEEPING) -> list[Suspicion]:
@@ -144,7 +145,47 @@ def test_the_looks_at_one_silence_never_come_closer_and_never_miss_the_limit(dat
     assert count <= 20, "no torrent"
 
 
-PHASES = st.sampled_from([phase for phase in WorkPhase if phase is not WorkPhase.DONE])
+def everything_within(limit_s: float) -> HangPolicy:
+    """One number from the user, for all that a rank may do."""
+    span = Span(low_s=limit_s, high_s=limit_s)
+    given = frozenset({"startup", "compile", "step", "checkpoint", "evaluation"})
+    return HangPolicy(
+        startup_s=limit_s, compile_s=limit_s, step=span, checkpoint=span, evaluation=span, given=given
+    )
+
+
+def test_a_rank_that_hangs_in_a_save_is_replaced_although_its_peer_waits_a_moment_shorter() -> None:
+    job = Job(policy=everything_within(10.0)).begin().trains(20)
+    job.say(1, WorkPhase.SAVING)
+    assert job.passes(0.5) is None
+    job.say(0, WorkPhase.COLLECTIVE)
+    found = looked_at(job, 30.0)
+    assert (found[-1].acts, found[-1].behind, found[-1].silent_s) == (True, (1,), 10.0)
+
+
+def test_a_limit_that_one_of_two_has_reached_is_acted_on_once_the_other_has() -> None:
+    job = Job(policy=everything_within(10.0)).begin().trains(20)
+    job.say(1, WorkPhase.SAVING)
+    assert job.passes(0.5) is None
+    job.say(0, WorkPhase.SAVING)
+    assert (looked_at(job, 30.0)[-1].acts, job.now_s) == (True, 5.0 + 0.5 + 10.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), ranks=st.integers(1, 3), limit_s=st.floats(1.0, 50.0))
+def test_a_limit_of_the_user_is_never_missed_whoever_fell_silent_when_and_doing_what(
+    data: st.DataObject, ranks: int, limit_s: float
+) -> None:
+    job = Job(ranks=ranks, policy=everything_within(limit_s)).begin().trains(10)
+    for rank in range(ranks):
+        job.say(rank, data.draw(PHASES), data.draw(st.sampled_from([None, 11])))
+        if rank < ranks - 1:
+            found = looked_at(job, data.draw(st.floats(0.0, 3.0)))
+            if found and found[-1].acts:
+                return
+    silent_s = job.now_s
+    assert looked_at(job, limit_s + 10.0)[-1].acts
+    assert job.now_s <= silent_s + limit_s + 3 * job.look_s
 
 
 @settings(max_examples=30, deadline=None)

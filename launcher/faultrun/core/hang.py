@@ -89,7 +89,10 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
     last = min(behind, key=lambda one: silence(watch, one))
     learnt = last.beat.stepped and last.beat.phase not in OUTSIDE
     acts_s, unusual_s = acts_after(watch, last), unusual_after(watch, last)
-    acts = all(silence(watch, one) >= acts_after(watch, one) for one in (*mute, *front))
+    over = [silence(watch, one) >= acts_after(watch, one) for one in behind]
+    acts = all(over)  # those of the front that are not behind wait for these, however short that is
+    if any(over) and not acts:
+        return None  # a look now would be the last: nothing is due behind the limit
     return Suspicion(
         front=tuple(one.beat.rank for one in (*mute, *front)),
         behind=tuple(one.beat.rank for one in behind),
@@ -99,7 +102,7 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
         if learnt and not _given(watch, last) and watch.usual_s is not None
         else None,
         needed_s=round(acts_s if acts else min(unusual_s, acts_s), 3),
-        final=all(silence(watch, one) >= final_after(watch, one) for one in (*mute, *front)),
+        final=all(silence(watch, one) >= final_after(watch, one) for one in behind),
         acts=acts,
         acts_s=round(acts_s, 3),
         woken=watch.looks.woken,
