@@ -86,3 +86,16 @@ def test_a_copy_that_was_edited_by_hand_is_not_made_anew_by_a_run(tmp_path: Path
     assert theirs.copy is not None
     assert "lr: 1 " in Path(mine.copy.path).read_text()
     assert "lr: 5 " in Path(theirs.copy.path).read_text()
+
+
+def test_a_second_value_set_by_hand_in_a_read_only_file_keeps_the_first(tmp_path: Path) -> None:
+    file, originals = tmp_path / "train.yaml", tmp_path / "log" / "original"
+    file.write_text("lr: 1\nepochs: 2\n")
+    file.chmod(0o400)
+    apply(one(file, "lr", 3), originals=originals, by=By.HAND)
+    (result,) = apply(one(file, "epochs", 4), originals=originals, by=By.HAND)
+    assert result.copy is not None
+    assert Path(result.copy.path).read_text() == "lr: 3\nepochs: 4\n"
+    (ran,) = apply(one(file, "epochs", 5), originals=originals)
+    assert ran.copy is not None
+    assert Path(ran.copy.path).read_text() == "lr: 1\nepochs: 5\n"

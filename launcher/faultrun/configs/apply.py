@@ -83,7 +83,7 @@ def _by_file(settings: Sequence[Setting]) -> list[tuple[Path, list[Setting]]]:
 def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
     copy = copy_for(file, group, place.originals, place.by)
     if copy is not None:
-        return _write_copy(file, group, copy, place.disk)
+        return _write_copy(file, group, copy, place)
     with explained(file), locked(file):
         for _ in range(TRIES):
             seen = snapshot(file)
@@ -112,11 +112,12 @@ def _keep(file: Path, group: Sequence[Setting], seen: Snapshot, data: bytes, pla
     runs.rebase(file, replace(seen, data=edited), data)
 
 
-def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, disk: Disk) -> EditResult:
-    """The copy is made anew from the file each time: a ConfigMap may have been updated."""
+def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, place: _Place) -> EditResult:
+    """A run's copy is made anew from the file: a ConfigMap may have been updated. A person's is kept."""
+    target, disk = Path(copy.path), place.disk
     seen = snapshot(file)
-    data, changes = _edited(seen, group)
-    target = Path(copy.path)
+    by_hand = snapshot(target).data if place.by is By.HAND and target.exists() else seen.data
+    data, changes = _edited(replace(seen, data=by_hand), group)
     with explained(target):
         disk.make_directory(target.parent)
         with locked(target):
