@@ -190,6 +190,13 @@ def test_a_first_step_that_is_read_in_the_log_of_a_dead_life_ends_no_recovery() 
     assert account_of(lines_of(story)).faults[-1].end == "not over"
 
 
+def test_a_recovery_that_a_lost_supervisor_left_unfinished_has_no_length() -> None:
+    story = begins(Story(1))
+    passes(story, 50).reported(r0=51).killed(0).recovers(checkpoint(40)).all_run()
+    account = account_of(lines_of(passes(story, 500).starts()))
+    assert (account.faults[0].end, account.faults[0].recovery_s) == ("supervisor lost", None)
+
+
 def test_a_life_that_died_before_its_first_step_repeated_nothing() -> None:
     story = begins(Story(2))
     passes(story, 50).reported(r0=51, r1=51).killed(0).killed(1)

@@ -16,6 +16,7 @@ from faultrun.core.account_time import SPENT_IN, Away, Samples, Timeline
 from faultrun.model.account import (
     NOT_OVER,
     RUNNING_AGAIN,
+    SUPERVISOR_LOST,
     TRAINING_AGAIN,
     Account,
     Fault,
@@ -311,9 +312,9 @@ class Accountant:
 
     def _run_started(self, _line: Mapping[str, Any]) -> None:
         if self._life is not None:
-            self._end_life("supervisor lost")
+            self._end_life(SUPERVISOR_LOST)
         self._settle()
-        self._close_fault("supervisor lost")
+        self._close_fault(SUPERVISOR_LOST)
         self._ended = None
 
     def _finished(self, line: Mapping[str, Any]) -> None:

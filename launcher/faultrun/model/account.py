@@ -86,6 +86,9 @@ TRAINING_AGAIN = "training again"
 RUNNING_AGAIN = "running again"
 """How it ends where no rank reports steps: workers run, and nobody knows when they trained."""
 
+SUPERVISOR_LOST = "supervisor lost"
+"""How it ends where a supervisor was killed in the middle of it: nobody saw whether training went on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -121,7 +124,7 @@ class Fault:
 
         None where nobody said when that was: ``spent`` ends when workers ran again.
         """
-        if self.end == RUNNING_AGAIN:
+        if self.end in (RUNNING_AGAIN, SUPERVISOR_LOST):
             return None
         return sum(self.spent.values()) if self.timed_s is None else self.timed_s
 
