@@ -158,7 +158,8 @@ def done(
             other.unlink(missing_ok=True)
             os.link(one, other)
         case "copy":
-            shutil.copy2(one, other)
+            if not (other.exists() and other.samefile(one)):  # cp refuses that, too
+                shutil.copy2(one, other)
         case "cut":
             os.truncate(one, 20)
             _dated(one, number, clock_s)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -200,7 +201,7 @@ def test_switches_are_put_right_for_mindspore_and_let_be_for_torch(folder: Path)
 
 
 def test_no_recipe_can_be_asked_for() -> None:
-    assert recovery("--recipe=none", "train.py") == Recovery()
+    assert replace(recovery("--recipe=none", "train.py"), script_asks=None) == Recovery()
 
 
 # ----------------------------------------------------------------------- the verb
