@@ -37,21 +37,19 @@ from faultrun.model.events import (
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.hang import (
-    HangDetected,
     HangDismissed,
     HangSuspected,
-    HangWarned,
-    PauseOver,
     Stance,
     Suspicion,
 )
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
-from faultrun.model.progress import RankStep, WorkPhase
+from faultrun.model.progress import RankStep
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RestartPolicy, Windows
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support import silences
 
 NODE = NodeId("here")
 SIGKILL, SIGTERM, SIGSEGV = 9, 15, 11
@@ -219,54 +217,17 @@ class Story:
         )
 
     def is_warned_of(self, rank: int, stance: Stance = Stance.SLEEPING) -> "Story":
-        return self.tell(
-            HangWarned(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                rank=rank,
-                step=41,
-                doing=WorkPhase.COMPUTING,
-                stance=stance,
-                silent_s=1.2,
-                acts_s=300.0,
-                why="sleeps (state S); nothing heard for 1.2 s",
-                where="train.py:57 in forward",
-                folder="incarnation_0/warning_1",
-            )
-        )
+        return self.tell(silences.warned(self.now_s, self.state.incarnation, rank, stance))
 
     def goes_on(self, rank: int, *, paused_s: float = 4.0, warned: bool = True) -> "Story":
-        return self.tell(
-            PauseOver(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                rank=rank,
-                paused_s=paused_s,
-                longest_s=paused_s,
-                warned=warned,
-            )
-        )
+        life = self.state.incarnation
+        return self.tell(silences.over(self.now_s, life, rank, paused_s=paused_s, warned=warned))
 
     def hangs(
         self, rank: int, *, step: int | None = 41, stance: Stance = Stance.STOPPED, proved: bool = False
     ) -> "Story":
-        return self.tell(
-            HangDetected(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                rank=rank,
-                step=step,
-                doing=WorkPhase.COMPUTING,
-                stance=stance,
-                silent_s=1.2,
-                limit_s=1.0,
-                why="is stopped (state T: SIGSTOP)",
-                where="train.py:57 in forward",
-                folder="incident_1",
-                stacks=(0, 1),
-                proved=proved,
-            )
-        )
+        life = self.state.incarnation
+        return self.tell(silences.detected(self.now_s, life, rank, step=step, stance=stance, proved=proved))
 
     def all_run(self, *, after_s: float = 0.0, port: int = 29500) -> "Story":
         self.now_s += after_s

@@ -1,0 +1,52 @@
+"""A surveyor over a folder of real MindSpore files, and its answers."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.model.actions import Survey
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.events import RecoveryPointChosen
+from faultrun.model.spec import Recovery, Replicas, Resume
+from faultrun.supervisor.neighbours import Neighbours
+from faultrun.supervisor.reactor import RunClock
+from faultrun.supervisor.survey import CheckpointSurveyor, Surveyed
+from support.ckpt_bytes import ckpt, save
+from support.specs import a_spec
+
+FIRST = Survey(incarnation=-1, continuing=False)
+
+
+AGAIN = Survey(incarnation=2, continuing=True)
+
+
+def surveyor(
+    root: Path,
+    resume: Resume = Resume.AUTO,
+    *,
+    roots: int = 1,
+    workers: int = 2,
+    replicas: Replicas = Replicas.AUTO,
+) -> CheckpointSurveyor:
+    """A supervisor's surveyor; what it learns it remembers beside the checkpoints, as a log_dir would."""
+    dirs = (str(root / "ckpt"),) * roots
+    spec = replace(
+        a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume, replicas=replicas)
+    )
+    catalog = Catalog(dirs, memory_path=str(root / "memory.jsonl"), settle_s=0.0)
+    return CheckpointSurveyor(spec, catalog, RunClock(), neighbours=Neighbours(dirs, spec.run_id))
+
+
+def put(root: Path, *steps: int, content: bytes | None = None) -> None:
+    for step in steps:
+        save(root / "ckpt" / f"net-1_{step}.ckpt", content if content is not None else ckpt(1, step))
+
+
+def point_of(answer: Surveyed) -> RecoveryPoint | None:
+    assert isinstance(answer, RecoveryPointChosen), answer
+    return answer.point
+
+
+def step_of(answer: Surveyed) -> int | None:
+    point = point_of(answer)
+    return None if point is None else point.global_step
