@@ -34,6 +34,7 @@ FAST: list[str | Path] = [
     "tests/core",
     "tests/supervisor",
     "tests/contracts",
+    "tests/observe",
 ]
 
 

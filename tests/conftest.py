@@ -33,8 +33,8 @@ for _signum in (signal.SIGHUP, signal.SIGQUIT):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_ALONE = frozenset({"core", "supervisor", "contracts", "edges"})
-"""Folders whose tests compute in their own process, or start one; the others' wait for real jobs."""
+_JOBS = frozenset({"faults", "sdk", "examples", "soak"})
+"""Folders whose tests wait for real jobs; the others' compute in their own process, or start one."""
 
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
@@ -43,7 +43,7 @@ class _Halves(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
     """Two halves for ``make test``: one needs one processor, the other waits a lot."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "alone" if nodeid.split("/")[1] in _ALONE else "jobs"
+        return "jobs" if nodeid.split("/")[1] in _JOBS else "alone"
 
 
 @pytest.hookimpl(optionalhook=True)

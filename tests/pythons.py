@@ -16,21 +16,24 @@ ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 FAULT = "tests/faults/test_killed_ranks.py::test_any_rank_may_be_killed_the_first_too"
-QUICK = ("tests/core/test_decide.py", "tests/edges/test_logdir.py", "tests/edges/test_locks.py", FAULT)
+QUICK = ("tests/core/test_decide.py", "tests/journal/test_logdir.py", "tests/project/test_locks.py", FAULT)
 NEEDS_EXTRAS = (
-    "docs_run",
-    "group_info",
-    "manifests_render",
-    "metrics",
-    "options_scheduler",
-    "report",
-    "scalars",
-    "tracer",
+    "project/test_docs_run",
+    "checkpoints/test_group_info",
+    "manifests/test_render",
+    "observe/test_metrics",
+    "cli/test_options_scheduler",
+    "observe/test_report",
+    "observe/test_scalars",
+    "observe/test_tracer",
 )
-"""Tests below ``edges/`` of what an extra or a framework brings."""
+"""Tests of what an extra or a framework brings."""
+JOBS = ("faults", "sdk", "examples", "soak")
+"""Folders whose tests wait for real jobs."""
 WHOLE = (
-    "-m", "not slow", "tests/core", "tests/supervisor", "tests/contracts", "tests/edges", FAULT,
-    *(f"--ignore=tests/edges/test_{name}.py" for name in NEEDS_EXTRAS),
+    "-m", "not slow", "tests", FAULT,
+    *(f"--ignore=tests/{folder}" for folder in JOBS),
+    *(f"--ignore=tests/{name}.py" for name in NEEDS_EXTRAS),
 )  # fmt: skip
 _LAST_LINES = 40
 

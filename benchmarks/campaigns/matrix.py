@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.campaigns import matrix_page
 from benchmarks.campaigns.matrix_run import HANGS, PHASES, TRAININGS, Cell, run
 from benchmarks.harness import machine
-from faultrun.testing import Kind, Moment
+from faultrun.testing import Kind, Trigger
 
 _ALL = tuple(kind for kind in Kind if kind not in (Kind.TORN, Kind.SLOW))
 
@@ -57,7 +57,7 @@ def choose(kinds: Sequence[Kind], ranks: Sequence[int], *, every_rank: bool) -> 
     turn = 0
     for kind in kinds:
         for phase in PHASES:
-            if kind is Kind.DISK and phase is not Moment.SAVE:
+            if kind is Kind.DISK and phase is not Trigger.SAVE:
                 continue
             for rank in ranks if every_rank else (ranks[turn % len(ranks)],):
                 for value in (0, 3) if kind is Kind.EXIT else (None,):
@@ -71,7 +71,7 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--framework", choices=tuple(TRAININGS), default="torch")
     parser.add_argument("--kind", type=Kind, action="append", help="this fault alone (repeatable)")
     parser.add_argument("--rank", type=int, action="append", help="this rank alone (repeatable)")
-    parser.add_argument("--phase", type=Moment, action="append", help="this phase alone (repeatable)")
+    parser.add_argument("--phase", type=Trigger, action="append", help="this phase alone (repeatable)")
     parser.add_argument("--every_rank", action="store_true", help="each cell with each rank, not one in turn")
     parser.add_argument("--hangs", action="store_true", help="also stop, spin and sleep")
     parser.add_argument(

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.procfs import tagged
-from faultrun.testing import VARIABLE, Fault, Kind, Moment, remove_groups
+from faultrun.testing import VARIABLE, Fault, Kind, Trigger, remove_groups
 
 ROOT = Path(__file__).resolve().parents[2]
-PHASES = (Moment.STARTUP, Moment.COMPILE, Moment.STEP, Moment.SAVE)
+PHASES = (Trigger.STARTUP, Trigger.COMPILE, Trigger.STEP, Trigger.SAVE)
 _BETWEEN_SAVES = 6
 _AT_SAVE = 4
 _RUN_S = 240.0
@@ -53,7 +53,7 @@ class Cell:
     """``value`` is the exit code of an exit."""
 
     kind: Kind
-    phase: Moment
+    phase: Trigger
     rank: int
     value: float | None = None
 
@@ -65,7 +65,7 @@ class Cell:
     @property
     def fault(self) -> Fault:
         """As ``FAULTRUN_CHAOS`` describes it."""
-        step = {Moment.STEP: _BETWEEN_SAVES, Moment.SAVE: _AT_SAVE}.get(self.phase)
+        step = {Trigger.STEP: _BETWEEN_SAVES, Trigger.SAVE: _AT_SAVE}.get(self.phase)
         life = None if self.kind is Kind.DISK else 0
         return Fault(kind=self.kind, rank=self.rank, step=step, phase=self.phase, life=life, value=self.value)
 
@@ -98,7 +98,7 @@ class Outcome:
 
 def expected(cell: Cell) -> Expected:
     """The right answer. Only what is the program's own by nature is not tried again before the first step."""
-    begun = cell.phase in (Moment.STEP, Moment.SAVE)
+    begun = cell.phase in (Trigger.STEP, Trigger.SAVE)
     chance = (_RESTART, 0)
     memory = (_RESTART, 0) if begun else (_STOP, 93)
     left = "left with exit code 0" if cell.value == 0 else f"exited with code {cell.value}"

@@ -29,7 +29,7 @@ from benchmarks.campaigns import savers
 from benchmarks.campaigns.savers import Saver
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.registry import Registry, builtin_formats
-from faultrun.checkpoints.survey import survey
+from faultrun.checkpoints.survey import scan_and_choose
 from faultrun.core.recover import Chosen, Need
 
 FORMATS = Registry(formats=builtin_formats())
@@ -173,7 +173,7 @@ def _reap(pid: int, *, wait_s: float | None) -> None:
 
 def _judge(saver: Saver, place: Path, whole: Sequence[int], step: int, tally: Tally) -> None:
     """Let faultrun choose and compare the choice with the truth."""
-    found = survey(Catalog([str(place)], settle_s=0.0, registry=FORMATS), Need(world_size=1))
+    found = scan_and_choose(Catalog([str(place)], settle_s=0.0, registry=FORMATS), Need(world_size=1))
     chosen = Path(found.choice.point.path).name if isinstance(found.choice, Chosen) else "nothing"
     there = (place / saver.files(step)[0]).exists()
     tally.saves += 1

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from faultrun.cli.options_page import page
+from faultrun.cli.options.page import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 
 
 def test_the_page_of_options_is_made_from_the_code() -> None:
-    again = "python -m faultrun.cli.options_page > docs/options.md"
+    again = "python -m faultrun.cli.options.page > docs/options.md"
     assert PAGE.read_text() == page(), f"write it anew: {again}"

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.actions import (
+    FindRecoveryPoint,
     Kill,
     Prepare,
+    Publish,
     RaiseAlarm,
     RequestGasp,
     StartTimer,
-    Survey,
     Sweep,
-    Tell,
     VerifySave,
 )
 from faultrun.model.events import (
@@ -188,7 +188,7 @@ def test_a_survey_is_answered_by_a_point_or_by_the_reason_why_there_is_none(
     make: Make, tmp_path: Path, torn: bool, answer: type[RecoveryPointChosen | NothingWhole]
 ) -> None:
     with asked(make, tmp_path, Wanted(torn_checkpoint=torn)) as node:
-        node.perform(Survey(incarnation=2, continuing=True))
+        node.perform(FindRecoveryPoint(incarnation=2, continuing=True))
         (found,) = node.until(answer)
         assert found.incarnation == 2
         if isinstance(found, NothingWhole):
@@ -220,13 +220,13 @@ def test_a_plan_that_cannot_be_prepared_says_with_which_code_the_run_ends(make: 
 @BOTH
 def test_the_agreement_answers_plan_go_and_end(make: Make, tmp_path: Path) -> None:
     with asked(make, tmp_path) as node:
-        node.perform(Tell(fact=fact(Standing.JOINED, incarnation=-1)))
+        node.perform(Publish(fact=fact(Standing.JOINED, incarnation=-1)))
         (adopted,) = node.until(PlanAdopted)
         assert adopted.incarnation == adopted.plan.incarnation == 0
-        node.perform(Tell(fact=fact(Standing.READY)))
+        node.perform(Publish(fact=fact(Standing.READY)))
         (go,) = node.until(GoGiven)
         assert (go.incarnation, go.master_addr) == (0, "127.0.0.1")
-        node.perform(Tell(fact=fact(Standing.DONE)))
+        node.perform(Publish(fact=fact(Standing.DONE)))
         (end,) = node.until(RunFinished)
         assert end.exit_code == 0
 

@@ -1,15 +1,15 @@
 """A worker fails: the stories of drain, recovery and restart."""
 
 from faultrun.model.actions import (
+    FindRecoveryPoint,
     Kill,
     Prepare,
+    Publish,
     RaiseAlarm,
     RequestGasp,
     Spawn,
     StartTimer,
-    Survey,
     Sweep,
-    Tell,
     VerifySave,
 )
 from faultrun.model.events import Exited, Signaled, Timer
@@ -22,7 +22,7 @@ from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, ru
 
 def test_a_run_looks_for_checkpoints_agrees_prepares_and_then_starts_every_rank() -> None:
     story = Story(3).starts()
-    assert story.performed(Survey) == [Survey(incarnation=-1, continuing=False)]
+    assert story.performed(FindRecoveryPoint) == [FindRecoveryPoint(incarnation=-1, continuing=False)]
     story.chose(None)
     assert [action.plan.incarnation for action in story.performed(Prepare)] == [0]
     assert story.phase is Phase.PREPARING
@@ -41,7 +41,7 @@ def test_survivors_are_asked_first_and_then_get_the_grace_window() -> None:
     story.killed(1, after_s=100)
 
     assert story.actions == [
-        RequestGasp(ranks=frozenset({0, 2}), deadline_s=130, stranded=True),
+        RequestGasp(ranks=frozenset({0, 2}), deadline_s=130, peers_lost=True),
         RaiseAlarm(incarnation=0, why="killed by SIGKILL"),
         StartTimer(timer=Timer.GRACE, at_s=130, incarnation=0),
     ]
@@ -67,10 +67,10 @@ def test_the_sweep_waits_for_the_last_death_and_the_survey_for_the_sweep() -> No
 
     story.killed(2, SIGTERM)
     assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2))]
-    assert story.performed(Survey) == []
+    assert story.performed(FindRecoveryPoint) == []
 
     story.drained()
-    (survey,) = story.performed(Survey)
+    (survey,) = story.performed(FindRecoveryPoint)
     assert (survey.continuing, survey.fault_at_s) == (True, 0.0)
 
 
@@ -165,7 +165,7 @@ def test_ranks_that_cannot_be_started_end_the_run_as_a_shell_would_say_it() -> N
     story = Story(3).begins()
     story.never_started(1, errno=2, why="could not start train: No such file or directory")
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 2}), deadline_s=30, stranded=True)
+        RequestGasp(ranks=frozenset({0, 2}), deadline_s=30, peers_lost=True)
     ]
     story.never_started(2, errno=13, why="another reason")
     assert story.performed(Sweep) == []
@@ -199,7 +199,7 @@ def test_a_worker_that_sigkill_does_not_end_is_an_outcome_and_not_a_hang() -> No
 
 def test_nothing_is_started_beside_a_descendant_that_cannot_be_killed() -> None:
     story = Story(2).begins().killed(1).killed(0, SIGTERM).drained(stragglers=(4711,))
-    assert story.performed(Survey) == []
+    assert story.performed(FindRecoveryPoint) == []
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)
     assert "pid 4711" in story.whys[-1] or "pid 4711" in str(story.state.failure)
 
@@ -283,9 +283,9 @@ def test_how_far_training_had_come_never_goes_back() -> None:
 
 def test_every_statement_says_where_the_node_stands() -> None:
     story = Story(2).starts().chose(checkpoint(5))
-    (told,) = story.performed(Tell)
+    (told,) = story.performed(Publish)
     assert (told.fact.node, told.fact.standing, told.fact.incarnation) == (NODE, Standing.JOINED, -1)
     assert told.fact.point == checkpoint(5)
     story.prepared(port=4711)
-    (told,) = story.performed(Tell)
+    (told,) = story.performed(Publish)
     assert (told.fact.standing, told.fact.master_port) == (Standing.READY, 4711)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.agree import STOP_EXIT_CODES
-from faultrun.model.actions import Kill, Prepare, RequestGasp, Spawn, StartTimer, Survey, Tell
+from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RequestGasp, Spawn, StartTimer
 from faultrun.model.events import Exited, Timer
 from faultrun.model.facts import Standing
 from faultrun.model.notice import ResetNotice
@@ -36,7 +36,7 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
         StartTimer(timer=Timer.GRACE, at_s=25, incarnation=0),
     ]
     story.returned(0, 143).returned(1, 143).drained()
-    assert story.performed(Survey) == []
+    assert story.performed(FindRecoveryPoint) == []
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, code)
 
 
@@ -179,7 +179,7 @@ def test_a_stopped_run_is_taken_up_again_as_the_next_incarnation() -> None:
     story = Story(2).begins().told_to_stop().returned(0, 143).returned(1, 143).drained()
     story.starts()
     assert story.phase is Phase.SURVEYING
-    (survey,) = [action for action in story.actions if isinstance(action, Survey)][-1:]
+    (survey,) = [action for action in story.actions if isinstance(action, FindRecoveryPoint)][-1:]
     assert survey.continuing
     story.actions.clear()
     story.chose(checkpoint(9)).prepared()
@@ -238,7 +238,7 @@ def test_a_budget_that_is_used_up_ends_the_run_with_the_first_failures_own_code(
 
 def test_a_node_that_gave_up_tells_so_and_adopts_no_other_plan() -> None:
     story = Story(2).starts().found_nothing_whole()
-    (told,) = story.performed(Tell)
+    (told,) = story.performed(Publish)
     assert (told.fact.failure, told.fact.standing) == ((65, "3 found, none whole"), Standing.JOINED)
     assert story.performed(Prepare) == []
 

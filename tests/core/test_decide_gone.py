@@ -2,7 +2,7 @@
 
 import pytest
 
-from faultrun.model.actions import StartTimer, Survey
+from faultrun.model.actions import FindRecoveryPoint, StartTimer
 from faultrun.model.events import NothingWhole, Timer
 from faultrun.model.gasp import SaveSeen
 from faultrun.model.run import Phase
@@ -17,8 +17,8 @@ def gone(story: Story, for_s: float) -> Story:
     )
 
 
-def asked(story: Story) -> Survey:
-    (survey,) = story.performed(Survey)
+def asked(story: Story) -> FindRecoveryPoint:
+    (survey,) = story.performed(FindRecoveryPoint)
     return survey
 
 
@@ -51,7 +51,7 @@ def test_so_is_a_save_of_the_script_that_was_only_seen_also_by_the_next_supervis
     seen = SaveSeen(at_s=story.now_s, incarnation=0, path="mnt/ckpt/last.pt")
     assert asked(story.tell(seen).starts()).expects == "mnt/ckpt/last.pt"
     late = Story(1).begins().killed(0).recovers().tell(seen)  # of a life that is over: it is about the run
-    late.performed(Survey)
+    late.performed(FindRecoveryPoint)
     assert asked(late.starts()).expects == "mnt/ckpt/last.pt"
 
 
@@ -59,7 +59,7 @@ def test_a_folder_that_is_gone_is_looked_for_again_ever_more_rarely_and_not_for_
     story = Story(1).begins(checkpoint(5, "p")).killed(0).drained()
     began_s, looks = story.now_s, 0
     while not story.state.done:
-        story.performed(Survey)
+        story.performed(FindRecoveryPoint)
         gone(story, story.now_s - began_s)
         for timer in story.performed(StartTimer):
             looks += 1

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.card import render
 from faultrun.model.actions import Inspect, Kill, RequestGasp, Spawn, Wake
 from faultrun.model.events import Timer
 from faultrun.model.hang import Stance
 from faultrun.model.incident import Card, Cause
 from faultrun.model.run import Phase
+from faultrun.observe.card import render
 from support.story import Story
 
 

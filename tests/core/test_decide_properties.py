@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from faultrun.core.decide import decide
 from faultrun.journal.append import line_of
 from faultrun.journal.read import event_of
-from faultrun.model.actions import Kill, RequestGasp, Spawn, StartTimer, Survey
+from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
 from faultrun.model.events import (
     Event,
     FaultNotice,
@@ -54,7 +54,7 @@ def a_run_that_was_given_up_goes_on_with_nothing_spent_or_held_against_it(told: 
         if not (before.given_up and isinstance(event, RunStarted)):
             continue
         assert step.state.phase is Phase.SURVEYING
-        assert [action.quarantine for action in step.actions if isinstance(action, Survey)] == [()]
+        assert [action.quarantine for action in step.actions if isinstance(action, FindRecoveryPoint)] == [()]
         assert step.state.life == Life()
         assert (step.state.incarnation, step.state.incidents) == (before.incarnation, before.incidents)
         if step.state.plan is not None:
@@ -143,7 +143,7 @@ def where_a_save_was_nothing_found_is_no_beginning(told: History) -> None:
         if isinstance(event, RecoveryPointChosen) and point is not None and point.path:
             had = had or step.state is not before
         for action in step.actions:
-            if isinstance(action, Survey):
+            if isinstance(action, FindRecoveryPoint):
                 assert bool(action.expects) or not had
         if isinstance(event, NothingWhole):
             assert not any(isinstance(action, Spawn) for action in step.actions)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.moments import moments
+from faultrun.core.candidate_groups import moments
 from faultrun.model.checkpoint import Entry, Kind
 
 

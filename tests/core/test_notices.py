@@ -3,9 +3,8 @@
 import pytest
 
 from faultrun.core.agree import Rules
-from faultrun.core.card import render
 from faultrun.core.notices import HOLD_S
-from faultrun.model.actions import Kill, RequestGasp, Spawn, StartTimer, Survey
+from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
 from faultrun.model.events import Exited, Timer
 from faultrun.model.incident import Card, Cause
 from faultrun.model.notice import (
@@ -14,6 +13,7 @@ from faultrun.model.notice import (
 )
 from faultrun.model.run import Phase
 from faultrun.model.stop import Stop, StopSource
+from faultrun.observe.card import render
 from support.notice_stories import ends, faulty, phase, told
 from support.story import POLICY, SIGKILL, Story, checkpoint, rule
 
@@ -22,11 +22,13 @@ def test_a_rank_that_is_reset_means_save_stop_wait_until_it_is_recovered_and_go_
     story = Story(3).begins().reported(r0=7, r1=7, r2=6)
     story.noticed(told({1: "unrecovered"}), after_s=5)
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=35, stranded=True)
+        RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=35, peers_lost=True)
     ]
     assert phase(story) is Phase.DRAINING
     ends(story).drained()
-    assert story.performed(Survey) == [Survey(incarnation=0, continuing=True, lost=(1,))]
+    assert story.performed(FindRecoveryPoint) == [
+        FindRecoveryPoint(incarnation=0, continuing=True, lost=(1,))
+    ]
 
     story.chose(checkpoint(7))
     assert phase(story) is Phase.HOLDING
@@ -65,7 +67,7 @@ def test_the_platforms_restarts_are_not_charged_and_not_held_against_the_checkpo
     assert story.state.plan is not None
     ledger = story.state.plan.ledger
     assert (ledger.restarts, ledger.total_restarts, ledger.incidents, ledger.attempts) == ((), 4, 4, ())
-    assert all(not request.quarantine for request in story.performed(Survey))
+    assert all(not request.quarantine for request in story.performed(FindRecoveryPoint))
 
 
 def test_the_incident_names_the_rank_and_the_platforms_reason() -> None:
@@ -101,14 +103,14 @@ def test_gasps_of_workers_that_were_stopped_for_the_platform_are_trusted() -> No
     """Nobody had died, so no collective was torn: as after a SIGTERM to all."""
     story = Story(2).begins().noticed(told({1: "unrecovered"}))
     ends(story).drained()
-    assert [request.fault_at_s for request in story.performed(Survey)] == [None]
+    assert [request.fault_at_s for request in story.performed(FindRecoveryPoint)] == [None]
 
 
 def test_a_rank_that_dies_before_the_notice_is_two_incidents() -> None:
     story = Story(2).begins().killed(1).noticed(told({1: "unrecovered"}))
     assert phase(story) is Phase.DRAINING
     ends(story).drained()
-    (request,) = story.performed(Survey)
+    (request,) = story.performed(FindRecoveryPoint)
     assert (request.fault_at_s, request.lost) == (0.0, (1,))
     story.chose(None)
     assert phase(story) is Phase.HOLDING
@@ -121,7 +123,7 @@ def test_a_rank_that_is_given_up_means_save_and_leave_with_a_code_that_restarts_
     story = Story(3).begins().noticed(told({1: status}))
     assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=20)]
     ends(story).drained()
-    assert story.performed(Survey) == []
+    assert story.performed(FindRecoveryPoint) == []
     assert (phase(story), story.state.exit_code) == (Phase.FINISHED, 143)
     assert story.state.stop == Stop(source=StopSource.PLATFORM)
 
@@ -136,7 +138,7 @@ def test_a_run_that_left_for_the_platform_is_continued_by_whoever_starts_it_agai
     story = faulty().noticed(told({1: "failed"}))
     story.starts(notices=(told({}),))
     assert phase(story) is Phase.SURVEYING
-    assert story.performed(Survey)[-1].continuing
+    assert story.performed(FindRecoveryPoint)[-1].continuing
 
 
 def test_a_run_that_was_placed_anew_is_not_held_by_what_the_machine_before_was_told() -> None:
@@ -206,10 +208,12 @@ def test_what_cannot_be_read_changes_nothing() -> None:
 def test_faulty_ranks_of_an_earlier_incarnation_are_remembered_for_one_recovery() -> None:
     faulty_ranks = FaultRanks(ranks=frozenset({0, 9}), created_at=1)
     story = Story(2).starts(notices=(faulty_ranks,))
-    assert story.performed(Survey) == [Survey(incarnation=-1, continuing=False, lost=(0,))]
+    assert story.performed(FindRecoveryPoint) == [
+        FindRecoveryPoint(incarnation=-1, continuing=False, lost=(0,))
+    ]
     story.chose(None).prepared().killed(1)
     ends(story).drained()
-    assert story.performed(Survey)[-1].lost == ()
+    assert story.performed(FindRecoveryPoint)[-1].lost == ()
     story.recovers()
     story.noticed(faulty_ranks)
     assert story.state.platform.lost == frozenset()

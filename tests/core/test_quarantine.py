@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from faultrun.core.quarantine import attempts_after, quarantined
-from faultrun.model.actions import Survey
+from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.events import Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_failed_twice_is_not_asked_for_a_third_time() -> None:
     for _ in range(3):
         story.actions.clear()
         story.killed(0).recovers(checkpoint(5, "p"))
-        asked += [survey.quarantine for survey in story.performed(Survey)]
+        asked += [survey.quarantine for survey in story.performed(FindRecoveryPoint)]
     assert [[one.path for one in quarantine] for quarantine in asked] == [[], ["p"], ["p"]]
 
 
@@ -95,7 +95,7 @@ def test_a_network_that_fails_accuses_no_checkpoint() -> None:
     story = Story(1).begins(checkpoint(5))
     for _ in range(2):
         story.returned(0, 1, after_s=1).drained(DeathNote(rank=0, finding=down))
-        (survey,) = story.performed(Survey)
+        (survey,) = story.performed(FindRecoveryPoint)
         assert survey.quarantine == ()
         story.chose(checkpoint(5))
         if story.phase is Phase.BACKING_OFF:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.moments import moments
+from faultrun.core.candidate_groups import moments
 from faultrun.core.recover import Chosen, Group, Need, NeedVerdicts, NothingFound, NothingWhole, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.model.plan import Attempt

@@ -1,12 +1,12 @@
 """Our own scheduler as stories: it serves, or MindSpore's takes over for the rest of the run."""
 
-from faultrun.core.card import render
 from faultrun.core.rendezvous import FORMING_S
 from faultrun.model.actions import RequestGasp, RestorePolicy, Spawn, StartTimer
 from faultrun.model.events import Exited, Timer
 from faultrun.model.incident import Card, Cause
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase
+from faultrun.observe.card import render
 from support.story import SIGTERM, Story, checkpoint
 
 
@@ -37,7 +37,7 @@ def test_an_init_that_does_not_end_is_started_again_with_the_other_scheduler_and
     story.rang(Timer.FORMING, after_s=25)
 
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 1}), deadline_s=55, stranded=True)
+        RequestGasp(ranks=frozenset({0, 1}), deadline_s=55, peers_lost=True)
     ]
     assert "MindSpore's own scheduler process serves the rest of the run" in story.whys[-1]
     story.killed(0, SIGTERM).killed(1, SIGTERM).recovers()

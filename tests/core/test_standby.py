@@ -7,15 +7,15 @@ from faultrun.core.standby import (
     READY_S,
     SETTLE_S,
     UNSEEN_SETTLE_S,
-    Care,
     Dismiss,
     GiveUpHandover,
     LookAlive,
-    Order,
+    StandbyAction,
+    StandbyState,
     StartStandby,
     TurnOff,
     Wake,
-    advise,
+    decide_standbys,
 )
 from faultrun.model.events import (
     Event,
@@ -28,7 +28,7 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.run import Phase
-from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyState
+from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase
 from support.story import NODE
 
 
@@ -36,12 +36,12 @@ from support.story import NODE
 class Tale:
     """Tells ``advise`` what happens, and keeps what it answered last."""
 
-    care: Care = field(default_factory=lambda: Care(ranks=(0, 1)))
+    care: StandbyState = field(default_factory=lambda: StandbyState(ranks=(0, 1)))
     now_s: float = 100.0
-    said: tuple[Order, ...] = ()
+    said: tuple[StandbyAction, ...] = ()
 
     def hears(self, event: Event, phase: Phase = Phase.RUNNING) -> "Tale":
-        self.care, self.said = advise(self.care, event, phase)
+        self.care, self.said = decide_standbys(self.care, event, phase)
         return self
 
     def workers_start(self, *standbys: int) -> "Tale":
@@ -57,7 +57,7 @@ class Tale:
     def time_comes(self, timer: Timer = Timer.STANDBY) -> "Tale":
         return self.hears(TimerFired(at_s=self.now_s, incarnation=0, timer=timer))
 
-    def standby(self, rank: int, state: StandbyState, phase: Phase = Phase.RUNNING) -> "Tale":
+    def standby(self, rank: int, state: StandbyPhase, phase: Phase = Phase.RUNNING) -> "Tale":
         changed = StandbyChanged(at_s=self.now_s, incarnation=0, rank=rank, state=state, why="because")
         return self.hears(changed, phase)
 
@@ -70,19 +70,19 @@ class Tale:
     def has_two_ready(self) -> "Tale":
         self.workers_start().train().time_comes()
         for rank in (0, 1):
-            self.standby(rank, StandbyState.STARTING).standby(rank, StandbyState.READY)
+            self.standby(rank, StandbyPhase.STARTING).standby(rank, StandbyPhase.READY)
         return self
 
 
 def test_without_a_wish_nothing_is_ever_ordered() -> None:
-    tale = Tale(Care())
+    tale = Tale(StandbyState())
     assert tale.workers_start().said == tale.train().said == tale.a_worker_dies().said == ()
 
 
 def test_auto_lets_training_settle_and_a_number_does_not_wait_for_more_than_the_first_step() -> None:
     assert Tale().workers_start().said == (Wake(at_s=100.0 + UNSEEN_SETTLE_S),)
     assert Tale().workers_start().train().said == (Wake(at_s=100.0 + SETTLE_S),)
-    asked = Tale(Care(ranks=(0, 1), asked=True))
+    asked = Tale(StandbyState(ranks=(0, 1), asked=True))
     assert asked.workers_start().said == (Wake(at_s=100.0 + ASKED_SETTLE_S),)
     assert asked.train().said == (Wake(at_s=100.0),)
 
@@ -90,21 +90,21 @@ def test_auto_lets_training_settle_and_a_number_does_not_wait_for_more_than_the_
 def test_they_are_started_one_after_the_other() -> None:
     tale = Tale().workers_start().train().time_comes()
     assert tale.said == (StartStandby(rank=0),)
-    assert tale.standby(0, StandbyState.STARTING).said == (Wake(at_s=100.0 + READY_S),)
-    assert tale.standby(0, StandbyState.READY).said == (StartStandby(rank=1),)
-    tale.standby(1, StandbyState.STARTING)
-    assert tale.standby(1, StandbyState.READY).said == ()
+    assert tale.standby(0, StandbyPhase.STARTING).said == (Wake(at_s=100.0 + READY_S),)
+    assert tale.standby(0, StandbyPhase.READY).said == (StartStandby(rank=1),)
+    tale.standby(1, StandbyPhase.STARTING)
+    assert tale.standby(1, StandbyPhase.READY).said == ()
     assert tale.care.usable == {0, 1}
 
 
 def test_a_fault_wakes_those_that_are_ready_and_dismisses_the_one_that_is_not() -> None:
-    tale = Tale().workers_start().train().time_comes().standby(0, StandbyState.STARTING)
-    tale.standby(0, StandbyState.READY).standby(1, StandbyState.STARTING)
+    tale = Tale().workers_start().train().time_comes().standby(0, StandbyPhase.STARTING)
+    tale.standby(0, StandbyPhase.READY).standby(1, StandbyPhase.STARTING)
     wakes, dismisses = tale.a_worker_dies().said
     assert wakes == LookAlive()
     assert isinstance(dismisses, Dismiss)
-    assert (dismisses.ranks, dismisses.state) == ((1,), StandbyState.DISMISSED)
-    assert tale.standby(1, StandbyState.DISMISSED, Phase.DRAINING).care.usable == {0}
+    assert (dismisses.ranks, dismisses.state) == ((1,), StandbyPhase.DISMISSED)
+    assert tale.standby(1, StandbyPhase.DISMISSED, Phase.DRAINING).care.usable == {0}
 
 
 def test_those_that_became_workers_are_replaced_once_training_goes_on() -> None:
@@ -114,26 +114,26 @@ def test_those_that_became_workers_are_replaced_once_training_goes_on() -> None:
 
 
 def test_a_standby_that_is_never_ready_is_lost() -> None:
-    tale = Tale().workers_start().train().time_comes().standby(0, StandbyState.STARTING)
+    tale = Tale().workers_start().train().time_comes().standby(0, StandbyPhase.STARTING)
     tale.now_s += 1
     assert tale.time_comes().said == (Wake(at_s=100.0 + READY_S),)
     tale.now_s += READY_S
     (lost,) = tale.time_comes().said
     assert isinstance(lost, Dismiss)
-    assert (lost.ranks, lost.state) == ((0,), StandbyState.LOST)
+    assert (lost.ranks, lost.state) == ((0,), StandbyPhase.LOST)
 
 
 def test_three_that_are_lost_in_a_row_are_the_last_and_a_success_in_between_counts_anew() -> None:
     tale = Tale().workers_start().train().time_comes()
     for attempt in range(2):
-        tale.standby(0, StandbyState.STARTING).standby(0, StandbyState.LOST)
+        tale.standby(0, StandbyPhase.STARTING).standby(0, StandbyPhase.LOST)
         assert tale.said == (Wake(at_s=100.0 + 10.0 * (attempt + 1)),)
-    tale.standby(1, StandbyState.TAKEN)
+    tale.standby(1, StandbyPhase.TAKEN)
     for _ in range(2):
-        assert isinstance(tale.standby(0, StandbyState.LOST).said[0], Wake)
-    (off,) = tale.standby(0, StandbyState.LOST).said
+        assert isinstance(tale.standby(0, StandbyPhase.LOST).said[0], Wake)
+    (off,) = tale.standby(0, StandbyPhase.LOST).said
     assert isinstance(off, TurnOff)
-    tale.standby(EVERY_RANK, StandbyState.OFF)
+    tale.standby(EVERY_RANK, StandbyPhase.OFF)
     assert tale.workers_start().said == ()
 
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from faultrun.cli.status_gather import gather
-from faultrun.cli.status_ranks import Pace
-from faultrun.cli.status_text import lines
-from faultrun.model.status import RunStatus, Supervisor
+from faultrun.cli.status.gather import gather
+from faultrun.observe.status_model import RunStatus, Supervisor
+from faultrun.observe.status_ranks import Pace
+from faultrun.observe.status_text import lines
 from support.processes import wait_until
 from support.runs import FAULTRUN, Launcher
 

@@ -49,7 +49,7 @@ def test_a_rank_that_lost_a_peer_waits_only_a_while_for_its_first_step() -> None
 def test_only_a_rank_that_lost_a_peer_gives_up_its_first_step() -> None:
     order = Order(until_s=time.monotonic() + 30, after=After.LEAVE)
     assert patience(order).first_s == float("inf")
-    assert patience(replace(order, stranded=True)).first_s < 10
+    assert patience(replace(order, peers_lost=True)).first_s < 10
 
 
 def test_between_updates_the_state_can_be_held_at_once_after_it_settled() -> None:

@@ -13,9 +13,9 @@ from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFaile
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import Command, Recovery, Rendezvous, Rewrite, RunSpec
 from faultrun.platforms.ports import fresh_port
+from faultrun.supervisor.device_assignment import DeviceAssignment
 from faultrun.supervisor.prepare import LocalPreparer
 from faultrun.supervisor.reactor import RunClock
-from faultrun.supervisor.seating import Seating
 from support.specs import a_spec
 from support.story import checkpoint, topology
 
@@ -50,7 +50,7 @@ def bench(folder: Path, environ: Mapping[str, str] | None = None, **more: object
         **more,  # type: ignore[arg-type]
     )
     said: list[str] = []
-    seating = Seating(spec, environ or {}, said.append)
+    seating = DeviceAssignment(spec, environ or {}, said.append)
     preparer = LocalPreparer(spec, environ or {}, folder / "original", RunClock(), said.append, seating)
     return Bench(preparer, said)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from faultrun.model.events import Event, FirstStep, Timer, TimerFired
-from faultrun.supervisor.errands import Errands
+from faultrun.supervisor.background import BackgroundTasks
 from faultrun.supervisor.reactor import Reactor, RunClock
 
 
@@ -128,7 +128,7 @@ def test_the_clock_goes_on_from_where_the_journal_stopped() -> None:
 
 
 def test_errands_are_run_one_after_the_other(reactor: Reactor) -> None:
-    errands = Errands(reactor)
+    errands = BackgroundTasks(reactor)
     may_end = threading.Event()
 
     def slow() -> Iterable[Event]:
@@ -148,7 +148,7 @@ def test_errands_are_run_one_after_the_other(reactor: Reactor) -> None:
 
 
 def test_a_bug_in_an_errand_is_told_and_raised_where_it_is_seen(reactor: Reactor) -> None:
-    errands = Errands(reactor)
+    errands = BackgroundTasks(reactor)
 
     def broken() -> Iterable[Event]:
         yield step(1)

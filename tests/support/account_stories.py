@@ -3,11 +3,11 @@
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from faultrun.core.account import Accountant
 from faultrun.journal.append import line_of
-from faultrun.model.account import Account
 from faultrun.model.events import FirstStep
 from faultrun.model.recovery import FirstStepLogged
+from faultrun.observe.account import Accountant
+from faultrun.observe.account_model import Account
 from support.story import SIGTERM, Story, checkpoint
 
 _ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)

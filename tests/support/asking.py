@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from faultrun.cli.options_command import Asked, FaultrunGroup, run_command
-from faultrun.cli.resolve import Resolved, resolve
-from faultrun.cli.settings import Settings, collect
-from faultrun.cli.surroundings import Surroundings
+from faultrun.cli.options.command import Asked, FaultrunGroup, run_command
+from faultrun.cli.options.settings import Settings, collect
+from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.errors import FaultrunError
 
 SOME_PID = 4711

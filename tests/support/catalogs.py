@@ -7,7 +7,7 @@ from faultrun.checkpoints import gasp_manifest, mindspore_ckpt, ttp
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Format
 from faultrun.checkpoints.registry import Registry
-from faultrun.checkpoints.survey import Survey, survey
+from faultrun.checkpoints.survey import Findings, scan_and_choose
 from faultrun.core.recover import Need
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
@@ -20,8 +20,8 @@ def catalog_of(root: Path, formats: Sequence[Format] = MINDSPORE, *, memory: Pat
     return Catalog([str(root)], memory_path=path, settle_s=0.0, registry=Registry(formats=tuple(formats)))
 
 
-def survey_of(root: Path, need: Need | None = None, formats: Sequence[Format] = MINDSPORE) -> Survey:
-    return survey(catalog_of(root, formats), need or Need(world_size=1))
+def survey_of(root: Path, need: Need | None = None, formats: Sequence[Format] = MINDSPORE) -> Findings:
+    return scan_and_choose(catalog_of(root, formats), need or Need(world_size=1))
 
 
 def only(root: Path, formats: Sequence[Format] = MINDSPORE) -> Entry:
@@ -38,6 +38,6 @@ def judge(
     return catalog.verify(entry, depth=depth)
 
 
-def reasons(found: Survey, root: Path) -> dict[str, str]:
+def reasons(found: Findings, root: Path) -> dict[str, str]:
     """Every refusal by its path below ``root``."""
     return {str(Path(refusal.path).relative_to(root)): refusal.why for refusal in found.refused}

@@ -11,17 +11,17 @@ from enum import Enum
 from faultrun.core.agree import Adopt, Rules, event_of, next_step
 from faultrun.model.actions import (
     Action,
+    FindRecoveryPoint,
     Inspect,
     Kill,
     Prepare,
+    Publish,
     RaiseAlarm,
     RequestGasp,
     RestorePolicy,
     Spawn,
     StartTimer,
-    Survey,
     Sweep,
-    Tell,
     VerifySave,
     Wake,
 )
@@ -151,11 +151,11 @@ class FakeWorld:
                 self._kill(ranks)
             case Sweep():
                 self._sweep(action)
-            case Survey():
+            case FindRecoveryPoint():
                 self.post(self._survey(action))
             case Prepare(plan=plan):
                 self._prepare(plan)
-            case Tell(fact=fact):
+            case Publish(fact=fact):
                 self._tell(fact)
             case Spawn():
                 self._spawn(action)
@@ -237,7 +237,7 @@ class FakeWorld:
             )
         )
 
-    def _survey(self, request: Survey) -> Event:
+    def _survey(self, request: FindRecoveryPoint) -> Event:
         if self.around.nothing_whole:
             return NothingWhole(
                 at_s=self.now_s, incarnation=request.incarnation, refused=(), why=self.around.nothing_whole

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from faultrun.cli.manifest_reader import read_wishes
+from faultrun.cli.manifests.reader import read_wishes
 from faultrun.manifests.finding import Finding
 from faultrun.manifests.lint import Cluster, lint
 from faultrun.manifests.render import Given, write
@@ -15,7 +15,7 @@ TEMPLATES = Path(__file__).parents[2] / "templates"
 CLUSTER = Cluster(reader=read_wishes)
 KINDS = ("vcjob", "ascendjob", "job", "jobset")
 
-FIELD = (Path(__file__).parents[1] / "edges/data/field_vcjob.yaml").read_text(encoding="utf-8")
+FIELD = (Path(__file__).parents[1] / "data/field_vcjob.yaml").read_text(encoding="utf-8")
 """A job as the field writes them: a shell, scripts, 900 seconds, no hook, no label on the reset-config."""
 
 
@@ -28,8 +28,8 @@ class Case:
 
 
 def cases(name: str) -> list[Case]:
-    """Read ``tests/edges/data/NAME``: a head behind ``####``, texts between ``<<<<``, ``====``, ``>>>>``."""
-    content = (Path(__file__).parents[1] / "edges" / "data" / name).read_text(encoding="utf-8")
+    """Read ``tests/data/NAME``: a head behind ``####``, texts between ``<<<<``, ``====``, ``>>>>``."""
+    content = (Path(__file__).parents[1] / "data" / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^#### ([^\n]*)\n<<<<\n(.*?)\n>>>>$", content, re.DOTALL | re.MULTILINE)
     return [Case(head=tuple(head.split(" | ")), texts=tuple(body.split("\n====\n"))) for head, body in blocks]
 

@@ -16,16 +16,16 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.agreement import LocalAgreement
+from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.coroner import Coroner
-from faultrun.supervisor.crew import Base, Crew
+from faultrun.supervisor.device_assignment import DeviceAssignment
+from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.ports import World
 from faultrun.supervisor.prepare import LocalPreparer, Outfit
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.seating import Seating
 from faultrun.supervisor.standbys import Standbys, Terms
-from faultrun.supervisor.survey import CheckpointSurveyor
+from faultrun.supervisor.worker_group import Base, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.sweep import sweep
 from support.fake_world import Circumstances, FakeWorld, Habit
@@ -117,17 +117,17 @@ class RealNode:
         self._reactor = Reactor(RunClock())
         self._control = Control(folder, self._reactor, 30.0)
         clock = self._reactor.clock
-        seating = Seating(spec, os.environ, lambda line: None)
+        seating = DeviceAssignment(spec, os.environ, lambda line: None)
         preparer = LocalPreparer(spec, os.environ, folder / "original", clock, lambda line: None, seating)
         terms = Terms(wish=spec.standby, log_dir=folder, free_bytes=lambda: None, quiet=lambda: True)
         standbys = Standbys(terms, (), self._reactor)
-        self._crew = Crew(spec, self._base(), self._reactor, self._control, standbys)
+        self._crew = WorkerGroup(spec, self._base(), self._reactor, self._control, standbys)
         rules = Rules(topology=spec.topology, policy=POLICY)
         self.world: World = LocalWorld(
             self._reactor,
             self._crew,
             LocalAgreement(rules, None, "127.0.0.1", self._reactor),
-            CheckpointSurveyor(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock),
+            LocalCheckpoints(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock),
             preparer,
             frozenset({self._boot}),
             HangWatch(spec.supervision.hang, self._crew, self._reactor, folder),
@@ -180,7 +180,7 @@ class RealNode:
             log_dir=self._folder,
             ascend=False,
             outfit=lambda plan, rank: Outfit(args=(self._script(rank),), environ=os.environ),
-            coroner=Coroner(ROWS, self._reactor.clock),
+            coroner=ExitInspector(ROWS, self._reactor.clock),
         )
 
     def _script(self, rank: int) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from faultrun.core.agree import Adopt, Rules, event_of, next_step
 from faultrun.core.decide import decide
 from faultrun.core.roster import plan_to_go_on_from
-from faultrun.model.actions import Action, Spawn, Tell
+from faultrun.model.actions import Action, Publish, Spawn
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import (
     Drained,
@@ -107,7 +107,7 @@ class Story:
         self.whys.append(step.why)
         self.actions += step.actions
         for action in step.actions:
-            if isinstance(action, Tell):
+            if isinstance(action, Publish):
                 self._agree(action)
         return self
 
@@ -332,7 +332,7 @@ class Story:
         over = RunFinished(at_s=now_s, incarnation=life, exit_code=code, why="over", stopped=False)
         return self.tell(over)
 
-    def _agree(self, action: Tell) -> None:
+    def _agree(self, action: Publish) -> None:
         if self.agreement_is_silent:
             return
         answer = next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s)

@@ -9,7 +9,7 @@ from faultrun.checkpoints.torch_file import FORMAT
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 from support.entries import entry_of
 
-DATA = Path(__file__).parents[1] / "edges" / "data" / "torch"
+DATA = Path(__file__).parents[1] / "data" / "torch"
 ZIP, LEGACY, NO_CHECKSUMS = DATA / "zip.pt", DATA / "legacy.pt", DATA / "no_checksums.pt"
 
 

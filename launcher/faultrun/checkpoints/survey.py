@@ -46,7 +46,7 @@ class Unwatched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Findings:
     """The answer, what it was chosen from, and what was verified on the way (by path)."""
 
     choice: Chosen | NothingWhole | NothingFound
@@ -59,9 +59,9 @@ class Survey:
         return (*self.choice.refused, *self.scan.unfinished)
 
 
-def survey(
+def scan_and_choose(
     catalog: Catalog, need: Need, *, depth: Depth = Depth.CHECKSUM, watch: Watch | None = None
-) -> Survey:
+) -> Findings:
     """Return where to resume under ``catalog``'s roots, verifying newest first and no more than needed."""
     scan = catalog.scan()
     entries = {entry.path: entry for entry in scan.entries}
@@ -69,7 +69,7 @@ def survey(
     while True:
         choice = choose(scan.entries, verdicts, need, broken=scan.refused)
         if not isinstance(choice, NeedVerdicts):
-            return Survey(choice=choice, scan=scan, verdicts=verdicts)
+            return Findings(choice=choice, scan=scan, verdicts=verdicts)
         verdicts |= verify_all(catalog, [entries[path] for path in choice.paths], depth=depth, watch=watch)
 
 

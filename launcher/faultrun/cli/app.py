@@ -8,8 +8,8 @@ import click
 
 from faultrun import __version__
 from faultrun.cli.console import write
-from faultrun.cli.options_command import Asked, FaultrunGroup, run_command
-from faultrun.cli.verbs import VERBS
+from faultrun.cli.options.command import Asked, FaultrunGroup, run_command
+from faultrun.cli.verbs import MODULES, VERBS
 from faultrun.errors import FaultrunError
 from faultrun.workers import signals
 
@@ -42,18 +42,18 @@ def program() -> FaultrunGroup:
 
 
 def _run(asked: Asked) -> int:
-    from faultrun.cli.run import run
+    from faultrun.cli.run.command import run
 
     return run(asked)
 
 
 def _later(name: str, summary: str) -> click.Command:
     """A verb whose module is imported when it is used: PID 1 pays for none of them."""
-    module = name.replace("-", "_")
 
     def verb() -> click.Command:
         signals.unblock()
-        found = getattr(importlib.import_module(f"faultrun.cli.{module}"), module)
+        module = importlib.import_module(f"faultrun.cli.{MODULES[name]}")
+        found = getattr(module, name.replace("-", "_"))
         assert isinstance(found, click.Command)
         return found
 

@@ -10,19 +10,19 @@ from typing import Any, BinaryIO
 import click
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.talk import LOG_DIR_VARIABLE
-from faultrun.core.account import Accountant
+from faultrun.cli.control.client import LOG_DIR_VARIABLE
 from faultrun.core.span import several, span
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.logdir import read_record
 from faultrun.journal.read import line_of_bytes
 from faultrun.journal.tail import HEAD_BYTES, HEARTBEAT
-from faultrun.model.account import Account
-from faultrun.reports.document import document
-from faultrun.reports.html import NO_PLOTLY, html, plotly_js
-from faultrun.reports.markdown import markdown
-from faultrun.reports.words import goodput, twice
+from faultrun.observe.account import Accountant
+from faultrun.observe.account_model import Account
+from faultrun.observe.report.document import document
+from faultrun.observe.report.html import NO_PLOTLY, html, plotly_js
+from faultrun.observe.report.markdown import markdown
+from faultrun.observe.report.words import goodput, twice
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _LONG_BYTES = 50_000_000

@@ -14,3 +14,19 @@ VERBS = {
     "render": "Write a manifest, batch script or Dockerfile from a template.",
     "lint": "Check manifests: grace windows, labels, names, mounts; --fix mends.",
 }
+
+MODULES = {
+    "status": "status.command",
+    "stop": "control.stop",
+    "prestop": "control.prestop",
+    "checkpoint-now": "control.checkpoint_now",
+    "ckpt": "ckpt.command",
+    "config": "config",
+    "report": "report",
+    "incident": "incident",
+    "recipes": "recipes",
+    "doctor": "doctor.command",
+    "render": "manifests.render",
+    "lint": "manifests.lint",
+}
+"""Where each verb is, below ``faultrun.cli``."""

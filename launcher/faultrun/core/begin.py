@@ -8,7 +8,7 @@ from dataclasses import replace
 from faultrun.core import notices
 from faultrun.core.roster import renewed, taken_up
 from faultrun.core.statement import survey, tell
-from faultrun.model.actions import Prepare, Spawn, StartTimer, Tell
+from faultrun.model.actions import Prepare, Publish, Spawn, StartTimer
 from faultrun.model.events import (
     GoGiven,
     NothingWhole,
@@ -109,7 +109,7 @@ def prepare(state: RunState, now_s: float, why: str) -> Step:
 def ready(state: RunState, event: Prepared) -> Step:
     """The node is prepared; say so, with the port that it holds."""
     fact = replace(tell(state, event.at_s, Standing.READY).fact, master_port=event.master_port)
-    return Step(state=replace(state, phase=Phase.AWAITING_GO), actions=(Tell(fact=fact),), why="prepared")
+    return Step(state=replace(state, phase=Phase.AWAITING_GO), actions=(Publish(fact=fact),), why="prepared")
 
 
 def spawn(state: RunState, event: GoGiven) -> Step:

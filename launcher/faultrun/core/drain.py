@@ -35,7 +35,7 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     """Open ``incident``: raise the alarm and let the survivors save."""
     alarm = RaiseAlarm(incarnation=state.incarnation, why=incident.explanation)
     state = replace(state, life=replace(state.life, incident=incident))
-    return _drain(state, incident.at_s, state.windows.grace_s, why, (alarm,), stranded=True)
+    return _drain(state, incident.at_s, state.windows.grace_s, why, (alarm,), peers_lost=True)
 
 
 def stop(state: RunState, event: StopRequested) -> Step:
@@ -90,14 +90,14 @@ def _drain(
     why: str,
     first: tuple[Action, ...] = (),
     *,
-    stranded: bool = False,
+    peers_lost: bool = False,
 ) -> Step:
     """Open the grace window for every living rank, or sweep at once when none lives."""
     if not state.life.alive:
         step = sweep_when_empty(state, now_s, why)
         return replace(step, actions=(*first, *step.actions))
     deadline_s = now_s + window_s
-    request = RequestGasp(ranks=state.life.alive, deadline_s=deadline_s, stranded=stranded)
+    request = RequestGasp(ranks=state.life.alive, deadline_s=deadline_s, peers_lost=peers_lost)
     timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
     state = replace(state, phase=Phase.DRAINING, life=replace(state.life, deadline_s=deadline_s))
     why = f"{why}; {len(state.life.alive)} get {window_s:g} s to save"

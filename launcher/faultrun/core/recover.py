@@ -4,7 +4,7 @@ Opens no file. Verification is asked for, newest first and no more than
 needed: the caller repeats ``choose``, verifies the paths of ``NeedVerdicts``
 and adds the verdicts, until the answer is another.
 
-``core/moments.py`` says which candidate is newer. On equal step periodic beats
+``core/candidate_groups.py`` says which candidate is newer. On equal step periodic beats
 gasp and gasp beats best.
 
 One recovery point is one state of training. Files of several replica groups
@@ -16,7 +16,7 @@ the same step did not compute the same state.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from faultrun.core.moments import Moment, least_preferred, moments
+from faultrun.core.candidate_groups import CandidateGroup, least_preferred, moments
 from faultrun.core.restore import restore_ranks, restore_ranks_map
 from faultrun.model.checkpoint import Entry, RankFile, RecoveryPoint, Refusal, Shared, Verdict
 from faultrun.model.plan import Attempt
@@ -149,7 +149,7 @@ def _foreign(entry: Entry, need: Need) -> str:
     return f"written by run {entry.run_id}, this is run {need.run_id}"
 
 
-def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
+def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.quarantine):
         return "quarantined: two restarts made no progress past it"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, Timer, TimerFired, WorkerStarted
 from faultrun.model.run import Phase
-from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyState
+from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase
 
 SETTLE_S = 20.0
 """With ``auto``: how long training has been under way before the first standby is started."""
@@ -40,7 +40,7 @@ class Dismiss:
     """End these standbys; ``state`` is what they are called from now on."""
 
     ranks: tuple[int, ...]
-    state: StandbyState
+    state: StandbyPhase
     why: str
 
 
@@ -68,11 +68,11 @@ class TurnOff:
     why: str
 
 
-Order = StartStandby | Dismiss | LookAlive | GiveUpHandover | Wake | TurnOff
+StandbyAction = StartStandby | Dismiss | LookAlive | GiveUpHandover | Wake | TurnOff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Care:
+class StandbyState:
     """What is known of the standbys. ``ranks`` are those that shall have one; none: standbys are off.
 
     ``running``: workers run. ``proved``: they have trained, or lived long enough. ``warm``: some
@@ -82,7 +82,7 @@ class Care:
 
     ranks: tuple[int, ...] = ()
     asked: bool = False
-    seats: Mapping[int, StandbyState] = field(default_factory=dict)
+    seats: Mapping[int, StandbyPhase] = field(default_factory=dict)
     starting_since_s: float = 0.0
     running: bool = False
     proved: bool = False
@@ -94,16 +94,18 @@ class Care:
     @property
     def usable(self) -> frozenset[int]:
         """Ranks whose standby may be given its place now."""
-        ready = {rank for rank, state in self.seats.items() if state is StandbyState.READY}
+        ready = {rank for rank, state in self.seats.items() if state is StandbyPhase.READY}
         return frozenset() if self.cold_next else frozenset(ready)
 
     @property
     def starting(self) -> tuple[int, ...]:
         """Ranks whose standby is not ready yet."""
-        return tuple(rank for rank, state in self.seats.items() if state is StandbyState.STARTING)
+        return tuple(rank for rank, state in self.seats.items() if state is StandbyPhase.STARTING)
 
 
-def advise(care: Care, event: Event, phase: Phase) -> tuple[Care, tuple[Order, ...]]:
+def decide_standbys(
+    care: StandbyState, event: Event, phase: Phase
+) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
     """Return what is known after ``event`` and what to do. ``phase`` is the run's after the same event."""
     if not care.ranks:
         return care, ()
@@ -129,53 +131,55 @@ def advise(care: Care, event: Event, phase: Phase) -> tuple[Care, tuple[Order, .
             return care, ()
 
 
-def _workers_end(care: Care) -> tuple[Care, tuple[Order, ...]]:
+def _workers_end(care: StandbyState) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
     """A fault or the end: the processors belong to the survivors' saves and to the restart."""
     suspicious = care.warm and not care.proved
     suspicions = care.suspicions + suspicious
     care = replace(care, running=False, warm=False, cold_next=suspicious, suspicions=suspicions)
-    orders: list[Order] = [LookAlive()]
+    orders: list[StandbyAction] = [LookAlive()]
     if care.starting:
         why = "the workers ended before it was ready"
-        orders.append(Dismiss(ranks=care.starting, state=StandbyState.DISMISSED, why=why))
+        orders.append(Dismiss(ranks=care.starting, state=StandbyPhase.DISMISSED, why=why))
     if suspicions >= _MOST_SUSPICIONS:
         orders.append(TurnOff(why=f"{suspicions} starts with standbys failed before their first step"))
     return care, tuple(orders)
 
 
-def _look(care: Care, now_s: float) -> tuple[Care, tuple[Order, ...]]:
+def _look(care: StandbyState, now_s: float) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
     """Start the next one that is missing, one at a time; give up one that is never ready."""
     if care.starting:
         left_s = care.starting_since_s + READY_S - now_s
         if left_s > 0:
             return care, (Wake(at_s=now_s + left_s),)
         why = f"not ready after {READY_S:g} s"
-        return care, (Dismiss(ranks=care.starting, state=StandbyState.LOST, why=why),)
+        return care, (Dismiss(ranks=care.starting, state=StandbyPhase.LOST, why=why),)
     missing = [rank for rank in care.ranks if rank not in care.seats]
     return (care, (StartStandby(rank=missing[0]),)) if missing else (care, ())
 
 
-def _changed(care: Care, event: StandbyChanged, phase: Phase) -> tuple[Care, tuple[Order, ...]]:
+def _changed(
+    care: StandbyState, event: StandbyChanged, phase: Phase
+) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
     match event.state:
-        case StandbyState.STARTING:
+        case StandbyPhase.STARTING:
             care = replace(_seated(care, event), starting_since_s=event.at_s)
             return care, (Wake(at_s=event.at_s + READY_S),)
-        case StandbyState.READY:
+        case StandbyPhase.READY:
             care = _seated(care, event)
             return _look(care, event.at_s) if phase is Phase.RUNNING else (care, ())
-        case StandbyState.TAKEN:
+        case StandbyPhase.TAKEN:
             return replace(care, failures=0), ()
-        case StandbyState.DISMISSED:
+        case StandbyPhase.DISMISSED:
             return _without(care, event.rank), ()
-        case StandbyState.LOST:
+        case StandbyPhase.LOST:
             return _lost(_without(care, event.rank), event)
-        case StandbyState.OFF:
+        case StandbyPhase.OFF:
             everybody = tuple(care.seats)
-            dismiss = Dismiss(ranks=everybody, state=StandbyState.DISMISSED, why=event.why)
-            return Care(), ((dismiss,) if everybody else ())
+            dismiss = Dismiss(ranks=everybody, state=StandbyPhase.DISMISSED, why=event.why)
+            return StandbyState(), ((dismiss,) if everybody else ())
 
 
-def _lost(care: Care, event: StandbyChanged) -> tuple[Care, tuple[Order, ...]]:
+def _lost(care: StandbyState, event: StandbyChanged) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
     """Try again later, a few times."""
     failures = care.failures + 1
     care = replace(care, failures=failures)
@@ -184,11 +188,11 @@ def _lost(care: Care, event: StandbyChanged) -> tuple[Care, tuple[Order, ...]]:
     return care, (Wake(at_s=event.at_s + _RETRY_S * failures),)
 
 
-def _seated(care: Care, event: StandbyChanged) -> Care:
+def _seated(care: StandbyState, event: StandbyChanged) -> StandbyState:
     return replace(care, seats={**care.seats, event.rank: event.state})
 
 
-def _without(care: Care, rank: int) -> Care:
+def _without(care: StandbyState, rank: int) -> StandbyState:
     if rank == EVERY_RANK:
         return replace(care, seats={})
     return replace(care, seats={one: state for one, state in care.seats.items() if one != rank})

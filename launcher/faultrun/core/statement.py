@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from faultrun.core.quarantine import attempts_of, quarantined
-from faultrun.model.actions import Survey, Sweep, Tell
+from faultrun.model.actions import FindRecoveryPoint, Publish, Sweep
 from faultrun.model.facts import NodeFact, Standing
 from faultrun.model.run import RunState
 
 
-def tell(state: RunState, now_s: float, standing: Standing) -> Tell:
+def tell(state: RunState, now_s: float, standing: Standing) -> Publish:
     """This node's newest statement."""
-    return Tell(
+    return Publish(
         fact=NodeFact(
             node=state.node,
             boot=state.boot,
@@ -26,9 +26,9 @@ def tell(state: RunState, now_s: float, standing: Standing) -> Tell:
     )
 
 
-def survey(state: RunState) -> Survey:
+def survey(state: RunState) -> FindRecoveryPoint:
     """Look for the recovery point, under what the incident and earlier attempts taught."""
-    plain = Survey(
+    plain = FindRecoveryPoint(
         incarnation=state.incarnation,
         continuing=state.plan is not None,
         lost=tuple(sorted(state.platform.lost)),

@@ -26,7 +26,7 @@ _OWNED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class WorkerPlacement:
     """Where one worker sits. ``local_world_size`` counts the workers of its node.
 
     ``device`` is its device number by the rank table; None: the number is its local rank.
@@ -45,7 +45,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class WorkerLaunchSpec:
     """What the workers of one incarnation on one node share; paths are absolute.
 
     ``group_info_dir`` holds ``device<rank>/group_info.pb``. ``ascend`` says
@@ -65,7 +65,9 @@ class Life:
     builtin_scheduler: bool = False
 
 
-def worker_environment(base: Mapping[str, str], spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+def worker_environment(
+    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec
+) -> dict[str, str]:
     """The complete environment of one worker, on top of what the user's shell had."""
     unset = _unset(spec, life)
     return {
@@ -85,7 +87,7 @@ def worker_environment(base: Mapping[str, str], spec: RunSpec, seat: Seat, life:
     }
 
 
-def _unless_set(life: Life) -> dict[str, str]:
+def _unless_set(life: WorkerLaunchSpec) -> dict[str, str]:
     """What a user's own variables win over.
 
     Heartbeats tell MindSpore's scheduler that a rank is gone; we know from the
@@ -95,7 +97,7 @@ def _unless_set(life: Life) -> dict[str, str]:
     return {"MS_DISABLE_HEARTBEAT": "1"} if life.builtin_scheduler else {}
 
 
-def _unset(spec: RunSpec, life: Life) -> frozenset[str]:
+def _unset(spec: RunSpec, life: WorkerLaunchSpec) -> frozenset[str]:
     """Inherited names that would mislead a worker."""
     unset = set(_OWNED)
     if not life.ascend:
@@ -105,7 +107,7 @@ def _unset(spec: RunSpec, life: Life) -> frozenset[str]:
     return frozenset(unset)
 
 
-def _ranks(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+def _ranks(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
     world_size = str(life.plan.topology.world_size)
     return {
         "RANK": str(seat.rank),
@@ -123,7 +125,7 @@ def _ranks(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
     }
 
 
-def _torchelastic(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+def _torchelastic(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
     return {
         "TORCHELASTIC_RESTART_COUNT": str(life.plan.incarnation),
         "TORCHELASTIC_MAX_RESTARTS": str(spec.supervision.policy.max_restarts),
@@ -132,7 +134,7 @@ def _torchelastic(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
     }
 
 
-def _ours(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+def _ours(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
     return {
         "PYTHONUNBUFFERED": "1",
         "FAULTRUN_RUN_ID": spec.run_id,
@@ -163,7 +165,7 @@ def _number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _group_info(seat: Seat, life: Life) -> dict[str, str]:
+def _group_info(seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
     """Where MindSpore writes the replica groups of each rank.
 
     On CPU the variable sends graph compilation into a path that only Ascend
@@ -173,7 +175,7 @@ def _group_info(seat: Seat, life: Life) -> dict[str, str]:
     return {"FAULTRUN_GROUP_INFO_FILE": path, **({GROUP_INFO: path} if life.ascend else {})}
 
 
-def _mindspore(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
+def _mindspore(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
     if spec.framework is not Framework.MINDSPORE:
         return {}
     shared = {
@@ -186,12 +188,12 @@ def _mindspore(spec: RunSpec, seat: Seat, life: Life) -> dict[str, str]:
     return {**shared, **scheduler_address(life), "MS_ROLE": "MS_WORKER"}
 
 
-def scheduler_address(life: Life) -> dict[str, str]:
+def scheduler_address(life: WorkerLaunchSpec) -> dict[str, str]:
     """Where MindSpore's scheduler listens: the address that the plan's go gave."""
     return {"MS_SCHED_HOST": life.master_addr, "MS_SCHED_PORT": str(life.master_port)}
 
 
-def _tensorflow(spec: RunSpec, seat: Seat) -> dict[str, str]:
+def _tensorflow(spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
     """TensorFlow on Ascend; JOB_ID is HCCL's, a constant of the platform's own scripts."""
     if spec.framework is not Framework.TENSORFLOW:
         return {}
@@ -203,7 +205,7 @@ def _tensorflow(spec: RunSpec, seat: Seat) -> dict[str, str]:
     }
 
 
-def _binding(spec: RunSpec, seat: Seat) -> dict[str, str]:
+def _binding(spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
     """What MindSpore's own threads are told about the processors that the worker was given."""
     told = spec.binding.worker_env
     return dict(told[seat.local_rank]) if seat.local_rank < len(told) else {}

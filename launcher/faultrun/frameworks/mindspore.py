@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from faultrun.frameworks.environment import Life, scheduler_address
+from faultrun.frameworks.environment import WorkerLaunchSpec, scheduler_address
 from faultrun.model.spec import Command, Framework, RunSpec
 
 _PROGRAM = (
@@ -29,7 +29,7 @@ def scheduler_argv(command: Command, our_python: str) -> tuple[str, ...]:
     return (_python_of(command) or our_python, "-c", _PROGRAM)
 
 
-def scheduler_environment(base: Mapping[str, str], spec: RunSpec, life: Life) -> dict[str, str]:
+def scheduler_environment(base: Mapping[str, str], spec: RunSpec, life: WorkerLaunchSpec) -> dict[str, str]:
     """A scheduler's environment: a member of the cluster without a rank of its own."""
     return {
         **{name: value for name, value in base.items() if name not in ("GROUP_INFO_FILE", "MS_NODE_ID")},

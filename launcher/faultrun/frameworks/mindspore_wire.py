@@ -1,7 +1,7 @@
 """What MindSpore's workers say to their scheduler and hear from it: frames of TCP, and the messages in them.
 
 Read off the wire between the workers and the scheduler process of MindSpore 2.10.0;
-``tests/edges/test_mindspore_wire.py`` keeps the bytes. Values only: no socket, no clock, and nothing
+``tests/frameworks/test_mindspore_wire.py`` keeps the bytes. Values only: no socket, no clock, and nothing
 of what a message leads to.
 
 A frame is ``RPC0``, four big-endian u32 (the lengths of name, to, from and body) and then name, to, from and

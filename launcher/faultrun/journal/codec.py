@@ -4,7 +4,8 @@ Stdlib only: this is imported by PID 1. A dataclass becomes an object; where a
 field may hold one of several dataclasses the object says which under
 ``"is"``. Tuples and frozensets become arrays (sets sorted), enums their value.
 Decoding ignores unknown keys and takes defaults for missing ones, so a newer
-supervisor reads an older journal.
+supervisor reads an older journal. Words on the wire are kept for ever: a class
+that was renamed keeps its word in ``WIRE_NAME``, a field in its metadata.
 """
 
 import dataclasses
@@ -33,8 +34,8 @@ def encode(value: object) -> Any:
         case frozenset() | set():
             return sorted(encode(item) for item in value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {name: encode(getattr(value, name)) for name in _field_types(type(value))}
-            return {TAG: type(value).__name__, **fields}
+            fields = {word: encode(getattr(value, name)) for name, word, _ in _fields(type(value))}
+            return {TAG: wire_name(type(value)), **fields}
         case _:
             raise TypeError(f"not a value: {value!r}")
 
@@ -71,8 +72,7 @@ def decode_dataclass(data: object, as_type: Any) -> Any:
     """Return the object ``data`` as ``as_type``."""
     if not isinstance(data, dict):
         raise CodecError(f"{data!r} is not an object for {as_type.__name__}")
-    hints = _field_types(as_type)
-    known = {name: decode(data[name], hint) for name, hint in hints.items() if name in data}
+    known = {name: decode(data[word], hint) for name, word, hint in _fields(as_type) if word in data}
     try:
         return as_type(**known)
     except TypeError as error:
@@ -84,7 +84,7 @@ def _decode_union(data: object, members: tuple[Any, ...]) -> Any:
         return None
     if isinstance(data, dict) and TAG in data:
         for member in members:
-            if getattr(member, "__name__", "") == data[TAG]:
+            if wire_name(member) == data[TAG]:
                 return decode(data, member)
         raise CodecError(f"none of the alternatives is called {data[TAG]!r}")
     for member in members:
@@ -111,7 +111,16 @@ def _array(data: object) -> list[Any]:
     return data
 
 
+def wire_name(cls: Any) -> str:
+    """What ``cls`` is called in journals and ``run.json``."""
+    return str(getattr(cls, "WIRE_NAME", None) or getattr(cls, "__name__", ""))
+
+
 @functools.cache
-def _field_types(cls: Any) -> dict[str, Any]:
+def _fields(cls: Any) -> tuple[tuple[str, str, Any], ...]:
+    """Name, word on the wire and type of every field."""
     hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    return tuple(
+        (field.name, field.metadata.get("wire", field.name), hints[field.name])
+        for field in dataclasses.fields(cls)
+    )

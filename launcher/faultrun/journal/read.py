@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 from faultrun.core.decide import decide
 from faultrun.journal.append import BECAUSE
-from faultrun.journal.codec import TAG, CodecError, decode
+from faultrun.journal.codec import TAG, CodecError, decode, wire_name
 from faultrun.model.events import Event, RunFinished, RunStarted
 from faultrun.model.run import RunState
 
 _BLOCK = 65536
-_EVENT_TYPES = {event_type.__name__: event_type for event_type in get_args(Event)}
+_EVENT_TYPES = {wire_name(event_type): event_type for event_type in get_args(Event)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def event_of(line: dict[str, Any]) -> Event | None:
     event_type = _EVENT_TYPES.get(str(line.get("event")))
     if event_type is None:
         return None
-    data = {**line, TAG: event_type.__name__, "at_s": line.get("run_s"), "why": line.get(BECAUSE)}
+    data = {**line, TAG: wire_name(event_type), "at_s": line.get("run_s"), "why": line.get(BECAUSE)}
     event: Event = decode(data, event_type)
     return event
 

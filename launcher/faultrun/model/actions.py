@@ -1,6 +1,7 @@
 """What the supervisor can be told to do. Each is performed in exactly one place, and answered by events."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeFact
@@ -21,12 +22,12 @@ class StartTimer:
 class RequestGasp:
     """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups.
 
-    ``stranded``: somebody is gone or stands still, so no collective ends any more.
+    ``peers_lost``: somebody is gone or stands still, so no collective ends any more.
     """
 
     ranks: frozenset[int]
     deadline_s: float
-    stranded: bool = False
+    peers_lost: bool = field(default=False, metadata={"wire": "stranded"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class FindRecoveryPoint:
     """Look through the checkpoints; answers RecoveryPointChosen, NothingWhole or PrepareFailed.
 
     ``continuing`` is False only for the first incarnation of a new run, where
@@ -88,6 +89,8 @@ class Survey:
     its ranks said that they saved.
     """
 
+    WIRE_NAME: ClassVar[str] = "Survey"
+
     incarnation: int
     continuing: bool
     fault_at_s: float | None = None
@@ -98,8 +101,10 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class Publish:
     """Give the agreement this node's newest statement; it replaces the one before."""
+
+    WIRE_NAME: ClassVar[str] = "Tell"
 
     fact: NodeFact
 
@@ -151,8 +156,8 @@ Action = (
     | Kill
     | VerifySave
     | Sweep
-    | Survey
-    | Tell
+    | FindRecoveryPoint
+    | Publish
     | RaiseAlarm
     | Prepare
     | Spawn

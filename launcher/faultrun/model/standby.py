@@ -7,7 +7,7 @@ EVERY_RANK = -1
 """In ``StandbyChanged``: it is about all standbys."""
 
 
-class StandbyState(Enum):
+class StandbyPhase(Enum):
     """Where a standby stands."""
 
     STARTING = "starting"  # imports its framework and rehearses, at low priority
@@ -28,7 +28,7 @@ class StandbyChanged:
     at_s: float
     incarnation: int
     rank: int
-    state: StandbyState
+    state: StandbyPhase
     why: str = ""
     took_s: float = 0.0
     memory_bytes: int = 0

@@ -51,7 +51,7 @@ def patience(order: Order) -> Patience:
     return Patience(
         until_s=order.until_s,
         settle_s=0.25 if order.step is None else 0.0,
-        first_s=_FIRST_S if order.stranded else float("inf"),
+        first_s=_FIRST_S if order.peers_lost else float("inf"),
     )
 
 

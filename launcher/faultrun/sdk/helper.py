@@ -36,7 +36,7 @@ class _Request:
     """To save and leave: within how long, and whether a peer is gone (see ``Order``)."""
 
     window_s: float
-    stranded: bool
+    peers_lost: bool
 
 
 class Helper:
@@ -128,12 +128,12 @@ class Helper:
             self._let_the_loop_stop(until_s)
         if self.keeper is not None:
             save_by_s = until_s - _margin_s(request.window_s)
-            self._save(Order(until_s=save_by_s, after=After.LEAVE, stranded=request.stranded))
+            self._save(Order(until_s=save_by_s, after=After.LEAVE, peers_lost=request.peers_lost))
         leave()
 
     def _request(self, content: dict[str, Any]) -> _Request:
         window_s = _seconds(content.get("deadline_s"), self._session.grace_s)
-        return _Request(window_s=window_s, stranded=content.get("reason") == "peer")
+        return _Request(window_s=window_s, peers_lost=content.get("reason") == "peer")
 
     def _request_after_signal(self) -> _Request:
         """SIGTERM says neither how long nor why; the line that follows it at once does."""
@@ -144,7 +144,7 @@ class Helper:
             for content in self._link.receive():
                 if content["kind"] == "gasp":
                     return self._request(content)
-        return _Request(window_s=self._session.grace_s, stranded=False)
+        return _Request(window_s=self._session.grace_s, peers_lost=False)
 
     def _let_the_loop_stop(self, until_s: float) -> None:
         """A loop that asks ``should_stop`` ends by itself, unless a peer is gone and it is stuck.

@@ -22,13 +22,13 @@ class After(Enum):
 class Order:
     """Save by ``until_s`` (monotonic clock). ``step`` is the global step that is wanted; None: the newest.
 
-    ``stranded``: a peer is gone or stands still, so a step that talks to it never ends.
+    ``peers_lost``: a peer is gone or stands still, so a step that talks to it never ends.
     """
 
     until_s: float
     after: After
     step: int | None = None
-    stranded: bool = False
+    peers_lost: bool = False
 
 
 class Keeper(Protocol):

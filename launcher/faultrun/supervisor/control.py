@@ -50,9 +50,9 @@ class Control:
         """Have requests of ``kind`` answered by ``verb``, which must not block."""
         self._verbs[kind] = verb
 
-    def request_gasp(self, ranks: frozenset[int], window_s: float, *, stranded: bool) -> None:
-        """Ask every connected rank to save and leave within ``window_s``. ``stranded`` as in RequestGasp."""
-        reason = "peer" if stranded else "stop"
+    def request_gasp(self, ranks: frozenset[int], window_s: float, *, peers_lost: bool) -> None:
+        """Ask every connected rank to save and leave in ``window_s``. ``peers_lost`` as in RequestGasp."""
+        reason = "peer" if peers_lost else "stop"
         line = message("gasp", deadline_s=round(window_s, 3), reason=reason)
         for rank in sorted(ranks & self._ranks.keys()):
             self._ranks[rank].send(line)

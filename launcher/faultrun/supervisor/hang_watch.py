@@ -28,11 +28,11 @@ from faultrun.model.hang import (
 )
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import Progress
-from faultrun.supervisor.crew import Crew
-from faultrun.supervisor.errands import Errands
+from faultrun.supervisor.background import BackgroundTasks
 from faultrun.supervisor.inspection import PATIENCE_S, Inspection, judged
 from faultrun.supervisor.progress import phase_of
 from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.workers.look import snapshots, state_of
 
 _OVERDUE_S = 10 * PATIENCE_S
@@ -45,12 +45,12 @@ _GLANCE_SHARE = 0.5
 class HangWatch:
     """One for a supervisor; ``begin`` with each incarnation. Main thread only."""
 
-    def __init__(self, policy: HangPolicy, crew: Crew, reactor: Reactor, log_dir: Path) -> None:
+    def __init__(self, policy: HangPolicy, crew: WorkerGroup, reactor: Reactor, log_dir: Path) -> None:
         self._policy = policy
         self._crew = crew
         self._reactor = reactor
         self._log_dir = log_dir
-        self._errands = Errands(reactor)
+        self._errands = BackgroundTasks(reactor)
         self._life = 0
         self._beats: dict[int, Beat] = {}
         self._watch = Watch(policy=policy, at_s=0.0)

@@ -7,14 +7,14 @@ from functools import partial
 from faultrun.model.actions import RequestGasp
 from faultrun.model.events import Event, Timer, TimerFired
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.crew import Crew
 from faultrun.supervisor.orphans import Orphans
 from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.workers.process import Process
 
 
 def let_save(
-    crew: Crew,
+    crew: WorkerGroup,
     control: Control,
     clock: RunClock,
     *,
@@ -35,7 +35,7 @@ def let_save(
         crew.workers()[rank].signal_leader(signal.SIGTERM)
         crew.workers()[rank].signal_leader(signal.SIGCONT)
     left_s = max(0.0, asked.deadline_s - clock.now())
-    control.request_gasp(living - asked.ranks, left_s, stranded=len(living) < world_size)
+    control.request_gasp(living - asked.ranks, left_s, peers_lost=len(living) < world_size)
     say(f"{len(promised)} worker{'s' * (len(promised) != 1)} may still save; SIGKILL in {left_s:.0f} s")
     _wait({rank: crew.workers()[rank] for rank in promised}, clock, asked.deadline_s)
 

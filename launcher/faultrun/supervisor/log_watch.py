@@ -57,7 +57,7 @@ class _Beginning:
 
 
 class LogWatch:
-    """Implements ``ports.Narrator``. A life's logs are looked at until its workers are ended."""
+    """Implements ``ports.EventListener``. A life's logs are looked at until its workers are ended."""
 
     def __init__(self, reactor: Reactor, workers: Workers) -> None:
         self._reactor = reactor
@@ -67,7 +67,7 @@ class LogWatch:
         self._logs: Mapping[int, _Beginning] = {}
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.Narrator``."""
+        """See ``ports.EventListener``."""
         files = self._workers.logs
         if self._logs and step.state.phase is not Phase.RUNNING:
             # A life that was short may have said more than was read.

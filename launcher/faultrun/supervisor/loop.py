@@ -3,10 +3,10 @@
 from faultrun.core.decide import decide
 from faultrun.model.actions import Action, Kill, RequestGasp
 from faultrun.model.run import RunState
-from faultrun.supervisor.ports import Journal, Narrator, World
+from faultrun.supervisor.ports import EventListener, Journal, World
 
 
-def supervise(state: RunState, world: World, journal: Journal, narrator: Narrator) -> RunState:
+def supervise(state: RunState, world: World, journal: Journal, narrator: EventListener) -> RunState:
     """Run until the state is done; return it.
 
     The journal line is on the disk before its actions, so a supervisor that

@@ -1,4 +1,4 @@
-"""What the supervisor needs from the world, as protocols; ``cli/wiring.py`` brings the real ones.
+"""What the supervisor needs from the world, as protocols; ``cli/run/composition.py`` brings the real ones.
 
 No call blocks the loop: what takes time is started here and answered by an
 event, and every answer comes through the reactor.
@@ -7,7 +7,7 @@ event, and every answer comes through the reactor.
 from collections.abc import Iterable
 from typing import Protocol
 
-from faultrun.model.actions import Action, Survey
+from faultrun.model.actions import Action, FindRecoveryPoint
 from faultrun.model.checkpoint import Verdict
 from faultrun.model.events import Event, NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.facts import NodeFact
@@ -39,7 +39,7 @@ class Journal(Protocol):
         ...
 
 
-class Narrator(Protocol):
+class EventListener(Protocol):
     """Whoever tells people what happens. Must not raise and must not block."""
 
     def tell(self, event: Event, step: Step) -> None:
@@ -47,10 +47,12 @@ class Narrator(Protocol):
         ...
 
 
-class Surveyor(Protocol):
+class CheckpointFinder(Protocol):
     """Looks through the checkpoints; runs in a helper thread."""
 
-    def survey(self, request: Survey, at_s: float) -> RecoveryPointChosen | NothingWhole | PrepareFailed:
+    def find(
+        self, request: FindRecoveryPoint, at_s: float
+    ) -> RecoveryPointChosen | NothingWhole | PrepareFailed:
         """Return the recovery point, why there is none, or why nobody can go on."""
         ...
 

@@ -16,8 +16,8 @@ from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.topology import RunId
 from faultrun.platforms.local import address_of, is_address
 from faultrun.platforms.ports import fresh_port, is_free
+from faultrun.supervisor.device_assignment import DeviceAssignment, device_of
 from faultrun.supervisor.reactor import RunClock
-from faultrun.supervisor.seating import Seating, device_of
 
 _UNAVAILABLE = 69
 
@@ -41,7 +41,7 @@ class LocalPreparer:
         originals: Path,
         clock: RunClock,
         say: Callable[[str], None],
-        seating: Seating,
+        seating: DeviceAssignment,
     ) -> None:
         self._spec = spec
         self._environ = environ

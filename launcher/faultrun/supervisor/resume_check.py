@@ -10,7 +10,7 @@ from faultrun.supervisor.reactor import Reactor
 
 
 class ResumeCheck:
-    """Implements ``ports.Narrator``. The very first incarnation has nothing to be compared with."""
+    """Implements ``ports.EventListener``. The very first incarnation has nothing to be compared with."""
 
     def __init__(self, reactor: Reactor, recovery: Recovery) -> None:
         self._reactor = reactor
@@ -18,7 +18,7 @@ class ResumeCheck:
         self._origin: Place | None = None
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.Narrator``."""
+        """See ``ports.EventListener``."""
         plan = step.state.plan
         if not isinstance(event, FirstStep | FirstStepLogged) or plan is None:
             return

@@ -10,7 +10,7 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.gasp import SaveSeen
 from faultrun.model.run import Phase, Step
-from faultrun.supervisor.errands import Errands
+from faultrun.supervisor.background import BackgroundTasks
 from faultrun.supervisor.reactor import Reactor
 
 _SOONEST_S, _LATEST_S = 0.1, 30.0
@@ -22,13 +22,13 @@ Listed = Callable[[], Mapping[str, Stamp]]
 
 
 class SaveWatch:
-    """Implements ``ports.Narrator``. Looks until the run has a save that is known, while workers run.
+    """Implements ``ports.EventListener``. Looks until the run has a save that is known, while workers run.
 
     ``listed`` names the checkpoints that lie there; it is called by ``errands``, whose thread may hang
     with its file system.
     """
 
-    def __init__(self, reactor: Reactor, errands: Errands, listed: Listed) -> None:
+    def __init__(self, reactor: Reactor, errands: BackgroundTasks, listed: Listed) -> None:
         self._reactor = reactor
         self._errands = errands
         self._listed = listed
@@ -38,7 +38,7 @@ class SaveWatch:
         self._took_s = 0.0
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.Narrator``."""
+        """See ``ports.EventListener``."""
         if step.state.phase is not Phase.RUNNING or step.state.known_save:
             self._life = -1
         elif isinstance(event, IncarnationStarted):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from faultrun.frameworks.environment import Life
+from faultrun.frameworks.environment import WorkerLaunchSpec
 from faultrun.frameworks.mindspore import scheduler_argv, scheduler_environment
 from faultrun.model.events import Event, HelperExit
 from faultrun.model.rendezvous import SchedulerFailed
@@ -24,7 +24,7 @@ class Schedulers:
         self._ours: BuiltinScheduler | None = None
         self._processes: dict[int, Process] = {}
 
-    def provide(self, life: Life, logs: LogFiles) -> None:
+    def provide(self, life: WorkerLaunchSpec, logs: LogFiles) -> None:
         """Ours listens before the first worker runs; OSError if MindSpore's process cannot be started."""
         logs.link_scheduler()
         incarnation = life.plan.incarnation
@@ -54,7 +54,7 @@ class Schedulers:
         """MindSpore's processes that have not been reaped."""
         return frozenset(self._processes)
 
-    def _start_process(self, life: Life, logs: LogFiles, incarnation: int) -> None:
+    def _start_process(self, life: WorkerLaunchSpec, logs: LogFiles, incarnation: int) -> None:
         process = start(
             Launch(
                 argv=scheduler_argv(self._spec.command, self._python),

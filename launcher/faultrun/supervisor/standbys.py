@@ -11,20 +11,20 @@ from pathlib import Path
 from faultrun.core.diagnose import describe
 from faultrun.core.standby import (
     HANDOVER_S,
-    Care,
     Dismiss,
     GiveUpHandover,
     LookAlive,
-    Order,
+    StandbyAction,
+    StandbyState,
     StartStandby,
     TurnOff,
     Wake,
-    advise,
+    decide_standbys,
 )
 from faultrun.errors import assert_never
 from faultrun.model.events import Event, Timer
 from faultrun.model.run import RunState, Step
-from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyState, StandbyWish
+from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Launch, Process
@@ -65,7 +65,7 @@ class Standbys:
         self._terms = terms
         self._reactor = reactor
         wish = terms.wish
-        self._care = Care(ranks=ranks[: wish.count], asked=wish.asked)
+        self._care = StandbyState(ranks=ranks[: wish.count], asked=wish.asked)
         self._may_rise = may_rise_again() if wish.count else False
         self._launches: dict[int, Launch] = {}
         self._standbys: dict[int, Standby] = {}
@@ -79,9 +79,9 @@ class Standbys:
     def tell(self, event: Event, step: Step) -> None:
         """One event and what was decided about it."""
         self._incarnation = step.state.incarnation
-        if isinstance(event, StandbyChanged) and event.state is StandbyState.OFF:
+        if isinstance(event, StandbyChanged) and event.state is StandbyPhase.OFF:
             self._incarnation = event.incarnation
-        self._care, orders = advise(self._care, event, step.state.phase)
+        self._care, orders = decide_standbys(self._care, event, step.state.phase)
         for order in orders:
             self._perform(order)
 
@@ -90,7 +90,7 @@ class Standbys:
         wish = self._terms.wish
         if wish.doubts:
             self._incarnation = state.incarnation
-            self._post(EVERY_RANK, StandbyState.OFF, "; ".join(wish.doubts))
+            self._post(EVERY_RANK, StandbyPhase.OFF, "; ".join(wish.doubts))
 
     def remember(self, rank: int, launch: Launch) -> None:
         """``launch`` is how the worker of ``rank`` is started at present; its standby will be like it."""
@@ -112,7 +112,7 @@ class Standbys:
         role = Role(launch=launch, arguments=arguments, port=port, patience_s=_LISTEN_PATIENCE_S)
         if not standby.hand_over(role):
             self._end(standby)
-            self._post(rank, StandbyState.LOST, "it cannot be given its rank; a cold start takes its place")
+            self._post(rank, StandbyPhase.LOST, "it cannot be given its rank; a cold start takes its place")
             return None
         now_s = self._reactor.clock.now()
         self._handovers[rank] = _Handover(standby=standby, launch=launch, began_s=now_s)
@@ -132,7 +132,7 @@ class Standbys:
             return None
         self._close(handover.standby)
         why = handover.refusal or "it ended in the hand-over"
-        self._post(rank, StandbyState.LOST, f"{why}; a cold start takes its place" if restart else why)
+        self._post(rank, StandbyPhase.LOST, f"{why}; a cold start takes its place" if restart else why)
         return handover.launch if restart else None
 
     def pids(self) -> frozenset[int]:
@@ -153,7 +153,7 @@ class Standbys:
             ended.poll(_CLOSE_S * 1000)
             process.reap()
 
-    def _perform(self, order: Order) -> None:
+    def _perform(self, order: StandbyAction) -> None:
         match order:
             case StartStandby(rank=rank):
                 self._start(rank)
@@ -170,7 +170,7 @@ class Standbys:
             case Wake(at_s=at_s):
                 self._reactor.start_timer(Timer.STANDBY, at_s, self._incarnation)
             case TurnOff(why=why):
-                self._post(EVERY_RANK, StandbyState.OFF, why)
+                self._post(EVERY_RANK, StandbyPhase.OFF, why)
             case other:
                 assert_never(other)
 
@@ -183,7 +183,7 @@ class Standbys:
             return
         short = self._short_of_memory()
         if short:
-            self._post(EVERY_RANK, StandbyState.OFF, short)
+            self._post(EVERY_RANK, StandbyPhase.OFF, short)
             return
         try:
             if not self._proved_hook:
@@ -191,7 +191,7 @@ class Standbys:
             else:
                 self._start_proved(rank, launch)
         except OSError as error:
-            self._post(rank, StandbyState.LOST, f"it could not be started: {error.strerror or error}")
+            self._post(rank, StandbyPhase.LOST, f"it could not be started: {error.strerror or error}")
 
     def _probe(self, rank: int, launch: Launch) -> None:
         """Once a run: a Python that passed our hook by would run the program a second time."""
@@ -206,7 +206,7 @@ class Standbys:
             if self._proved_hook:
                 self._perform(Wake(at_s=self._reactor.clock.now()))
             else:
-                self._post(EVERY_RANK, StandbyState.OFF, f"{launch.argv[0]} does not read PYTHONPATH")
+                self._post(EVERY_RANK, StandbyPhase.OFF, f"{launch.argv[0]} does not read PYTHONPATH")
             return ()
 
         self._reactor.watch(asked.pidfd, ended)
@@ -217,7 +217,7 @@ class Standbys:
         self._since_s[rank] = self._reactor.clock.now()
         self._reactor.watch(standby.process.pidfd, lambda: self._ended(rank))
         self._reactor.watch(standby.fd, lambda: self._heard(rank, standby))
-        self._post(rank, StandbyState.STARTING)
+        self._post(rank, StandbyPhase.STARTING)
 
     def _heard(self, rank: int, standby: Standby) -> Iterable[Event]:
         messages = standby.messages()
@@ -229,15 +229,15 @@ class Standbys:
                 case "ready", None:
                     memory = standby.memory_bytes()
                     self._heaviest_bytes = max(self._heaviest_bytes, memory)
-                    self._post(rank, StandbyState.READY, message["note"], memory)
+                    self._post(rank, StandbyPhase.READY, message["note"], memory)
                 case "refuse", None:
-                    self._post(EVERY_RANK, StandbyState.OFF, message["why"])
+                    self._post(EVERY_RANK, StandbyPhase.OFF, message["why"])
                 case "refuse", _Handover() as handover:
                     handover.refusal = message["why"]
                 case "taken", _Handover(refusal=""):
                     del self._handovers[rank]
                     self._close(standby)
-                    self._post(rank, StandbyState.TAKEN)
+                    self._post(rank, StandbyPhase.TAKEN)
                     return ()
                 case _:
                     pass
@@ -251,10 +251,10 @@ class Standbys:
         self._close(standby)
         status = standby.process.reap()
         if status is not None:
-            self._post(rank, StandbyState.LOST, f"it {describe(status)}")
+            self._post(rank, StandbyPhase.LOST, f"it {describe(status)}")
         return ()
 
-    def _dismiss(self, rank: int, state: StandbyState, why: str) -> None:
+    def _dismiss(self, rank: int, state: StandbyPhase, why: str) -> None:
         standby = self._standbys.pop(rank, None)
         if standby is not None:
             self._reactor.forget(standby.process.pidfd)
@@ -296,7 +296,7 @@ class Standbys:
     def _log(self, rank: int) -> Path:
         return self._terms.log_dir / f"standby_{rank}.log"
 
-    def _post(self, rank: int, state: StandbyState, why: str = "", memory_bytes: int = 0) -> None:
+    def _post(self, rank: int, state: StandbyPhase, why: str = "", memory_bytes: int = 0) -> None:
         now_s = self._reactor.clock.now()
         took_s = now_s - self._since_s.get(rank, now_s)
         self._since_s[rank] = now_s

@@ -14,7 +14,7 @@ class Timekeeper:
         self._watch = Stopwatch()
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.Narrator``. What is about another incarnation than the run's is passed over."""
+        """See ``ports.EventListener``. What is about another incarnation than the run's is passed over."""
         if event.incarnation != step.state.incarnation:
             return
         self._watch, timed = look(self._watch, event, step.state.phase)

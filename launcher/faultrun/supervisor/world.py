@@ -5,27 +5,27 @@ from collections.abc import Callable, Iterable
 from faultrun.errors import assert_never
 from faultrun.model.actions import (
     Action,
+    FindRecoveryPoint,
     Inspect,
     Kill,
     Prepare,
+    Publish,
     RaiseAlarm,
     RequestGasp,
     RestorePolicy,
     Spawn,
     StartTimer,
-    Survey,
     Sweep,
-    Tell,
     VerifySave,
     Wake,
 )
 from faultrun.model.events import Drained, Event, PrepareFailed
 from faultrun.model.gasp import GaspVerified
-from faultrun.supervisor.crew import Crew
-from faultrun.supervisor.errands import Errands
+from faultrun.supervisor.background import BackgroundTasks
 from faultrun.supervisor.hang_watch import HangWatch
-from faultrun.supervisor.ports import Agreement, Preparer, Surveyor
+from faultrun.supervisor.ports import Agreement, CheckpointFinder, Preparer
 from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.workers.sweep import sweep
 
 _SWEEP_PATIENCE_S = 10.0
@@ -39,9 +39,9 @@ class LocalWorld:
     def __init__(
         self,
         reactor: Reactor,
-        crew: Crew,
+        crew: WorkerGroup,
         agreement: Agreement,
-        surveyor: Surveyor,
+        finder: CheckpointFinder,
         preparer: Preparer,
         boots: frozenset[str],
         hangs: HangWatch,
@@ -49,12 +49,12 @@ class LocalWorld:
         self._reactor = reactor
         self._crew = crew
         self._agreement = agreement
-        self._surveyor = surveyor
+        self._finder = finder
         self._preparer = preparer
         self._boots = boots
         self._hangs = hangs
-        self._errands = Errands(reactor)
-        self._readings = Errands(reactor)
+        self._errands = BackgroundTasks(reactor)
+        self._readings = BackgroundTasks(reactor)
 
     def wait(self) -> Iterable[Event]:
         """See ``ports.World``."""
@@ -98,12 +98,12 @@ class LocalWorld:
                 self._hangs.end()
                 self._crew.dismiss_helpers()
                 self._errand(action.incarnation, lambda: self._sweep(action))
-            case Survey():
+            case FindRecoveryPoint():
                 self._readings.drop()
                 self._errand(action.incarnation, lambda: self._survey(action))
             case Prepare(plan=plan):
                 self._errand(plan.incarnation, lambda: self._preparer.prepare(plan, self._now()))
-            case Tell(fact=fact):
+            case Publish(fact=fact):
                 self._agreement.state(fact)
             case RaiseAlarm(incarnation=incarnation, why=why):
                 self._agreement.raise_alarm(incarnation, why)
@@ -111,7 +111,7 @@ class LocalWorld:
                 assert_never(other)
 
     @property
-    def readings(self) -> Errands:
+    def readings(self) -> BackgroundTasks:
         """Who looks at checkpoints while workers run; a file system that hangs holds up nobody else."""
         return self._readings
 
@@ -126,17 +126,17 @@ class LocalWorld:
     def _errand(self, incarnation: int, errand: Callable[[], Iterable[Event]]) -> None:
         self._errands.send(errand, self._bug(self._errands, incarnation))
 
-    def _bug(self, errands: Errands, incarnation: int) -> Callable[[], Event]:
+    def _bug(self, errands: BackgroundTasks, incarnation: int) -> Callable[[], Event]:
         def bug() -> Event:
             why = f"a bug in faultrun: {errands.bug!r}"
             return PrepareFailed(at_s=self._now(), incarnation=incarnation, exit_code=_INTERNAL, why=why)
 
         return bug
 
-    def _survey(self, action: Survey) -> Iterable[Event]:
+    def _survey(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""
         self._readings.settle(None)
-        yield self._surveyor.survey(action, self._now())
+        yield self._finder.find(action, self._now())
 
     def _verify(self, action: VerifySave) -> Iterable[Event]:
         """Whether the window may end is judged by how far everybody is when the save has been read."""
@@ -145,7 +145,7 @@ class LocalWorld:
         yield verified
 
     def _verified(self, action: VerifySave) -> Event:
-        verdict = self._surveyor.read_back(action.path)
+        verdict = self._finder.read_back(action.path)
         return GaspVerified(
             at_s=self._now(),
             incarnation=action.incarnation,

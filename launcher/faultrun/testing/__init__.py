@@ -15,7 +15,7 @@ A script that uses ``faultrun.sdk`` needs no change. Any other says where it is:
 Faults are real: signals, exhausted memory, a disk without room. The grammar is in ``fault``.
 """
 
-from faultrun.testing.fault import VARIABLE, BadFault, Fault, Kind, Moment, Random, parse
+from faultrun.testing.fault import VARIABLE, BadFault, Fault, Kind, Random, Trigger, parse
 from faultrun.testing.injector import Injector, from_environment
 from faultrun.testing.strike import InjectedError, remove_groups
 
@@ -26,8 +26,8 @@ __all__ = [
     "InjectedError",
     "Injector",
     "Kind",
-    "Moment",
     "Random",
+    "Trigger",
     "from_environment",
     "parse",
     "remove_groups",

@@ -39,7 +39,7 @@ class Kind(Enum):
     LOG = "log"  # every later write to stdout and stderr finds no room
 
 
-class Moment(Enum):
+class Trigger(Enum):
     """Where the script is (phase)."""
 
     STARTUP = "startup"
@@ -60,11 +60,11 @@ class Fault:
     kind: Kind
     rank: int | None = None
     step: int | None = None
-    phase: Moment = Moment.STEP
+    phase: Trigger = Trigger.STEP
     life: int | None = 0
     value: float | None = None
 
-    def hits(self, rank: int, life: int, phase: Moment, step: int | None) -> bool:
+    def hits(self, rank: int, life: int, phase: Trigger, step: int | None) -> bool:
         """Whether this is its rank, life and moment."""
         return (
             self.phase is phase
@@ -133,7 +133,7 @@ def _fields(part: str, rest: str) -> dict[str, str]:
 def _fault(part: str, name: str, fields: dict[str, str]) -> Fault:
     try:
         kind = Kind(name)
-        phase = Moment(fields.pop("phase", Moment.STEP.value))
+        phase = Trigger(fields.pop("phase", Trigger.STEP.value))
         rank, life = _maybe(fields.pop("rank", "*")), _maybe(fields.pop("life", "0"))
         step = fields.pop("step", "")
         value = fields.pop("value", "")

@@ -4,7 +4,7 @@ import functools
 import os
 from collections.abc import Mapping
 
-from faultrun.testing.fault import VARIABLE, Fault, Moment, Random, parse
+from faultrun.testing.fault import VARIABLE, Fault, Random, Trigger, parse
 from faultrun.testing.strike import strike
 
 
@@ -21,15 +21,15 @@ class Injector:
         self._steps = 0
         self._last: int | None = None
 
-    def at(self, phase: Moment | str, step: int | None = None, path: str = "") -> None:
+    def at(self, phase: Trigger | str, step: int | None = None, path: str = "") -> None:
         """The script is in ``phase``, has finished global ``step``, has written ``path``."""
-        phase = Moment(phase)
-        if phase is Moment.STEP:
+        phase = Trigger(phase)
+        if phase is Trigger.STEP:
             if step is not None and step == self._last:
                 return  # told twice: by the script and by the SDK
             self._last = step
         due = [fault for fault in self._faults if fault.hits(self._rank, self._life, phase, step)]
-        if phase is Moment.STEP:
+        if phase is Trigger.STEP:
             self._steps += 1
             if self._chance is not None and self._chance[1] == self._steps:
                 due += [self._chance[0]] if self._chance[0].rank == self._rank else []

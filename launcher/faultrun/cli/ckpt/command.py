@@ -1,0 +1,201 @@
+"""``faultrun ckpt``: what checkpoints there are, which are whole, and where a run would resume."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from faultrun.cli.console import answer, say
+from faultrun.errors import NoWholeCheckpoint, UsageError
+from faultrun.model.checkpoint import Depth
+
+if TYPE_CHECKING:
+    from faultrun.checkpoints.catalog import Catalog, Scan
+    from faultrun.checkpoints.survey import Findings
+
+_DATA_ERROR = 65
+_SHOWN = 5
+
+
+def _common(command: Callable[..., int]) -> Callable[..., int]:
+    """The arguments that all verbs take."""
+    options = (
+        click.argument("roots", nargs=-1, required=True, metavar="DIR..."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of words."),
+        click.option("--why", is_flag=True, help="Say of each file why it is whole or not."),
+        click.option("--trust", is_flag=True, help="Let what cannot be verified (encrypted) count as whole."),
+        click.option(
+            "--depth",
+            type=click.Choice([depth.value for depth in Depth]),
+            default=Depth.CHECKSUM.value,
+            show_default=True,
+            help="How far to verify: names only, structure to the last byte, checksums too.",
+        ),
+        click.option(
+            "--checkpoint_pattern",
+            "--checkpoint-pattern",
+            "pattern",
+            metavar="REGEX",
+            help="Take files of such names too; groups rank, epoch, step and step_in_epoch are read.",
+        ),
+        click.option(
+            "--log_dir",
+            "--log-dir",
+            metavar="DIR",
+            help="A run's log_dir: what was verified before is not read again.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group()
+def ckpt() -> None:
+    """List, verify and choose checkpoints; no run is needed."""
+
+
+@ckpt.command("list")
+@_common
+def list_(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
+    """List the checkpoints under DIR, newest first, and whether each is whole.
+
+    Ends with 65 when there are some and none is whole.
+    """
+    return _show(roots, Depth(depth), as_json=as_json, why=why, **more)
+
+
+@ckpt.command()
+@_common
+def verify(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
+    """Verify every checkpoint under DIR and say of each what was found.
+
+    Ends with 65 when there are some and none is whole.
+    """
+    del why  # that is what verify is for
+    return _show(roots, Depth(depth), as_json=as_json, why=True, **more)
+
+
+@ckpt.command()
+@_common
+@click.option(
+    "--world_size",
+    "--world-size",
+    type=click.IntRange(1),
+    help="Ranks to serve.  [default: as the files say]",
+)
+@click.option("--run_id", "--run-id", metavar="ID", help="Refuse files that name another run.")
+@click.option(
+    "--group_info",
+    "--group-info",
+    metavar="FILE",
+    help="group_info.pb of any rank: every replica group needs a whole file.",
+)
+@click.option("--lost_ranks", "--lost-ranks", metavar="R,R", default="", help="Ranks whose disk is gone.")
+@click.option(
+    "--restore_ranks_sh", "--restore-ranks-sh", metavar="FILE", help="Write RESTORE_RANKS(_MAP) for a shell."
+)
+@click.option("--recovery_info", "--recovery-info", metavar="FILE", help="Write recovery_info.json.")
+def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
+    """Say where a run would resume, and why not from anything newer.
+
+    Verifies newest first and no more than needed. Ends with 65 when there
+    are checkpoints and none can be used.
+    """
+    from faultrun.checkpoints.survey import scan_and_choose
+    from faultrun.cli.ckpt import restore
+    from faultrun.cli.ckpt.bar import Bar
+    from faultrun.cli.ckpt.rows import choice_object
+
+    catalog = _catalog(roots, more.pop("pattern"), more.pop("log_dir"))
+    request = restore.Request(**more)
+    need = restore.need(request, catalog.scan().entries)
+    with closing(Bar()) as bar:
+        found = scan_and_choose(catalog, need, depth=Depth(depth), watch=bar)
+        restore.write_files(request, catalog, found, need)
+    if as_json:
+        answer(json.dumps(choice_object(found.choice), indent=2))
+        return _exit_code(found)
+    return _tell(found, roots, why=why)
+
+
+def _catalog(roots: tuple[str, ...], pattern: str | None, log_dir: str | None) -> "Catalog":
+    from faultrun.checkpoints.catalog import Catalog
+    from faultrun.checkpoints.generic import Pattern
+    from faultrun.checkpoints.registry import load_registry
+
+    for root in roots:
+        if not Path(root).exists():
+            raise UsageError(
+                f"no {root}", because="there is no such file or directory", hint="faultrun ckpt list ."
+            )
+    registry = load_registry((Pattern(pattern),) if pattern else ())
+    for broken in registry.broken:
+        say(broken)
+    memory = str(Path(log_dir) / "checkpoints.jsonl") if log_dir else None
+    return Catalog(roots, memory_path=memory, registry=registry)
+
+
+def _show(
+    roots: tuple[str, ...], depth: Depth, *, as_json: bool, why: bool, trust: bool, **where: str | None
+) -> int:
+    from faultrun.checkpoints.survey import verify_all
+    from faultrun.cli.ckpt.bar import Bar
+    from faultrun.cli.ckpt.rows import listed, saves, table
+
+    catalog = _catalog(roots, **where)
+    scan = catalog.scan()
+    with closing(Bar()) as bar:
+        verdicts = {} if depth is Depth.NAME else verify_all(catalog, scan.entries, depth=depth, watch=bar)
+    found = saves(scan.entries, verdicts)
+    if as_json:
+        answer(json.dumps(listed(found, scan), indent=2))
+    elif found or scan.refused:
+        answer("\n".join(table(found, scan, reasons=why)))
+    else:
+        answer(_nothing(catalog.roots, scan))
+    doubts = sum(save.unverifiable for save in found)
+    if doubts and not (trust or as_json):
+        answer(f"{doubts} cannot be verified: --trust lets them count as whole")
+    asked = depth is not Depth.NAME and (found or scan.refused)
+    usable = any(save.whole or (trust and save.unverifiable) for save in found)
+    return _DATA_ERROR if asked and not usable else 0  # unasked is not the same as torn
+
+
+def _nothing(roots: tuple[str, ...], scan: "Scan") -> str:
+    more = f" ({len(scan.unfinished)} unfinished: --why names them)" if scan.unfinished else ""
+    return f"no checkpoint in {' '.join(roots)}{more}"
+
+
+def _exit_code(found: "Findings") -> int:
+    from faultrun.core.recover import NothingWhole
+
+    return _DATA_ERROR if isinstance(found.choice, NothingWhole) else 0
+
+
+def _tell(found: "Findings", roots: tuple[str, ...], *, why: bool) -> int:
+    from faultrun.cli.ckpt.rows import chosen_lines
+    from faultrun.core.recover import Chosen, NothingWhole
+
+    choice = found.choice
+    refused = [f"refused   {one.path}: {one.why}" for one in found.refused]
+    if isinstance(choice, Chosen):
+        if refused and not why:
+            refused = [f"refused   {len(refused)} others: --why names them"]
+        answer("\n".join([*chosen_lines(choice.point), *refused]))
+        return 0
+    if isinstance(choice, NothingWhole):
+        newest = choice.refused[0]
+        if why:
+            answer("\n".join(refused))
+        again = f"choose --trust {' '.join(roots)}, to use what cannot be verified"
+        raise NoWholeCheckpoint(
+            f"no usable checkpoint in {' '.join(roots)}",
+            because=f"{len(choice.refused)} refused; {newest.path}: {newest.why}",
+            hint=f"faultrun ckpt {again if choice.unverifiable else 'list --why ' + ' '.join(roots)}",
+        )
+    answer(_nothing(roots, found.scan))
+    return 0

@@ -1,0 +1,43 @@
+"""Reads a faultrun command line out of a manifest, as faultrun itself will read it in the container."""
+
+from collections.abc import Mapping
+
+from faultrun import __version__
+from faultrun.cli.options.command import Asked, FaultrunGroup, run_command
+from faultrun.cli.options.settings import Settings, collect
+from faultrun.cli.options.values import seconds
+from faultrun.manifests.page import Wishes
+
+_DEFAULT_LOG_DIR = "faultrun_log"
+_ABOUT_ITSELF = frozenset({"-h", "--help", "--version"})
+
+
+def read_wishes(words: tuple[str, ...], environ: Mapping[str, str]) -> Wishes:
+    """What ``faultrun WORDS`` asks for with these variables. Raises UsageError as a start would.
+
+    A config file is in the container, not here: with one, nothing is known.
+    """
+    asked = _asked(words)
+    if asked is None or "config" in asked.options or "FAULTRUN_CONFIG" in environ:
+        return Wishes()
+    settings = collect(asked, environ)
+    return Wishes(
+        stop_grace_s=_stop_grace_s(settings),
+        log_dir=settings.read("log_dir", str) or _DEFAULT_LOG_DIR,
+        checkpoint_dirs=settings.read_all("checkpoint_dir", str),
+        resume=settings.read("resume", str),
+    )
+
+
+def _asked(words: tuple[str, ...]) -> Asked | None:
+    """The options and SCRIPT; None for a verb, or where only help or version is asked for."""
+    if not words or _ABOUT_ITSELF.intersection(words):
+        return None
+    program = FaultrunGroup(run_command(lambda asked: asked), version=__version__)
+    answer = program.main(list(words), "faultrun", standalone_mode=False)
+    return answer if isinstance(answer, Asked) else None
+
+
+def _stop_grace_s(settings: Settings) -> float | None:
+    own, both = (settings.read(name, seconds()) for name in ("stop_grace", "shutdown_timeout"))
+    return both if own is None else own

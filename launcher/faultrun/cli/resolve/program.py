@@ -1,0 +1,220 @@
+"""SCRIPT and its arguments: what a worker executes, and which file says what framework it needs."""
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faultrun.cli.options.errors import likely
+from faultrun.cli.options.settings import Settings
+from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.verbs import VERBS
+from faultrun.errors import UsageError
+from faultrun.model.spec import Command
+
+_NO_SCRIPTS_OWN = frozenset({"worker_num", "local_worker_num", "nproc_per_node", "nnodes", "max_restarts"})
+
+_PYTHON = r"python(\d(\.\d+)?)?"
+_PYTHON_ENDING = r"-[bBdEiIOPqsSuvx]*([mc])(.*)"
+_PYTHON_VALUED = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_SHELL = r"bash|sh|dash|zsh"
+_SHELL_ENDING = r"-[a-zA-Z]*(c)()"
+_SHELL_VALUED = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The command of every worker. ``source`` is its Python file, if it has one that we can see.
+
+    ``search`` are the folders from which that file imports its neighbours.
+    """
+
+    command: Command
+    source: Path | None = None
+    search: tuple[Path, ...] = ()
+
+
+def misplaced(settings: Settings) -> str:
+    """A word about an option of ours behind SCRIPT that no script is likely to have; "" without one."""
+    for word in settings.words[1:]:
+        name = word.partition("=")[0].lstrip("-").replace("-", "_")
+        if word == "--":
+            break
+        if word.startswith("--") and name in _NO_SCRIPTS_OWN and name not in settings.given:
+            script = settings.words[0]
+            ours = word if "=" in word else f"{word}=N"
+            return f"{word} is {script}'s own; faultrun's options go before it: faultrun {ours} {script}"
+    return ""
+
+
+def resolve_program(settings: Settings, around: Surroundings) -> Program:
+    """Decide what to execute; UsageError when SCRIPT is missing, a folder, or nothing that can run."""
+    words = settings.words
+    as_module, as_written = settings.flag("module"), settings.flag("no_python")
+    if not words:
+        raise UsageError(
+            "nothing to run",
+            because="no SCRIPT was given",
+            hint="faultrun --worker_num=4 train.py   (faultrun --help explains the options)",
+        )
+    if as_module and as_written:
+        raise settings.refuse(
+            "no_python", "with --module it is Python that runs", "one of -m and --no-python"
+        )
+    script, *arguments = words
+    if as_module:
+        prefix = (around.python, "-u", "-m", script)
+        found = _module(script, around)
+        return _program(prefix, arguments, ("-m", *words), source=found, search=Path.cwd())
+    if script.endswith(".py") and not as_written:
+        return _program((around.python, "-u", script), arguments, words, source=_file(script))
+    if not as_written and re.fullmatch(_PYTHON, script):
+        return _python(_found(script), arguments, words, around)
+    if not as_written and re.fullmatch(_SHELL, script):
+        operand = _operand(arguments, _SHELL_ENDING, _SHELL_VALUED)
+        if not operand.kind and operand.text and not _on_path(operand.text):
+            _file(operand.text)
+        return _program((_found(script), *arguments[: operand.end]), arguments[operand.end :], words)
+    files = (Path(word) for word in arguments if word.endswith(".py"))
+    source = next((file for file in files if os.path.isfile(file)), None)  # noqa: PTH113  it never raises
+    return _program((_executable(script),), arguments, words, source=source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operand:
+    """What an interpreter runs: a file (``kind`` empty), a module (m) or code (c), and where that ends."""
+
+    kind: str
+    text: str
+    end: int
+
+
+def _program(
+    prefix: Sequence[str],
+    arguments: Sequence[str],
+    shown: Sequence[str],
+    *,
+    source: Path | None = None,
+    search: Path | None = None,
+) -> Program:
+    command = Command(prefix=tuple(prefix), script_args=tuple(arguments), shown=shlex.join(shown))
+    if source is None:
+        return Program(command=command)
+    return Program(command=command, source=source, search=(search or source.parent,))
+
+
+def _module(module: str, around: Surroundings) -> Path:
+    """The file of ``python -m MODULE``: along the path that Python would use, the working directory first."""
+    from faultrun.frameworks.detect import find_module
+
+    source = find_module(module, (str(Path.cwd()), *around.import_path))
+    if source is None:
+        raise UsageError(
+            f"no module {module} to run",
+            because="Python finds no file for it in the working directory or on its import path",
+            hint="the name as in `import NAME` (dots, no .py), from the folder that holds it",
+        )
+    return source
+
+
+def _python(python: str, arguments: Sequence[str], words: Sequence[str], around: Surroundings) -> Program:
+    """``python [OPTIONS] FILE|-m MODULE|-c CODE [ARGS]``, as written."""
+    operand = _operand(arguments, _PYTHON_ENDING, _PYTHON_VALUED)
+    prefix, rest = (python, *arguments[: operand.end]), arguments[operand.end :]
+    match operand.kind:
+        case "m":
+            source = _module(operand.text, around)
+            return _program(prefix, rest, words, source=source, search=Path.cwd())
+        case "" if operand.text not in ("", "-") and not Path(operand.text).is_dir():
+            return _program(prefix, rest, words, source=_file(operand.text))
+        case _:
+            return _program(prefix, rest, words)
+
+
+def _operand(arguments: Sequence[str], ending: str, valued: frozenset[str]) -> _Operand:
+    """Walk over the interpreter's own options to what it shall run."""
+    at = 0
+    while at < len(arguments) and arguments[at][:1] in ("-", "+") and len(arguments[at]) > 1:
+        word = arguments[at]
+        last = re.fullmatch(ending, word, re.DOTALL)
+        if last:
+            attached = bool(last[2])
+            end = min(at + (1 if attached else 2), len(arguments))
+            return _Operand(kind=last[1], text=last[2] or "".join(arguments[at + 1 : end]), end=end)
+        at += 2 if word in valued else 1
+    end = min(at + 1, len(arguments))
+    return _Operand(kind="", text="".join(arguments[at:end]), end=end)
+
+
+def _file(script: str) -> Path:
+    path = Path(script)
+    if path.is_dir():
+        raise UsageError(
+            f"{script} is a directory",
+            because="SCRIPT is the file that every worker runs",
+            hint=_inside(path),
+        )
+    if not path.is_file():
+        raise UsageError(f"no script {script}", because="there is no such file", hint=_near(path))
+    return path
+
+
+def _executable(script: str) -> str:
+    """A file of that name if there is one, else a command on PATH."""
+    path = Path(script)
+    if path.is_dir():
+        _file(script)
+    if not path.exists():
+        if not _on_path(script):
+            because = "there is no such file" if "/" in script else "there is no such file or command"
+            raise UsageError(f"no script {script}", because=because, hint=_near(path))
+        return script
+    if not os.access(path, os.X_OK):
+        raise UsageError(
+            f"{script} cannot be run",
+            because="it does not end in .py and is not executable",
+            hint=f"python {shlex.quote(script)}, or chmod +x {shlex.quote(script)}",
+        )
+    return script if "/" in script else f"./{script}"
+
+
+def _found(interpreter: str) -> str:
+    if not _on_path(interpreter):
+        hint = "a .py file alone as SCRIPT runs with our own Python"
+        raise UsageError(f"no command {interpreter}", because="it is not on PATH", hint=hint)
+    return interpreter
+
+
+def _on_path(command: str) -> bool:
+    import shutil
+
+    return shutil.which(command) is not None
+
+
+def _near(path: Path) -> str:
+    """A file beside the missing one whose name is nearly the same."""
+    from difflib import get_close_matches
+
+    folder = path.parent
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    close = get_close_matches(path.name, names, n=1, cutoff=0.7)
+    if close:
+        return f"did you mean {folder / close[0]}?"
+    if "/" not in str(path) and "." not in path.name:
+        if path.name in VERBS:
+            return f"a verb must be the first word: faultrun {path.name}"
+        verb = likely(path.name, list(VERBS))
+        return (
+            f"did you mean faultrun {verb}?"
+            if verb
+            else "a path of a script; faultrun --help lists the verbs"
+        )
+    return f"a path as seen from {Path.cwd()}"
+
+
+def _inside(folder: Path) -> str:
+    scripts = sorted(entry.name for entry in folder.glob("*.py"))
+    best = [name for name in scripts if name in ("train.py", "main.py", "__main__.py")] or scripts
+    return str(folder / best[0]) if best else "a .py file, an executable, or -m MODULE"

@@ -1,0 +1,105 @@
+"""``faultrun status``: how a run stands, from its files; also when nobody supervises it any more."""
+
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from faultrun.cli.console import answer
+from faultrun.cli.control.client import LOG_DIR_VARIABLE
+from faultrun.cli.status.gather import gather
+from faultrun.errors import UsageError
+from faultrun.observe.status_model import RunStatus
+from faultrun.observe.status_ranks import Pace
+from faultrun.observe.status_text import brief, lines
+
+SCHEMA = 1
+_INTERVAL_S = 1.0
+_NO_RICH = "--watch on a terminal needs rich, which is not installed"
+
+
+@click.command()
+@click.option(
+    "--log_dir",
+    "--log-dir",
+    default="faultrun_log",
+    envvar=LOG_DIR_VARIABLE,
+    show_default=True,
+    help=f"The run's log_dir; also {LOG_DIR_VARIABLE}.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
+@click.option("--watch", is_flag=True, help="Go on showing until the run has ended or Ctrl-C.")
+@click.option(
+    "--interval", type=click.FloatRange(0.1, 3600), default=_INTERVAL_S, show_default=True, metavar="SECONDS",
+    help="How often --watch looks.",
+)  # fmt: skip
+def status(log_dir: str, as_json: bool, watch: bool, interval: float) -> int:
+    """Show phase, ranks, steps, restarts left, the last fault, the newest checkpoint, and what comes next.
+
+    Reads the run's files only, so it also works when the supervisor is gone, and says so.
+    """
+    pace = Pace()
+
+    def look() -> RunStatus:
+        return gather(Path(log_dir), pace)
+
+    if not watch:
+        _print(look(), as_json=as_json)
+        return 0
+    with suppress(KeyboardInterrupt):
+        if as_json or not sys.stdout.isatty():
+            _follow(look, interval, as_json=as_json)
+        else:
+            _on_screen(look, interval)
+    return 0
+
+
+def document(status: RunStatus) -> dict[str, Any]:
+    """What ``--json`` prints; ``docs/watching.md`` describes it."""
+    data = asdict(status)
+    data["supervisor"] = status.supervisor.value
+    ended = status.ended
+    data["ended"] = None if ended is None else {"exit_code": ended[0], "why": ended[1]}
+    return {"schema": SCHEMA, **data}
+
+
+def _print(status: RunStatus, *, as_json: bool) -> None:
+    if as_json:
+        answer(json.dumps(document(status)))
+        return
+    for line in lines(status):
+        answer(line)
+
+
+def _follow(look: Callable[[], RunStatus], interval_s: float, *, as_json: bool) -> None:
+    """A line whenever something but the clock has changed: for pipes and logs."""
+    said = ""
+    while True:
+        status = look()
+        line = json.dumps(document(status)) if as_json else brief(status)
+        if line != said:
+            said = line
+            answer(line)
+        if status.ended is not None:
+            return
+        time.sleep(interval_s)
+
+
+def _on_screen(look: Callable[[], RunStatus], interval_s: float) -> None:
+    if importlib.util.find_spec("rich") is None:
+        raise UsageError(
+            _NO_RICH,
+            because="the full-screen view is an extra of faultrun",
+            hint="pip install 'faultrun[watch]', or: watch -n1 faultrun status",
+        )
+    from faultrun.observe.status_screen import watch
+
+    for line in lines(watch(look, interval_s)):
+        answer(line)

@@ -1,0 +1,154 @@
+"""Which checkpoint is newer, where writers tell different things: a total order of candidates.
+
+A file tells its global step, its epoch, both or neither. Two rules follow:
+
+* Steps count on: the larger global step is newer. A file that tells only its
+  epoch stands right behind the last step that is known of an earlier epoch.
+* Steps do not count on when the files contradict it: of one writer (series,
+  session and kind), a later epoch has no larger step; of two writers, a step is no
+  larger two epochs later (one epoch is nothing: some writers count from 0,
+  some from 1). Then the later epoch is newer, within an epoch the larger step.
+  A file that tells only its step is of the newest epoch known to have begun by then.
+
+So, where two files of one writer tell both, the greater (epoch, step) is
+newer. Files that tell neither come last, by modification time: nowhere else
+does a clock count, and a name only where the contents are silent. Every file
+has one place in one order, so "newer" never runs in a circle.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from faultrun.model.checkpoint import Entry, Kind
+
+Place = tuple[int, int, int, int, int]
+"""Where a point of training stands: later ones compare greater."""
+
+_PREFERENCE = {Kind.PERIODIC: 0, Kind.GASP: 1, Kind.BEST: 2}
+_NO_TIME, _ONLY_EPOCH, _KNOWN = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateGroup:
+    """All candidates that claim one point of training; ``last_rank`` is the highest of each series."""
+
+    place: Place
+    entries: tuple[Entry, ...]
+    last_rank: Mapping[str, int]
+
+
+def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
+    """Candidates by the point of training that they claim, newest first; preferred files first."""
+    known = tuple(entries)
+    places = _ByEpoch(known) if _steps_start_anew(known) else _ByStep(known)
+    together: dict[tuple[Place, str], list[Entry]] = {}
+    for entry in known:
+        tells_nothing = entry.global_step is None and entry.epoch is None
+        place = (_NO_TIME, entry.mtime_ns, 0, 0, 0) if tells_nothing else places.place(entry)
+        together.setdefault((place, entry.path if tells_nothing else ""), []).append(entry)
+    found = [
+        CandidateGroup(place, tuple(sorted(same, key=_preference)), _last_ranks(same))
+        for (place, _), same in together.items()
+    ]
+    return sorted(found, key=lambda one: (one.place, one.entries[0].path), reverse=True)
+
+
+def least_preferred(entries: Iterable[Entry]) -> Kind:
+    """The kind among ``entries`` that on equal step would be tried last."""
+    return max((entry.kind for entry in entries), key=_PREFERENCE.__getitem__)
+
+
+def _preference(entry: Entry) -> tuple[int, int, int, int, int, str]:
+    """Which of several files of one step is tried first; names and times only break ties."""
+    rank = -1 if entry.rank is None else entry.rank
+    return (
+        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, rank, -entry.mtime_ns, entry.path,
+    )  # fmt: skip
+
+
+def _last_ranks(entries: Iterable[Entry]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for entry in entries:
+        if entry.rank is not None:
+            last[entry.series] = max(entry.rank, last.get(entry.series, 0))
+    return last
+
+
+def _steps_start_anew(entries: Sequence[Entry]) -> bool:
+    """Whether two files show that their writers' steps do not count on from epoch to epoch."""
+    both = _telling_both(entries)
+    of_one_writer: dict[tuple[str, str, int, Kind], list[tuple[int, int]]] = {}
+    for epoch, step, entry in both:
+        writer = (entry.format, entry.series, entry.session, entry.kind)
+        of_one_writer.setdefault(writer, []).append((epoch, step))
+    of_all = [(epoch, step) for epoch, step, _ in both]
+    return _contradict(of_all, apart=2) or any(_contradict(told, apart=1) for told in of_one_writer.values())
+
+
+def _contradict(told: Sequence[tuple[int, int]], *, apart: int) -> bool:
+    """Whether some (epoch, step) has no larger step than one that lies ``apart`` epochs or more before it."""
+    ordered = sorted(told)
+    epochs = [epoch for epoch, _ in ordered]
+    largest = list(accumulate((step for _, step in ordered), max))
+    for epoch, step in ordered:
+        before = bisect_right(epochs, epoch - apart)
+        if before and largest[before - 1] >= step:
+            return True
+    return False
+
+
+class _ByStep:
+    """Places while steps count on."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._steps_before = _Latest((epoch, step) for epoch, step, _ in _telling_both(entries))
+
+    def place(self, entry: Entry) -> Place:
+        if entry.global_step is not None:
+            return (_KNOWN, entry.global_step, 0, 0, 0)
+        epoch, step_in_epoch = entry.epoch or 0, entry.step_in_epoch or 0
+        step = self._steps_before.before(epoch)
+        if step is None:
+            return (_ONLY_EPOCH, epoch, step_in_epoch, 0, 0)
+        return (_KNOWN, step, 1, epoch, step_in_epoch)
+
+
+class _ByEpoch:
+    """Places while steps start anew."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._epochs_until = _Latest((step, epoch) for epoch, step, _ in _telling_both(entries))
+
+    def place(self, entry: Entry) -> Place:
+        step = entry.global_step
+        if entry.epoch is None:
+            step = step or 0
+            epoch = self._epochs_until.before(step + 1)
+            return (_KNOWN, -1 if epoch is None else epoch, 1, step, 0)
+        if step is None:
+            return (_KNOWN, entry.epoch, 0, entry.step_in_epoch or 0, 0)
+        return (_KNOWN, entry.epoch, 1, step, 0)
+
+
+class _Latest:
+    """Of pairs (when, what): the greatest ``what`` of all that come before some ``when``."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        ordered = sorted(pairs)
+        self._when = [when for when, _ in ordered]
+        self._greatest = list(accumulate((what for _, what in ordered), max))
+
+    def before(self, when: int) -> int | None:
+        """None when nothing comes before."""
+        count = bisect_left(self._when, when)
+        return self._greatest[count - 1] if count else None
+
+
+def _telling_both(entries: Iterable[Entry]) -> list[tuple[int, int, Entry]]:
+    return [
+        (entry.epoch, entry.global_step, entry)
+        for entry in entries
+        if entry.epoch is not None and entry.global_step is not None
+    ]

@@ -1,0 +1,112 @@
+"""The metrics themselves: names, units and help by Prometheus' conventions. Needs prometheus-client."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+
+from faultrun.model.run import Phase
+from faultrun.observe.account_model import NOT_OVER, TRAINING_AGAIN, Account
+from faultrun.observe.run_snapshot import State
+
+_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+
+
+def metrics(about: Mapping[str, str], account: Account, state: State) -> Iterator[Metric]:
+    """Everything that is exported. ``about`` are the labels of the run."""
+    yield InfoMetricFamily("faultrun", "The run that is supervised.", value=dict(about))
+    yield from _now(state)
+    yield from _steps(account, state)
+    yield from _totals(account, state)
+    yield _recoveries(account)
+
+
+def _now(state: State) -> Iterator[Metric]:
+    phase = GaugeMetricFamily("faultrun_phase", "1 for the phase that the run is in.", labels=["phase"])
+    for one in Phase:
+        phase.add_metric([one.value], float(one.value == state.phase))
+    yield phase
+    yield GaugeMetricFamily(
+        "faultrun_incarnation", "Life of the worker group, from 0.", value=state.incarnation
+    )
+    yield GaugeMetricFamily("faultrun_world_size", "Workers that the run has.", value=state.world_size)
+    yield GaugeMetricFamily("faultrun_workers_up", "Workers that run now.", value=state.up)
+    yield GaugeMetricFamily(
+        "faultrun_restarts_left", "Restarts for faults that the budget allows now.", value=state.restarts_left
+    )
+    if state.ended is not None:
+        yield GaugeMetricFamily(
+            "faultrun_exit_code", "Exit code of the run, once it is over.", value=state.ended[0]
+        )
+
+
+def _steps(account: Account, state: State) -> Iterator[Metric]:
+    if state.steps:
+        yield GaugeMetricFamily("faultrun_step", "Global step of the furthest rank.", value=max(state.steps))
+        yield GaugeMetricFamily(
+            "faultrun_slowest_step", "Global step of the rank furthest behind.", value=min(state.steps)
+        )
+    elif account.high_step is not None:
+        yield GaugeMetricFamily("faultrun_step", "Global step of the furthest rank.", value=account.high_step)
+    if state.oldest_step_s is not None:
+        yield GaugeMetricFamily(
+            "faultrun_step_age_seconds",
+            "Time since the most silent rank reported.",
+            value=state.oldest_step_s,
+        )
+
+
+def _totals(account: Account, state: State) -> Iterator[Metric]:
+    # Gauges: what looked like training turns out to have been a repetition once a life is over.
+    spent = GaugeMetricFamily(
+        "faultrun_time_seconds", "Time of the run so far, by what it was spent on.", labels=["spent_on"]
+    )
+    for kind, seconds in state.spent(account).items():
+        spent.add_metric([kind.value], seconds)
+    yield spent
+    share = state.productive_share(account)
+    if share is not None:
+        yield GaugeMetricFamily(
+            "faultrun_productive_ratio", "Training that counts, of wall time.", value=share
+        )
+    yield CounterMetricFamily("faultrun_incidents", "Faults that ended workers.", value=len(account.faults))
+    by_cause = CounterMetricFamily(
+        "faultrun_incident_causes", "Faults that are over, by cause.", labels=["cause"]
+    )
+    causes = Counter(fault.cause for fault in account.faults if fault.end != NOT_OVER)
+    for cause, count in sorted(causes.items()):
+        by_cause.add_metric([cause], count)
+    yield by_cause
+    yield CounterMetricFamily("faultrun_restarts", "Restarts after a fault.", value=account.restarts)
+    if account.lost_steps is not None:
+        yield CounterMetricFamily(
+            "faultrun_lost_steps", "Steps that were trained twice.", value=account.lost_steps
+        )
+    saves = CounterMetricFamily("faultrun_gasp_saves", "Dying-gasp saves, by outcome.", labels=["outcome"])
+    saves.add_metric(["saved"], account.saves.saved)
+    saves.add_metric(["failed"], account.saves.failed)
+    yield saves
+    yield CounterMetricFamily(
+        "faultrun_gasp_windows_cut", "Grace windows that ran out with a worker left.", value=account.saves.cut
+    )
+    yield CounterMetricFamily(
+        "faultrun_checkpoints_refused", "Checkpoints that were not whole when one was looked for.",
+        value=sum(account.refused.values()),
+    )  # fmt: skip
+
+
+def _recoveries(account: Account) -> Metric:
+    over = (fault.recovery_s for fault in account.faults if fault.end == TRAINING_AGAIN)
+    took = [recovery_s for recovery_s in over if recovery_s is not None]
+    counts = [(str(limit), float(sum(one <= limit for one in took))) for limit in _BUCKETS_S]
+    histogram = HistogramMetricFamily(
+        "faultrun_recovery_seconds", "From a fault until every rank had done a step again."
+    )
+    histogram.add_metric([], buckets=[*counts, ("+Inf", float(len(took)))], sum_value=sum(took))
+    return histogram

@@ -1,0 +1,321 @@
+"""The figures of the report as plotly's JSON. Their size is bounded, whatever the size of the run.
+
+Few stretches, incidents or ranks are drawn one by one, many as bins: a browser stays quick with 10,000
+incidents, and a person sees more in 400 bars than in 60,000.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from faultrun.core.span import span
+from faultrun.model.printable import printable
+from faultrun.observe.account_model import RECOVERY, Account, Fault, Segment, Spending
+
+Figure = dict[str, Any]
+
+COLOURS: dict[Spending, str] = {
+    Spending.TRAINING: "#2e9e6b",
+    Spending.RECOMPUTE: "#b9c64a",
+    Spending.DETECT: "#d1495b",
+    Spending.DRAIN: "#e07a3f",
+    Spending.CHOOSE: "#4f83cc",
+    Spending.BACKOFF: "#8d99ae",
+    Spending.SPAWN: "#6d5bd0",
+    Spending.START: "#b07cc6",
+    Spending.UNREPORTED: "#a3a8b0",
+    Spending.IDLE: "#7a6f5d",
+    Spending.AWAY: "#555b66",
+}
+_MOST_STRETCHES = 400
+_BINS = 400
+_MOST_MARKS = 300
+_MOST_BARS = 120
+_MOST_RANKS = 64
+_UNSEEN = "\u200b"
+_GREY = "rgba(128,128,128,0.22)"
+
+
+def figures(account: Account) -> dict[str, Figure]:
+    """The figures that have something to show, by the id of their place on the page."""
+    found = {"timeline": _timeline(account)}
+    recovered = [fault for fault in account.faults if fault.recovery_s]
+    if recovered:
+        found["recoveries"] = _recoveries(recovered)
+    if len(account.faults) > 1:
+        found["causes"] = _causes(account.faults)
+        if max((life.workers for life in account.lives), default=0) > 1:
+            found["ranks"] = _ranks(account)
+    return found
+
+
+def _timeline(account: Account) -> Figure:
+    """Time on one axis: what it was spent on, the incidents, and the steps below."""
+    clock = _Clock(account.began_utc)
+    traces = (
+        _stretches(account.segments, clock)
+        if len(account.segments) <= _MOST_STRETCHES
+        else _binned(account, clock)
+    )
+    traces += _marks(account, clock)
+    if len(account.steps) > 1:
+        traces.append(_steps(account, clock))
+    with_steps = len(account.steps) > 1
+    low = 0.42 if with_steps else 0.0
+    axis = {"gridcolor": _GREY, "zeroline": False}
+    layout: dict[str, Any] = {
+        "barmode": "stack",
+        "bargap": 0,
+        "height": 420 if with_steps else 260,
+        "margin": {"l": 62, "r": 16, "t": 8, "b": 40},
+        "showlegend": False,
+        "hovermode": "closest",
+        "dragmode": "zoom",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)"},
+        "xaxis": {
+            "type": "date",
+            "anchor": "y2" if with_steps else "y",
+            "gridcolor": _GREY,
+            "range": [clock.at(0), clock.at(account.wall_s)],
+        },
+        "yaxis": {
+            "domain": [low, 0.84],
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+            "showticklabels": False,
+            "range": [0, 1],
+        },
+        "yaxis3": {
+            "domain": [0.88, 1],
+            "fixedrange": True,
+            "showticklabels": False,
+            "showgrid": False,
+            "zeroline": False,
+        },
+    }
+    if with_steps:
+        layout["yaxis2"] = {**axis, "domain": [0, low - 0.06], "title": {"text": "step"}, "fixedrange": True}
+    return {"data": traces, "layout": layout}
+
+
+def _stretches(segments: Sequence[Segment], clock: "_Clock") -> list[dict[str, Any]]:
+    """One bar a stretch, on the run's own lane."""
+    by_kind: dict[Spending, list[Segment]] = {}
+    for segment in segments:
+        by_kind.setdefault(segment.kind, []).append(segment)
+    return [
+        {
+            "type": "bar",
+            "name": kind.value,
+            "x": [clock.at((one.begin_s + one.end_s) / 2) for one in found],
+            "width": [max(one.length_s, 1e-3) * 1000 for one in found],
+            "y": [1] * len(found),
+            "marker": {"color": COLOURS[kind], "line": {"width": 0}},
+            "customdata": [[span(one.length_s), one.incarnation] for one in found],
+            "hovertemplate": f"<b>{kind.value}</b> %{{customdata[0]}}<br>incarnation %{{customdata[1]}}"
+            "<br>%{x|%H:%M:%S}<extra></extra>",
+        }
+        for kind, found in by_kind.items()
+    ]
+
+
+def _binned(account: Account, clock: "_Clock") -> list[dict[str, Any]]:
+    """Shares of each kind in equal bins of time."""
+    width_s = account.wall_s / _BINS
+    shares: dict[Spending, list[float]] = {}
+    for segment in account.segments:
+        row = shares.setdefault(segment.kind, [0.0] * _BINS)
+        at = segment.begin_s
+        while at < segment.end_s - 1e-9:
+            place = min(_BINS - 1, int(at / width_s))
+            until = min(segment.end_s, (place + 1) * width_s)
+            if until <= at:
+                break
+            row[place] += (until - at) / width_s
+            at = until
+    middles = [clock.at((place + 0.5) * width_s) for place in range(_BINS)]
+    return [
+        {
+            "type": "bar",
+            "name": kind.value,
+            "x": middles,
+            "width": width_s * 1000,
+            "y": [round(share, 4) for share in shares[kind]],
+            "marker": {"color": COLOURS[kind], "line": {"width": 0}},
+            "hovertemplate": f"<b>{kind.value}</b> %{{y:.1%}} of {span(width_s)}"
+            "<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
+        }
+        for kind in Spending
+        if kind in shares
+    ]
+
+
+def _marks(account: Account, clock: "_Clock") -> list[dict[str, Any]]:
+    if not account.faults:
+        return []
+    if len(account.faults) > _MOST_MARKS:
+        width_s = account.wall_s / _BINS
+        counts = Counter(min(_BINS - 1, int(fault.at_s / width_s)) for fault in account.faults)
+        return [
+            {
+                "type": "bar",
+                "x": [clock.at((place + 0.5) * width_s) for place in counts],
+                "y": list(counts.values()),
+                "yaxis": "y3",
+                "width": width_s * 1000,
+                "marker": {"color": COLOURS[Spending.DETECT], "line": {"width": 0}},
+                "hovertemplate": "%{y} incidents<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
+            }
+        ]
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [clock.at(fault.at_s) for fault in account.faults],
+            "y": [0.5] * len(account.faults),
+            "yaxis": "y3",
+            "marker": {"symbol": "triangle-down", "size": 11, "color": COLOURS[Spending.DETECT]},
+            "text": [_headline(fault) for fault in account.faults],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+    ]
+
+
+def _steps(account: Account, clock: "_Clock") -> dict[str, Any]:
+    """A line for each life: between two of them nothing was trained, and the step may go back."""
+    lives = iter(sorted(life.begin_s for life in account.lives))
+    begins_s = next(lives, math.inf)
+    points: list[tuple[str | None, int | None]] = []
+    for at_s, step in account.steps:
+        if at_s >= begins_s:
+            points.append((None, None))
+            while at_s >= begins_s:
+                begins_s = next(lives, math.inf)
+        points.append((clock.at(at_s), step))
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(account.steps) < 200 else "lines",
+        "connectgaps": False,
+        "x": [at for at, _ in points],
+        "y": [step for _, step in points],
+        "yaxis": "y2",
+        "line": {"color": COLOURS[Spending.CHOOSE], "width": 1.6},
+        "marker": {"size": 4},
+        "hovertemplate": "step %{y:,}<br>%{x|%H:%M:%S}<extra></extra>",
+    }
+
+
+def _recoveries(faults: Sequence[Fault]) -> Figure:
+    """What each recovery was spent on; of many, the mean of equally many neighbours."""
+    group = -(-len(faults) // _MOST_BARS)
+    groups = [faults[at : at + group] for at in range(0, len(faults), group)]
+    names = [_group_name(members) for members in groups]
+    traces = [
+        {
+            "type": "bar",
+            "name": kind.value,
+            "x": names,
+            "y": [_mean(kind, members) for members in groups],
+            "marker": {"color": COLOURS[kind], "line": {"width": 0}},
+            "hovertemplate": f"incident %{{x}}<br><b>{kind.value}</b> %{{y:.3~f}} s<extra></extra>",
+        }
+        for kind in RECOVERY
+        if any(kind in fault.spent for fault in faults)
+    ]
+    mean = " (mean of neighbours)" if group > 1 else ""
+    layout = _bars("incident" + mean, "seconds")
+    layout["xaxis"] |= {"type": "category", "nticks": 12}
+    return {"data": traces, "layout": {**layout, "barmode": "stack"}}
+
+
+def _causes(faults: Sequence[Fault]) -> Figure:
+    counts = Counter(_shown(fault.what) for fault in faults).most_common(8)[::-1]
+    labels = [text if len(text) <= 34 else text[:33] + "…" for text, _ in counts]
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [label + _UNSEEN * at for at, label in enumerate(labels)],  # equal labels would be one bar
+        "x": [count for _, count in counts],
+        "customdata": [text for text, _ in counts],
+        "marker": {"color": COLOURS[Spending.DRAIN]},
+        "hovertemplate": "%{customdata}<br>%{x} incidents<extra></extra>",
+    }
+    layout = _bars("incidents", "")
+    layout["yaxis"] |= {"automargin": True, "ticksuffix": "  "}
+    layout["xaxis"] |= _whole_numbers(counts[-1][1])
+    return {"data": [trace], "layout": layout}
+
+
+def _ranks(account: Account) -> Figure:
+    counts = Counter(fault.rank for fault in account.faults if fault.rank is not None)
+    world = max(life.workers for life in account.lives)
+    ranks = range(max(world, max(counts, default=0) + 1))
+    if len(ranks) <= _MOST_RANKS:
+        chosen, across = list(ranks), "rank"
+    else:
+        chosen = [rank for rank, _ in counts.most_common(_MOST_RANKS // 2)]
+        across = f"rank (the {len(chosen)} of {len(counts):,} that failed first most often)"
+    trace = {
+        "type": "bar",
+        "x": [str(rank) for rank in chosen],
+        "y": [counts[rank] for rank in chosen],
+        "marker": {"color": COLOURS[Spending.SPAWN], "line": {"width": 0}},
+        "hovertemplate": "rank %{x} failed first %{y} times<extra></extra>",
+    }
+    layout = _bars(across, "failed first")
+    layout["xaxis"] |= {"type": "category"}
+    layout["yaxis"] |= _whole_numbers(max(counts.values(), default=0))
+    return {"data": [trace], "layout": layout}
+
+
+def _whole_numbers(most: int) -> dict[str, Any]:
+    """An axis of counts: no half incident between two ticks."""
+    return {"dtick": 1} if most < 10 else {"tickformat": ",d"}
+
+
+def _bars(across: str, up: str) -> dict[str, Any]:
+    return {
+        "height": 300,
+        "margin": {"l": 54, "r": 12, "t": 8, "b": 44},
+        "showlegend": False,
+        "xaxis": {"title": {"text": across}, "gridcolor": _GREY, "fixedrange": True},
+        "yaxis": {"title": {"text": up}, "gridcolor": _GREY, "zeroline": False, "fixedrange": True},
+    }
+
+
+def _mean(kind: Spending, faults: Sequence[Fault]) -> float:
+    return round(sum(fault.spent.get(kind, 0.0) for fault in faults) / len(faults), 4)
+
+
+def _group_name(members: Sequence[Fault]) -> str:
+    first, last = members[0].number, members[-1].number
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _headline(fault: Fault) -> str:
+    who = "" if fault.rank is None else f"rank {fault.rank} "
+    step = "" if fault.step is None else f" at step {fault.step:,}"
+    what = f"{who}{_shown(fault.what)}{step}"
+    return f"<b>incident {fault.number}</b><br>{what}<br>recovery {span(fault.recovery_s or 0.0)}"
+
+
+def _shown(text: str) -> str:
+    """One line, and nothing that plotly would take for a tag."""
+    return printable(text.split("\n", 1)[0][:100]).replace("<", "\u2039").replace(">", "\u203a")
+
+
+class _Clock:
+    """Seconds of the run as moments for plotly; in UTC, as every other log of a cluster."""
+
+    def __init__(self, began_utc: str) -> None:
+        try:
+            self._zero = datetime.fromisoformat(began_utc.replace("Z", "+00:00")).replace(tzinfo=None)
+        except ValueError:
+            self._zero = datetime.fromtimestamp(0, timezone.utc).replace(tzinfo=None)
+
+    def at(self, seconds: float) -> str:
+        """ISO 8601 without a zone, which plotly would shift."""
+        return (self._zero + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")

@@ -1,1 +1,0 @@
-"""The report of a run as JSON, Markdown and one HTML file: text made from an account."""

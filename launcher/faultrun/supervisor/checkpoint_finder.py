@@ -1,0 +1,244 @@
+"""Which checkpoint to resume from: the catalog's findings under the run's rules."""
+
+from contextlib import suppress
+from dataclasses import replace
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+
+from faultrun.checkpoints.catalog import Catalog, Scan
+from faultrun.checkpoints.survey import Findings, scan_and_choose
+from faultrun.core import recover
+from faultrun.core.recover import Need
+from faultrun.errors import LogDirError
+from faultrun.model.actions import FindRecoveryPoint
+from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
+from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
+from faultrun.model.spec import Resume, RunSpec
+from faultrun.observe.survey_meter import SurveyMeter
+from faultrun.supervisor.grounds import Grounds, unreadable
+from faultrun.supervisor.neighbours import Neighbours
+from faultrun.supervisor.reactor import RunClock
+from faultrun.supervisor.replicas import KnownReplicas, known_replicas
+
+_SHOWN = 50
+_RAN_OUT = 71
+
+Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
+
+
+class LocalCheckpoints:
+    """Implements ``ports.CheckpointFinder``.
+
+    ``meter`` is told how far a verification is. Files that do not say whose they are
+    may be the ``neighbours``'.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        catalog: Catalog,
+        clock: RunClock,
+        meter: SurveyMeter | None = None,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        self._meter = meter
+        self._spec = spec
+        self._catalog = catalog
+        self._clock = clock
+        self._neighbours = neighbours
+        self._beside: tuple[str, ...] = ()
+        self._grounds: Grounds | None = None
+        self._gone_since_s: float | None = None
+
+    def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
+        """See ``ports.CheckpointFinder``."""
+        try:
+            return self._surveyed(request, at_s)
+        finally:
+            if self._meter is not None:
+                self._meter.over()
+
+    def _surveyed(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
+        for folder in request.folders:
+            self._catalog.adopt(str(Path(folder).absolute()))
+        if not self._catalog.places:
+            return self._chosen(request, at_s)
+        self._beside = self._neighbours.others() if self._neighbours is not None else ()
+        grounds = self._grounds = self._grounds or Grounds(
+            self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
+        )
+        if not request.continuing and self._spec.recovery.resume is not Resume.ALWAYS:
+            begun = self._begun(request, at_s)
+            if begun is not None:
+                return begun
+        replicas = known_replicas(self._spec)
+        need = self._need(request, replicas)
+        found = self._searched(need)
+        self._never_trust_later(found, need)
+        trusted = (one for one in found.scan.entries if not (need.after_fault and one.doubtful))
+        self._catalog.know(trusted, request.incarnation)
+        self._catalog.tidy(found.scan)
+        match found.choice:
+            case recover.Chosen(point=point):
+                grounds.see(self._catalog.places)
+                self._gone_since_s = None
+                return self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
+            case recover.NothingFound() if request.expects or grounds.changed():
+                return self._gone(request, found.refused)
+            case recover.NothingFound():
+                return self._chosen(request, at_s, refused=found.refused)
+            case recover.NothingWhole() if not found.scan.entries and self._unreadable():
+                return self._gone(request, found.refused)
+            case recover.NothingWhole(unverifiable=unverifiable):
+                return self._nothing(request, found, replicas, unverifiable)
+
+    def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:
+        """How a new run begins that uses no checkpoint of others; None when some are its own."""
+        try:
+            scan, left_alone = self._leave_others_alone()
+        except OSError as error:
+            return self._forgetful(request, error)
+        if not scan.entries and self._unreadable():
+            # Strangers' checkpoints that are seen only later would be taken for ours.
+            return self._gone(request, scan.refused)
+        if left_alone < len(scan.entries):
+            return None
+        self._gone_since_s = None
+        return self._chosen(request, at_s, left_alone=left_alone)
+
+    def _searched(self, need: Need) -> Findings:
+        found = scan_and_choose(self._catalog, need, watch=self._meter)
+        if isinstance(found.choice, recover.NothingWhole) and need.lost_ranks:
+            # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.
+            need = replace(need, lost_ranks=frozenset())
+            found = scan_and_choose(self._catalog, need, watch=self._meter)
+        if isinstance(found.choice, recover.NothingWhole) and need.quarantine:
+            # Nothing older is left to fall back to: the quarantined file is still better than none.
+            found = scan_and_choose(self._catalog, replace(need, quarantine=()), watch=self._meter)
+        return found
+
+    def read_back(self, path: str) -> Verdict:
+        """See ``ports.CheckpointFinder``. What is learnt here need not be read again by the survey."""
+        # Workers run in our own working directory, so a path that they say is relative to it.
+        wanted = Path(path).absolute()
+        self._catalog.adopt(str(wanted.parent))
+        entries = self._catalog.scan().entries
+        entry = next((one for one in entries if Path(one.path) == wanted), None)
+        if entry is None:
+            return Verdict(whole=False, why="no checkpoint in a known format", depth=Depth.NAME)
+        return self._catalog.verify(entry)
+
+    def _need(self, request: FindRecoveryPoint, replicas: KnownReplicas) -> Need:
+        resume_any = self._spec.recovery.resume is Resume.ALWAYS
+        return Need(
+            world_size=self._spec.topology.world_size,
+            groups=replicas.groups,
+            run_id=None if resume_any else self._spec.run_id,
+            quarantine=request.quarantine,
+            shared_with="" if resume_any else ", ".join(self._beside),
+            lost_ranks=frozenset(request.lost),
+            trust=self._spec.recovery.trust,
+            after_fault=request.fault_at_s is not None and self._spec.topology.world_size > 1,
+        )
+
+    def _leave_others_alone(self) -> tuple[Scan, int]:
+        """Mark what is older than this run so that no restart takes it; what there is, and how many of it."""
+        scan = self._catalog.scan()
+        auto = self._spec.recovery.resume is Resume.AUTO
+        others = [entry for entry in scan.entries if not (auto and self._is_mine(entry))]
+        self._catalog.leave_alone(others)
+        return scan, len(others)
+
+    def _is_mine(self, entry: Entry) -> bool:
+        return entry.run_id == self._spec.run_id and not entry.finished
+
+    def _never_trust_later(self, found: Findings, need: Need) -> None:
+        """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
+        if need.after_fault:
+            with suppress(OSError):  # it is known as long as we live, and kept with the next one
+                self._catalog.leave_alone(one for one in found.scan.entries if one.doubtful and not one.known)
+
+    def _chosen(
+        self,
+        request: FindRecoveryPoint,
+        at_s: float,
+        *,
+        point: RecoveryPoint | None = None,
+        refused: tuple[Refusal, ...] = (),
+        left_alone: int = 0,
+    ) -> RecoveryPointChosen:
+        now_s = self._clock.now()
+        return RecoveryPointChosen(
+            at_s=now_s,
+            incarnation=request.incarnation,
+            point=point,
+            refused=refused[:_SHOWN],
+            left_alone=left_alone,
+            neighbours=self._beside,
+            took_s=now_s - at_s,
+        )
+
+    def _unreadable(self) -> bool:
+        return any(unreadable(place) for place in self._catalog.places)
+
+    def _missing(self) -> list[str]:
+        found = ((place, unreadable(place)) for place in self._catalog.places)
+        return [
+            f"{place} {why or 'does not exist'}" for place, why in found if why or not Path(place).exists()
+        ]
+
+    def _gone(self, request: FindRecoveryPoint, refused: tuple[Refusal, ...]) -> NothingWhole:
+        """None is to be seen where there was one, or where nobody can look: that is no beginning."""
+        now_s = self._clock.now()
+        if self._gone_since_s is None:
+            self._gone_since_s = now_s
+        places = " ".join(self._catalog.places)
+        because = "; ".join(self._missing())
+        if not because and self._grounds is not None and self._grounds.changed():
+            because = "another file system lies there than before"
+        because = because or f"{places} holds none of this run's checkpoints any more"
+        known = f"; this run had {request.expects}" if request.expects else ""
+        return NothingWhole(
+            at_s=now_s,
+            incarnation=request.incarnation,
+            refused=refused[:_SHOWN],
+            why=f"the checkpoints in {places} are gone\n  because: {because}{known}\n"
+            "  try:     bring them back and give the same command again; --log_dir=OTHER begins from zero",
+            gone_s=now_s - self._gone_since_s,
+        )
+
+    def _forgetful(self, request: FindRecoveryPoint, error: OSError) -> PrepareFailed:
+        """What is left alone now must be known to every later life, or one of them takes it for ours."""
+        return PrepareFailed(
+            at_s=self._clock.now(),
+            incarnation=request.incarnation,
+            exit_code=_RAN_OUT if error.errno in (ENOSPC, EDQUOT) else LogDirError.exit_code,
+            why="cannot note which older checkpoints this run leaves alone\n"
+            f"  because: {self._spec.logs.log_dir}: {error.strerror}\n"
+            "  try:     --log_dir=DIR on a disk with room; or an empty --checkpoint_dir",
+        )
+
+    def _nothing(
+        self, request: FindRecoveryPoint, found: Findings, replicas: KnownReplicas, unverifiable: int
+    ) -> NothingWhole:
+        newest = found.refused[0] if found.refused else None
+        count = len(found.scan.entries) + len(found.scan.refused)
+        roots = " ".join(self._catalog.places)
+        none = "usable" if found.scan.entries and not found.verdicts else "whole"  # nothing was worth reading
+        what = f"no {none} checkpoint in {roots}"
+        because = f"{count} found, none {none}"
+        hint = f"faultrun ckpt list --why {roots}"
+        if unverifiable:
+            what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
+            because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
+            hint = "the same command with --trust, to resume from what cannot be verified"
+        if self._beside:
+            hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest whoever wrote it"
+        because += f"; {newest.path}: {newest.why}" if newest else ""
+        because += "".join(f"; {doubt.path}: {doubt.why}" for doubt in replicas.refused)
+        return NothingWhole(
+            at_s=self._clock.now(),
+            incarnation=request.incarnation,
+            refused=(*found.refused, *replicas.refused)[:_SHOWN],
+            why=f"{what}\n  because: {because}\n  try:     {hint}",
+        )

@@ -1,0 +1,183 @@
+"""Gathers the evidence about dead workers: a glance while they die, the reading once all are gone."""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.evidence import DeathNote, FaultClass, Finding
+from faultrun.model.signature import Row
+from faultrun.platforms.cgroup import memory_group
+from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
+from faultrun.platforms.oom_events import oom_kill_count
+from faultrun.supervisor.reactor import RunClock
+from faultrun.workers.last_words import death_note
+from faultrun.workers.logs import LogFiles
+
+_SIGKILL, _SIGSEGV, _SIGBUS = 9, 11, 7
+_SHM = "/dev/shm"
+_FULL = 0.98
+_NO_ROOM_BYTES = 65536
+_MORE_SHM = "a larger /dev/shm: emptyDir with medium Memory, docker --shm-size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Glance:
+    """What can be seen of a process only before it is reaped."""
+
+    pid: int
+    status: Status
+    at_s: float = 0.0  # CLOCK_MONOTONIC_RAW
+    oom_kills: int = 0
+    shm: tuple[int, int] | None = None  # bytes used, bytes there are
+
+
+class ExitInspector:
+    """``begin`` and ``saw`` belong to the loop's thread, ``notes`` may take its time in another."""
+
+    def __init__(self, rows: Sequence[Row], clock: RunClock) -> None:
+        self._rows = rows
+        self._clock = clock
+        self._kernel = KernelLog()
+        self._seen: dict[int, _Glance] = {}
+        self._counted: dict[Path | None, int] = {}
+
+    def begin(self) -> None:
+        """A new incarnation: what was before is not about it."""
+        self._seen.clear()
+        self._kernel.mark()
+        group = memory_group(os.getpid())
+        self._counted = {group: oom_kill_count(group)}
+
+    def saw(self, rank: int, pid: int, status: Status) -> None:
+        """``pid`` has ended and is not reaped yet."""
+        glance = _Glance(pid=pid, status=status, at_s=time.clock_gettime(time.CLOCK_MONOTONIC_RAW))
+        if status == Signaled(signum=_SIGKILL):
+            group = memory_group(pid)
+            own = memory_group(os.getpid())
+            grown = max(oom_kill_count(one) - self._counted.get(one, 0) for one in {group, own})
+            glance = replace(glance, oom_kills=grown)
+        elif status == Signaled(signum=_SIGBUS):
+            glance = replace(glance, shm=_usage(_SHM))
+        self._seen[rank] = glance
+
+    def notes(
+        self, ranks: tuple[int, ...], logs: LogFiles, reporting: frozenset[int]
+    ) -> tuple[DeathNote, ...]:
+        """One note for each of ``ranks``; ``reporting`` are those that spoke the SDK."""
+        kernel_records = self._kernel.records()
+        found = []
+        for rank in ranks:
+            glance = self._seen.get(rank)
+            note = death_note(
+                rank,
+                logs.parts(rank),
+                logs.error_file(rank),
+                glance.status if glance is not None else None,
+                self._rows,
+                self._clock.of_utc_ns,
+            )
+            if glance is not None:
+                known = self._by_kernel(glance, kernel_records) or note.finding
+                known = known or _log_disk_full(glance.status, note, logs.folder)
+                note = replace(note, finding=known)
+            found.append(replace(note, reports=rank in reporting))
+        return tuple(found)
+
+    def close(self) -> None:
+        """Let go of the kernel's log."""
+        self._kernel.close()
+
+    def _by_kernel(self, glance: _Glance, records: Sequence[Record]) -> Finding | None:
+        """What outranks the worker's own words, because it had none."""
+        lines = [record.text for record in records]
+        killed = next((kill for kill in oom_kills(lines) if kill.pid == glance.pid), None)
+        if killed is not None:
+            return _out_of_memory(
+                f"the kernel's OOM killer ended pid {killed.pid} (anon-rss {_size(killed.anon_rss_bytes)})"
+            )
+        if glance.oom_kills > 0:
+            return _out_of_memory("the kernel's OOM killer ended it at the memory limit of its control group")
+        if glance.shm is not None:
+            return _bus_error(*glance.shm)
+        broken = [row for row in self._rows if row.fault_class is FaultClass.HARDWARE]
+        for line in lines:
+            found = next((found for row in broken if (found := row.found_in(line))), None)
+            if found is not None:
+                return found
+        if glance.status != Signaled(signum=_SIGSEGV):
+            return None
+        others = {one.pid for one in self._seen.values()}
+        fault = memory_fault(lines, glance.pid) or thread_fault(records, glance.at_s, others)
+        if fault:
+            return Finding(
+                name="memory-fault", fault_class=FaultClass.UNKNOWN, says="memory fault", line=fault
+            )
+        return None
+
+
+def _out_of_memory(line: str) -> Finding:
+    return Finding(
+        name="oom-killer",
+        fault_class=FaultClass.RESOURCE,
+        says="out of memory",
+        line=line,
+        hint="a larger memory limit, fewer data loader workers, smaller caches",
+    )
+
+
+def _bus_error(used_bytes: int, total_bytes: int) -> Finding:
+    """What nameless files held was freed when the process ended, before anybody could look."""
+    if used_bytes >= _FULL * total_bytes:
+        return Finding(
+            name="shared-memory",
+            fault_class=FaultClass.RESOURCE,
+            says="shared memory is full",
+            line=f"SIGBUS, and {_SHM} has no room",
+            hint=_MORE_SHM,
+        )
+    room = f"{_SHM} has {_size(total_bytes)}, {_size(used_bytes)} of it in use after its end"
+    return Finding(
+        name="bus-error",
+        fault_class=FaultClass.UNKNOWN,
+        says="a mapped file lost its page: no room in its file system, or the file was cut",
+        line=room,
+        hint=f"{_MORE_SHM}, if it passes tensors there",
+    )
+
+
+def _log_disk_full(status: Status, note: DeathNote, folder: Path) -> Finding | None:
+    """A worker that cannot print ends with an error that it cannot print either."""
+    if not isinstance(status, Exited) or status.code == 0 or note.raised is not None:
+        return None
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return None
+    if room.f_bavail * room.f_frsize >= _NO_ROOM_BYTES and (room.f_favail or not room.f_files):
+        return None
+    return Finding(
+        name="log-disk-full",
+        fault_class=FaultClass.RESOURCE,
+        says="the disk is full",
+        line=f"no room in {folder}, where its output goes",
+        hint="df -h and df -i of the log_dir",
+    )
+
+
+def _usage(path: str) -> tuple[int, int] | None:
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return None
+    return (usage.used, usage.total) if usage.total > 0 else None
+
+
+def _size(size_bytes: int) -> str:
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:.1f} {unit}"
+    return f"{size_bytes >> 10} KiB"

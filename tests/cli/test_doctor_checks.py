@@ -1,0 +1,177 @@
+"""How ``doctor`` judges what it found out; no machine is asked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from faultrun.cli.doctor import container, storage, surroundings
+from faultrun.cli.doctor.check import Check, Status
+from faultrun.cli.doctor.storage import Folder, Save
+from faultrun.cli.doctor.surroundings import Clocks
+from faultrun.model.spec import Windows
+from faultrun.platforms.cgroup import Limits
+from faultrun.platforms.host import Process, Ulimit
+from faultrun.platforms.local import Accelerators
+from faultrun.platforms.storage import Room, Sample
+
+GIB = 1 << 30
+NO_LIMITS = Limits(
+    version="v2", memory_bytes=None, memory_used_bytes=None, cpus=None, pids=None, pids_used=None
+)
+
+
+def status_of(checks: Iterator[Check] | list[Check]) -> dict[str, Status]:
+    return {check.check: check.status for check in checks}
+
+
+def limits_of(**changes: Any) -> Limits:
+    fields = {name: getattr(NO_LIMITS, name) for name in Limits.__slots__}
+    return Limits(**{**fields, **changes})
+
+
+def judged(limits: Limits, processors: int = 8) -> dict[str, Check]:
+    return {check.check: check for check in container.limits_checks(limits, 64 * GIB, processors)}
+
+
+def test_limits_are_fine_warn_when_they_are_tight() -> None:
+    assert {check.status for check in judged(NO_LIMITS).values()} == {Status.OK}
+    assert judged(NO_LIMITS)["memory"].what == "no limit; the machine has 64.0 GiB"
+    tight = judged(
+        limits_of(memory_bytes=10 * GIB, memory_used_bytes=int(9.5 * GIB), cpus=2.0, pids=100, pids_used=3)
+    )
+    assert {name: check.status.value for name, check in tight.items()} == {
+        "cgroup": "ok", "memory": "warn", "cpu": "warn", "pids": "warn",
+    }  # fmt: skip
+    assert tight["cpu"].fix.endswith("OMP_NUM_THREADS=2")
+    assert (
+        judged(limits_of(memory_bytes=10 * GIB, memory_used_bytes=GIB))["memory"].what
+        == "limit 10.0 GiB, 1.0 GiB used"
+    )
+    assert judged(limits_of(memory_bytes=100 * GIB))["memory"].what.startswith("no limit")
+    assert judged(limits_of(pids=40000, pids_used=3))["pids"].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("room", "status"),
+    [
+        (None, Status.WARN),
+        (Room(total_bytes=64 << 20, free_bytes=64 << 20, free_inodes=1), Status.WARN),
+        (Room(total_bytes=16 * GIB, free_bytes=1 << 20, free_inodes=1), Status.WARN),
+        (Room(total_bytes=16 * GIB, free_bytes=16 * GIB, free_inodes=1), Status.OK),
+    ],
+)
+def test_shared_memory(room: Room | None, status: Status) -> None:
+    check = container.shm_check(room)
+    assert check.status is status
+    assert bool(check.fix) is (status is not Status.OK)
+
+
+def test_ulimits_say_what_may_be_raised_by_whom() -> None:
+    limits = {
+        "nofile": Ulimit(soft=1024, hard=1_048_576),
+        "nproc": Ulimit(soft=512, hard=512),
+        "core": Ulimit(soft=0, hard=None),
+        "memlock": Ulimit(soft=65536, hard=65536),
+    }
+    checks = {check.check: check for check in container.ulimit_checks(limits, 8)}
+    assert checks["nofile"].fix == "ulimit -n 1048576 before faultrun"
+    assert checks["nproc"].fix.startswith("docker run --ulimit nproc=65536")
+    assert (checks["core"].status, checks["memlock"].status) == (Status.OK, Status.WARN)
+    assert status_of(container.ulimit_checks(limits, 0))["memlock"] is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "status"),
+    [
+        ("bash", ("bash", "-c", "cd /job; ./start.sh"), Status.WARN),
+        ("sh", ("sh",), Status.WARN),
+        ("faultrun", ("/usr/bin/python3", "/usr/bin/faultrun", "train.py"), Status.OK),
+        ("tini", ("/sbin/tini", "--", "train"), Status.OK),
+        ("systemd", ("/sbin/init",), Status.OK),
+        ("pause", ("/pause",), Status.OK),
+        ("python", ("python", "train.py"), Status.WARN),
+    ],
+)
+def test_pid_1(name: str, words: tuple[str, ...], status: Status) -> None:
+    check = container.pid_1_check(Process(pid=1, name=name, words=words, parent=0), own_pid=7)
+    assert check.status is status
+    assert container.pid_1_check(None, own_pid=1).status is Status.OK
+    assert container.pid_1_check(None, own_pid=7).status is Status.WARN
+
+
+def test_a_script_between_an_init_and_us_is_warned_of() -> None:
+    script = Process(pid=7, name="bash", words=("bash", "start.sh"), parent=1)
+    assert container.parent_check(script).status is Status.WARN
+    assert container.parent_check(Process(pid=7, name="bash", words=("-bash",), parent=1)).status is Status.OK
+    assert container.parent_check(None).status is Status.OK
+
+
+def test_a_kernel_without_pidfd_fails_and_one_without_the_rest_is_warned_of() -> None:
+    assert container.kernel_check((), "6.1").status is Status.OK
+    assert container.kernel_check(("inotify",), "6.1").status is Status.WARN
+    assert container.kernel_check(("pidfd", "eventfd"), "4.19").status is Status.FAIL
+
+
+FAST = Sample(size_bytes=32 << 20, seconds=0.32, skew_s=0.0, locks=True)
+AMPLE = Room(total_bytes=100 * GIB, free_bytes=50 * GIB, free_inodes=1 << 20)
+
+
+def folder(sample: Sample | None = FAST, room: Room | None = AMPLE, refused: str = "") -> Folder:
+    return Folder(path="/ckpt", place="/ckpt", room=room, sample=sample, refused=refused)
+
+
+@pytest.mark.parametrize(
+    ("size_gib", "status", "says"),
+    [
+        (0.5, Status.OK, "takes about 5.1 s of the 30 s of --grace"),
+        (2.0, Status.WARN, "takes about 20.5 s of the 30 s"),
+        (10.0, Status.FAIL, "takes about 102.4 s of the 30 s"),
+    ],
+)
+def test_a_save_is_held_against_the_window(size_gib: float, status: Status, says: str) -> None:
+    save = Save(size_bytes=int(size_gib * GIB), files=4)
+    checks = list(storage.checkpoint_dir_checks(folder(), save, Windows()))
+    assert [check.status for check in checks] == [Status.OK, status]
+    assert says in checks[-1].what
+    assert bool(checks[-1].fix) is (status is not Status.OK)
+
+
+def test_the_shorter_window_is_the_one_that_counts() -> None:
+    save = Save(size_bytes=GIB, files=1)
+    *_, last = storage.checkpoint_dir_checks(folder(), save, Windows(grace_s=600, stop_grace_s=5))
+    assert last.status is Status.FAIL
+    assert last.fix.startswith("--stop_grace=21s")
+
+
+def test_storage_that_is_full_late_or_shut_is_said() -> None:
+    little = Room(total_bytes=GIB, free_bytes=10 << 20, free_inodes=3)
+    late = Sample(size_bytes=1, seconds=1.0, skew_s=-90.0, locks=False)
+    checks = list(storage.log_dir_checks(folder(late, little)))
+    assert [check.status.value for check in checks] == ["ok", "warn", "warn", "warn", "warn"]
+    assert "90 s behind ours" in checks[-1].what
+    (shut,) = storage.log_dir_checks(folder(None, None, "Read-only file system"))
+    assert (shut.status, shut.what) == (Status.FAIL, "/ckpt cannot be written: Read-only file system")
+    room = Room(total_bytes=100 * GIB, free_bytes=3 * GIB, free_inodes=None)
+    checks = list(
+        storage.checkpoint_dir_checks(folder(room=room), Save(size_bytes=2 * GIB, files=1), Windows())
+    )
+    assert "3.0 GiB free, and the last save has 2.0 GiB" in checks[1].what
+
+
+def test_the_clock() -> None:
+    now = 1_800_000_000.0
+    good = surroundings.clock_check(Clocks(wall_s=now, monotonic_s=5), Clocks(wall_s=now + 1, monotonic_s=6))
+    step = surroundings.clock_check(Clocks(wall_s=now, monotonic_s=5), Clocks(wall_s=now - 60, monotonic_s=6))
+    epoch = surroundings.clock_check(Clocks(wall_s=3, monotonic_s=5), Clocks(wall_s=3, monotonic_s=5))
+    assert (good.status, step.status, epoch.status) == (Status.OK, Status.WARN, Status.WARN)
+    assert "-61.0 s" in step.what
+
+
+def test_devices_and_what_names_them() -> None:
+    files = ("davinci0", "davinci1")
+    both = Accelerators(count=2, source="ASCEND_VISIBLE_DEVICES=0,1")
+    more = Accelerators(count=8, source="ASCEND_VISIBLE_DEVICES=0-7")
+    assert surroundings.device_check(files, both).what == "2 (davinci); ASCEND_VISIBLE_DEVICES=0,1"
+    assert surroundings.device_check(files, more).status is Status.WARN
+    assert surroundings.device_check((), None).what == "no accelerator"

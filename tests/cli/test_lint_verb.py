@@ -1,0 +1,200 @@
+"""``faultrun lint`` and ``faultrun render`` as a person types them: output, files, exit codes."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from faultrun.cli.manifests.lint import lint
+from faultrun.cli.manifests.render import render
+from faultrun.errors import ConfigError, FaultrunError, UsageError
+from support.manifests import FIELD, rendered
+
+
+def run_lint(*words: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(lint, words, input=stdin, standalone_mode=False)
+
+
+def run_render(*words: str) -> Result:
+    return CliRunner().invoke(render, words, standalone_mode=False)
+
+
+def saved(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_clean_manifest_says_nothing_and_ends_with_0(tmp_path: Path) -> None:
+    told = run_lint(saved(tmp_path / "job.yaml", rendered("vcjob")))
+    assert (told.return_value, told.output) == (0, "")
+
+
+def test_a_finding_is_a_line_with_file_line_and_rule_and_ends_with_1(tmp_path: Path) -> None:
+    file = saved(tmp_path / "job.yaml", FIELD)
+    told = run_lint(file)
+    assert told.return_value == 1
+    assert [line.split(" ")[:2] for line in told.stdout.splitlines()] == [
+        [f"{file}:17:", "reset-label"],
+        [f"{file}:56:", "grace-over-time"],
+        [f"{file}:58:", "pre-stop"],
+        [f"{file}:66:", "shell-pid-1"],
+    ]
+    assert all(line.count(" · ") == 2 for line in told.stdout.splitlines())
+
+
+def test_the_cluster_s_grace_over_time_can_be_said(tmp_path: Path) -> None:
+    file = saved(tmp_path / "job.yaml", FIELD)
+    assert "grace-over-time" not in run_lint("--grace-over-time=1200", file).stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "because"),
+    [
+        (b"a: 1\n", "apiVersion"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"a: [\n", "not YAML"),
+        (b"", "no object"),
+    ],
+)
+def test_what_is_no_manifest_ends_with_65(tmp_path: Path, content: bytes, because: str) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_bytes(content)
+    for words in ([str(file)], ["--fix", str(file)]):
+        told = run_lint(*words)
+        assert told.return_value == 65
+        assert because in told.stderr
+        assert str(file) in told.stderr
+    assert file.read_bytes() == content
+
+
+def test_a_folder_is_no_manifest_and_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
+    assert run_lint(str(tmp_path)).return_value == 65
+    assert isinstance(run_lint(str(tmp_path / "none")).exception, UsageError)
+
+
+def test_the_other_files_are_checked_all_the_same(tmp_path: Path) -> None:
+    wrong, bad = saved(tmp_path / "a.yaml", "a: 1\n"), saved(tmp_path / "b.yaml", FIELD)
+    told = run_lint(wrong, bad)
+    assert told.return_value == 65
+    assert "b.yaml:56: grace-over-time" in told.stdout
+
+
+def test_standard_input_is_named_by_a_dash() -> None:
+    told = run_lint("-", stdin=FIELD.encode())
+    assert told.return_value == 1
+    assert told.stdout.startswith("-:17: reset-label")
+
+
+def test_fix_replaces_the_file_keeps_its_mode_and_says_what_it_did(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    saved(file, "\ufeff" + FIELD)
+    file.chmod(0o640)
+    link = tmp_path / "link.yaml"
+    link.symlink_to(file)
+    told = run_lint("--fix", str(link))
+    assert told.return_value == 0
+    assert told.stderr.count("mended") == 3
+    assert file.read_bytes().startswith(b"\xef\xbb\xbfapiVersion: v1\n")
+    assert "terminationGracePeriodSeconds: 810     # long" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.yaml", "link.yaml"]
+    again = file.stat().st_ino
+    assert (run_lint("--fix", str(file)).return_value, file.stat().st_ino) == (0, again)
+
+
+def test_fix_leaves_what_a_person_must_mend(tmp_path: Path) -> None:
+    file = saved(tmp_path / "job.yaml", FIELD.replace("medium: Memory", 'medium: ""'))
+    told = run_lint("--fix", file)
+    assert told.return_value == 1
+    assert "shm the volume at /dev/shm is not in memory" in told.stdout
+
+
+def test_render_without_a_name_lists_the_templates() -> None:
+    told = run_render()
+    assert [line.split()[0] for line in told.output.splitlines()] == [
+        "Dockerfile",
+        "ascendjob",
+        "job",
+        "jobset",
+        "slurm",
+        "vcjob",
+    ]
+
+
+def test_render_writes_to_standard_output_or_to_a_file_of_its_own(tmp_path: Path) -> None:
+    words = ["job", "--set", "image=a:1", "-f", saved(tmp_path / "v.yaml", "devices: 2\n")]
+    shown = run_render(*words)
+    (job,) = yaml.safe_load_all(shown.output)
+    assert job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 2}
+    target = tmp_path / "job.yaml"
+    for _ in range(2):
+        assert run_render(*words, "-o", str(target)).return_value == 0
+    assert target.read_text() == shown.output
+    saved(target, "mine: true\n")
+    assert isinstance(run_render(*words, "-o", str(target)).exception, UsageError)
+    assert target.read_text() == "mine: true\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["vcjop"], "there is no template 'vcjop'"),
+        (["vcjob"], "vcjob needs image"),
+        (["vcjob", "--set", "image"], "--set image cannot be used"),
+        (["vcjob", "--set", "imag=a"], "--set imag=a cannot be used"),
+        (["vcjob", "-f", "/nowhere/v.yaml"], "cannot read the values of /nowhere/v.yaml"),
+        (["job", "--set", "image=a", "-o", "/nowhere/x"], "/nowhere/x could not be written"),
+    ],
+)
+def test_a_mistake_is_said_in_three_lines(words: list[str], what: str) -> None:
+    error = run_render(*words).exception
+    assert isinstance(error, FaultrunError)
+    assert error.what == what
+    assert error.because and error.hint
+
+
+def test_a_value_of_a_file_that_is_no_value_is_the_file_s_fault(tmp_path: Path) -> None:
+    file = saved(tmp_path / "v.yaml", "image: a\ndevcies: 2\n")
+    error = run_render("job", "-f", file).exception
+    assert isinstance(error, ConfigError)
+    assert error.what == f"{file}:2 devcies cannot be used"
+    assert error.hint == "did you mean devices?"
+
+
+def test_list_explains_the_values() -> None:
+    told = run_render("slurm", "--list")
+    assert "# SLURM's partition.\n# partition:\n" in told.output
+    assert yaml.safe_load(told.output) is None
+    assert "image: # must be given" in run_render("job", "--list").output
+
+
+@pytest.mark.slow
+def test_the_installed_command_renders_what_it_lints_clean(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "faultrun"]
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("FAULTRUN_")}
+    manifest = subprocess.run(
+        [*program, "render", "vcjob", "--set", "image=a:1"],
+        env=environ,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    for text, code in ((manifest, 0), (manifest.replace(b"Seconds: 600", b"Seconds: 900"), 1), (b"a: 1", 65)):
+        done = subprocess.run(
+            [*program, "lint", "-"],
+            env=environ,
+            input=text,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == code
+        assert (b"grace-over-time" in done.stdout) is (code == 1)
+        assert b"Traceback" not in done.stderr

@@ -1,0 +1,188 @@
+"""Values as people write them: each is read as it is meant or refused with a reason."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faultrun.cli.options.values import (
+    backoff,
+    endpoint,
+    patience_s,
+    ranks,
+    rewrite,
+    run_id,
+    seconds,
+    streams,
+    switch,
+    template,
+    whole,
+)
+from faultrun.core.template import FIELDS
+from faultrun.errors import ConfigError
+from faultrun.model.spec import Logs, Rewrite, Stream
+
+few = settings(max_examples=50)
+
+
+@pytest.mark.parametrize(
+    ("text", "length_s"),
+    [
+        ("30s", 30),
+        ("5m", 300),
+        ("1h", 3600),
+        ("250ms", 0.25),
+        ("30", 30),
+        ("1.5", 1.5),
+        ("0", 0),
+        ("1d", 86400),
+        (" 2 s", 2),
+    ],
+)
+def test_a_time_is_a_number_with_a_unit_or_bare_seconds(text: str, length_s: float) -> None:
+    assert seconds()(text) == length_s
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s", "-1", "-5s", "1:30", "5x", "1h30m", "nan", "inf", "1e3", "٣s", "25h"]
+)
+def test_what_is_no_time_or_longer_than_a_day_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        seconds()(text)
+
+
+def test_backoff_is_a_span_or_one_time_for_both_ends() -> None:
+    assert backoff("1s..60s") == (1, 60)
+    assert backoff("500ms..1m") == (0.5, 60)
+    assert backoff("5s") == (5, 5)
+
+
+@pytest.mark.parametrize("text", ["60s..1s", "..", "1s..", "1s...2s", "1s-60s"])
+def test_a_backoff_that_runs_backwards_or_misses_an_end_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        backoff(text)
+
+
+@few
+@given(st.integers(-50, 50))
+def test_a_whole_number_is_read_within_its_bounds_only(number: int) -> None:
+    if 1 <= number <= 20:
+        assert whole(1, 20)(str(number)) == number
+    else:
+        with pytest.raises(ValueError, match="between 1 and 20"):
+            whole(1, 20)(str(number))
+
+
+@pytest.mark.parametrize("text", ["", "4.0", "four", "True", "0x4", "1_000", "9" * 5000])
+def test_what_is_no_whole_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        whole(0, 10)(text)
+
+
+def test_switches_are_read_in_the_spelling_of_msrun_and_of_yaml() -> None:
+    assert [switch(text) for text in ("True", "true", "1", "yes", "on")] == [True] * 5
+    assert [switch(text) for text in ("False", "false", "0", "no", "off")] == [False] * 5
+    with pytest.raises(ValueError):
+        switch("maybe")
+
+
+def test_streams_are_one_number_or_one_for_each_local_rank() -> None:
+    assert streams("3") == {None: Stream.ALL}
+    assert streams("0:1,1:2") == {0: Stream.OUT, 1: Stream.ERR}
+    for text in ("4", "", "0:4", "0:1,", "a:1", "0:1 1:2"):
+        with pytest.raises(ValueError):
+            streams(text)
+
+
+def test_the_console_shows_what_redirects_leave_and_tee_and_tail_add() -> None:
+    logs = Logs(
+        tail=frozenset({2}),
+        tee=(Stream.NONE, Stream.OUT, Stream.NONE, Stream.NONE),
+        redirects=(Stream.ALL, Stream.ALL, Stream.ALL, Stream.OUT),
+    )
+    assert [logs.console(rank, rank) for rank in range(4)] == [
+        Stream.NONE,
+        Stream.OUT,
+        Stream.ALL,
+        Stream.ERR,
+    ]
+    assert Logs().console(0, 0) is Stream.NONE
+    assert Logs(tail=frozenset({5})).console(5, 1) is Stream.ALL
+
+
+def test_ranks_to_tail_are_listed_or_all() -> None:
+    assert ranks("0,3") == (0, 3)
+    assert ranks("-1") == ()
+    for text in ("", "0,,1", "-2", "a"):
+        with pytest.raises(ValueError):
+            ranks(text)
+
+
+def test_an_endpoint_is_a_host_with_or_without_a_port() -> None:
+    assert endpoint("node0:29500") == ("node0", 29500)
+    assert endpoint("node0") == ("node0", None)
+    assert endpoint("[::1]:29400") == ("[::1]", 29400)
+    for text in ("", ":1", "a:b", "a:99999", "::1", "a:1:2"):
+        with pytest.raises(ValueError):
+            endpoint(text)
+
+
+def test_the_time_out_of_the_cluster_may_be_for_ever() -> None:
+    assert patience_s("300") == 300
+    assert patience_s("5m") == 300
+    assert patience_s("-1") == -1
+    assert patience_s("200ms") == 1
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "a:b.yaml"
+    path.write_text("key: 0\n")
+    return str(path)
+
+
+def test_a_rewrite_names_a_file_that_is_there_a_key_and_perhaps_a_template(config: str) -> None:
+    assert rewrite(f"{config}:pre_trained") == Rewrite(file=config, key="pre_trained")
+    assert rewrite(f"{config}:model.ckpt={{checkpoint_dir}}") == Rewrite(
+        file=config, key="model.ckpt", template="{checkpoint_dir}"
+    )
+    assert rewrite(f"{config}:key=x=y:z").file == config
+    assert rewrite(f"{config}:key=").template == ""
+
+
+@pytest.mark.parametrize("text", ["", ":key", "=x", "FILE", "FILE:", "none.yaml:key"])
+def test_a_rewrite_without_file_or_key_is_refused(text: str, config: str) -> None:
+    with pytest.raises(ConfigError):
+        rewrite(text.replace("FILE", config))
+
+
+def test_a_rewrite_with_an_unknown_field_is_refused(config: str) -> None:
+    with pytest.raises(ValueError, match="ckpt"):
+        rewrite(f"{config}:key={{ckpt}}")
+
+
+def test_a_template_may_hold_every_known_field_and_doubled_braces() -> None:
+    for field in FIELDS:
+        assert template(f"--x={{{field}}}") == f"--x={{{field}}}"
+    assert template('{{"a": "{checkpoint}"}}') == '{{"a": "{checkpoint}"}}'
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "}", "{}", "{0}", "{nope}", "{step:05d}", "{step!r}", "{checkpoint.__class__}", '{"a":1}']
+)
+def test_a_template_that_cannot_be_filled_in_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no field|stands alone"):
+        template(text)
+
+
+@few
+@given(st.text(max_size=20))
+def test_a_run_id_is_a_name_that_can_be_a_folder(text: str) -> None:
+    try:
+        name = run_id(text)
+    except ValueError:
+        return
+    assert name == text
+    assert "/" not in name
+    assert name not in ("", ".", "..")

@@ -1,0 +1,143 @@
+"""The parts of status that need no run: the journal's end, rates, and what of many ranks is shown."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.harness.long_journal import Shape, write_journal
+from click.testing import CliRunner
+
+from faultrun.cli.status.command import status
+from faultrun.cli.status.gather import gather
+from faultrun.journal.read import lines as lines_of
+from faultrun.journal.tail import tail
+from faultrun.model.spec import RestartPolicy
+from faultrun.model.wire import Progress, pack_progress
+from faultrun.observe.run_snapshot import RunSnapshot
+from faultrun.observe.status_model import RankState
+from faultrun.observe.status_ranks import Pace
+from faultrun.observe.status_text import chosen
+
+
+def test_the_tail_begins_at_the_last_plan_and_has_one_heartbeat(tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal.jsonl", Shape(events=3000, workers=4, incidents=7))
+    end = tail(tmp_path / "journal.jsonl")
+    names = [line["event"] for line in end.lines]
+    assert names[0] == "PlanAdopted"
+    assert names[-1] == "RunFinished"
+    assert names.count("Heartbeat") == 1
+    assert end.lines[0]["plan"]["incarnation"] == 7
+    assert end.first["event"] == "RunStarted"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"event":"PlanAdopted"', b"\xff\n\0\n", b"[]\n7\n"])
+def test_the_tail_of_a_broken_journal_is_empty(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(content)
+    assert tail(path).lines == ()
+    done = CliRunner().invoke(status, ["--log_dir", str(tmp_path)], standalone_mode=False)
+    assert done.exception is None
+
+
+def test_a_word_of_a_worker_that_looks_like_a_plan_is_no_plan(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    plan = {"seq": 0, "event": "PlanAdopted", "plan": {"incarnation": 3}}
+    said = {"seq": 1, "event": "GaspFailed", "because": '"event":"PlanAdopted"'}
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (plan, said)))
+    assert [line["event"] for line in tail(path).lines] == ["PlanAdopted", "GaspFailed"]
+
+
+def test_a_timer_of_an_earlier_life_that_rings_late_changes_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=3000, workers=2, incidents=3))
+    lines = path.read_text().splitlines(keepends=True)[:-1]
+    late = {**json.loads(lines[-1]), "event": "TimerFired", "timer": "grace", "incarnation": 2}
+    path.write_text("".join([*lines, json.dumps(late) + "\n"]))
+    assert gather(tmp_path, Pace()).incarnation == 3
+
+
+def test_status_and_metrics_count_the_restarts_that_are_left_alike(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=3000, workers=2, incidents=3))
+    lines = [json.loads(line) for line in path.read_text().splitlines()[:-4]]
+    (plan,) = (line["plan"] for line in lines if line["event"] == "PlanAdopted" and line["incarnation"] == 3)
+    plan["ledger"] |= {"restarts": [{"at_s": lines[-1]["run_s"], "step": 9}], "high_step": 9}
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    (tmp_path / "incarnation_3").mkdir()
+    word = pack_progress(Progress(step=1000, epoch=0, phase=1, at_monotonic_s=1.0, count=1))
+    (tmp_path / "incarnation_3" / "progress").write_bytes(word.ljust(64, b"\0") * 2)
+    moment = RunSnapshot(tmp_path, RestartPolicy())
+    for line in lines_of(path):
+        moment.take(line)
+    left = moment.state(moment.account()).restarts_left
+    assert left == gather(tmp_path, Pace()).restarts_left == 3, "progress has refunded the one that was spent"
+
+
+def test_of_many_ranks_those_that_failed_and_those_behind_are_shown() -> None:
+    ranks = [RankState(rank=n, pid=n, state="training", step=1000 - n % 7) for n in range(1000)]
+    ranks[500] = RankState(rank=500, pid=1, state="failed", what="killed by SIGKILL")
+    shown, left_out = chosen(ranks, 10)
+    assert len(shown) == 10
+    assert 500 in [rank.rank for rank in shown]
+    assert {rank.step for rank in shown if rank.rank != 500} == {994}
+    assert left_out.startswith("990 more: training, steps 994 to 1,000")
+
+
+def test_a_rate_is_of_the_last_seconds() -> None:
+    pace = Pace()
+    assert pace.rate((0, 0), 100.0, 10) is None
+    assert pace.rate((0, 0), 110.0, 20) == pytest.approx(1.0)
+    for second in range(111, 160):
+        pace.rate((0, 0), float(second), 20 + 5 * (second - 110))
+    assert pace.rate((0, 0), 160.0, 270) == pytest.approx(5.0)
+
+
+def test_watching_without_rich_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal.jsonl", Shape(events=50, workers=1, incidents=0))
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    with pytest.raises(Exception, match="needs rich") as raised:
+        status.main(["--log_dir", str(tmp_path), "--watch"], standalone_mode=False)
+    assert "pip install 'faultrun[watch]'" in str(raised.value)
+
+
+def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=60, workers=2, incidents=0))
+    running = path.read_text().splitlines(keepends=True)[:8]
+    last = json.loads(running[-1])
+    suspected = json.dumps({**last, "event": "HangSuspected", "why": "rank 1 silent for 40.0 s"}) + "\n"
+    path.write_text("".join([*running, suspected]))
+    assert gather(tmp_path, Pace()).suspected == "rank 1 silent for 40.0 s"
+    path.write_text("".join([*running, suspected, json.dumps({**last, "event": "HangDismissed"}) + "\n"]))
+    assert gather(tmp_path, Pace()).suspected == ""
+
+
+def test_a_rank_that_left_because_it_was_asked_has_not_failed(tmp_path: Path) -> None:
+    kept = Path(__file__).parents[1] / "data" / "journals" / "a_fault_then_two_preemptions.jsonl"
+    lines = kept.read_text().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines, start=1) if '"event":"RunFinished"' in line]
+    (tmp_path / "journal.jsonl").write_text("".join(lines[: ends[1]]))
+    left = [(one.state, one.what) for one in gather(tmp_path, Pace()).ranks]
+    assert left == [("ended", "asked to leave: exited with code 143")] * 2
+
+    fault = next(number for number, line in enumerate(lines) if '"event":"Drained"' in line)
+    (tmp_path / "journal.jsonl").write_text("".join(lines[: fault + 1]))
+    left = [(one.state, one.what) for one in gather(tmp_path, Pace()).ranks]
+    assert left == [
+        ("ended", "asked to leave: exited with code 143"), ("failed", "killed by SIGKILL"),
+    ]  # fmt: skip
+
+
+def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=60, workers=2, incidents=0))
+    running = path.read_text().splitlines(keepends=True)[:8]
+    last = json.loads(running[-1])
+    warned = json.dumps({**last, "event": "HangWarned", "rank": 1, "because": "sleeps (state S)"}) + "\n"
+    over = json.dumps({**last, "event": "PauseOver", "rank": 1}) + "\n"
+    path.write_text("".join([*running, warned]))
+    assert gather(tmp_path, Pace()).suspected == "rank 1 sleeps (state S)"
+    path.write_text("".join([*running, warned, over]))
+    assert gather(tmp_path, Pace()).suspected == ""

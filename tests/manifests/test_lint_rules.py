@@ -1,0 +1,213 @@
+"""Every rule of lint: what breaks it, that nothing else then complains, and what is right after all.
+
+The starting point is a rendered manifest, which has no finding: whatever a case reports, its own change did.
+"""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from faultrun.cli.control import client
+from faultrun.cli.resolve import windows
+from faultrun.manifests import rules_faultrun
+from faultrun.manifests.lint import RULES, Cluster, NotAManifest, lint
+from support.manifests import CLUSTER, FIELD, Case, cases, changed, findings, rendered, rules
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+BROKEN = cases("lint_broken.txt")
+RIGHT = cases("lint_right.txt")
+
+CONSEQUENCES = {
+    "string-value": {"reset-label", "switch"},
+    "exec-form": {"exit-codes"},
+    "shell-pid-1": {"exit-codes", "pre-stop"},
+    "grace-over-time": {"grace-variable"},
+    "grace-period": {"grace-variable"},
+    "volume-mount": {"checkpoint-volume"},
+}
+"""What a change may break besides its rule, because it is true as well."""
+
+
+def test_the_cases_are_all_there() -> None:
+    assert (len(BROKEN), len(RIGHT)) == (78, 20)
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=lambda case: " ".join(case.head))
+def test_a_change_for_the_worse_is_found_by_its_own_rule_and_no_other(case: Case) -> None:
+    name, rule, blamed = case.head
+    text = changed(rendered(name), *case.texts)
+    found = findings(text)
+    told = [finding.told("f.yaml") for finding in found]
+    assert {one.rule for one in found} - CONSEQUENCES.get(rule, set()) == {rule}, told
+    for one in found:
+        if one.rule == rule:
+            assert blamed in text.splitlines()[one.line - 1], told
+            assert one.told("f.yaml") == f"f.yaml:{one.line}: {rule} {one.what} · {one.why} · {one.fix}"
+            assert one.what and one.why and one.fix and "\n" not in one.told("f.yaml")
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=lambda case: f"{case.head[0]} {case.texts[1]}")
+def test_what_is_right_has_no_finding(case: Case) -> None:
+    text = changed(rendered(*case.head), *case.texts)
+    assert [one.told("f") for one in findings(text)] == []
+
+
+def test_every_rule_is_broken_by_some_case() -> None:
+    modules = {sys.modules[rule.__module__] for rule in RULES}
+    names = {
+        name for module in modules for name in re.findall(r'rule="([a-z0-9-]+)"', inspect.getsource(module))
+    }
+    elsewhere = {"pre-stop", "log-dir", "prestop-log-dir", "selector"}
+    assert names - elsewhere == {case.head[1] for case in BROKEN} - {"fault-scheduling"}
+
+
+def test_grace_over_time_comes_from_the_command_line_the_file_or_the_default() -> None:
+    text = rendered("vcjob")
+    assert rules(text, Cluster(grace_over_time_s=600, reader=CLUSTER.reader)) == ["grace-over-time"]
+    scheduler = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\ndata:\n"
+        "  volcano-scheduler.conf: |\n    configurations:\n    - name: init-params\n"
+        '      arguments: {"grace-over-time":"500"}\n'
+    )
+    assert rules(f"{text}---\n{scheduler}") == ["grace-over-time"]
+    assert rules(f"{text}---\n{scheduler.replace('500', '5000')}") == []
+
+
+@pytest.mark.parametrize("grace", ["1", "360", "600", "899"])
+def test_a_period_inside_of_grace_over_time_is_right(grace: str) -> None:
+    found = rules(FIELD.replace("Seconds: 900", f"Seconds: {grace}"))
+    assert "grace-over-time" not in found
+
+
+@pytest.mark.parametrize("label", ['"grace"', '"force"', '"off"', "null"])
+def test_the_field_s_900_is_found_whatever_the_label_says(label: str) -> None:
+    found = rules(FIELD.replace('fault-scheduling: "grace"', f"fault-scheduling: {label}"))
+    assert found.count("grace-over-time") == 1
+
+
+def test_a_label_on_the_config_map_is_not_on_the_job() -> None:
+    moved = FIELD.replace('    fault-scheduling: "grace"\n', "", 1)
+    moved = changed(
+        moved,
+        "ring-controller.atlas: ascend-910\n",
+        "ring-controller.atlas: ascend-910\n    fault-scheduling: grace\n",
+    )
+    found = next(one for one in findings(moved) if one.rule == "fault-scheduling")
+    assert (found.line, found.fix) == (8, "move it to the labels of Volcano Job resnet-8p")
+
+
+@pytest.mark.parametrize("word", ["off", "none", "'false'", "disable"])
+def test_what_counts_as_off_may_be_meant(word: str) -> None:
+    assert "fault-scheduling" not in rules(FIELD.replace('"grace"', f'"{word.strip(chr(39))}"'))
+
+
+def test_a_job_of_another_platform_has_its_own_clock() -> None:
+    other = FIELD.replace("huawei.com/Ascend910", "nvidia.com/gpu")
+    for line in ("ring-controller.atlas: ascend-910   # the same as above", 'fault-scheduling: "grace"'):
+        other = other.replace(line, "team: vision" if "ring" in line else "tier: batch")
+    other = other.replace("          ring-controller.atlas: ascend-910\n", "")
+    assert "grace-over-time" not in rules(other)
+
+
+def test_the_field_s_manifest_is_read_as_its_reader_would() -> None:
+    told = "".join(f"{one.told('vcjob.yaml')}\n" for one in findings(FIELD))
+    assert told == (GOLDEN / "lint_field.txt").read_text(encoding="utf-8")
+
+
+def test_a_deployment_is_checked_as_far_as_it_says_that_it_trains() -> None:
+    text = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, labels: {app: web}}\n"
+        "spec:\n  replicas: 2\n"
+        "  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n"
+        '      containers:\n      - {name: web, image: nginx, command: [sh, -c, "a; b"]}\n'
+    )
+    assert rules(text) == []
+    assert rules(text.replace("labels: {app: web}}\n    spec", "labels: {app: wob}}\n    spec")) == [
+        "selector"
+    ]
+    trains = text.replace("{app: web}}\nspec", '{app: web, fault-scheduling: "grace"}}\nspec')
+    assert rules(trains) == ["shell-pid-1", "pre-stop", "image-pull"]
+    late = trains.replace(
+        "    spec:\n", "    spec:\n      schedulerName: volcano\n      terminationGracePeriodSeconds: 900\n"
+    )
+    assert "grace-over-time" in rules(late)
+
+
+def test_a_read_only_root_needs_a_volume_for_the_log_dir() -> None:
+    text = changed(
+        rendered("job"),
+        "resources:\n",
+        "securityContext: {readOnlyRootFilesystem: true}\n          resources:\n",
+    )
+    assert rules(text) == []
+    assert rules(changed(text, "value: /job/output/train/faultrun_log", "value: /var/log/faultrun")) == [
+        "log-dir"
+    ]
+
+
+def test_the_hook_looks_where_the_run_is() -> None:
+    text = changed(rendered("job"), "- name: FAULTRUN_LOG_DIR", "- name: SOMETHING")
+    text = changed(text, "- --resume=always", "- --log_dir=/job/log\n            - --resume=always")
+    assert rules(text) == ["prestop-log-dir"]
+    assert rules(changed(text, "prestop]", "prestop, --log-dir=/job/log]")) == []
+
+
+def test_the_variables_are_those_that_faultrun_reads() -> None:
+    assert rules_faultrun.TERMINATION_VARIABLE == windows.TERMINATION_VARIABLE
+    assert rules_faultrun.LOG_DIR_VARIABLE == client.LOG_DIR_VARIABLE
+
+
+def test_jobs_without_anything_to_save_may_start_a_shell() -> None:
+    text = FIELD.replace('    fault-scheduling: "grace"\n', '    fault-scheduling: "force"\n')
+    assert rules(text) == ["reset-label", "grace-over-time"]
+
+
+def test_a_list_counts_as_its_items() -> None:
+    body = "".join(f"  {line}\n" for line in rendered("job").splitlines()[1:])
+    text = f"apiVersion: v1\nkind: List\nitems:\n- {body.lstrip()}"
+    assert rules(text) == []
+    assert rules(changed(text, "restartPolicy: Never", "restartPolicy: Always")) == ["restart-policy"]
+
+
+def test_json_and_aliases_are_read_and_aliases_never_mended() -> None:
+    text = changed(rendered("vcjob"), "limits:\n                  huawei.com/Ascend910: 8", "limits: *same")
+    text = changed(
+        text,
+        "requests:\n                  huawei.com/Ascend910: 8",
+        "requests: &same\n                  huawei.com/Ascend910: 8",
+    )
+    assert rules(text) == []
+    broken = findings(changed(text, "minAvailable: 1", "minAvailable: 7"))
+    assert [(one.rule, one.patches) for one in broken] == [("min-available", ())]
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("", "no object"),
+        ("# nothing\n", "no object"),
+        ("a: 1\n", "no object"),
+        ("- 1\n", "no object"),
+        ("just words\n", "no object"),
+        ("a: [\n", "not YAML"),
+        ("kind: {{ .Values.kind }}\nx: {{ y }} z\n", "Helm"),
+        ("a: \x00\n", "not YAML"),
+        ("&a [*a]\n", "nested too deeply, or contains itself"),
+        ("[" * 500 + "]" * 500, "nested too deeply"),
+        ("? [a]\n: b\n", "a key is a list"),
+    ],
+)  # fmt: skip
+def test_what_is_no_manifest_is_said_to_be_none(text: str, because: str) -> None:
+    with pytest.raises(NotAManifest) as refused:
+        lint(text, CLUSTER)
+    assert because in refused.value.because
+    assert refused.value.line >= 1
+
+
+def test_a_bomb_of_aliases_is_walked_once() -> None:
+    levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
+    text = f"apiVersion: v1\nkind: Thing\na0: &a0 [x]\n{levels}\n"
+    assert rules(text) == []

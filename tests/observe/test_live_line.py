@@ -1,0 +1,107 @@
+"""The line at the bottom of a terminal, and what keeps other lines out of its row."""
+
+import os
+import pty
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.harness.long_journal import Shape, write_journal
+
+from faultrun.journal.follow import JournalFollower
+from faultrun.model.wire import Progress, pack_progress
+from faultrun.observe.live_line import LiveLine
+from faultrun.observe.sidecar import CLEAR, Sidecar
+from faultrun.observe.survey_meter import METER, SurveyMeter
+from support.entries import entry_of
+
+
+def page(folder: Path, *steps: int) -> None:
+    """The progress page of incarnation 0."""
+    slots = (Progress(step=step, epoch=0, phase=1, at_monotonic_s=1.0, count=1) for step in steps)
+    (folder / "incarnation_0").mkdir(exist_ok=True)
+    (folder / "incarnation_0" / "progress").write_bytes(
+        b"".join(pack_progress(one).ljust(64, b"\0") for one in slots)
+    )
+
+
+def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
+    now_s = [100.0]
+    line = LiveLine(2, tmp_path, 3, now=lambda: now_s[0])
+    line.take({"event": "RunStarted", "phase": "surveying", "incarnation": -1})
+    running = {"incarnation": 0, "phase": "running"}
+    now_s[0] += 7
+    assert line.text() == "0/3 ranks  looking for a checkpoint 7 s  7 s"
+    line.take(
+        {
+            "event": "PlanAdopted",
+            "incarnation": 0,
+            "phase": "running",
+            "plan": {"incarnation": 0, "ledger": {"total_restarts": 2}},
+        }
+    )
+    line.take({"event": "WorkerStarted", "rank": 0, **running})
+    assert line.text() == "1/3 ranks  starting [########................]  7 s  2 restarts"
+    for rank in (1, 2):
+        line.take({"event": "WorkerStarted", "rank": rank, **running})
+    page(tmp_path, 1000, 1002, 1001)
+    assert line.text() == "3/3 ranks  step 1,000  7 s  2 restarts"
+    now_s[0] += 10
+    page(tmp_path, 1025, 1026, 1025)
+    assert line.text() == "3/3 ranks  step 1,025  2.5 steps/s  17 s  2 restarts"
+    line.take({"event": "TimerFired", "timer": "grace", "incarnation": -1, "phase": "running"})
+    page(tmp_path, 1027, 1028, 1027)
+    assert "step 1,027" in line.text(), "a timer of an earlier life says nothing about this one"
+
+
+def test_a_long_verification_has_a_bar(tmp_path: Path) -> None:
+    meter = SurveyMeter(tmp_path / METER)
+    path = tmp_path / "net-1_5.ckpt"
+    path.write_bytes(b"x")
+    meter.begins([replace(entry_of(path), size_bytes=4 << 30)])
+    meter.reads(1 << 30)
+    line = LiveLine(2, tmp_path, 3)
+    line.take({"event": "RunStarted", "phase": "surveying", "incarnation": -1})
+    assert "verifying [######..................] 1.0 of 4.0 GiB" in line.text()
+    meter.over()
+    assert "verifying" not in line.text()
+
+
+def test_what_goes_wrong_in_a_sidecar_is_kept(tmp_path: Path) -> None:
+    class Broken(LiveLine):
+        def end(self) -> None:
+            raise ZeroDivisionError
+
+    Sidecar(Broken(2, tmp_path, 1), tmp_path / "journal.jsonl", patience_s=60.0).close()
+    assert "ZeroDivisionError" in (tmp_path / "sidecar_traceback.txt").read_text()
+
+
+def test_a_sidecar_reads_all_of_the_journal_and_leaves_an_empty_row(tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal.jsonl", Shape(events=300, workers=2, incidents=1))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        sidecar = Sidecar(LiveLine(2, tmp_path, 2), tmp_path / "journal.jsonl", 2, patience_s=60.0)
+        sidecar.close()
+        os._exit(0)
+    said = b""
+    with suppress(OSError):  # how a terminal says that nobody has it open any more
+        while chunk := os.read(terminal, 4096):
+            said += chunk
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert said.startswith(CLEAR)
+    assert said.endswith(CLEAR)
+    assert b"\n" not in said
+    assert b"0/2 ranks" in said
+
+
+def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    follower = JournalFollower(path)
+    assert list(follower.new_lines()) == []
+    path.write_bytes(b'{"seq":0}\n{"se')
+    assert list(follower.new_lines()) == [{"seq": 0}]
+    with path.open("ab") as file:
+        file.write(b'q":1}\nnonsense\n{"seq":2}\n')
+    assert list(follower.new_lines()) == [{"seq": 1}, {"seq": 2}]
+    assert list(follower.new_lines()) == []

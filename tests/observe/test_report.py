@@ -1,0 +1,170 @@
+"""``faultrun report``: three files that say the same, from a journal alone, however long or broken it is."""
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from benchmarks.harness.long_journal import Shape, write_journal
+from click.testing import CliRunner
+
+from faultrun.cli.report import account_of, report
+from faultrun.journal.read import event_of, lines
+from faultrun.observe.account import Accountant
+from faultrun.observe.account_model import Spending
+from faultrun.observe.report import html as page
+
+FORMS = ("report.html", "report.json", "report.md")
+
+
+def of_run(folder: Path, *, events: int = 400, workers: int = 4, incidents: int = 5) -> Path:
+    write_journal(folder / "journal.jsonl", Shape(events=events, workers=workers, incidents=incidents))
+    return folder
+
+
+def reported(folder: Path, *words: str) -> str:
+    done = CliRunner().invoke(report, ["--log_dir", str(folder), *words], standalone_mode=False)
+    assert done.exception is None, done.exception
+    return done.output
+
+
+class Page(HTMLParser):
+    """What a browser would fetch or run, and the words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.words: list[str] = []
+        self._tag = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._tag = tag
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        if self._tag not in ("script", "style"):
+            self.words.append(data)
+
+
+def figures(text: str) -> dict[str, object]:
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    drawn: dict[str, object] = json.loads(found[1])
+    return drawn
+
+
+def test_the_generated_journal_is_what_the_supervisor_writes(tmp_path: Path) -> None:
+    of_run(tmp_path)
+    events = [event_of(line) for line in lines(tmp_path / "journal.jsonl")]
+    assert None not in events
+    assert len(events) == pytest.approx(400, rel=0.1)
+
+
+def test_three_files_are_written_and_the_losses_sum_to_the_wall_time(tmp_path: Path) -> None:
+    said = reported(of_run(tmp_path))
+    assert "5 incidents, 5 restarts" in said
+    assert {path.name for path in tmp_path.iterdir()} >= set(FORMS)
+    data = json.loads((tmp_path / "report.json").read_text())
+    assert set(data["spent"]) == {kind.value for kind in Spending}
+    assert sum(data["spent"].values()) == pytest.approx(data["wall_s"], rel=0.01)
+    assert [one["number"] for one in data["incidents"]] == [1, 2, 3, 4, 5]
+    assert len(data["incarnations"]) == 6
+
+
+def test_the_page_fetches_nothing_and_says_what_the_json_says(tmp_path: Path) -> None:
+    reported(of_run(tmp_path))
+    text = (tmp_path / "report.html").read_text()
+    shown = Page(text)
+    assert [one for one in shown.fetched if not one.startswith("data:")] == []
+    words = " ".join(shown.words)
+    data = json.loads((tmp_path / "report.json").read_text())
+    for one in data["advice"]:
+        assert one["what"] in words
+    assert "Where the time went" in words
+    assert set(figures(text)) == {"timeline", "recoveries", "causes", "ranks"}
+
+
+def test_what_a_worker_said_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    of_run(tmp_path)
+    path = tmp_path / "journal.jsonl"
+    evil = "</script><script>alert(1)</script> | `x`"
+    path.write_text(path.read_text().replace("killed by signal 9", evil))
+    reported(tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    assert "<script>alert" not in text
+    assert "<script>alert" not in (tmp_path / "report.md").read_text()
+    json.loads((tmp_path / "report.json").read_text())
+    assert figures(text)
+
+
+def test_many_incidents_and_ranks_make_no_larger_figures(tmp_path: Path) -> None:
+    (tmp_path / "few").mkdir()
+    (tmp_path / "many").mkdir()
+    reported(of_run(tmp_path / "few", events=3000, incidents=100))
+    reported(of_run(tmp_path / "many", events=30_000, workers=200, incidents=120))
+    sizes = [
+        len(json.dumps(figures((tmp_path / name / "report.html").read_text()))) for name in ("few", "many")
+    ]
+    assert sizes[1] < 3 * sizes[0]
+    assert (tmp_path / "many" / "report.md").read_text().count("\n| ") < 120
+
+
+def test_without_plotly_the_page_has_its_numbers_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    page.plotly_js.cache_clear()
+    try:
+        said = reported(of_run(tmp_path))
+    finally:
+        page.plotly_js.cache_clear()
+    assert "pip install 'faultrun[report]'" in said
+    text = (tmp_path / "report.html").read_text()
+    assert "pip install" in text
+    assert "Where the time went" in text
+    assert len(text) < 100_000
+
+
+def test_a_journal_that_is_torn_or_empty_is_reported_as_far_as_it_goes(tmp_path: Path) -> None:
+    of_run(tmp_path)
+    path = tmp_path / "journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(b"\0\xff{\n" + whole[: len(whole) // 2])
+    data = json.loads(reported(tmp_path, "--json"))
+    assert data["ended"] is None
+    assert 0 < data["incidents_total"] < 5
+    path.write_bytes(b"")
+    assert json.loads(reported(tmp_path, "--json"))["wall_s"] == 0
+    assert "0 incidents" in reported(tmp_path, "--markdown")
+
+
+def test_printing_writes_nothing_and_html_goes_where_it_is_told(tmp_path: Path) -> None:
+    of_run(tmp_path)
+    before = {path.name for path in tmp_path.iterdir()}
+    reported(tmp_path, "--json")
+    reported(tmp_path, "--markdown")
+    assert {path.name for path in tmp_path.iterdir()} == before
+    reported(tmp_path, "--html", str(tmp_path / "else.html"))
+    assert "<!doctype html>" in (tmp_path / "else.html").read_text()
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_no_journal_is_an_error_that_says_what_to_try(tmp_path: Path) -> None:
+    done = CliRunner().invoke(report, ["--log_dir", str(tmp_path)], standalone_mode=False)
+    assert str(done.exception).startswith(f"no run can be read in {tmp_path}\n  because: ")
+    assert "try:     --log_dir=DIR" in str(done.exception)
+
+
+def test_heartbeats_that_are_passed_over_are_counted_and_change_no_second(tmp_path: Path) -> None:
+    of_run(tmp_path, events=3000, incidents=4)
+    fast = account_of(tmp_path)
+    accountant = Accountant()
+    for line in lines(tmp_path / "journal.jsonl"):
+        accountant.take(line)
+    slow = accountant.account()
+    assert fast.events == slow.events
+    assert fast.faults == slow.faults
+    assert fast.spent == pytest.approx(slow.spent)

@@ -1,0 +1,261 @@
+"""The control socket, with real sockets at its other end: what workers say, what controllers ask."""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faultrun.model.events import FirstStep
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
+from faultrun.model.stop import StopRequested, StopSource
+from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
+from faultrun.supervisor.control import Control
+from faultrun.supervisor.reactor import Reactor, RunClock
+from support.desk import Desk, open_desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as desk:
+        yield desk
+
+
+def write_step(desk: Desk, slot: int, step: int) -> None:
+    progress = Progress(step=step, epoch=1, phase=0, at_monotonic_s=1.0, count=1)
+    with desk.page.path.open("r+b") as file:
+        file.seek(slot * SLOT_BYTES)
+        file.write(pack_progress(progress))
+
+
+def test_a_worker_acknowledges_saves_or_fails(desk: Desk) -> None:
+    worker = desk.worker(1)
+    worker.says("ack", step=7)
+    acknowledged = desk.heard()
+    assert isinstance(acknowledged, GaspAcknowledged)
+    assert (acknowledged.rank, acknowledged.step, acknowledged.incarnation) == (1, 7, 3)
+
+    worker.says("saved", path="p", step=7, size_bytes=9, took_s=0.5, digest="crc32:0", replica_group=[1, 0])
+    saved = desk.heard()
+    assert isinstance(saved, GaspSaved)
+    assert (saved.rank, saved.path, saved.step, saved.size_bytes, saved.took_s) == (1, "p", 7, 9, 0.5)
+    assert saved.replica_group == (0, 1)
+
+    worker.says("failed", why="disk full")
+    failed = desk.heard()
+    assert isinstance(failed, GaspFailed)
+    assert (failed.rank, failed.why) == (1, "disk full")
+
+
+def test_an_acknowledgement_without_a_step_is_one(desk: Desk) -> None:
+    desk.worker(0).says("ack")
+    event = desk.heard()
+    assert isinstance(event, GaspAcknowledged)
+    assert event.step is None
+
+
+def test_the_first_step_is_told_once_all_ranks_have_done_one(desk: Desk) -> None:
+    first, second = desk.worker(0), desk.worker(1)
+    write_step(desk, 0, 11)
+    first.says("step", step=11)
+    desk.nothing()
+    write_step(desk, 1, 12)
+    second.says("step", step=12)
+    event = desk.heard()
+    assert isinstance(event, FirstStep)
+    assert (event.step, event.incarnation) == (12, 3)
+    first.says("step", step=13)
+    desk.nothing()
+
+
+def test_the_request_to_save_reaches_the_asked_ranks_only(desk: Desk) -> None:
+    first, second = desk.worker(0), desk.worker(1)
+    desk.nothing()
+    desk.control.request_gasp(frozenset({1, 5}), 29.5, peers_lost=True)
+    assert second.is_told() == {"kind": "gasp", "deadline_s": 29.5, "reason": "peer"}
+    first.connection.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        first.connection.recv(1)
+
+
+@pytest.mark.parametrize(("said", "source"), [("prestop", StopSource.PRESTOP), ("user", StopSource.CONTROL)])
+def test_a_controller_stops_the_run_and_hears_its_last_word(
+    desk: Desk, said: str, source: StopSource
+) -> None:
+    controller = desk.peer()
+    controller.says("stop", source=said, late_s=1.5)
+    event = desk.heard()
+    assert isinstance(event, StopRequested)
+    assert (event.source, event.late_s) == (source, 1.5)
+    assert controller.is_told() == {"kind": "stopping", "window_s": 30.0}
+    controller.connection.shutdown(socket.SHUT_WR)
+    desk.control.tell_end("stopped by faultrun stop", 143)
+    assert controller.is_told() == {"kind": "ended", "line": "stopped by faultrun stop", "exit_code": 143}
+
+
+def test_a_save_without_a_stop_is_passed_to_the_workers_and_their_answers_back(desk: Desk) -> None:
+    worker, controller = desk.worker(1), desk.peer()
+    desk.nothing()
+    controller.says("save", deadline_s=12)
+    desk.nothing()
+    assert controller.is_told() == {"kind": "saving", "ranks": [1], "deadline_s": 12.0}
+    assert worker.is_told() == {"kind": "save", "deadline_s": 12.0}
+    worker.says("saved", path="p", step=7, took_s=0.5)
+    desk.heard()
+    assert controller.is_told() == {"kind": "saved", "rank": 1, "path": "p", "step": 7, "took_s": 0.5}
+
+
+def test_a_reason_that_grows_when_it_is_passed_on_harms_nobody(desk: Desk) -> None:
+    worker, controller = desk.worker(1), desk.peer()
+    desk.nothing()
+    controller.says("save")
+    desk.nothing()
+    controller.is_told()
+    line = json.dumps({"kind": "failed", "why": "盘" * 20_000}, ensure_ascii=False).encode() + b"\n"
+    worker.connection.sendall(line)
+    while not isinstance(desk.heard(), GaspFailed):
+        pass
+    assert controller.is_told()["kind"] == "failed"
+
+
+def test_verbs_that_were_taught_are_answered_and_others_are_not(desk: Desk) -> None:
+    desk.control.answer("status", lambda asked: {"phase": "running", "asked": asked["detail"]})
+    controller = desk.peer()
+    controller.says("dance")
+    controller.says("status", detail="short")
+    desk.nothing()
+    assert controller.is_told() == {"kind": "status", "phase": "running", "asked": "short"}
+
+
+def test_a_worker_of_another_incarnation_is_not_heard(desk: Desk) -> None:
+    late = desk.worker(0, incarnation=2)
+    late.says("saved", path="old", step=1)
+    desk.nothing()
+    desk.control.request_gasp(frozenset({0}), 1, peers_lost=False)
+    late.connection.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        late.connection.recv(1)
+
+
+def test_a_worker_that_was_heard_is_forgotten_when_the_next_incarnation_begins(desk: Desk) -> None:
+    worker = desk.worker(0)
+    desk.nothing()
+    desk.control.begin(4, desk.page)
+    worker.says("saved", path="old", step=1)
+    desk.nothing()
+
+
+def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:
+    first = desk.worker(0)
+    desk.nothing()
+    second = desk.worker(0)
+    first.connection.close()
+    second.says("ack", step=1)
+    assert isinstance(desk.heard(), GaspAcknowledged)
+    desk.control.request_gasp(frozenset({0}), 1, peers_lost=False)
+    assert second.is_told()["kind"] == "gasp"
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"\xff\xfe\n",
+        b"\0" * 100 + b"\n",
+        b"{}\n[]\nnull\n1\n",
+        b'{"kind":1}\n',
+        b'{"kind":"hello","rank":"zero","incarnation":3}\n',
+        b'{"kind":"hello"}\n{"kind":"ack","step":1}\n',
+        b'{"kind":"saved","step":"many","rank":0}\n',
+        b'{"kind":"save","deadline_s":"soon"}\n',
+        b'{"kind":"x","deep":' + b"[" * 30_000 + b"]" * 30_000 + b"}\n",
+        b"x" * 200_000 + b"\n",
+        b"no line end",
+        b"\n" * 1000,
+    ],
+    ids=lambda nonsense: repr(nonsense[:24]),
+)
+def test_nonsense_leads_to_nothing_and_others_are_still_heard(desk: Desk, nonsense: bytes) -> None:
+    peer = desk.peer()
+    peer.connection.setblocking(False)
+    with contextlib.suppress(BlockingIOError, ConnectionError):
+        peer.connection.send(nonsense)
+    desk.nothing()
+    peer.connection.close()
+    desk.worker(1).says("ack", step=1)
+    assert isinstance(desk.heard(), GaspAcknowledged)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"kind": "saved", "path": 1, "step": 10**18, "size_bytes": "big", "took_s": "slow", "digest": None},
+        {"kind": "saved", "path": "\udc80", "step": 0, "replica_group": ["a"]},
+        {"kind": "ack", "step": "seven"},
+        {"kind": "failed", "why": {"a": 1}},
+        {"kind": "step", "step": None},
+    ],
+    ids=repr,
+)
+def test_a_worker_with_strange_values_does_not_stop_the_supervisor(desk: Desk, said: dict[str, Any]) -> None:
+    worker = desk.worker(1)
+    desk.nothing()
+    worker.connection.sendall(json.dumps(said).encode() + b"\n")
+    worker.says("ack", step=1)
+    while True:
+        event = desk.heard()
+        if isinstance(event, GaspAcknowledged) and event.step == 1:
+            break
+
+
+def test_a_line_may_come_in_pieces_and_two_at_once(desk: Desk) -> None:
+    worker = desk.worker(1)
+    desk.nothing()
+    line = message("ack", step=1)
+    worker.connection.sendall(line[:5])
+    desk.nothing()
+    worker.connection.sendall(line[5:] + b"\n")
+    assert isinstance(desk.heard(), GaspAcknowledged)
+
+
+def test_who_does_not_read_does_not_hold_up_the_supervisor(desk: Desk) -> None:
+    worker = desk.worker(1)
+    desk.nothing()
+    for _ in range(20_000):
+        desk.control.request_gasp(frozenset({1}), 1, peers_lost=False)
+    worker.says("ack", step=1)
+    assert isinstance(desk.heard(), GaspAcknowledged)
+
+
+def test_only_our_own_user_may_open_the_socket_and_it_goes_at_the_end(tmp_path: Path) -> None:
+    reactor = Reactor(RunClock())
+    control = Control(tmp_path, reactor, 30.0)
+    assert stat.S_IMODE(control.path.stat().st_mode) == 0o600
+    control.close()
+    assert not control.path.exists()
+    reactor.close()
+
+
+def test_a_socket_that_a_killed_supervisor_left_is_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "control.sock"))
+    reactor = Reactor(RunClock())
+    control = Control(tmp_path, reactor, 30.0)
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(control.path))
+    control.close()
+    reactor.close()
+
+
+def test_a_path_too_long_for_a_socket_is_replaced_by_one_that_is_not(tmp_path: Path) -> None:
+    deep = tmp_path / ("a" * 60) / ("b" * 60)
+    deep.mkdir(parents=True)
+    reactor = Reactor(RunClock())
+    control = Control(deep, reactor, 30.0)
+    assert len(os.fsencode(control.path)) <= 107
+    control.close()
+    reactor.close()
