@@ -1,47 +1,54 @@
 """When standbys are started, used and given up: stories without a process."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from faultrun.core.standby import (
     ASKED_SETTLE_S,
     READY_S,
     SETTLE_S,
     UNSEEN_SETTLE_S,
-    Dismiss,
-    GiveUpHandover,
-    LookAlive,
-    StandbyAction,
     StandbyState,
-    StartStandby,
-    TurnOff,
-    Wake,
     decide_standbys,
+)
+from faultrun.model.actions import (
+    Action,
+    DismissStandbys,
+    GiveUpHandover,
+    RaiseStandbys,
+    StartStandby,
+    StartTimer,
 )
 from faultrun.model.events import (
     Event,
     FirstStep,
+    GoGiven,
     IncarnationStarted,
+    RunStarted,
     Signaled,
     Timer,
     TimerFired,
     WorkerExit,
     WorkerStarted,
 )
-from faultrun.model.run import Phase
+from faultrun.model.run import Phase, Step
 from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase
-from support.story import NODE
+from faultrun.model.topology import BootId
+from support.nodes import Wanted, spawn_of
+from support.story import NODE, new_run
 
 
 @dataclass(slots=True)
 class Tale:
-    """Tells ``advise`` what happens, and keeps what it answered last."""
+    """Tells ``decide_standbys`` what happens, and keeps what it answered last."""
 
-    care: StandbyState = field(default_factory=lambda: StandbyState(ranks=(0, 1)))
+    standbys: StandbyState = field(default_factory=lambda: StandbyState(ranks=(0, 1)))
     now_s: float = 100.0
-    said: tuple[StandbyAction, ...] = ()
+    said: tuple[Action, ...] = ()
 
     def hears(self, event: Event, phase: Phase = Phase.RUNNING) -> "Tale":
-        self.care, self.said = decide_standbys(self.care, event, phase)
+        step = Step(state=replace(new_run(2), phase=phase, incarnation=0), why="")
+        self.standbys, step = decide_standbys(self.standbys, event, step)
+        self.said = step.actions
         return self
 
     def workers_start(self, *standbys: int) -> "Tale":
@@ -74,52 +81,60 @@ class Tale:
         return self
 
 
+def look_at(at_s: float) -> StartTimer:
+    return StartTimer(timer=Timer.STANDBY, at_s=at_s, incarnation=0)
+
+
+def turns_off(action: Action) -> bool:
+    return isinstance(action, DismissStandbys) and action.state is StandbyPhase.OFF
+
+
 def test_without_a_wish_nothing_is_ever_ordered() -> None:
     tale = Tale(StandbyState())
     assert tale.workers_start().said == tale.train().said == tale.a_worker_dies().said == ()
 
 
 def test_auto_lets_training_settle_and_a_number_does_not_wait_for_more_than_the_first_step() -> None:
-    assert Tale().workers_start().said == (Wake(at_s=100.0 + UNSEEN_SETTLE_S),)
-    assert Tale().workers_start().train().said == (Wake(at_s=100.0 + SETTLE_S),)
+    assert Tale().workers_start().said == (look_at(100.0 + UNSEEN_SETTLE_S),)
+    assert Tale().workers_start().train().said == (look_at(100.0 + SETTLE_S),)
     asked = Tale(StandbyState(ranks=(0, 1), asked=True))
-    assert asked.workers_start().said == (Wake(at_s=100.0 + ASKED_SETTLE_S),)
-    assert asked.train().said == (Wake(at_s=100.0),)
+    assert asked.workers_start().said == (look_at(100.0 + ASKED_SETTLE_S),)
+    assert asked.train().said == (look_at(100.0),)
 
 
 def test_they_are_started_one_after_the_other() -> None:
     tale = Tale().workers_start().train().time_comes()
-    assert tale.said == (StartStandby(rank=0),)
-    assert tale.standby(0, StandbyPhase.STARTING).said == (Wake(at_s=100.0 + READY_S),)
-    assert tale.standby(0, StandbyPhase.READY).said == (StartStandby(rank=1),)
+    assert tale.said == (StartStandby(incarnation=0, rank=0),)
+    assert tale.standby(0, StandbyPhase.STARTING).said == (look_at(100.0 + READY_S),)
+    assert tale.standby(0, StandbyPhase.READY).said == (StartStandby(incarnation=0, rank=1),)
     tale.standby(1, StandbyPhase.STARTING)
     assert tale.standby(1, StandbyPhase.READY).said == ()
-    assert tale.care.usable == {0, 1}
+    assert tale.standbys.usable == {0, 1}
 
 
 def test_a_fault_wakes_those_that_are_ready_and_dismisses_the_one_that_is_not() -> None:
     tale = Tale().workers_start().train().time_comes().standby(0, StandbyPhase.STARTING)
     tale.standby(0, StandbyPhase.READY).standby(1, StandbyPhase.STARTING)
     wakes, dismisses = tale.a_worker_dies().said
-    assert wakes == LookAlive()
-    assert isinstance(dismisses, Dismiss)
+    assert wakes == RaiseStandbys(ranks=frozenset({0}))
+    assert isinstance(dismisses, DismissStandbys)
     assert (dismisses.ranks, dismisses.state) == ((1,), StandbyPhase.DISMISSED)
-    assert tale.standby(1, StandbyPhase.DISMISSED, Phase.DRAINING).care.usable == {0}
+    assert tale.standby(1, StandbyPhase.DISMISSED, Phase.DRAINING).standbys.usable == {0}
 
 
 def test_those_that_became_workers_are_replaced_once_training_goes_on() -> None:
     tale = Tale().has_two_ready().a_worker_dies().workers_start(0, 1)
-    assert tale.care.usable == frozenset()
-    assert tale.train().time_comes().said == (StartStandby(rank=0),)
+    assert tale.standbys.usable == frozenset()
+    assert tale.train().time_comes().said == (StartStandby(incarnation=0, rank=0),)
 
 
 def test_a_standby_that_is_never_ready_is_lost() -> None:
     tale = Tale().workers_start().train().time_comes().standby(0, StandbyPhase.STARTING)
     tale.now_s += 1
-    assert tale.time_comes().said == (Wake(at_s=100.0 + READY_S),)
+    assert tale.time_comes().said == (look_at(100.0 + READY_S),)
     tale.now_s += READY_S
     (lost,) = tale.time_comes().said
-    assert isinstance(lost, Dismiss)
+    assert isinstance(lost, DismissStandbys)
     assert (lost.ranks, lost.state) == ((0,), StandbyPhase.LOST)
 
 
@@ -127,12 +142,12 @@ def test_three_that_are_lost_in_a_row_are_the_last_and_a_success_in_between_coun
     tale = Tale().workers_start().train().time_comes()
     for attempt in range(2):
         tale.standby(0, StandbyPhase.STARTING).standby(0, StandbyPhase.LOST)
-        assert tale.said == (Wake(at_s=100.0 + 10.0 * (attempt + 1)),)
+        assert tale.said == (look_at(100.0 + 10.0 * (attempt + 1)),)
     tale.standby(1, StandbyPhase.TAKEN)
     for _ in range(2):
-        assert isinstance(tale.standby(0, StandbyPhase.LOST).said[0], Wake)
+        assert isinstance(tale.standby(0, StandbyPhase.LOST).said[0], StartTimer)
     (off,) = tale.standby(0, StandbyPhase.LOST).said
-    assert isinstance(off, TurnOff)
+    assert turns_off(off)
     tale.standby(EVERY_RANK, StandbyPhase.OFF)
     assert tale.workers_start().said == ()
 
@@ -140,22 +155,22 @@ def test_three_that_are_lost_in_a_row_are_the_last_and_a_success_in_between_coun
 def test_a_warm_start_that_fails_before_its_first_step_is_followed_by_a_cold_one() -> None:
     tale = Tale().has_two_ready().a_worker_dies().workers_start(0)
     tale.a_worker_dies()
-    assert tale.care.usable == frozenset(), "rank 1 has one, and it is not to be used"
-    assert tale.workers_start().care.usable == {1}, "the cold start is under way: later ones may"
+    assert tale.standbys.usable == frozenset(), "rank 1 has one, and it is not to be used"
+    assert tale.workers_start().standbys.usable == {1}, "the cold start is under way: later ones may"
 
 
 def test_three_such_starts_and_there_are_no_more_standbys() -> None:
     tale = Tale()
     for _ in range(3):
         tale.has_two_ready().a_worker_dies().workers_start(0, 1).a_worker_dies()
-    assert any(isinstance(order, TurnOff) for order in tale.said)
+    assert any(map(turns_off, tale.said))
 
 
 def test_a_warm_start_that_lives_long_enough_is_proved_without_anybody_reporting_steps() -> None:
     tale = Tale().has_two_ready().a_worker_dies().workers_start(0, 1)
     tale.time_comes().a_worker_dies()
-    assert not tale.care.cold_next
-    assert tale.care.suspicions == 0
+    assert not tale.standbys.cold_next
+    assert tale.standbys.suspicions == 0
 
 
 def test_whoever_does_not_answer_the_hand_over_is_given_up_when_its_time_is_over() -> None:
@@ -165,3 +180,23 @@ def test_whoever_does_not_answer_the_hand_over_is_given_up_when_its_time_is_over
 def test_nothing_is_started_while_workers_do_not_run() -> None:
     tale = Tale().workers_start().train().a_worker_dies()
     assert tale.hears(TimerFired(at_s=130.0, incarnation=0, timer=Timer.STANDBY), Phase.SWEEPING).said == ()
+
+
+def test_the_doubts_are_said_once_at_the_beginning() -> None:
+    tale = Tale(StandbyState(doubts=("the program's source cannot be seen",)))
+    (off,) = tale.hears(RunStarted(at_s=0.0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1)).said
+    assert isinstance(off, DismissStandbys)
+    assert (off.ranks, off.state, off.why) == (
+        (EVERY_RANK,),
+        StandbyPhase.OFF,
+        "the program's source cannot be seen",
+    )
+    assert tale.workers_start().said == ()
+
+
+def test_a_start_names_the_ranks_whose_standbys_may_take_their_place() -> None:
+    tale = Tale().has_two_ready().a_worker_dies()
+    go = GoGiven(at_s=100.0, incarnation=1, master_addr="127.0.0.1", master_port=1)
+    step = Step(state=new_run(2), actions=(spawn_of(Wanted(), 1),), why="")
+    _, step = decide_standbys(tale.standbys, go, step)
+    assert step.actions == (replace(spawn_of(Wanted(), 1), standbys=frozenset({0, 1})),)

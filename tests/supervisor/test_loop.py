@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from faultrun.core.agree import Rules
+from faultrun.core.standby import StandbyState
 from faultrun.model.actions import Action, Kill, RequestGasp, Spawn, StartTimer
 from faultrun.model.events import (
     Drained,
@@ -65,11 +66,6 @@ class WatchedJournal(MemoryJournal):
         super().sync()
 
 
-class Silence:
-    def tell(self, event: Event, step: Step) -> None:
-        """Say nothing."""
-
-
 def run(
     upon: Callable[[WatchedWorld, Event], None],
     *,
@@ -82,7 +78,7 @@ def run(
     world = WatchedWorld(protocol, around or Circumstances(), workers, state.plan)
     world.upon = upon
     world.post(RunStarted(at_s=0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1))
-    end = supervise(state, world, WatchedJournal(protocol), Silence())
+    end = supervise(state, world, WatchedJournal(protocol), (), StandbyState())
     return end, protocol.lines, world
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from faultrun.core.agree import STOP_EXIT_CODES, Rules
 from faultrun.core.notices import hold
+from faultrun.core.standby import StandbyState
 from faultrun.model.actions import Spawn
 from faultrun.model.events import Event, FaultNotice, RunStarted
 from faultrun.model.notice import Notice, ReportedRank, ResetNotice
@@ -81,7 +82,7 @@ def test_whatever_the_platform_says_the_run_ends_and_the_journal_tells_why(data:
             )
         )
         try:
-            state = supervise(state, world, journal, witness)
+            state = supervise(state, world, journal, (witness,), StandbyState(ranks=(0, 1), asked=True))
         except SupervisorLost:
             del journal.lines[journal.synced :]
             state, now_s, troubles = journal.replayed(start), world.now_s, world.troubles

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.core.standby import StandbyState, decide_standbys
+from faultrun.model.actions import StandbyAction, StartTimer
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.run import Phase, Step
 from faultrun.model.standby import StandbyChanged, StandbyPhase, StandbyWish
@@ -46,11 +48,17 @@ class House:
     reactor: Reactor
     launch: Launch
     told: list[StandbyChanged] = field(default_factory=list)
-    phase: Phase = Phase.RUNNING
+    state: StandbyState = field(default_factory=lambda: StandbyState(ranks=(0,)))
     employed: list[Process] = field(default_factory=list)
 
     def hears(self, event: Event) -> None:
-        self.standbys.tell(event, Step(state=replace(new_run(1), phase=self.phase, incarnation=0), why=""))
+        running = replace(new_run(1), phase=Phase.RUNNING, incarnation=0)
+        self.state, step = decide_standbys(self.state, event, Step(state=running, why=""))
+        for action in step.actions:
+            if isinstance(action, StartTimer):
+                self.reactor.start_timer(action.timer, action.at_s, action.incarnation)
+            elif isinstance(action, StandbyAction):
+                self.standbys.perform(action)
         if isinstance(event, StandbyChanged):
             self.told.append(event)
         if isinstance(event, TimerFired) and event.incarnation == GIVEN_UP:
@@ -73,7 +81,7 @@ class House:
         return self
 
     def employ(self) -> Process:
-        """Give it rank 0, and answer its end as the crew does."""
+        """Give it rank 0, and answer its end as the worker group does."""
         process = self.standbys.take(0, self.launch, 0)
         assert process is not None
         self.employed.append(process)
@@ -109,8 +117,7 @@ def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
         actor.chmod(0o755)
         reactor = Reactor(RunClock())
         wish = StandbyWish(count=1, framework="plain", program_at=1, arguments_at=1, estimate_bytes=1 << 20)
-        terms = Terms(wish=wish, log_dir=tmp_path, free_bytes=lambda: free, quiet=lambda: True)
-        standbys = Standbys(terms, (0,), reactor)
+        standbys = Standbys(Terms(wish=wish, log_dir=tmp_path, free_bytes=lambda: free), reactor)
         launch = Launch(argv=(str(actor),), env={"PATH": "/usr/bin:/bin"}, stdout=tmp_path / "out")
         built = House(folder=tmp_path, standbys=standbys, reactor=reactor, launch=launch)
         houses.append(built)
@@ -196,14 +203,3 @@ def test_auto_starts_none_where_memory_is_short_or_unknown(
     actors.until(lambda: bool(actors.told))
     assert actors.told[0].state is StandbyPhase.OFF
     assert actors.standbys.pids() == frozenset()
-
-
-def test_the_doubts_are_said_once_at_the_beginning(tmp_path: Path) -> None:
-    reactor = Reactor(RunClock())
-    wish = StandbyWish(doubts=("the program's source cannot be seen",))
-    terms = Terms(wish=wish, log_dir=tmp_path, free_bytes=lambda: None, quiet=lambda: True)
-    Standbys(terms, (0, 1), reactor).announce(new_run(2))
-    (event,) = reactor.wait()
-    assert isinstance(event, StandbyChanged)
-    assert (event.state, event.why) == (StandbyPhase.OFF, "the program's source cannot be seen")
-    reactor.close()

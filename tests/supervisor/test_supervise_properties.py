@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.core.agree import STOP_EXIT_CODES, Rules
+from faultrun.core.standby import StandbyState
 from faultrun.model.actions import Action, Spawn
 from faultrun.model.events import Event, PlanAdopted, RunStarted
 from faultrun.model.plan import Ledger, Reason
@@ -71,7 +72,7 @@ def _live(data: st.DataObject, witness: Witness, journal: MemoryJournal) -> tupl
         world = CheckedWorld(data, rules, NODE, troubles=troubles, plan=state.plan, now_s=now_s)
         world.post(RunStarted(at_s=now_s, incarnation=state.incarnation, node=NODE, boot=BootId("b"), pid=1))
         try:
-            end = supervise(state, world, journal, witness)
+            end = supervise(state, world, journal, (witness,), StandbyState(ranks=(0, 1), asked=True))
             if end.stop is None or not world.troubles:
                 return end, world.stopped
             state, now_s, troubles = end, world.now_s, world.troubles - 1  # the same command once more

@@ -11,15 +11,19 @@ from enum import Enum
 from faultrun.core.agree import Adopt, Rules, event_of, next_step
 from faultrun.model.actions import (
     Action,
+    DismissStandbys,
     FindRecoveryPoint,
+    GiveUpHandover,
     Inspect,
     Kill,
     Prepare,
     Publish,
     RaiseAlarm,
+    RaiseStandbys,
     RequestGasp,
     RestorePolicy,
     Spawn,
+    StartStandby,
     StartTimer,
     Sweep,
     VerifySave,
@@ -49,6 +53,7 @@ from faultrun.model.gasp import GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected, Stance
 from faultrun.model.plan import Plan
 from faultrun.model.progress import WorkPhase
+from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.topology import NodeId
 
 SIGKILL, SIGTERM = 9, 15
@@ -139,7 +144,7 @@ class FakeWorld:
                 )
             )
 
-    def perform(self, action: Action) -> None:
+    def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one row a case
         """See ``ports.World``."""
         self.performed.append(action)
         match action:
@@ -184,8 +189,17 @@ class FakeWorld:
                         why="is stopped (state T: SIGSTOP)",
                     )
                 )
-            case RaiseAlarm() | RestorePolicy() | Wake():
+            case StartStandby(rank=rank):
+                for state in (StandbyPhase.STARTING, StandbyPhase.READY):
+                    self._standby(rank, state)
+            case DismissStandbys(ranks=ranks, state=state):
+                for rank in ranks:
+                    self._standby(rank, state)
+            case RaiseAlarm() | RestorePolicy() | Wake() | RaiseStandbys() | GiveUpHandover():
                 pass
+
+    def _standby(self, rank: int, state: StandbyPhase) -> None:
+        self.post(StandbyChanged(at_s=self.now_s, incarnation=self.incarnation, rank=rank, state=state))
 
     def habit(self, rank: int) -> Habit:
         """What the worker does when it is asked to leave."""

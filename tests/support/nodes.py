@@ -119,8 +119,7 @@ class RealNode:
         clock = self._reactor.clock
         seating = DeviceAssignment(spec, os.environ, lambda line: None)
         preparer = LocalPreparer(spec, os.environ, folder / "original", clock, lambda line: None, seating)
-        terms = Terms(wish=spec.standby, log_dir=folder, free_bytes=lambda: None, quiet=lambda: True)
-        standbys = Standbys(terms, (), self._reactor)
+        standbys = Standbys(Terms(wish=spec.standby, log_dir=folder, free_bytes=lambda: None), self._reactor)
         self._crew = WorkerGroup(spec, self._base(), self._reactor, self._control, standbys)
         rules = Rules(topology=spec.topology, policy=POLICY)
         self.world: World = LocalWorld(

@@ -1,15 +1,32 @@
 """When standbys are started, used and given up: a small machine of its own, beside the one in ``decide``.
 
-It sees the same events and names orders; ``supervisor.standbys`` carries them
-out and answers with ``StandbyChanged``. A wrong answer here costs a cold
-start and never a run: nothing in ``decide`` depends on it.
+It sees the same events, and what it wants done joins the same step: journaled, then performed by the world,
+which answers with ``StandbyChanged``. A wrong answer here costs a cold start and never a run: nothing in
+``decide`` depends on it. A supervisor begins with none, so its state is not replayed.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from faultrun.model.events import Event, FirstStep, IncarnationStarted, Timer, TimerFired, WorkerStarted
-from faultrun.model.run import Phase
+from faultrun.model.actions import (
+    Action,
+    DismissStandbys,
+    GiveUpHandover,
+    RaiseStandbys,
+    Spawn,
+    StartStandby,
+    StartTimer,
+)
+from faultrun.model.events import (
+    Event,
+    FirstStep,
+    IncarnationStarted,
+    RunStarted,
+    Timer,
+    TimerFired,
+    WorkerStarted,
+)
+from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase
 
 SETTLE_S = 20.0
@@ -27,62 +44,22 @@ _RETRY_S = 10.0
 _MOST_FAILURES = 3
 _MOST_SUSPICIONS = 3
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartStandby:
-    """Start the standby of ``rank``."""
-
-    rank: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dismiss:
-    """End these standbys; ``state`` is what they are called from now on."""
-
-    ranks: tuple[int, ...]
-    state: StandbyPhase
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookAlive:
-    """A restart is likely: full priority for those that are ready, and a sign of life."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUpHandover:
-    """Whoever has got a rank and not answered by now is replaced by a cold start."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wake:
-    """Have ``Timer.STANDBY`` fire at ``at_s``."""
-
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnOff:
-    """No standbys for the rest of this run."""
-
-    why: str
-
-
-StandbyAction = StartStandby | Dismiss | LookAlive | GiveUpHandover | Wake | TurnOff
+_Decided = tuple["StandbyState", tuple[Action, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyState:
     """What is known of the standbys. ``ranks`` are those that shall have one; none: standbys are off.
 
-    ``running``: workers run. ``proved``: they have trained, or lived long enough. ``warm``: some
-    of them were standbys. ``cold_next``: the next start shall not use any. ``suspicions`` counts
-    warm starts that failed before they were proved.
+    ``doubts`` are why there are none. ``running``: workers run. ``proved``: they have trained, or lived
+    long enough. ``warm``: some of them were standbys. ``cold_next``: the next start shall not use any.
+    ``suspicions`` counts warm starts that failed before they were proved.
     """
 
     ranks: tuple[int, ...] = ()
     asked: bool = False
-    seats: Mapping[int, StandbyPhase] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    phases: Mapping[int, StandbyPhase] = field(default_factory=dict)
     starting_since_s: float = 0.0
     running: bool = False
     proved: bool = False
@@ -94,105 +71,136 @@ class StandbyState:
     @property
     def usable(self) -> frozenset[int]:
         """Ranks whose standby may be given its place now."""
-        ready = {rank for rank, state in self.seats.items() if state is StandbyPhase.READY}
+        ready = {rank for rank, phase in self.phases.items() if phase is StandbyPhase.READY}
         return frozenset() if self.cold_next else frozenset(ready)
 
     @property
     def starting(self) -> tuple[int, ...]:
         """Ranks whose standby is not ready yet."""
-        return tuple(rank for rank, state in self.seats.items() if state is StandbyPhase.STARTING)
+        return tuple(rank for rank, phase in self.phases.items() if phase is StandbyPhase.STARTING)
 
 
-def decide_standbys(
-    care: StandbyState, event: Event, phase: Phase
-) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
-    """Return what is known after ``event`` and what to do. ``phase`` is the run's after the same event."""
-    if not care.ranks:
-        return care, ()
-    if care.running and phase is not Phase.RUNNING:
-        care, orders = _workers_end(care)
-        return care, orders
+def decide_standbys(standbys: StandbyState, event: Event, step: Step) -> tuple[StandbyState, Step]:
+    """Return what is known after ``event``, and ``step`` with what is to be done about standbys.
+
+    Workers that it starts may take the places of those that are ready.
+    """
+    standbys, wanted = _decide(standbys, event, step.state)
+    actions = (_warm(action, standbys) for action in step.actions)
+    return standbys, replace(step, actions=(*actions, *wanted))
+
+
+def _warm(action: Action, standbys: StandbyState) -> Action:
+    return replace(action, standbys=standbys.usable) if isinstance(action, Spawn) else action
+
+
+def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
+    if isinstance(event, RunStarted) and standbys.doubts:
+        return standbys, (_off(run.incarnation, "; ".join(standbys.doubts)),)
+    if not standbys.ranks:
+        return standbys, ()
+    running = run.phase is Phase.RUNNING
+    if standbys.running and not running:
+        return _workers_end(standbys, run.incarnation)
     match event:
-        case IncarnationStarted(at_s=at_s) if phase is Phase.RUNNING:
-            settle_s = ASKED_SETTLE_S if care.asked else UNSEEN_SETTLE_S
-            return replace(care, running=True, proved=False, cold_next=False), (Wake(at_s=at_s + settle_s),)
+        case IncarnationStarted(at_s=at_s) if running:
+            settle_s = ASKED_SETTLE_S if standbys.asked else UNSEEN_SETTLE_S
+            begun = replace(standbys, running=True, proved=False, cold_next=False)
+            return begun, (_look_at(at_s + settle_s, run),)
         case WorkerStarted(standby=True, rank=rank):
-            return replace(_without(care, rank), warm=True), ()
+            return replace(_without(standbys, rank), warm=True), ()
         case FirstStep(at_s=at_s):
-            due_s = at_s if care.asked else at_s + SETTLE_S
-            return replace(care, proved=True), (Wake(at_s=due_s),)
+            due_s = at_s if standbys.asked else at_s + SETTLE_S
+            return replace(standbys, proved=True), (_look_at(due_s, run),)
         case TimerFired(timer=Timer.HANDOVER):
-            return care, (GiveUpHandover(),)
-        case TimerFired(timer=Timer.STANDBY, at_s=at_s) if phase is Phase.RUNNING:
-            return _look(replace(care, proved=True), at_s)
+            return standbys, (GiveUpHandover(),)
+        case TimerFired(timer=Timer.STANDBY, at_s=at_s) if running:
+            return _look(replace(standbys, proved=True), at_s, run)
         case StandbyChanged():
-            return _changed(care, event, phase)
+            return _changed(standbys, event, run)
         case _:
-            return care, ()
+            return standbys, ()
 
 
-def _workers_end(care: StandbyState) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
+def _workers_end(standbys: StandbyState, incarnation: int) -> _Decided:
     """A fault or the end: the processors belong to the survivors' saves and to the restart."""
-    suspicious = care.warm and not care.proved
-    suspicions = care.suspicions + suspicious
-    care = replace(care, running=False, warm=False, cold_next=suspicious, suspicions=suspicions)
-    orders: list[StandbyAction] = [LookAlive()]
-    if care.starting:
-        why = "the workers ended before it was ready"
-        orders.append(Dismiss(ranks=care.starting, state=StandbyPhase.DISMISSED, why=why))
+    suspicious = standbys.warm and not standbys.proved
+    suspicions = standbys.suspicions + suspicious
+    standbys = replace(standbys, running=False, warm=False, cold_next=suspicious, suspicions=suspicions)
+    wanted: list[Action] = []
+    if standbys.usable:
+        wanted.append(RaiseStandbys(ranks=standbys.usable))
+    if standbys.starting:
+        wanted.append(
+            DismissStandbys(
+                incarnation=incarnation,
+                ranks=standbys.starting,
+                state=StandbyPhase.DISMISSED,
+                why="the workers ended before it was ready",
+            )
+        )
     if suspicions >= _MOST_SUSPICIONS:
-        orders.append(TurnOff(why=f"{suspicions} starts with standbys failed before their first step"))
-    return care, tuple(orders)
+        why = f"{suspicions} starts with standbys failed before their first step"
+        wanted.append(_off(incarnation, why))
+    return standbys, tuple(wanted)
 
 
-def _look(care: StandbyState, now_s: float) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
+def _look(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
     """Start the next one that is missing, one at a time; give up one that is never ready."""
-    if care.starting:
-        left_s = care.starting_since_s + READY_S - now_s
+    if standbys.starting:
+        left_s = standbys.starting_since_s + READY_S - now_s
         if left_s > 0:
-            return care, (Wake(at_s=now_s + left_s),)
+            return standbys, (_look_at(now_s + left_s, run),)
         why = f"not ready after {READY_S:g} s"
-        return care, (Dismiss(ranks=care.starting, state=StandbyPhase.LOST, why=why),)
-    missing = [rank for rank in care.ranks if rank not in care.seats]
-    return (care, (StartStandby(rank=missing[0]),)) if missing else (care, ())
+        lost = DismissStandbys(
+            incarnation=run.incarnation, ranks=standbys.starting, state=StandbyPhase.LOST, why=why
+        )
+        return standbys, (lost,)
+    missing = [rank for rank in standbys.ranks if rank not in standbys.phases]
+    return standbys, tuple(StartStandby(incarnation=run.incarnation, rank=rank) for rank in missing[:1])
 
 
-def _changed(
-    care: StandbyState, event: StandbyChanged, phase: Phase
-) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
+def _changed(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _Decided:
+    known = replace(standbys, phases={**standbys.phases, event.rank: event.state})
     match event.state:
         case StandbyPhase.STARTING:
-            care = replace(_seated(care, event), starting_since_s=event.at_s)
-            return care, (Wake(at_s=event.at_s + READY_S),)
+            return replace(known, starting_since_s=event.at_s), (_look_at(event.at_s + READY_S, run),)
         case StandbyPhase.READY:
-            care = _seated(care, event)
-            return _look(care, event.at_s) if phase is Phase.RUNNING else (care, ())
+            return _look(known, event.at_s, run) if run.phase is Phase.RUNNING else (known, ())
         case StandbyPhase.TAKEN:
-            return replace(care, failures=0), ()
+            return replace(standbys, failures=0), ()
         case StandbyPhase.DISMISSED:
-            return _without(care, event.rank), ()
+            return _without(standbys, event.rank), ()
         case StandbyPhase.LOST:
-            return _lost(_without(care, event.rank), event)
+            return _lost(_without(standbys, event.rank), event, run)
         case StandbyPhase.OFF:
-            everybody = tuple(care.seats)
-            dismiss = Dismiss(ranks=everybody, state=StandbyPhase.DISMISSED, why=event.why)
-            return StandbyState(), ((dismiss,) if everybody else ())
+            dismissed = DismissStandbys(
+                incarnation=event.incarnation,
+                ranks=tuple(standbys.phases),
+                state=StandbyPhase.DISMISSED,
+                why=event.why,
+            )
+            return StandbyState(), ((dismissed,) if standbys.phases else ())
 
 
-def _lost(care: StandbyState, event: StandbyChanged) -> tuple[StandbyState, tuple[StandbyAction, ...]]:
+def _lost(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _Decided:
     """Try again later, a few times."""
-    failures = care.failures + 1
-    care = replace(care, failures=failures)
-    if failures >= _MOST_FAILURES:
-        return care, (TurnOff(why=f"{failures} standbys were lost in a row; the last one: {event.why}"),)
-    return care, (Wake(at_s=event.at_s + _RETRY_S * failures),)
+    failures = standbys.failures + 1
+    standbys = replace(standbys, failures=failures)
+    if failures < _MOST_FAILURES:
+        return standbys, (_look_at(event.at_s + _RETRY_S * failures, run),)
+    why = f"{failures} standbys were lost in a row; the last one: {event.why}"
+    return standbys, (_off(run.incarnation, why),)
 
 
-def _seated(care: StandbyState, event: StandbyChanged) -> StandbyState:
-    return replace(care, seats={**care.seats, event.rank: event.state})
+def _look_at(at_s: float, run: RunState) -> StartTimer:
+    return StartTimer(timer=Timer.STANDBY, at_s=at_s, incarnation=run.incarnation)
 
 
-def _without(care: StandbyState, rank: int) -> StandbyState:
-    if rank == EVERY_RANK:
-        return replace(care, seats={})
-    return replace(care, seats={one: state for one, state in care.seats.items() if one != rank})
+def _off(incarnation: int, why: str) -> DismissStandbys:
+    """No standbys for the rest of this run."""
+    return DismissStandbys(incarnation=incarnation, ranks=(EVERY_RANK,), state=StandbyPhase.OFF, why=why)
+
+
+def _without(standbys: StandbyState, rank: int) -> StandbyState:
+    return replace(standbys, phases={one: phase for one, phase in standbys.phases.items() if one != rank})

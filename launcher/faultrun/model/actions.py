@@ -7,6 +7,7 @@ from faultrun.model.events import Timer
 from faultrun.model.facts import NodeFact
 from faultrun.model.hang import Patience, Suspicion
 from faultrun.model.plan import Attempt, Plan
+from faultrun.model.standby import StandbyPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,8 @@ class Spawn:
 
     After the first that cannot be started no other is tried. ``native_scheduler``:
     MindSpore's scheduler process serves them, whatever the run was started with.
-    ``patience`` is what the run has come through in its lives so far.
+    ``patience`` is what the run has come through in its lives so far. The standbys of ``standbys`` may
+    become workers.
     """
 
     plan: Plan
@@ -139,6 +141,7 @@ class Spawn:
     master_port: int
     native_scheduler: bool = False
     patience: Patience = Patience()
+    standbys: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,38 @@ class RestorePolicy:
 
     incarnation: int
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartStandby:
+    """Start the standby of ``rank``; answers StandbyChanged, or the timer STANDBY to ask again."""
+
+    incarnation: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DismissStandbys:
+    """End these standbys; answers StandbyChanged for each: ``state`` is what they are called from now on."""
+
+    incarnation: int
+    ranks: tuple[int, ...]
+    state: StandbyPhase
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseStandbys:
+    """A restart is likely: full priority for these ranks' standbys, and a sign of life. No answer."""
+
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpHandover:
+    """Whoever has got a rank and not answered by now is killed; a cold start takes its place."""
+
+
+StandbyAction = StartStandby | DismissStandbys | RaiseStandbys | GiveUpHandover
 
 Action = (
     StartTimer
@@ -162,4 +197,5 @@ Action = (
     | Prepare
     | Spawn
     | RestorePolicy
+    | StandbyAction
 )

@@ -1,13 +1,22 @@
 """The only loop. It carries facts in and decisions out, and has no opinions."""
 
+from collections.abc import Sequence
+
 from faultrun.core.decide import decide
+from faultrun.core.standby import StandbyState, decide_standbys
 from faultrun.model.actions import Action, Kill, RequestGasp
 from faultrun.model.run import RunState
 from faultrun.supervisor.ports import EventListener, Journal, World
 
 
-def supervise(state: RunState, world: World, journal: Journal, narrator: EventListener) -> RunState:
-    """Run until the state is done; return it.
+def supervise(
+    state: RunState,
+    world: World,
+    journal: Journal,
+    listeners: Sequence[EventListener],
+    standbys: StandbyState,
+) -> RunState:
+    """Run until the state is done; return it. ``listeners`` are told everything, one after the other.
 
     The journal line is on the disk before its actions, so a supervisor that
     is killed in between replays the decision instead of forgetting it. Only
@@ -17,7 +26,7 @@ def supervise(state: RunState, world: World, journal: Journal, narrator: EventLi
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
         for event in world.wait():
-            step = decide(state, event)
+            standbys, step = decide_standbys(standbys, event, decide(state, event))
             state = step.state
             for action in step.actions:
                 if _cannot_wait(action):
@@ -28,7 +37,8 @@ def supervise(state: RunState, world: World, journal: Journal, narrator: EventLi
                 journal.sync()
             for action in later:
                 world.perform(action)
-            narrator.tell(event, step)
+            for listener in listeners:
+                listener.tell(event, step)
             if state.done:
                 return state
 

@@ -1,4 +1,4 @@
-"""Keeps the standbys: carries out what ``core.standby`` orders, gives ranks to those that are ready.
+"""Keeps the standbys: does what ``core.standby`` decided, gives ranks to those that are ready.
 
 Every method runs in the loop's thread (PDEATHSIG is per thread), none blocks.
 """
@@ -9,21 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faultrun.core.diagnose import describe
-from faultrun.core.standby import (
-    HANDOVER_S,
-    Dismiss,
-    GiveUpHandover,
-    LookAlive,
-    StandbyAction,
-    StandbyState,
-    StartStandby,
-    TurnOff,
-    Wake,
-    decide_standbys,
-)
+from faultrun.core.standby import HANDOVER_S
 from faultrun.errors import assert_never
+from faultrun.model.actions import (
+    DismissStandbys,
+    GiveUpHandover,
+    RaiseStandbys,
+    StandbyAction,
+    StartStandby,
+)
 from faultrun.model.events import Event, Timer
-from faultrun.model.run import RunState, Step
 from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.priority import may_rise_again
@@ -33,21 +28,16 @@ from faultrun.workers.standby import PROBED, Role, Standby, probe
 _LISTEN_PATIENCE_S = 0.06
 """How long other ranks wait for rank 0 to listen: what torch's back-off would cost at the least is 0.25 s."""
 
-_BUSY_S = 1.0
 _CLOSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the standbys of one run are made of. ``free_bytes``: memory that may be used up, None unknown.
-
-    ``quiet``: no other thread of ours runs, so that a fork is safe.
-    """
+    """What the standbys of one run are made of. ``free_bytes``: memory that may be used up, None unknown."""
 
     wish: StandbyWish
     log_dir: Path
     free_bytes: Callable[[], int | None]
-    quiet: Callable[[], bool]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,38 +49,45 @@ class _Handover:
 
 
 class Standbys:
-    """Also a narrator's neighbour: ``tell`` is how it hears of everything."""
+    """Those of all ranks of this node, for as long as the supervisor lives."""
 
-    def __init__(self, terms: Terms, ranks: tuple[int, ...], reactor: Reactor) -> None:
+    def __init__(self, terms: Terms, reactor: Reactor) -> None:
         self._terms = terms
         self._reactor = reactor
-        wish = terms.wish
-        self._care = StandbyState(ranks=ranks[: wish.count], asked=wish.asked)
-        self._may_rise = may_rise_again() if wish.count else False
+        self._may_rise = may_rise_again() if terms.wish.count else False
         self._launches: dict[int, Launch] = {}
         self._standbys: dict[int, Standby] = {}
         self._handovers: dict[int, _Handover] = {}
         self._ending: dict[int, Process] = {}
         self._since_s: dict[int, float] = {}
-        self._heaviest_bytes = wish.estimate_bytes
+        self._heaviest_bytes = terms.wish.estimate_bytes
         self._proved_hook = False
         self._incarnation = -1
 
-    def tell(self, event: Event, step: Step) -> None:
-        """One event and what was decided about it."""
-        self._incarnation = step.state.incarnation
-        if isinstance(event, StandbyChanged) and event.state is StandbyPhase.OFF:
-            self._incarnation = event.incarnation
-        self._care, orders = decide_standbys(self._care, event, step.state.phase)
-        for order in orders:
-            self._perform(order)
+    def perform(self, action: StandbyAction) -> None:
+        """Do one thing; what comes of it is posted as ``StandbyChanged``."""
+        match action:
+            case StartStandby(rank=rank, incarnation=incarnation):
+                self._incarnation = incarnation
+                self._start(rank)
+            case DismissStandbys(ranks=ranks, incarnation=incarnation):
+                self._incarnation = incarnation
+                for rank in ranks:
+                    self._dismiss(rank)
+                    self._post(rank, action.state, action.why)
+            case RaiseStandbys(ranks=ranks):
+                for rank in ranks & self._standbys.keys():
+                    self._standbys[rank].look_alive()
+            case GiveUpHandover():
+                for handover in self._handovers.values():
+                    handover.refusal = handover.refusal or f"no answer within {HANDOVER_S:g} s"
+                    handover.standby.process.kill_group()
+            case other:
+                assert_never(other)
 
-    def announce(self, state: RunState) -> None:
-        """At the start of a run: why there will be no standbys, if there will be none."""
-        wish = self._terms.wish
-        if wish.doubts:
-            self._incarnation = state.incarnation
-            self._post(EVERY_RANK, StandbyPhase.OFF, "; ".join(wish.doubts))
+    def begin(self, incarnation: int) -> None:
+        """From now on it is about this incarnation."""
+        self._incarnation = incarnation
 
     def remember(self, rank: int, launch: Launch) -> None:
         """``launch`` is how the worker of ``rank`` is started at present; its standby will be like it."""
@@ -104,7 +101,7 @@ class Standbys:
         The process answers within ``HANDOVER_S`` or is ended. ``port``: what
         rank 0 will listen on, 0 where nobody needs to wait for that.
         """
-        if rank not in self._care.usable or rank not in self._standbys:
+        if rank not in self._standbys:
             return None
         standby = self._standbys.pop(rank)
         self._reactor.forget(standby.process.pidfd)
@@ -153,33 +150,9 @@ class Standbys:
             ended.poll(_CLOSE_S * 1000)
             process.reap()
 
-    def _perform(self, order: StandbyAction) -> None:
-        match order:
-            case StartStandby(rank=rank):
-                self._start(rank)
-            case Dismiss(ranks=ranks, state=state, why=why):
-                for rank in ranks:
-                    self._dismiss(rank, state, why)
-            case LookAlive():
-                for rank in self._care.usable & self._standbys.keys():
-                    self._standbys[rank].look_alive()
-            case GiveUpHandover():
-                for handover in self._handovers.values():
-                    handover.refusal = handover.refusal or f"no answer within {HANDOVER_S:g} s"
-                    handover.standby.process.kill_group()
-            case Wake(at_s=at_s):
-                self._reactor.start_timer(Timer.STANDBY, at_s, self._incarnation)
-            case TurnOff(why=why):
-                self._post(EVERY_RANK, StandbyPhase.OFF, why)
-            case other:
-                assert_never(other)
-
     def _start(self, rank: int) -> None:
         launch = self._launches.get(rank)
         if launch is None:
-            return
-        if not self._terms.quiet():
-            self._perform(Wake(at_s=self._reactor.clock.now() + _BUSY_S))
             return
         short = self._short_of_memory()
         if short:
@@ -204,7 +177,7 @@ class Standbys:
             status = asked.reap()
             self._proved_hook = getattr(status, "code", None) == PROBED
             if self._proved_hook:
-                self._perform(Wake(at_s=self._reactor.clock.now()))
+                self._reactor.start_timer(Timer.STANDBY, self._reactor.clock.now(), self._incarnation)
             else:
                 self._post(EVERY_RANK, StandbyPhase.OFF, f"{launch.argv[0]} does not read PYTHONPATH")
             return ()
@@ -254,12 +227,11 @@ class Standbys:
             self._post(rank, StandbyPhase.LOST, f"it {describe(status)}")
         return ()
 
-    def _dismiss(self, rank: int, state: StandbyPhase, why: str) -> None:
+    def _dismiss(self, rank: int) -> None:
         standby = self._standbys.pop(rank, None)
         if standby is not None:
             self._reactor.forget(standby.process.pidfd)
             self._end(standby)
-        self._post(rank, state, why)
 
     def _end(self, standby: Standby) -> None:
         """Kill it, and reap it when the kernel gives it back."""
@@ -287,7 +259,7 @@ class Standbys:
             return ""
         if free is None:
             return "how much memory is free cannot be read"
-        missing = len(self._care.ranks) - len(self._standbys)
+        missing = wish.count - len(self._standbys)
         need = missing * self._heaviest_bytes
         if free >= need:
             return ""

@@ -67,7 +67,7 @@ class WorkerGroup:
         self._base = base
         self._reactor = reactor
         self._control = control
-        self._standbys = standbys
+        self.standbys = standbys
         self._leaving = False
         self._orphans = Orphans(reactor)
         self._workers: dict[int, Process] = {}
@@ -81,6 +81,7 @@ class WorkerGroup:
         """Start the scheduler if there is one, then every rank; post what became of each."""
         self._incarnation = order.plan.incarnation
         self._leaving, self.request = False, None
+        self.standbys.begin(self._incarnation)
         self._orphans = Orphans(self._reactor)
         streams = self._new_streams()
         self._base.coroner.begin()
@@ -164,12 +165,12 @@ class WorkerGroup:
     def reap_strangers(self) -> Iterable[Event]:
         """SIGCHLD: adopted orphans are taken out of the process table."""
         ours = frozenset(process.pid for process in self._workers.values())
-        reap_strangers(ours | self._schedulers.pids() | self._standbys.pids())
+        reap_strangers(ours | self._schedulers.pids() | self.standbys.pids())
         return ()
 
     def spared(self) -> frozenset[int]:
         """Processes that outlive the incarnation: a sweep passes them over."""
-        return self._standbys.pids()
+        return self.standbys.pids()
 
     def death_notes(self, ranks: tuple[int, ...]) -> tuple[DeathNote, ...]:
         """What the logs of the dead say last; called from the helper thread once all have ended."""
@@ -259,8 +260,9 @@ class WorkerGroup:
             memory_nodes=_share(self._spec.binding.memory_nodes, local_rank),
         )
         group_info.mkdir(exist_ok=True)
-        standby = self._standbys.take(rank, launch, listens_first(self._spec, order, local_rank))
-        self._standbys.remember(rank, launch)
+        port = listens_first(self._spec, order, local_rank)
+        standby = self.standbys.take(rank, launch, port) if rank in order.standbys else None
+        self.standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
         if life.builtin_scheduler and order.plan.topology.world_size > 1:
             policy.without_preempting(self._workers[rank].pid)
@@ -300,7 +302,7 @@ class WorkerGroup:
         status = worker.reap()
         assert status is not None, "a readable pidfd is a process that ended"
         del self._workers[rank]
-        instead = self._standbys.unanswered(rank, restart=not self._leaving)
+        instead = self.standbys.unanswered(rank, restart=not self._leaving)
         if instead is not None:
             self._start_instead(rank, instead)
             return

@@ -5,21 +5,25 @@ from collections.abc import Callable, Iterable
 from faultrun.errors import assert_never
 from faultrun.model.actions import (
     Action,
+    DismissStandbys,
     FindRecoveryPoint,
+    GiveUpHandover,
     Inspect,
     Kill,
     Prepare,
     Publish,
     RaiseAlarm,
+    RaiseStandbys,
     RequestGasp,
     RestorePolicy,
     Spawn,
+    StartStandby,
     StartTimer,
     Sweep,
     VerifySave,
     Wake,
 )
-from faultrun.model.events import Drained, Event, PrepareFailed
+from faultrun.model.events import Drained, Event, PrepareFailed, Timer
 from faultrun.model.gasp import GaspVerified
 from faultrun.supervisor.background import BackgroundTasks
 from faultrun.supervisor.hang_watch import HangWatch
@@ -30,6 +34,7 @@ from faultrun.workers.sweep import sweep
 
 _SWEEP_PATIENCE_S = 10.0
 _JOIN_BEFORE_FORK_S = 5.0
+_BUSY_S = 1.0
 _INTERNAL = 70
 
 
@@ -66,7 +71,7 @@ class LocalWorld:
             self._hangs.told(event)
         return events
 
-    def perform(self, action: Action) -> None:  # noqa: C901  one row a case
+    def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one row a case
         """See ``ports.World``."""
         match action:
             case RequestGasp():
@@ -90,6 +95,10 @@ class LocalWorld:
                 self._hangs.begin(patience)
             case RestorePolicy():
                 self._crew.restore_policy(action)
+            case StartStandby(incarnation=incarnation) if not self._quiet():
+                self._reactor.start_timer(Timer.STANDBY, self._now() + _BUSY_S, incarnation)
+            case StartStandby() | DismissStandbys() | RaiseStandbys() | GiveUpHandover():
+                self._crew.standbys.perform(action)
             case VerifySave():
                 self._readings.send(
                     lambda: self._verify(action), self._bug(self._readings, action.incarnation)
@@ -115,13 +124,13 @@ class LocalWorld:
         """Who looks at checkpoints while workers run; a file system that hangs holds up nobody else."""
         return self._readings
 
-    def quiet(self) -> bool:
-        """Whether no errand is under way: then a fork copies no other thread's locks."""
-        return self._errands.idle() and self._readings.idle()
-
     def settle(self) -> None:
         """Wait, bounded, for what must not be cut; called once the loop has ended."""
         self._errands.settle(_SWEEP_PATIENCE_S)
+
+    def _quiet(self) -> bool:
+        """Whether no errand is under way: then a fork copies no other thread's locks."""
+        return self._errands.idle() and self._readings.idle()
 
     def _errand(self, incarnation: int, errand: Callable[[], Iterable[Event]]) -> None:
         self._errands.send(errand, self._bug(self._errands, incarnation))

@@ -10,12 +10,13 @@ from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.resolve.process_context import Surroundings
 from faultrun.cli.run.composition_view import line_start, meter_for, narrator_for, sidecars, without_secrets
-from faultrun.cli.run.ready_notifier import Listeners, ReadyNotifier
+from faultrun.cli.run.ready_notifier import ReadyNotifier
 from faultrun.cli.run.taking_up import ORIGINALS, answered_again, at_end, begin_anew
 from faultrun.core.agree import Rules
 from faultrun.core.roster import plan_to_go_on_from
 from faultrun.core.secrets import without_logins
 from faultrun.core.signature_rows import ROWS
+from faultrun.core.standby import StandbyState
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
 from faultrun.journal.logdir import claim, mark_ended, write_record
@@ -119,7 +120,7 @@ class Supervisor:
         preparer = LocalPreparer(
             self._spec, self._around.environ, self.log_dir / ORIGINALS, clock, self._say, seating
         )
-        standbys = self._standbys(reactor, lambda: world.quiet())  # noqa: PLW0108  there is no world yet
+        standbys = self._standbys(reactor)
         base = self._base(preparer, (follower, rotator), clock)
         crew = WorkerGroup(self._spec, base, reactor, control, standbys)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
@@ -154,17 +155,15 @@ class Supervisor:
         reactor.post(started)
         if lookout is not None:
             lookout.attach(reactor, crew)
-        standbys.announce(self._state)
         HeartbeatWriter(reactor, crew).begin()
-        audience = Listeners(
-            standbys,
+        listeners = (
             narrator,
             ResumeCheck(reactor, self._spec.recovery),
             Timekeeper(reactor),
             LogWatch(reactor, crew),
             SaveWatch(reactor, world.readings, catalog.listed),
+            ReadyNotifier(self._ready, journal, self._say),
         )
-        herald = ReadyNotifier(audience, self._ready, journal, self._say)
         # Nobody lives any more when the loop ends as it should.
         self._cleanup.append(
             lambda: let_save(
@@ -176,7 +175,9 @@ class Supervisor:
                 say=self._say,
             )
         )
-        end = supervise(self._state, world, journal, herald)
+        wish, ranks = self._spec.standby, tuple(self._spec.topology.ranks_of(self._spec.node))
+        standby_state = StandbyState(ranks=ranks[: wish.count], asked=wish.asked, doubts=wish.doubts)
+        end = supervise(self._state, world, journal, listeners, standby_state)
         self.stopped = end.stop is not None
         at_end(self._spec, self.log_dir, end, self._say)
         line = narrator.outcome.line if narrator.outcome is not None else ""
@@ -254,9 +255,9 @@ class Supervisor:
             rotator=rotator,
         )
 
-    def _standbys(self, reactor: Reactor, quiet: Callable[[], bool]) -> Standbys:
-        terms = Terms(wish=self._spec.standby, log_dir=self.log_dir, free_bytes=spendable_bytes, quiet=quiet)
-        standbys = Standbys(terms, tuple(self._spec.topology.ranks_of(self._spec.node)), reactor)
+    def _standbys(self, reactor: Reactor) -> Standbys:
+        terms = Terms(wish=self._spec.standby, log_dir=self.log_dir, free_bytes=spendable_bytes)
+        standbys = Standbys(terms, reactor)
         self._cleanup.append(standbys.close)
         return standbys
 
