@@ -11,7 +11,8 @@ from faultrun.manifests.command import commands_of, faultrun_of, shell_of, stays
 from faultrun.manifests.edits import after_line, first_entry, inside
 from faultrun.manifests.lint import NotAManifest, lint, mend
 from faultrun.manifests.quantity import quantity
-from faultrun.manifests.tree import read, scalar, table
+from faultrun.text.yaml_reader import read
+from faultrun.text.yaml_tree import mapping, scalar
 from support.manifests import CLUSTER, FIELD, Case, cases, changed, rendered, rules
 
 FIELD_CHANGES = (
@@ -216,7 +217,7 @@ def test_what_is_no_quantity_is_none(text: str) -> None:
 
 def test_entries_go_into_flow_mappings_too() -> None:
     text = "metadata: {labels: {a: b}, name: x}\n"
-    labels = table(read(text).roots[0], "metadata", "labels")
+    labels = mapping(read(text).roots[0], "metadata", "labels")
     assert labels is not None
     patch = first_entry(text, labels, 'reset: "true"')
     assert patch is not None

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from faultrun.cli.manifests.reader import read_wishes
 from faultrun.errors import ConfigError, FaultrunError, UsageError
-from faultrun.manifests.edits import spelled
 from faultrun.manifests.render import explained, from_file, from_option, settle, write
 from faultrun.manifests.template import parse, render
 from faultrun.manifests.values import BY_NAME, TABLE
+from faultrun.text.yaml_scalar import spelled
 from support.manifests import KINDS, TEMPLATES, given, rendered, rules, template
 
 CORE = {("v1", "ConfigMap"), ("batch/v1", "Job")}

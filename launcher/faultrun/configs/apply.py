@@ -16,7 +16,7 @@ from faultrun.configs.files import (
     LOCAL,
     TRIES,
     Disk,
-    Snapshot,
+    FileSnapshot,
     explained,
     replace_file,
     restless,
@@ -98,7 +98,7 @@ def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
     raise restless(file)
 
 
-def _keep(file: Path, group: Sequence[Setting], seen: Snapshot, data: bytes, place: _Place) -> None:
+def _keep(file: Path, group: Sequence[Setting], seen: FileSnapshot, data: bytes, place: _Place) -> None:
     """A person's value goes into what runs give back, too: they take back no value but their own."""
     mine = Originals(place.originals, place.disk, place.by)
     runs = Originals(place.originals, place.disk)
@@ -126,7 +126,7 @@ def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, place: _
     return EditResult(file=str(file), changes=changes, copy=copy)
 
 
-def _edited(seen: Snapshot, group: Sequence[Setting]) -> tuple[bytes, tuple[Change, ...]]:
+def _edited(seen: FileSnapshot, group: Sequence[Setting]) -> tuple[bytes, tuple[Change, ...]]:
     data = seen.data
     changes: list[Change] = []
     for setting in group:

@@ -8,20 +8,10 @@ keep working while paths need no quotes: then none are written.
 import re
 from dataclasses import dataclass
 
-from faultrun.configs.patch import (
-    Edited,
-    Patch,
-    Refused,
-    appended,
-    edited,
-    line_of,
-    next_line,
-    prove,
-    twice,
-    unchanged,
-)
+from faultrun.configs.edited import Edited, EditRefused, edited, prove, twice, unchanged
 from faultrun.configs.quoting import word
 from faultrun.model.edit import Key, Scalar
+from faultrun.text.patch import Patch, appended, line_of, next_line
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ENTRY = re.compile(r"[ \t]*(?P<export>export[ \t]+)?(?P<name>[^\s=#'\"]+)[ \t]*=")
@@ -42,7 +32,7 @@ class _Entry:
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
-    """Set the variable ``key`` to ``value``; Refused with the reason where that cannot be done safely."""
+    """Set the variable ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     name = variable(key)
     before = _entries(text)
     found = [entry for entry in before if entry.name == name]
@@ -68,10 +58,10 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
 
 
 def variable(key: Key) -> str:
-    """The name ``key`` gives to an environment variable. Refused if it cannot be one."""
+    """The name ``key`` gives to an environment variable. EditRefused if it cannot be one."""
     name = ".".join(str(step) for step in key.steps)
     if key.document or not NAME.fullmatch(name):
-        raise Refused(
+        raise EditRefused(
             f"{key.text!r} is not the name of a variable", hint="letters, digits and _, such as PRE_TRAINED"
         )
     return name
@@ -105,6 +95,6 @@ def _value(text: str, at: int) -> tuple[int, int]:
     if quoted and _REST.match(text, quoted.end()):
         return start, quoted.end()
     if quoted is None and text[start] in {"'", '"'}:
-        raise Refused(f"line {line_of(text, start)}: the quote is not closed", hint="close it")
+        raise EditRefused(f"line {line_of(text, start)}: the quote is not closed", hint="close it")
     bare = _BARE.match(text, start)
     return start, bare.end() if bare else start

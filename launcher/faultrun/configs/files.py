@@ -130,7 +130,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class FileSnapshot:
     """A file's bytes, whose they are, and a mark that differs once anybody has written the file."""
 
     data: bytes
@@ -138,7 +138,7 @@ class Snapshot:
     mark: tuple[int, ...]
 
 
-def snapshot(path: Path) -> Snapshot:
+def snapshot(path: Path) -> FileSnapshot:
     """Read a whole configuration file, as it was between two writings.
 
     ConfigError if it is missing, a directory, not a regular file, unreadable,
@@ -151,7 +151,7 @@ def snapshot(path: Path) -> Snapshot:
     raise restless(path)
 
 
-def still(path: Path, seen: Snapshot) -> bool:
+def still(path: Path, seen: FileSnapshot) -> bool:
     """Whether ``path`` is the same unwritten file as when ``seen`` was read."""
     try:
         return _mark(path.stat()) == seen.mark
@@ -198,7 +198,7 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _read(path: Path) -> Snapshot | None:
+def _read(path: Path) -> FileSnapshot | None:
     """Read a whole file; None if it was written meanwhile."""
     try:
         descriptor = os.open(path, _READ_FLAGS)
@@ -217,7 +217,7 @@ def _read(path: Path) -> Snapshot | None:
         ) from error
     if _mark(before) != _mark(after) or len(data) != after.st_size:
         return None
-    return Snapshot(
+    return FileSnapshot(
         data=data,
         attributes=Attributes(mode=stat.S_IMODE(after.st_mode), owner=(after.st_uid, after.st_gid)),
         mark=_mark(after),

@@ -13,21 +13,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from faultrun.configs.patch import (
-    Edited,
-    Patch,
-    Refused,
-    appended,
-    edited,
-    line_break,
-    line_of,
-    next_line,
-    no_parent,
-    twice,
-    unchanged,
-)
+from faultrun.configs.edited import Edited, EditRefused, edited, no_parent, twice, unchanged
 from faultrun.configs.typed import as_spelled, plain
 from faultrun.model.edit import Key, Scalar
+from faultrun.text.patch import Patch, appended, line_break, line_of, next_line
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|$)")
 _HEADER = re.compile(r"\[(?P<name>.+)\]")
@@ -57,9 +46,9 @@ class _Section:
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
-    """Set ``key`` to ``value``; Refused with the reason where that cannot be done safely."""
+    """Set ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     if key.document:
-        raise Refused("INI has one document", hint="leave out the number before #")
+        raise EditRefused("INI has one document", hint="leave out the number before #")
     before = _read(text)
     sections, options = _scan(text)
     section, name = _address(key, sections, options)
@@ -72,7 +61,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
         result, spelled = _insert(text, section, name, value, sections, options)
     before.setdefault(section, {})[name.lower()] = spelled
     if _read(result.text) != before:
-        raise Refused(
+        raise EditRefused(
             f"INI cannot hold {spelled!r}: it would read back differently",
             hint="use a path without line breaks and without spaces at its ends",
         )
@@ -121,7 +110,9 @@ def _address(key: Key, sections: Sequence[_Section], options: Sequence[_Option])
     if len(there) == 1:
         return there[0]
     if len(there) > 1:
-        raise Refused(f"{key.text} may mean several options", hint='quote a name that holds dots: "a.b".c')
+        raise EditRefused(
+            f"{key.text} may mean several options", hint='quote a name that holds dots: "a.b".c'
+        )
     homes = [split for split in splits if split[0] in names or split[0] == configparser.DEFAULTSECT]
     if homes:
         return homes[0]
@@ -129,7 +120,7 @@ def _address(key: Key, sections: Sequence[_Section], options: Sequence[_Option])
         return whole
     elsewhere = [option.section for option in options if option.name.lower() == steps[-1].lower()]
     if len(steps) == 1 and elsewhere:
-        raise Refused("an option is named with its section", hint=f"use {elsewhere[0]}.{steps[0]}")
+        raise EditRefused("an option is named with its section", hint=f"use {elsewhere[0]}.{steps[0]}")
     raise no_parent(steps[0], sorted(names))
 
 
@@ -192,7 +183,9 @@ def _in_quotes(old: str, value: Scalar) -> str:
     if mark in text:
         mark = "'" if mark == '"' else '"'
     if mark in text:
-        raise Refused("the value holds both kinds of quotes", hint="remove the quotes around the old value")
+        raise EditRefused(
+            "the value holds both kinds of quotes", hint="remove the quotes around the old value"
+        )
     return mark + text + mark
 
 
@@ -214,7 +207,7 @@ def _read(text: str) -> _Tree:
         reader.read_string(_headed(text))
     except configparser.ParsingError as error:
         line, shown = error.errors[0]
-        raise Refused(f"line {line - 1}: {shown}", hint="make it INI that configparser reads") from error
+        raise EditRefused(f"line {line - 1}: {shown}", hint="make it INI that configparser reads") from error
     return {name: dict(reader.items(name)) for name in reader.sections()}
 
 

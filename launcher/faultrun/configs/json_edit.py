@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from faultrun.configs.patch import (
+from faultrun.configs.edited import (
     Edited,
-    Patch,
-    Refused,
+    EditRefused,
     edited,
-    line_of,
     no_parent,
     not_a_value,
     prove,
@@ -23,7 +21,8 @@ from faultrun.configs.patch import (
     unchanged,
 )
 from faultrun.configs.typed import plain, retyped
-from faultrun.model.edit import Key, Kind, Scalar
+from faultrun.model.edit import Key, Scalar, ScalarKind
+from faultrun.text.patch import Patch, line_of
 
 _TOKEN = re.compile(r'[{}\[\],:]|"(?:\\.|[^"\\])*"|[^\s{}\[\],:"]+')
 
@@ -35,15 +34,15 @@ class _Value:
     spelled: str
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ScalarKind:
         match self.spelled[:1]:
             case '"':
-                return Kind.STR
+                return ScalarKind.STR
             case "t" | "f":
-                return Kind.BOOL
+                return ScalarKind.BOOL
             case "n":
-                return Kind.NULL
-        return Kind.INT if self.spelled.lstrip("-").isdecimal() else Kind.FLOAT
+                return ScalarKind.NULL
+        return ScalarKind.INT if self.spelled.lstrip("-").isdecimal() else ScalarKind.FLOAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +78,9 @@ class _Pairs(tuple[tuple[str, object], ...]):
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
-    """Set ``key`` to ``value``; Refused with the reason where that cannot be done safely."""
+    """Set ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     if key.document:
-        raise Refused("JSON has one document", hint="leave out the number before #")
+        raise EditRefused("JSON has one document", hint="leave out the number before #")
     before = _load(text)
     trail, node = _find(text, _Spans(text).node(), key)
     if isinstance(node, _Object):
@@ -119,13 +118,13 @@ def _find(text: str, root: _Node, key: Key) -> tuple[_Trail, _Value | _Object]:
             case _Array():
                 if not str(step).isdecimal() or int(step) >= len(node.items):
                     count = len(node.items)
-                    raise Refused(
+                    raise EditRefused(
                         f"{step!r} is not a position in a list of {count}", hint="count from 0: KEY[0]"
                     )
                 trail.append(int(step))
                 node = node.items[int(step)]
             case _Value():
-                raise Refused(
+                raise EditRefused(
                     f"line {line_of(text, node.start)} holds a value, not {step!r}", hint="shorten the KEY"
                 )
     match node:
@@ -193,7 +192,7 @@ def _load(text: str) -> object:
     try:
         return _exact(text)
     except json.JSONDecodeError as error:
-        raise Refused(
+        raise EditRefused(
             f"line {error.lineno}: {error.msg}", hint="make it JSON (no comments, no last comma)"
         ) from error
 

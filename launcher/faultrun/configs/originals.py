@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from faultrun.configs.files import Attributes, Disk, Snapshot, explained, replace_file, snapshot
+from faultrun.configs.files import Attributes, Disk, FileSnapshot, explained, replace_file, snapshot
 from faultrun.configs.lock import locked
 from faultrun.errors import ConfigError
 from faultrun.model.edit import By
@@ -53,7 +53,7 @@ class Originals:
         self._index = folder / ("index.json" if by is By.RUN else _HAND_INDEX)
         self._prefix = "" if by is By.RUN else _HAND_COPY
 
-    def keep(self, file: Path, seen: Snapshot, becomes: bytes) -> None:
+    def keep(self, file: Path, seen: FileSnapshot, becomes: bytes) -> None:
         """Keep ``file`` as ``seen`` unless it is kept already, and note what it is about to become."""
         index = dict(self.read())
         now, next_digest = digest(seen.data), digest(becomes)
@@ -73,14 +73,14 @@ class Originals:
         kept = self.read().get(str(file))
         return kept is not None and not kept.restored
 
-    def base(self, file: Path, seen: Snapshot) -> bytes | None:
+    def base(self, file: Path, seen: FileSnapshot) -> bytes | None:
         """The bytes under our values in ``file`` as it was ``seen``; None when none of ours stand there."""
         kept = self.read().get(str(file))
         if kept is None or kept.restored or kept.foreign:
             return None
         return self.content(kept) if digest(seen.data) in (kept.sha256, *kept.written) else None
 
-    def rebase(self, file: Path, base: Snapshot, becomes: bytes) -> None:
+    def rebase(self, file: Path, base: FileSnapshot, becomes: bytes) -> None:
         """Give ``file`` back as ``base`` from now on; with our values it is about to be ``becomes``."""
         index = dict(self.read())
         before = index[str(file)]
@@ -129,7 +129,7 @@ class Originals:
         """Where the original lies."""
         return self._folder / kept.name
 
-    def _copy(self, file: Path, seen: Snapshot, index: Mapping[str, Kept]) -> Kept:
+    def _copy(self, file: Path, seen: FileSnapshot, index: Mapping[str, Kept]) -> Kept:
         numbers = (kept.name.removeprefix(self._prefix).partition("-")[0] for kept in index.values())
         name = f"{self._prefix}{1 + max(map(int, numbers), default=0):03d}-{file.name}"
         mode, owner = seen.attributes.mode, seen.attributes.owner or (os.geteuid(), os.getegid())

@@ -17,23 +17,27 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from faultrun.configs.patch import (
+from faultrun.configs.edited import (
     Edited,
+    EditRefused,
     NoParent,
-    Patch,
-    Refused,
     edited,
-    line_of,
     not_a_value,
     prove,
     twice,
     unchanged,
 )
 from faultrun.configs.typed import decimal, retyped
-from faultrun.model.edit import Key, Kind, Scalar
+from faultrun.model.edit import Key, Scalar, ScalarKind
+from faultrun.text.patch import Patch, line_of
 
 _Chain = tuple[str | int, ...]
-_KINDS: dict[type, Kind] = {bool: Kind.BOOL, int: Kind.INT, float: Kind.FLOAT, str: Kind.STR}
+_KINDS: dict[type, ScalarKind] = {
+    bool: ScalarKind.BOOL,
+    int: ScalarKind.INT,
+    float: ScalarKind.FLOAT,
+    str: ScalarKind.STR,
+}
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
@@ -51,9 +55,9 @@ class _Place:
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
-    """Set the value that ``key`` names; Refused with the reason where that cannot be done safely."""
+    """Set the value that ``key`` names; EditRefused with the reason where that cannot be done safely."""
     if key.document:
-        raise Refused("Python has one document", hint="leave out the number before #")
+        raise EditRefused("Python has one document", hint="leave out the number before #")
     tree = _parse(text)
     place = _chosen(text, tree, key)
     start, end = _span(text, place.node)
@@ -85,19 +89,19 @@ def _chosen(text: str, tree: ast.Module, key: Key) -> _Place:
     )
 
 
-def _several(text: str, places: list[_Place]) -> Refused:
+def _several(text: str, places: list[_Place]) -> EditRefused:
     lines = [line_of(text, _span(text, place.node)[0]) for place in places]
     chains = list(dict.fromkeys(".".join(str(name) for name in place.chain) for place in places))
     if len(chains) == 1:
         return twice(lines)
     listed = ", ".join(str(line) for line in lines)
-    return Refused(f"it may mean several values: lines {listed}", hint=f"one of: {', '.join(chains[:5])}")
+    return EditRefused(f"it may mean several values: lines {listed}", hint=f"one of: {', '.join(chains[:5])}")
 
 
 def _refuse_unfit(text: str, place: _Place, key: Key) -> None:
     if place.shared > 1:
         line = line_of(text, _span(text, place.node)[0])
-        raise Refused(
+        raise EditRefused(
             f"line {line} gives one value to {place.shared} names", hint="give each name a line of its own"
         )
     depth = len(place.chain)
@@ -196,11 +200,11 @@ def _is_negative(node: ast.expr) -> bool:
     )
 
 
-def _kind(node: ast.expr) -> Kind:
+def _kind(node: ast.expr) -> ScalarKind:
     constant = node.operand if isinstance(node, ast.UnaryOp) else node
     if not isinstance(constant, ast.Constant):
-        return Kind.NULL
-    return _KINDS.get(type(constant.value), Kind.NULL)
+        return ScalarKind.NULL
+    return _KINDS.get(type(constant.value), ScalarKind.NULL)
 
 
 def _spelled(value: Scalar, old: str, text: str) -> str:
@@ -238,7 +242,7 @@ def _parse(text: str) -> ast.Module:
             return ast.parse(text)
     except (SyntaxError, ValueError, MemoryError) as error:
         where = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
-        raise Refused(where, hint="make it Python that this interpreter reads") from error
+        raise EditRefused(where, hint="make it Python that this interpreter reads") from error
 
 
 class _Swap(ast.NodeTransformer):

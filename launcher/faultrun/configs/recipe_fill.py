@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.configs.edited import NoParent
 from faultrun.configs.files import snapshot
-from faultrun.configs.patch import NoParent
 from faultrun.configs.recipe_reference import Reference, Unknown, filled, filled_template
 from faultrun.configs.registry import edit, format_of
 from faultrun.core import template

@@ -14,10 +14,11 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Protocol, cast
 
-from faultrun.configs.patch import Edited, NoParent, Refused
+from faultrun.configs.edited import Edited, EditRefused, NoParent
 from faultrun.configs.target import parse_key
 from faultrun.errors import ConfigError
 from faultrun.model.edit import Change, Key, Scalar
+from faultrun.text.patch import MalformedText
 
 _MODULES = {
     "yaml": "faultrun.configs.yaml_edit",
@@ -41,6 +42,7 @@ _ENDINGS = {
     ".bash": "shell",
     ".py": "python",
 }
+_MENDED = {"yaml": "make it YAML that PyYAML reads", "shell": "check it: bash -n FILE"}
 FORMATS = tuple(_MODULES)
 """Names a user may put before a file: ``yaml:FILE:KEY``."""
 
@@ -92,10 +94,13 @@ def edit(file: str, data: bytes, key: str, value: Scalar, *, format: str = "") -
     try:
         _writable(value)
         return _edited(editor.edit, name, data, path, value)
-    except Refused as refused:
+    except EditRefused as refused:
         raise ConfigError(
             f"cannot set {key} in {file}", because=refused.because, hint=refused.hint
         ) from refused
+    except MalformedText as malformed:
+        because = f"line {malformed.line}: {malformed.because}"
+        raise ConfigError(f"cannot set {key} in {file}", because=because, hint=_MENDED[name]) from malformed
     except RecursionError as error:
         raise ConfigError(
             f"cannot set {key} in {file}", because="it is nested too deeply", hint="set it in a flatter file"
@@ -111,14 +116,14 @@ def _edited(editor: _Edits, name: str, data: bytes, key: Key, value: Scalar) -> 
     try:
         return Edit(data=(bom + done.text).encode(encoding), change=change)
     except UnicodeEncodeError as error:
-        raise Refused(
+        raise EditRefused(
             f"the value cannot be written in {encoding}", hint="convert the file to UTF-8"
         ) from error
 
 
 def _found(editor: _Edits, text: str, key: Key, value: Scalar) -> Edited:
     """The edit of the value that ``key`` names; of one whose name holds the dots, if there is no other."""
-    missing: Edited | Refused
+    missing: Edited | EditRefused
     try:
         missing = editor(text, key, value)
         if missing.before is not None:
@@ -127,12 +132,12 @@ def _found(editor: _Edits, text: str, key: Key, value: Scalar) -> Edited:
         missing = refused
     there: list[Edited] = []
     for steps in _with_dots(key.steps):
-        with suppress(Refused):
+        with suppress(EditRefused):
             there.append(editor(text, replace(key, steps=steps), value))
     found = [done for done in there if done.before is not None]
     if len(found) == 1:
         return found[0]
-    if isinstance(missing, Refused):
+    if isinstance(missing, EditRefused):
         raise missing
     return missing
 
@@ -159,20 +164,20 @@ def _encoding(name: str, data: bytes) -> str:
     try:
         declared, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:
-        raise Refused(str(error), hint="correct the coding line at the top of the file") from error
+        raise EditRefused(str(error), hint="correct the coding line at the top of the file") from error
     return "utf-8" if declared == "utf-8-sig" else declared
 
 
 def _decoded(data: bytes, encoding: str) -> str:
     if b"\0" in data:
-        raise Refused(
+        raise EditRefused(
             "it is not a text file (it holds a zero byte)", hint="name the configuration file, not a binary"
         )
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise Refused(
+        raise EditRefused(
             f"line {line} is not {encoding} text", hint=f"convert the file to {encoding}"
         ) from error
 
@@ -181,4 +186,6 @@ def _writable(value: Scalar) -> None:
     try:
         str(value).encode()
     except UnicodeEncodeError as error:
-        raise Refused("the value is not UTF-8 text", hint="use a path whose name is valid UTF-8") from error
+        raise EditRefused(
+            "the value is not UTF-8 text", hint="use a path whose name is valid UTF-8"
+        ) from error

@@ -9,22 +9,11 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from faultrun.configs.patch import (
-    Edited,
-    Patch,
-    Refused,
-    appended,
-    edited,
-    line_break,
-    next_line,
-    no_parent,
-    not_a_value,
-    prove,
-    unchanged,
-)
+from faultrun.configs.edited import Edited, EditRefused, edited, no_parent, not_a_value, prove, unchanged
 from faultrun.configs.toml_tree import Group, Layout, Path, layout
 from faultrun.configs.typed import plain, retyped
 from faultrun.model.edit import Key, Scalar
+from faultrun.text.patch import Patch, appended, line_break, next_line
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -32,9 +21,9 @@ _COMMENT_LINE = re.compile(r"[ \t]*#[^\r\n]*(?:\r\n|\n|\r)?")
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
-    """Set ``key`` to ``value``; Refused with the reason where that cannot be done safely."""
+    """Set ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     if key.document:
-        raise Refused("TOML has one document", hint="leave out the number before #")
+        raise EditRefused("TOML has one document", hint="leave out the number before #")
     before = _load(text)
     found = layout(text)
     leaf = next((leaf for leaf in found.leaves if leaf.path == key.steps), None)
@@ -57,7 +46,7 @@ def _insertion(text: str, found: Layout, key: Key, spelled: str) -> Patch:
     parent: Path = tuple(parents)
     _refuse_group(found, key)
     if not isinstance(name, str):
-        raise Refused(f"{name} is not a position in that list", hint="count from 0: KEY[0]")
+        raise EditRefused(f"{name} is not a position in that list", hint="count from 0: KEY[0]")
     table = next((group for group in found.groups if group.path == parent), None)
     if table is not None:
         return _into_inline(table, f"{_name(name, text)} = {spelled}")
@@ -93,7 +82,7 @@ def _refuse_group(found: Layout, key: Key) -> None:
 
 def _into_inline(table: Group, entry: str) -> Patch:
     if not table.inline:
-        raise Refused("it is to stand in a list, which has no keys", hint="name a position: KEY[0]")
+        raise EditRefused("it is to stand in a list, which has no keys", hint="name a position: KEY[0]")
     if table.last is None:
         return Patch(start=table.start + 1, end=table.start + 1, new=f" {entry} ")
     return Patch(start=table.last, end=table.last, new=f", {entry}")
@@ -151,8 +140,8 @@ def _load(text: str) -> dict[str, object]:
     except ValueError as error:
         message = str(error)
         if "overwrite" in message:
-            raise Refused(f"a key is there twice: {message}", hint="leave one of them") from error
-        raise Refused(message, hint="make it TOML") from error
+            raise EditRefused(f"a key is there twice: {message}", hint="leave one of them") from error
+        raise EditRefused(message, hint="make it TOML") from error
 
 
 def _loads() -> "Callable[..., dict[str, object]]":

@@ -8,7 +8,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
-from faultrun.model.edit import Kind
+from faultrun.model.edit import ScalarKind
 
 Path = tuple[str | int, ...]
 
@@ -34,13 +34,13 @@ class Leaf:
     spelled: str
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ScalarKind:
         """Its type; dates count as strings."""
         if self.spelled in {"true", "false"}:
-            return Kind.BOOL
+            return ScalarKind.BOOL
         if _INTEGER.fullmatch(self.spelled):
-            return Kind.INT
-        return Kind.FLOAT if _FLOAT.fullmatch(self.spelled) else Kind.STR
+            return ScalarKind.INT
+        return ScalarKind.FLOAT if _FLOAT.fullmatch(self.spelled) else ScalarKind.STR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,23 +17,23 @@ The caller means an integer by ``{epoch}`` and a string by ``{checkpoint}`` (cor
 import math
 import re
 
-from faultrun.model.edit import Kind, Scalar
+from faultrun.model.edit import Scalar, ScalarKind
 
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]{0,30})")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def retyped(kind: Kind, new: Scalar) -> Scalar:
+def retyped(kind: ScalarKind, new: Scalar) -> Scalar:
     """Return ``new`` as the type that stands in the file, or as it is where it cannot be that."""
     text = plain(new)
     match kind:
-        case Kind.STR:
+        case ScalarKind.STR:
             return text
-        case Kind.BOOL if text.lower() in {"true", "false"}:
+        case ScalarKind.BOOL if text.lower() in {"true", "false"}:
             return text.lower() == "true"
-        case Kind.INT if _INTEGER.fullmatch(text):
+        case ScalarKind.INT if _INTEGER.fullmatch(text):
             return int(text)
-        case Kind.FLOAT if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
+        case ScalarKind.FLOAT if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
             return float(text)
         case _:
             return new

@@ -9,36 +9,33 @@ parent mapping, where KEY is nested): with ``<<`` merges that is what overrides.
 import re
 from dataclasses import replace
 
-from faultrun.configs.patch import (
+from faultrun.configs.edited import (
     Edited,
-    Patch,
-    Refused,
-    appended,
+    EditRefused,
     edited,
-    line_of,
-    next_line,
     no_parent,
+    no_position,
     not_a_value,
     prove,
     twice,
     unchanged,
 )
 from faultrun.configs.typed import as_spelled, plain, retyped
-from faultrun.configs.yaml_tree import (
+from faultrun.model.edit import Key, Scalar, ScalarKind
+from faultrun.text.patch import Patch, appended, line_of, next_line
+from faultrun.text.yaml_reader import Document, documents, resolved_tag
+from faultrun.text.yaml_scalar import quoted
+from faultrun.text.yaml_tree import (
+    TAG_PREFIX,
     AliasNode,
-    Document,
-    ListNode,
-    MapNode,
+    MappingNode,
     Node,
     ScalarNode,
-    aliases,
-    documents,
+    SequenceNode,
     last_of,
-    resolved_tag,
+    walk,
 )
-from faultrun.model.edit import Key, Kind, Scalar
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 _BREAKS = "\r\n\x85\u2028\u2029"
 _HEADER = re.compile(r"[|>][-+0-9]*")
 _BLOCK_LINE_END = re.compile(f"[{_BREAKS}]|$")
@@ -46,11 +43,11 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
-    """Set ``key`` to ``value``; Refused with the reason where that cannot be done safely."""
-    before = documents(text) or (Document(root=_nothing(text), end=len(text)),)
+    """Set ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
+    before = documents(text) or (Document(root=_blank(len(text), len(text)), end=len(text)),)
     if key.document >= len(before):
         count = f"{len(before)} document" + ("s" if len(before) > 1 else "")
-        raise Refused(f"it has {count}, counted from 0", hint=f"0#KEY to {len(before) - 1}#KEY")
+        raise EditRefused(f"it has {count}, counted from 0", hint=f"0#KEY to {len(before) - 1}#KEY")
     return _Edit(text, before, key, value).run()
 
 
@@ -86,7 +83,7 @@ class _Edit:
             if at is None and depth == len(self._key.steps) - 1:
                 return [*trail, (node, -1)], None
             if at is None:
-                raise no_parent(str(step), node.names if isinstance(node, MapNode) else [])
+                raise no_parent(str(step), node.names if isinstance(node, MappingNode) else [])
             trail.append((node, at))
             node = _child(node, at)
         return trail, node
@@ -94,36 +91,33 @@ class _Edit:
     def _position(self, node: Node, step: str | int) -> int | None:
         """Where ``step`` leads from ``node``; None when a mapping, or an empty document, lacks it."""
         match node:
-            case MapNode():
+            case MappingNode():
                 found = node.named(str(step))
                 if len(found) > 1:
                     raise twice([line_of(self._text, _start(node.pairs[at][0])) for at in found])
                 return found[0] if found else None
-            case ListNode():
+            case SequenceNode():
                 if not str(step).isdecimal() or int(step) >= len(node.items):
-                    raise Refused(
-                        f"{step!r} is not a position in a list of {len(node.items)}",
-                        hint="count from 0: KEY[0]",
-                    )
+                    raise no_position(step, len(node.items))
                 return int(step)
             case AliasNode():
                 where = f"line {line_of(self._text, node.start)}"
-                raise Refused(
+                raise EditRefused(
                     f"{where} is the alias *{node.anchor}", hint=f"set the value where &{node.anchor} stands"
                 )
             case ScalarNode():
                 if node is self._document.root and not _visible(self._text, node):
                     return None
-                raise Refused(
+                raise EditRefused(
                     f"line {line_of(self._text, node.start)} holds a value, not {step!r}",
                     hint="shorten the KEY",
                 )
 
     def _replace(self, trail: list[tuple[Node, int]], node: Node) -> tuple[Edited, Node]:
         match node:
-            case MapNode():
+            case MappingNode():
                 raise not_a_value("a mapping", [f"{self._key.text}.{name}" for name in node.names])
-            case ListNode():
+            case SequenceNode():
                 raise not_a_value("a list", [f"{self._key.text}[{at}]" for at in range(len(node.items))])
             case AliasNode():
                 new, spelled = self._new_scalar(_blank(node.start, node.end))
@@ -143,23 +137,16 @@ class _Edit:
         name = str(self._key.steps[-1])
         new, spelled = self._new_scalar(_blank(0, 0))
         entry = f"{self._spelled_key(name)}: {spelled}"
-        pair = (
-            ScalarNode(
-                anchor=None, tag="tag:yaml.org,2002:str", value=name, tagged=False, style="", start=0, end=0
-            ),
-            new,
-        )
-        if not isinstance(parent, MapNode):
+        pair = (ScalarNode(tag=TAG_PREFIX + "str", value=name), new)
+        if not isinstance(parent, MappingNode):
             patch = appended(self._text, self._document.end, entry)
-            grown = MapNode(
-                anchor=None, tag="tag:yaml.org,2002:map", pairs=(pair,), flow=False, column=0, end=0
-            )
+            grown = MappingNode(pairs=(pair,))
         else:
             patch = self._entry_patch(parent, entry, at_root=not trail)
             grown = replace(parent, pairs=(*parent.pairs, pair))
         return edited(self._text, [patch], before=None, after=spelled), _put(trail, grown)
 
-    def _entry_patch(self, parent: MapNode, entry: str, *, at_root: bool) -> Patch:
+    def _entry_patch(self, parent: MappingNode, entry: str, *, at_root: bool) -> Patch:
         if parent.flow and parent.pairs:
             at = last_of(parent.pairs[-1][1])
             return Patch(start=at, end=at, new=f", {entry}")
@@ -176,13 +163,13 @@ class _Edit:
         """The node the value becomes, and its text."""
         value = retyped(old.kind, self._value)
         if isinstance(value, bool):
-            tag, spelled = "bool", as_spelled(value, old.value if old.kind is Kind.BOOL else "")
+            tag, spelled = "bool", as_spelled(value, old.value if old.kind is ScalarKind.BOOL else "")
         elif isinstance(value, str):
             tag, spelled = "str", quoted(value, self._text)
         else:
             tag, spelled = ("int" if isinstance(value, int) else "float"), plain(value)
         content = value if isinstance(value, str) else spelled
-        tag = old.tag if old.tagged else f"tag:yaml.org,2002:{tag}"
+        tag = old.tag if old.tagged else TAG_PREFIX + tag
         return replace(old, tag=tag, value=content), spelled
 
     def _scalar_patches(self, node: ScalarNode, spelled: str) -> list[Patch]:
@@ -208,46 +195,25 @@ class _Edit:
         """An anchored value or mapping that is used again, or merged, would change there too."""
         if isinstance(node, AliasNode) or node.anchor is None:
             return
-        uses = [alias for alias in aliases(self._document.root) if alias.anchor == node.anchor]
+        nodes = walk(self._document.root)
+        uses = [one for one in nodes if isinstance(one, AliasNode) and one.anchor == node.anchor]
         if uses:
             lines = ", ".join(str(line_of(self._text, alias.start)) for alias in uses)
-            raise Refused(
+            raise EditRefused(
                 f"it belongs to &{node.anchor}, used again in line {lines}: that would change too",
                 hint=f"set the key where *{node.anchor} is used, or give that place a value of its own",
             )
 
     def _spelled_key(self, name: str) -> str:
-        bare = _PLAIN_KEY.fullmatch(name) and resolved_tag(name) == "tag:yaml.org,2002:str"
+        bare = _PLAIN_KEY.fullmatch(name) and resolved_tag(name) == TAG_PREFIX + "str"
         return name if bare else quoted(name, self._text)
-
-
-def quoted(value: str, text: str) -> str:
-    """``value`` as a double-quoted YAML scalar on one line; an all-ASCII file stays all-ASCII."""
-    pieces: list[str] = []
-    for character in value:
-        code = ord(character)
-        if character in _ESCAPES:
-            pieces.append(_ESCAPES[character])
-        elif 0x20 <= code < 0x7F or (not text.isascii() and _printable(code)):
-            pieces.append(character)
-        elif code < 0x100:
-            pieces.append(f"\\x{code:02x}")
-        else:
-            pieces.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-    return '"' + "".join(pieces) + '"'
-
-
-def _printable(code: int) -> bool:
-    """Whether YAML 1.1 takes it as it is and no reader takes it for a line break or a byte order mark."""
-    in_sets = 0xA0 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
-    return in_sets and code not in {0x2028, 0x2029, 0xFEFF}
 
 
 def _child(node: Node, at: int) -> Node:
     match node:
-        case MapNode(pairs=pairs):
+        case MappingNode(pairs=pairs):
             return pairs[at][1]
-        case ListNode(items=items):
+        case SequenceNode(items=items):
             return items[at]
         case _:
             raise AssertionError(f"not a container: {node!r}")
@@ -257,10 +223,10 @@ def _put(trail: list[tuple[Node, int]], new: Node) -> Node:
     """The root with ``new`` at the end of ``trail``."""
     for container, at in reversed(trail):
         match container:
-            case MapNode(pairs=pairs):
+            case MappingNode(pairs=pairs):
                 pair = (pairs[at][0], new)
                 new = replace(container, pairs=(*pairs[:at], pair, *pairs[at + 1 :]))
-            case ListNode(items=items):
+            case SequenceNode(items=items):
                 new = replace(container, items=(*items[:at], new, *items[at + 1 :]))
     return new
 
@@ -273,14 +239,8 @@ def _visible(text: str, node: ScalarNode) -> bool:
     return node.start < node.end and bool(text[node.start : node.end].strip())
 
 
-def _nothing(text: str) -> ScalarNode:
-    return _blank(len(text), len(text))
-
-
 def _blank(start: int, end: int) -> ScalarNode:
-    return ScalarNode(
-        anchor=None, tag="tag:yaml.org,2002:null", value="", tagged=False, style="", start=start, end=end
-    )
+    return ScalarNode(tag=TAG_PREFIX + "null", value="", start=start, end=end)
 
 
 def _line_end(text: str, index: int) -> int:

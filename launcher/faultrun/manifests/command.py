@@ -6,18 +6,23 @@ commands, the answer is "cannot tell", and rules stay silent.
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import PurePosixPath
+
+from faultrun.text.patch import MalformedText
+from faultrun.text.shell import Operator, Token, Word, tokens
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 _INITS = frozenset({"tini", "dumb-init", "docker-init", "catatonit"})
 _OPTIONS_WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
-_TOO_MUCH = re.compile(r"[`(){}]|\$\(|<<|\|\||\||(?<![>&])&(?![&>])")
+_EXPANDS = re.compile(r"[`{}]|\$\(")
+_ENDS_COMMAND = frozenset({"&&", ";", ";;", "\n", "\r", "\r\n"})
 _KEYWORDS = frozenset(
     {"if", "for", "while", "until", "case", "select", "function", "trap", "wait", "!", "time", "coproc"}
 )
-_HANDLES = re.compile(r"(?:^|[\s;&|(])(exec|trap)\s")
+_HANDLERS = frozenset({"exec", "trap"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -74,14 +79,14 @@ def stays(words: tuple[str, ...]) -> Stays | None:
     version, and only from 5.1 on by the last of several; dash never does.
     """
     shell = shell_of(words)
-    plain = _unquoted(shell.script) if shell else ""
-    commands = tuple(commands_of(shell.script)) if shell else ()
-    if shell is None or not commands or _HANDLES.search(plain):
+    read = _tokens(shell.script) if shell else ()
+    commands = tuple(_commands(shell.script, read)) if shell else ()
+    if shell is None or not commands or any(token.text in _HANDLERS for token in read):
         return None
-    if _TOO_MUCH.search(plain):
+    if _is_too_much(read):
         return Stays(shell=shell, last="", exec_at=None)
     last = commands[-1]
-    if len(commands) == 1 and shell.name != "sh" and not re.search(r"[<>]", plain):
+    if len(commands) == 1 and shell.name != "sh" and not any(map(_redirects, read)):
         return None
     simple = not any(command.words[0] in _KEYWORDS for command in commands)
     assigned = bool(_ASSIGNMENT.match(last.words[0]))
@@ -97,7 +102,7 @@ def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
     """
     shell = shell_of(words)
     if shell is not None:
-        if _TOO_MUCH.search(_unquoted(shell.script)) or "$" in shell.script:
+        if _is_too_much(_tokens(shell.script)) or "$" in shell.script:
             return None
         found = (_faultrun(command.words) for command in commands_of(shell.script))
         return next((words for words in found if words is not None), None)
@@ -105,15 +110,47 @@ def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def commands_of(script: str) -> Iterator[Command]:
-    """The simple commands of a script of lines, ``;`` and ``&&``."""
-    start = 0
-    plain = _unquoted(script)
-    for match in re.finditer(r"&&|;|\n|\Z", plain):
-        piece = script[start : match.start()]
-        words = _words(piece)
+    """The simple commands of a script of lines, ``;`` and ``&&``; none if a quote is left open."""
+    return _commands(script, _tokens(script))
+
+
+def _tokens(script: str) -> tuple[Token, ...]:
+    try:
+        return tuple(tokens(script))
+    except MalformedText:
+        return ()
+
+
+def _commands(script: str, read: Iterable[Token]) -> Iterator[Command]:
+    for ends, group in groupby(read, key=lambda token: token.text in _ENDS_COMMAND):
+        piece = () if ends else tuple(group)
+        words = _words(script[piece[0].start : piece[-1].end]) if piece else ()
         if words:
-            yield Command(words=words, start=start + len(piece) - len(piece.lstrip()))
-        start = match.end()
+            yield Command(words=words, start=piece[0].start)
+
+
+def _words(piece: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(piece.replace("\\\n", "  "), comments=True))
+    except ValueError:
+        return ()
+
+
+def _is_too_much(read: Iterable[Token]) -> bool:
+    """Whether the script is more than a list of plain commands."""
+    for token in read:
+        match token:
+            case Word(bare=bare) if _EXPANDS.search(bare):
+                return True
+            case Operator(text=text) if text.startswith("<<"):
+                return True
+            case Operator(text=text) if not token.redirects and text not in _ENDS_COMMAND:
+                return True
+    return False
+
+
+def _redirects(token: Token) -> bool:
+    return isinstance(token, Operator) and token.redirects
 
 
 def _faultrun(words: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -134,41 +171,3 @@ def _faultrun(words: tuple[str, ...]) -> tuple[str, ...] | None:
     if name.startswith("python") and rest[1:3] == ["-m", "faultrun"]:
         return tuple(rest[3:])
     return None
-
-
-def _words(piece: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(piece.replace("\\\n", "  "), comments=True))
-    except ValueError:
-        return ()
-
-
-def _unquoted(script: str) -> str:
-    """The script with every quoted or escaped character and comment blanked, positions kept."""
-    done: list[str] = []
-    quote = ""
-    at = 0
-    while at < len(script):
-        character = script[at]
-        if quote:
-            skip = character == "\\" and quote == '"'
-            done.append("_" * (2 if skip else 1))
-            quote = "" if character == quote else quote
-            at += 2 if skip else 1
-            continue
-        if character == "\\":
-            done.append("__")
-            at += 2
-            continue
-        if character in {"'", '"'}:
-            quote = character
-        comment = character == "#" and (at == 0 or script[at - 1].isspace() or script[at - 1] == ";")
-        if comment:
-            end = script.find("\n", at)
-            end = len(script) if end < 0 else end
-            done.append("_" * (end - at))
-            at = end
-            continue
-        done.append("_" if quote else character)
-        at += 1
-    return "".join(done)[: len(script)]

@@ -2,14 +2,7 @@
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
-    """``text[start:end]`` becomes ``new``; character positions."""
-
-    start: int
-    end: int
-    new: str
+from faultrun.text.patch import Patch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

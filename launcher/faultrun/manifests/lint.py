@@ -14,10 +14,12 @@ from faultrun.manifests import (
     rules_values,
     rules_volumes,
 )
-from faultrun.manifests.finding import Finding, Patch
+from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import GRACE_OVER_TIME_S, Page, Reader, no_wishes
-from faultrun.manifests.tree import Unreadable, read, scalar
 from faultrun.manifests.workload import Manifest, manifest_of
+from faultrun.text.patch import MalformedText, Patch, patched
+from faultrun.text.yaml_reader import read
+from faultrun.text.yaml_tree import scalar
 
 _GRACE_OVER_TIME = re.compile(r"""["']?grace-over-time["']?\s*:\s*["']?(-?\d{1,9})""")
 _SHORTEST_S, _LONGEST_S = 2, 3600
@@ -101,7 +103,7 @@ def lint(text: str, cluster: Cluster) -> tuple[Finding, ...]:
     """
     try:
         stream = read(text)
-    except Unreadable as error:
+    except MalformedText as error:
         hint = " (a Helm template must be rendered first)" if "{{" in text else ""
         raise NotAManifest(f"it is not YAML: {error.because}{hint}", error.line) from None
     manifest = manifest_of(stream)
@@ -126,7 +128,7 @@ def mend(text: str, cluster: Cluster) -> Mended:
         chosen = _apart([one for one in left if one.patches and _identity(one) not in given_up])
         if not chosen:
             break
-        candidate = _patched(text, [patch for one in chosen for patch in one.patches])
+        candidate = patched(text, [patch for one in chosen for patch in one.patches])
         remaining = _checked(candidate, cluster)
         failed = {_identity(one) for one in chosen} & {_identity(one) for one in remaining or ()}
         if remaining is None or failed or _broken(remaining) > _broken(left):
@@ -181,9 +183,3 @@ def _apart(findings: list[Finding]) -> list[Finding]:
             chosen.append(finding)
             taken += finding.patches
     return chosen
-
-
-def _patched(text: str, patches: list[Patch]) -> str:
-    for patch in sorted(patches, key=lambda one: one.start, reverse=True):
-        text = text[: patch.start] + patch.new + text[patch.end :]
-    return text

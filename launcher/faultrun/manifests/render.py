@@ -10,8 +10,11 @@ from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests.lint import Cluster, lint
 from faultrun.manifests.page import Reader
 from faultrun.manifests.template import Template, Values, fill, render
-from faultrun.manifests.tree import Items, Node, Scalar, Table, Type, Unreadable, read
 from faultrun.manifests.values import BY_NAME, TABLE, Value
+from faultrun.model.edit import ScalarKind
+from faultrun.text.patch import MalformedText
+from faultrun.text.yaml_reader import read
+from faultrun.text.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
 
 RENDERED = "# Rendered by: faultrun render"
 """Begins the comment at the head of what was rendered."""
@@ -48,12 +51,12 @@ def from_file(file: str, text: str) -> tuple[Given, ...]:
     hint = f"{file}: NAME: VALUE, one in a line"
     try:
         roots = read(text).roots
-    except Unreadable as error:
+    except MalformedText as error:
         raise ConfigError(f"{file}:{error.line} is not YAML", because=error.because, hint=hint) from None
     if not roots:
         return ()
     root = roots[0]
-    if len(roots) > 1 or not isinstance(root, Table):
+    if len(roots) > 1 or not isinstance(root, MappingNode):
         because = "it holds several documents" if len(roots) > 1 else "it is not a mapping"
         raise ConfigError(f"{file} holds no values", because=because, hint=hint)
     for first, again in root.doubles:
@@ -61,7 +64,7 @@ def from_file(file: str, text: str) -> tuple[Given, ...]:
         raise ConfigError(
             f"{file}:{again.line} {again.value} is given twice", because=because, hint="leave one"
         )
-    return tuple(given for key, value in root.pairs for given in _given(file, key, value))
+    return tuple(given for key, value in root.entries for given in _given(file, key, value))
 
 
 def settle(template: Template, given: Sequence[Given]) -> Values:
@@ -113,14 +116,14 @@ def explained(template: Template) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _given(file: str, key: Scalar, value: Node) -> Iterable[Given]:
+def _given(file: str, key: ScalarNode, value: Node) -> Iterable[Given]:
     where = f"{file}:{key.line}"
     match value:
-        case Scalar():
-            text = "" if value.type is Type.NULL else value.value
+        case ScalarNode():
+            text = "" if value.go_kind is ScalarKind.NULL else value.value
             return [Given(name=key.value, text=text, where=where)]
-        case Items() if all(isinstance(item, Scalar) for item in value.nodes):
-            texts = [item.value for item in value.nodes if isinstance(item, Scalar)]
+        case SequenceNode() if all(isinstance(item, ScalarNode) for item in value.items):
+            texts = [item.value for item in value.items if isinstance(item, ScalarNode)]
             return [Given(name=key.value, text=text, where=where) for text in texts]
         case _:
             raise ConfigError(

@@ -7,10 +7,11 @@ from pathlib import PurePosixPath
 from faultrun.errors import FaultrunError
 from faultrun.manifests.command import faultrun_of
 from faultrun.manifests.edits import before
-from faultrun.manifests.finding import Finding, Patch
+from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page, Wishes
-from faultrun.manifests.tree import Items, Scalar, Table, dig, items, scalar, text_at
 from faultrun.manifests.workload import Container, Pod, Workload
+from faultrun.text.patch import Patch
+from faultrun.text.yaml_tree import MappingNode, ScalarNode, SequenceNode, dig, items, scalar, text_at
 
 TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
 LOG_DIR_VARIABLE = "FAULTRUN_LOG_DIR"
@@ -157,7 +158,7 @@ def hook_finds_the_run(page: Page) -> Iterator[Finding]:
     """``faultrun prestop`` looks in the log_dir that it is told of, which must be the run's."""
     for run in _runs(page):
         nodes = items(run.container.pre_stop, "exec", "command")
-        words = faultrun_of(tuple(node.value for node in nodes if isinstance(node, Scalar)))
+        words = faultrun_of(tuple(node.value for node in nodes if isinstance(node, ScalarNode)))
         if not words or words[0] != "prestop" or LOG_DIR_VARIABLE in run.environ:
             continue
         if any(word.replace("-", "_").startswith("__log_dir") for word in words):
@@ -212,10 +213,10 @@ def _is_scratch(pod: Pod, name: str) -> bool:
 def _variable(page: Page, container: Container, name: str, value: str) -> tuple[Patch, ...]:
     """Put a variable before the first one of a block list whose dashes stand where they usually do."""
     entries = dig(container.node, "env")
-    first = entries.nodes[0] if isinstance(entries, Items) and entries.nodes else None
-    if not isinstance(first, Table) or first.flow or not first.pairs:
+    first = entries.items[0] if isinstance(entries, SequenceNode) and entries.items else None
+    if not isinstance(first, MappingNode) or first.flow or not first.entries:
         return ()
-    key = first.pairs[0][0]
+    key = first.entries[0][0]
     if page.text[key.start - 2 : key.start] != "- " or key.column < 2:
         return ()
     patch = before(page.text, key, f'name: {name}\nvalue: "{value}"')

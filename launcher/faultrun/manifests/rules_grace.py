@@ -7,8 +7,8 @@ from faultrun.manifests.command import commands_of, shell_of
 from faultrun.manifests.edits import replaced
 from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page
-from faultrun.manifests.tree import Scalar, items, scalar
 from faultrun.manifests.workload import Container
+from faultrun.text.yaml_tree import ScalarNode, items, scalar
 
 _USUAL_GRACE_S = 360
 _DEFAULT_GRACE_S = 30
@@ -85,7 +85,7 @@ def _hook_s(container: Container) -> tuple[int, int] | None:
     sleep = scalar(hook, "sleep", "seconds")
     if sleep is not None and sleep.number is not None:
         return sleep.number, sleep.line
-    nodes = [node for node in items(hook, "exec", "command") if isinstance(node, Scalar)]
+    nodes = [node for node in items(hook, "exec", "command") if isinstance(node, ScalarNode)]
     words = tuple(node.value for node in nodes)
     shell = shell_of(words)
     commands = [command.words for command in commands_of(shell.script)] if shell else [words]

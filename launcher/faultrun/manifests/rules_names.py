@@ -8,11 +8,12 @@ import json
 from collections.abc import Iterator
 
 from faultrun.manifests.edits import after_line, first_entry, replaced
-from faultrun.manifests.finding import Finding, Patch
+from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page
 from faultrun.manifests.platform_maps import PlatformMap, platform_map, platform_maps
-from faultrun.manifests.tree import Scalar, items, pairs, scalar, table, text_at
 from faultrun.manifests.workload import ASCEND_LABEL, ConfigMap, Kind
+from faultrun.text.patch import Patch
+from faultrun.text.yaml_tree import ScalarNode, entries, items, mapping, scalar, text_at
 
 _JOBS = frozenset({Kind.VCJOB, Kind.ASCENDJOB, Kind.DEPLOYMENT})
 _JOB_NAME_VARIABLE = "mindx-dls-test"
@@ -83,7 +84,7 @@ def config_maps_hold_their_key(page: Page) -> Iterator[Finding]:
 def reset_config_is_watched(page: Page) -> Iterator[Finding]:
     """The device plug-in watches only config maps that carry ``reset: "true"``."""
     for config_map, platform in platform_maps(page):
-        name, labels = config_map.name, table(config_map.root, "metadata", "labels")
+        name, labels = config_map.name, mapping(config_map.root, "metadata", "labels")
         label = scalar(labels, "reset")
         if (
             platform.prefix != "reset-config-"
@@ -152,10 +153,10 @@ def gang_is_complete(page: Page) -> Iterator[Finding]:
 def selector_finds_the_pods(page: Page) -> Iterator[Finding]:
     """A selector that does not match the labels of its own pods is refused."""
     for job in page.manifest.workloads:
-        for key, wanted in pairs(job.root, "spec", "selector", "matchLabels"):
+        for key, wanted in entries(job.root, "spec", "selector", "matchLabels"):
             for pod in job.pods:
                 label = scalar(pod.template, "metadata", "labels", key.value)
-                if isinstance(wanted, Scalar) and (label is None or label.value != wanted.value):
+                if isinstance(wanted, ScalarNode) and (label is None or label.value != wanted.value):
                     yield Finding(
                         line=key.line,
                         rule="selector",
@@ -187,7 +188,7 @@ def job_name_variable_is_the_jobs_name(page: Page) -> Iterator[Finding]:
                     )
 
 
-def _misnamed(name: Scalar, platform: PlatformMap, jobs: list[str]) -> Finding:
+def _misnamed(name: ScalarNode, platform: PlatformMap, jobs: list[str]) -> Finding:
     wanted = platform.prefix + jobs[0]
     return Finding(
         line=name.line,
@@ -206,15 +207,15 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def _reset_label(page: Page, config_map: ConfigMap, label: Scalar | None) -> tuple[Patch, ...]:
+def _reset_label(page: Page, config_map: ConfigMap, label: ScalarNode | None) -> tuple[Patch, ...]:
     entry = 'reset: "true"'
-    name, labels = config_map.name, table(config_map.root, "metadata", "labels")
+    name, labels = config_map.name, mapping(config_map.root, "metadata", "labels")
     if label is not None:
         return (Patch(start=label.start, end=label.end, new='"true"'),)
-    if labels is not None and labels.pairs:
+    if labels is not None and labels.entries:
         patch = first_entry(page.text, labels, entry)
         return (patch,) if patch else ()
-    metadata = table(config_map.root, "metadata")
+    metadata = mapping(config_map.root, "metadata")
     if labels is not None or metadata is None or metadata.flow or metadata.key("labels") or name is None:
         return ()
     key = metadata.key("name")

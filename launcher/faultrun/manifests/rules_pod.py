@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 
 from faultrun.manifests.edits import before, replaced
-from faultrun.manifests.finding import Finding, Patch
+from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page
 from faultrun.manifests.quantity import quantity
-from faultrun.manifests.tree import Scalar, items, pairs, scalar, text_at
 from faultrun.manifests.workload import Container, Kind, is_extended
+from faultrun.text.patch import Patch
+from faultrun.text.yaml_tree import ScalarNode, entries, items, scalar, text_at
 
 _ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
 _VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
@@ -19,10 +20,10 @@ _FRAMEWORKS = frozenset({"mindspore", "pytorch", "tensorflow"})
 def requests_equal_limits(page: Page) -> Iterator[Finding]:
     """Devices can be neither shared nor overcommitted; nothing may be requested above its limit."""
     for container in _containers(page):
-        limits = {key.value: value for key, value in pairs(container.node, "resources", "limits")}
-        requested = pairs(container.node, "resources", "requests")
+        limits = {key.value: value for key, value in entries(container.node, "resources", "limits")}
+        requested = entries(container.node, "resources", "requests")
         for key, value in requested:
-            if isinstance(value, Scalar):
+            if isinstance(value, ScalarNode):
                 yield from _against_limit(key, value, limits.get(key.value))
 
 
@@ -108,10 +109,10 @@ def _containers(page: Page) -> Iterator[Container]:
         yield from workload.containers
 
 
-def _against_limit(key: Scalar, value: Scalar, limit: object) -> Iterator[Finding]:
+def _against_limit(key: ScalarNode, value: ScalarNode, limit: object) -> Iterator[Finding]:
     device = is_extended(key.value)
     wanted = quantity(value.value)
-    if not isinstance(limit, Scalar):
+    if not isinstance(limit, ScalarNode):
         if device:
             yield Finding(
                 line=key.line,

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from faultrun.manifests.edits import replaced
 from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page
-from faultrun.manifests.tree import Node, Scalar, dig, items, scalar, table, text_at
 from faultrun.manifests.workload import Kind, Workload
+from faultrun.text.yaml_tree import Node, ScalarNode, dig, items, mapping, scalar, text_at
 
 _IN_PLACE = frozenset({"OnFailure", "Always"})
 _FINAL = "93"
@@ -109,7 +109,7 @@ def failing_codes_are_in_order(page: Page) -> Iterator[Finding]:
     for rule in (
         rule for one in page.manifest.workloads for rules in _failure_rules(one) for rule in items(rules)
     ):
-        codes = [one for one in items(rule, "onExitCodes", "values") if isinstance(one, Scalar)]
+        codes = [one for one in items(rule, "onExitCodes", "values") if isinstance(one, ScalarNode)]
         numbers = [one.number for one in codes if one.number is not None]
         zero = 0 in numbers and text_at(rule, "onExitCodes", "operator") == "In"
         wanted = sorted(set(numbers) - ({0} if zero else set()))
@@ -142,7 +142,7 @@ def switches_have_known_values(page: Page) -> Iterator[Finding]:
             yield _unknown(strategy, "recover-strategy", _RECOVER_STRATEGIES)
 
 
-def _unknown(value: Scalar, name: str, known: tuple[str, ...]) -> Finding:
+def _unknown(value: ScalarNode, name: str, known: tuple[str, ...]) -> Finding:
     return Finding(
         line=value.line,
         rule="switch",
@@ -152,7 +152,7 @@ def _unknown(value: Scalar, name: str, known: tuple[str, ...]) -> Finding:
     )
 
 
-def _policies(job: Workload) -> Iterator[tuple[Node, Scalar | None]]:
+def _policies(job: Workload) -> Iterator[tuple[Node, ScalarNode | None]]:
     """Volcano's policies, with the restart policy that hides exit codes from them, if all pods have one."""
     if job.kind is not Kind.VCJOB:
         return
@@ -165,7 +165,7 @@ def _policies(job: Workload) -> Iterator[tuple[Node, Scalar | None]]:
             yield policy, own
 
 
-def _in_place(policy: Scalar | None) -> Scalar | None:
+def _in_place(policy: ScalarNode | None) -> ScalarNode | None:
     return policy if policy is not None and policy.value in _IN_PLACE else None
 
 
@@ -173,7 +173,7 @@ def _failure_rules(workload: Workload) -> Iterator[Node]:
     """The rules of every podFailurePolicy, a JobSet's jobs included."""
     roots: list[Node | None] = [workload.root]
     if workload.kind is Kind.JOBSET:
-        roots = [table(one, "template") for one in items(workload.root, "spec", "replicatedJobs")]
+        roots = [mapping(one, "template") for one in items(workload.root, "spec", "replicatedJobs")]
     for root in roots:
         rules = dig(root, "spec", "podFailurePolicy", "rules")
         if rules is not None:
@@ -183,7 +183,7 @@ def _failure_rules(workload: Workload) -> Iterator[Node]:
 def _fails_on(job: Workload, code: str) -> bool:
     for rules in _failure_rules(job):
         for rule in items(rules):
-            codes = {one.value for one in items(rule, "onExitCodes", "values") if isinstance(one, Scalar)}
+            codes = {one.value for one in items(rule, "onExitCodes", "values") if isinstance(one, ScalarNode)}
             inside = text_at(rule, "onExitCodes", "operator") != "NotIn"
             if text_at(rule, "action") == "FailJob" and (code in codes) == inside:
                 return dig(rule, "onExitCodes") is not None

@@ -7,8 +7,8 @@ from faultrun.manifests.edits import first_entry, inside, replaced
 from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page
 from faultrun.manifests.platform_maps import platform_maps
-from faultrun.manifests.tree import Node, Scalar, dig, items, scalar, text_at
 from faultrun.manifests.workload import FAULT_LABEL, Container, Workload
+from faultrun.text.yaml_tree import Node, ScalarNode, dig, items, scalar, text_at
 
 _KNOWN = frozenset({"grace", "force", "off"})
 _MEANT_OFF = frozenset({"false", "no", "none", "disable", "disabled"})
@@ -118,7 +118,7 @@ def _label_on_a_config_map(page: Page, workload: Workload) -> Iterator[Finding]:
 
 def _shell(page: Page, container: Container, found: Stays) -> Finding:
     node = container.word_nodes[found.shell.word]
-    assert isinstance(node, Scalar)
+    assert isinstance(node, ScalarNode)
     patch = inside(page.text, node, found.exec_at, "exec ") if found.exec_at is not None else None
     return Finding(
         line=node.line,
@@ -136,7 +136,7 @@ def _shell(page: Page, container: Container, found: Stays) -> Finding:
 def _words_apart(holder: str, command: Node | None) -> Iterator[Finding]:
     words = items(command)
     first = words[0] if words else command
-    if not isinstance(first, Scalar):
+    if not isinstance(first, ScalarNode):
         return
     parts = first.value.split()
     if words and len(parts) < 2:

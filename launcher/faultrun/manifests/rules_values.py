@@ -3,11 +3,21 @@
 import re
 from collections.abc import Iterator
 
-from faultrun.manifests.edits import bare, quoted
+from faultrun.manifests.edits import bare, in_quotes
 from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page
-from faultrun.manifests.tree import Items, Node, Scalar, Table, Type, dig, items, pairs, scalar, walk
 from faultrun.manifests.workload import Kind, Manifest, Pod, Workload
+from faultrun.model.edit import ScalarKind
+from faultrun.text.yaml_tree import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    dig,
+    entries,
+    items,
+    scalar,
+    walk,
+)
 
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY = re.compile(
@@ -15,6 +25,13 @@ _LABEL_KEY = re.compile(
 )
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _CONTAINER_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_TYPED = {
+    ScalarKind.STR: "a string",
+    ScalarKind.BOOL: "a boolean",
+    ScalarKind.INT: "a whole number",
+    ScalarKind.FLOAT: "a number",
+    ScalarKind.NULL: "nothing",
+}
 _COUNTS = {
     Kind.VCJOB: (("spec", "minAvailable"), ("spec", "maxRetry")),
     Kind.ASCENDJOB: (("spec", "runPolicy", "schedulingPolicy", "minAvailable"),),
@@ -39,7 +56,7 @@ def keys_once(page: Page) -> Iterator[Finding]:
     """A key that is there twice: one of the two is silently lost, or the API server refuses both."""
     for root in page.manifest.objects:
         for node in walk(root):
-            for first, again in node.doubles if isinstance(node, Table) else ():
+            for first, again in node.doubles if isinstance(node, MappingNode) else ():
                 yield Finding(
                     line=again.line,
                     rule="duplicate-key",
@@ -52,22 +69,22 @@ def keys_once(page: Page) -> Iterator[Finding]:
 def strings_are_strings(page: Page) -> Iterator[Finding]:
     """Labels, selectors, variables, arguments and config data that YAML takes for something else."""
     for what, _, value in (*_string_entries(page.manifest), *_string_items(page.manifest)):
-        if isinstance(value, Table | Items):
+        if not isinstance(value, ScalarNode):
             yield Finding(
                 line=value.line,
                 rule="string-value",
-                what=f"{what} is {'a mapping' if isinstance(value, Table) else 'a list'}",
+                what=f"{what} is {'a mapping' if isinstance(value, MappingNode) else 'a list'}",
                 why="the API server wants a string there",
                 fix="write one string",
             )
-        elif value.type not in {Type.TEXT, Type.NULL}:
+        elif value.go_kind not in {ScalarKind.STR, ScalarKind.NULL}:
             yield Finding(
                 line=value.line,
                 rule="string-value",
-                what=f"{what} is {value.type.value}: {value.value}",
+                what=f"{what} is {_TYPED[value.go_kind]}: {value.value}",
                 why="the API server wants a string there",
                 fix=f'write "{value.value}"',
-                patches=(quoted(value),),
+                patches=(in_quotes(value),),
             )
 
 
@@ -85,7 +102,7 @@ def labels_are_valid(page: Page) -> Iterator[Finding]:
                 why=why,
                 fix="choose another name",
             )
-        if isinstance(value, Scalar) and not _LABEL_VALUE.fullmatch(value.value):
+        if isinstance(value, ScalarNode) and not _LABEL_VALUE.fullmatch(value.value):
             yield Finding(
                 line=value.line,
                 rule="label-value",
@@ -120,20 +137,20 @@ def counts_are_numbers(page: Page) -> Iterator[Finding]:
     """Whole numbers written as strings, or not whole."""
     for workload in page.manifest.workloads:
         for name, value in _counts(workload):
-            if value.type is Type.INTEGER or _to_be_filled(value):
+            if value.go_kind is ScalarKind.INT or _to_be_filled(value):
                 continue
             whole = value.number is not None
             yield Finding(
                 line=value.line,
                 rule="whole-number",
-                what=f"{name} is {value.type.value}: {value.value}",
+                what=f"{name} is {_TYPED[value.go_kind]}: {value.value}",
                 why="the API server wants a whole number there",
                 fix=f"write {value.value} without quotes" if whole else "write a whole number",
                 patches=(bare(value),) if whole else (),
             )
 
 
-def _string_entries(manifest: Manifest) -> Iterator[tuple[str, Scalar, Node]]:
+def _string_entries(manifest: Manifest) -> Iterator[tuple[str, ScalarNode, Node]]:
     """Every entry of a mapping of strings: what it is, its key and its value."""
     for root in manifest.objects:
         for part, word in (("labels", "label"), ("annotations", "annotation")):
@@ -149,12 +166,12 @@ def _string_entries(manifest: Manifest) -> Iterator[tuple[str, Scalar, Node]]:
             yield from _entries("node selector", pod.spec, "nodeSelector")
 
 
-def _entries(word: str, node: Node, *path: str) -> Iterator[tuple[str, Scalar, Node]]:
-    for key, value in pairs(node, *path):
+def _entries(word: str, node: Node, *path: str) -> Iterator[tuple[str, ScalarNode, Node]]:
+    for key, value in entries(node, *path):
         yield f"{word} {key.value}", key, value
 
 
-def _string_items(manifest: Manifest) -> Iterator[tuple[str, Scalar, Node]]:
+def _string_items(manifest: Manifest) -> Iterator[tuple[str, ScalarNode, Node]]:
     """The values of variables, and the words of commands."""
     for workload in manifest.workloads:
         for container in workload.containers:
@@ -164,11 +181,11 @@ def _string_items(manifest: Manifest) -> Iterator[tuple[str, Scalar, Node]]:
                     yield f"variable {name.value}", name, value
             for part in ("command", "args"):
                 for word in items(container.node, part):
-                    if isinstance(word, Scalar):
+                    if isinstance(word, ScalarNode):
                         yield f"a word of {part}", word, word
 
 
-def _counts(workload: Workload) -> Iterator[tuple[str, Scalar]]:
+def _counts(workload: Workload) -> Iterator[tuple[str, ScalarNode]]:
     for path in _COUNTS.get(workload.kind, ()):
         found = scalar(workload.root, *path)
         if found is not None:
@@ -177,7 +194,7 @@ def _counts(workload: Workload) -> Iterator[tuple[str, Scalar]]:
         yield from _pod_counts(pod)
 
 
-def _pod_counts(pod: Pod) -> Iterator[tuple[str, Scalar]]:
+def _pod_counts(pod: Pod) -> Iterator[tuple[str, ScalarNode]]:
     if pod.replicas is not None:
         yield "replicas", pod.replicas
     if pod.grace is not None:
@@ -189,7 +206,7 @@ def _pod_counts(pod: Pod) -> Iterator[tuple[str, Scalar]]:
                 yield "containerPort", found
 
 
-def _to_be_filled(value: Scalar) -> bool:
+def _to_be_filled(value: ScalarNode) -> bool:
     """Whether another tool puts the value in later, as envsubst and Helm do."""
     return "$" in value.value or "{{" in value.value
 

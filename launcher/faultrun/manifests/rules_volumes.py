@@ -6,8 +6,8 @@ from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page
 from faultrun.manifests.platform_maps import platform_map
 from faultrun.manifests.quantity import quantity
-from faultrun.manifests.tree import items, scalar, table, text_at
 from faultrun.manifests.workload import Container, Kind, Pod, Workload
+from faultrun.text.yaml_tree import items, mapping, scalar, text_at
 
 _SHM = "/dev/shm"
 _BUILT_IN = frozenset({"v1", "apps/v1", "batch/v1", "batch/v1beta1"})
@@ -109,7 +109,7 @@ def _shm(pod: Pod, container: Container) -> Iterator[Finding]:
         )
     volumes = items(pod.spec, "volumes")
     volume = next((one for one in volumes if mount and text_at(one, "name") == text_at(mount, "name")), None)
-    empty_dir = table(volume, "emptyDir")
+    empty_dir = mapping(volume, "emptyDir")
     if empty_dir is None:
         return
     if text_at(empty_dir, "medium") != "Memory":

@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from faultrun.manifests.edits import spelled
-from faultrun.manifests.finding import Patch
-from faultrun.manifests.tree import Scalar, Table, read, walk
+from faultrun.text.patch import Patch, patched
+from faultrun.text.yaml_reader import read
+from faultrun.text.yaml_scalar import spelled
+from faultrun.text.yaml_tree import ScalarNode, walk
 
 Values = Mapping[str, str | int | bool | tuple[str, ...]]
 
@@ -124,21 +125,15 @@ def _fill_yaml(text: str, values: Values) -> str:
         if not any(match.start() in span for span in inside):
             new = _plain(_value(match, values))
             patches[match.start()] = Patch(start=match.start(), end=match.end(), new=new)
-    for _, patch in sorted(patches.items(), reverse=True):
-        text = text[: patch.start] + patch.new + text[patch.end :]
-    return text
+    return patched(text, patches.values())
 
 
-def _scalars(text: str) -> Iterator[Scalar]:
+def _scalars(text: str) -> Iterator[ScalarNode]:
     for root in read(text).roots:
-        for node in walk(root):
-            if isinstance(node, Scalar):
-                yield node
-            elif isinstance(node, Table):
-                yield from (key for key, _ in node.pairs)
+        yield from (node for node in walk(root) if isinstance(node, ScalarNode))
 
 
-def _scalar(scalar: Scalar, values: Values) -> str:
+def _scalar(scalar: ScalarNode, values: Values) -> str:
     """How a scalar is written with its values in it."""
     whole = _PLACEHOLDER.fullmatch(scalar.value)
     if whole and not scalar.style:

@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.manifests.command import faultrun_of
-from faultrun.manifests.tree import Items, Node, Scalar, Stream, Table, items, pairs, scalar, table, text_at
+from faultrun.text.yaml_reader import YamlStream
+from faultrun.text.yaml_tree import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    entries,
+    items,
+    mapping,
+    scalar,
+    text_at,
+)
 
 ASCEND_LABEL = "ring-controller.atlas"
 FAULT_LABEL = "fault-scheduling"
@@ -38,7 +49,7 @@ _KINDS = {
 class Container:
     """One container of a pod; ``name`` is for messages."""
 
-    node: Table
+    node: MappingNode
     name: str
 
     @property
@@ -46,7 +57,7 @@ class Container:
         """``command`` and ``args`` together; empty when the image's own entry point decides."""
         command = items(self.node, "command")
         nodes = (*command, *items(self.node, "args")) if command else ()
-        return tuple(node.value for node in nodes if isinstance(node, Scalar))
+        return tuple(node.value for node in nodes if isinstance(node, ScalarNode))
 
     @property
     def word_nodes(self) -> tuple[Node, ...]:
@@ -59,9 +70,9 @@ class Container:
         return faultrun_of(self.words)
 
     @property
-    def pre_stop(self) -> Table | None:
+    def pre_stop(self) -> MappingNode | None:
         """The preStop hook."""
-        return table(self.node, "lifecycle", "preStop")
+        return mapping(self.node, "lifecycle", "preStop")
 
     @property
     def means_to_save(self) -> bool:
@@ -69,16 +80,16 @@ class Container:
         return self.pre_stop is not None or self.faultrun is not None
 
     @property
-    def devices(self) -> dict[str, Scalar]:
+    def devices(self) -> dict[str, ScalarNode]:
         """Extended resources in requests or limits, by name."""
-        found: dict[str, Scalar] = {}
+        found: dict[str, ScalarNode] = {}
         for part in ("requests", "limits"):
-            for key, value in pairs(self.node, "resources", part):
-                if is_extended(key.value) and isinstance(value, Scalar):
+            for key, value in entries(self.node, "resources", part):
+                if is_extended(key.value) and isinstance(value, ScalarNode):
                     found.setdefault(key.value, key)
         return found
 
-    def variable(self, name: str) -> Scalar | None:
+    def variable(self, name: str) -> ScalarNode | None:
         """The literal value of an environment variable; None when it is not set, or by reference."""
         for entry in items(self.node, "env"):
             if text_at(entry, "name") == name:
@@ -90,16 +101,16 @@ class Container:
 class Pod:
     """One pod template: ``template`` holds metadata and ``spec``; ``role`` names it among several."""
 
-    template: Table
-    spec: Table
+    template: MappingNode
+    spec: MappingNode
     role: str
-    replicas: Scalar | None = None
-    restart_policy: Scalar | None = None
+    replicas: ScalarNode | None = None
+    restart_policy: ScalarNode | None = None
 
     @property
     def containers(self) -> tuple[Container, ...]:
         """The containers, without init containers."""
-        nodes = (node for node in items(self.spec, "containers") if isinstance(node, Table))
+        nodes = (node for node in items(self.spec, "containers") if isinstance(node, MappingNode))
         return tuple(
             Container(node=node, name=text_at(node, "name") or f"container {position}")
             for position, node in enumerate(nodes)
@@ -112,7 +123,7 @@ class Pod:
         return with_devices or self.containers[:1]
 
     @property
-    def grace(self) -> Scalar | None:
+    def grace(self) -> ScalarNode | None:
         """``terminationGracePeriodSeconds``."""
         return scalar(self.spec, "terminationGracePeriodSeconds")
 
@@ -122,11 +133,11 @@ class Workload:
     """One object that makes pods."""
 
     kind: Kind
-    root: Table
+    root: MappingNode
     pods: tuple[Pod, ...]
 
     @property
-    def name(self) -> Scalar | None:
+    def name(self) -> ScalarNode | None:
         """``metadata.name``."""
         return scalar(self.root, "metadata", "name")
 
@@ -136,9 +147,9 @@ class Workload:
         return text_at(self.root, "metadata", "namespace")
 
     @property
-    def labels(self) -> Table | None:
+    def labels(self) -> MappingNode | None:
         """``metadata.labels``."""
-        return table(self.root, "metadata", "labels")
+        return mapping(self.root, "metadata", "labels")
 
     @property
     def shown(self) -> str:
@@ -151,7 +162,7 @@ class Workload:
         return tuple(container for pod in self.pods for container in pod.containers)
 
     @property
-    def fault_scheduling(self) -> Scalar | None:
+    def fault_scheduling(self) -> ScalarNode | None:
         """The ``fault-scheduling`` label, of the job or else of a pod."""
         own = scalar(self.labels, FAULT_LABEL)
         of_pods = (scalar(pod.template, "metadata", "labels", FAULT_LABEL) for pod in self.pods)
@@ -186,10 +197,10 @@ class Workload:
 class ConfigMap:
     """One config map."""
 
-    root: Table
+    root: MappingNode
 
     @property
-    def name(self) -> Scalar | None:
+    def name(self) -> ScalarNode | None:
         """``metadata.name``."""
         return scalar(self.root, "metadata", "name")
 
@@ -203,18 +214,18 @@ class ConfigMap:
 class Manifest:
     """A file. ``stray`` are documents that are no Kubernetes objects."""
 
-    objects: tuple[Table, ...]
+    objects: tuple[MappingNode, ...]
     stray: tuple[Node, ...]
     workloads: tuple[Workload, ...]
     config_maps: tuple[ConfigMap, ...]
 
 
-def manifest_of(stream: Stream) -> Manifest:
+def manifest_of(stream: YamlStream) -> Manifest:
     """Sort the documents of a stream; a ``List`` counts as its items."""
-    objects: list[Table] = []
+    objects: list[MappingNode] = []
     stray: list[Node] = []
     for root in _opened(stream.roots):
-        if isinstance(root, Table) and text_at(root, "apiVersion") and text_at(root, "kind"):
+        if isinstance(root, MappingNode) and text_at(root, "apiVersion") and text_at(root, "kind"):
             objects.append(root)
         else:
             stray.append(root)
@@ -234,22 +245,22 @@ def is_extended(resource: str) -> bool:
 
 def _opened(roots: tuple[Node, ...]) -> Iterator[Node]:
     for root in roots:
-        if isinstance(root, Table) and _is(root, "v1", "List"):
+        if isinstance(root, MappingNode) and _is(root, "v1", "List"):
             yield from items(root, "items")
         else:
             yield root
 
 
-def _is(root: Table, version: str, kind: str) -> bool:
+def _is(root: MappingNode, version: str, kind: str) -> bool:
     return text_at(root, "apiVersion") == version and text_at(root, "kind") == kind
 
 
-def _kind(root: Table) -> Kind:
+def _kind(root: MappingNode) -> Kind:
     group = text_at(root, "apiVersion").rpartition("/")[0]
     return _KINDS.get((group, text_at(root, "kind")), Kind.OTHER)
 
 
-def _pods(root: Table) -> Iterator[Pod]:
+def _pods(root: MappingNode) -> Iterator[Pod]:
     """Every pod template, wherever the kind keeps it."""
     if _is(root, "v1", "Pod"):
         yield from _pod(root, role="", owner=None)
@@ -263,23 +274,23 @@ def _below(node: Node, role: str, seen: set[int]) -> Iterator[Pod]:
         return
     seen.add(id(node))
     match node:
-        case Table():
+        case MappingNode():
             own = text_at(node, "name") or role
-            template = table(node, "template")
+            template = mapping(node, "template")
             if template is not None:
                 yield from _pod(template, role=own, owner=node)
-            for key, value in node.pairs:
+            for key, value in node.entries:
                 yield from _below(value, own if key.value in _WRAPPERS else key.value, seen)
-        case Items():
-            for item in node.nodes:
+        case SequenceNode():
+            for item in node.items:
                 yield from _below(item, role, seen)
-        case Scalar():
+        case ScalarNode():
             return
 
 
-def _pod(template: Table, *, role: str, owner: Table | None) -> Iterator[Pod]:
-    spec = table(template, "spec")
-    if spec is not None and isinstance(spec.get("containers"), Items):
+def _pod(template: MappingNode, *, role: str, owner: MappingNode | None) -> Iterator[Pod]:
+    spec = mapping(template, "spec")
+    if spec is not None and isinstance(spec.get("containers"), SequenceNode):
         yield Pod(
             template=template,
             spec=spec,

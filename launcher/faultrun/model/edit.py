@@ -17,7 +17,7 @@ class By(Enum):
     HAND = "hand"
 
 
-class Kind(Enum):
+class ScalarKind(Enum):
     """What a value in a file is; it stays that when the new text can be read as one."""
 
     NULL = "null"

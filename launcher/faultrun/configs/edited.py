@@ -1,0 +1,88 @@
+"""What every editor gives back: a text with one value changed, proved, or the reason why not."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from faultrun.text.patch import MalformedText, Patch, line_of, patched
+
+
+class EditRefused(Exception):
+    """An edit that cannot be done as asked; becomes a ConfigError once the file's name is known."""
+
+    def __init__(self, because: str, *, hint: str) -> None:
+        super().__init__(because)
+        self.because = because
+        self.hint = hint
+
+
+class NoParent(EditRefused):
+    """A nested key whose surroundings are not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """A text after one edit. ``before`` is the old value as spelled, None when the key was absent."""
+
+    text: str
+    line: int
+    before: str | None
+    after: str
+
+
+def edited(text: str, patches: Sequence[Patch], *, before: str | None, after: str) -> Edited:
+    """Put ``patches``, ascending and apart, into ``text``."""
+    whole = patched(text, patches)
+    first = patches[0]
+    lead = len(first.new) - len(first.new.lstrip("\r\n"))
+    return Edited(text=whole, line=line_of(whole, first.start + lead), before=before, after=after)
+
+
+def unchanged(text: str, at: int, spelled: str) -> Edited:
+    """The text already holds the wanted value, spelled so at position ``at``."""
+    return Edited(text=text, line=line_of(text, at), before=spelled, after=spelled)
+
+
+def twice(lines: Sequence[int]) -> EditRefused:
+    """Refuse a key that is there more than once: readers disagree which one counts."""
+    times = "twice" if len(lines) == 2 else f"{len(lines)} times"
+    apart = sorted(set(lines))
+    where = f"line {apart[0]}" if len(apart) == 1 else "lines " + ", ".join(str(line) for line in apart)
+    return EditRefused(f"it is there {times}: {where}", hint="leave one of them, or name it by a longer KEY")
+
+
+def not_a_value(what: str, names: Sequence[str]) -> EditRefused:
+    """Refuse to put one value in the place of a whole list or mapping."""
+    inside = f": {', '.join(names[:5])}" if names else ", such as KEY.NAME or KEY[0]"
+    return EditRefused(f"it holds {what}, not a value", hint=f"name a value inside it{inside}")
+
+
+def no_parent(name: str, names: Sequence[str]) -> NoParent:
+    """Refuse a nested key whose surroundings are not there to put it into."""
+    known = ", ".join(list(names)[:8])
+    return NoParent(
+        f"there is no {name!r} to look into",
+        hint=f"one of: {known}" if known else "check the KEY's first part",
+    )
+
+
+def no_position(step: str | int, count: int) -> EditRefused:
+    """Refuse a step that leads nowhere in a list of ``count``."""
+    return EditRefused(f"{step!r} is not a position in a list of {count}", hint="count from 0: KEY[0]")
+
+
+def only_document(format_name: str) -> EditRefused:
+    """Refuse the number of a document where there is but one."""
+    return EditRefused(f"{format_name} has one document", hint="leave out the number before #")
+
+
+def prove(same: Callable[[], bool], line: int) -> None:
+    """Refuse a result unless it reads back as the old file with one value changed."""
+    try:
+        proved = same()
+    except (EditRefused, MalformedText):
+        proved = False
+    if not proved:
+        raise EditRefused(
+            f"changing line {line} would change something else as well",
+            hint="simplify that line by hand, for example to: KEY: VALUE",
+        )

@@ -1,0 +1,246 @@
+"""A YAML stream read into nodes: as it is written, or with aliases and ``<<`` followed.
+
+Built from PyYAML's events, not from its composed nodes: aliases keep their own
+position, and nothing is constructed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol, cast
+
+import yaml
+
+from faultrun.text.patch import MalformedText, line_of
+from faultrun.text.yaml_tree import AliasNode, MappingNode, Node, ScalarNode, SequenceNode, walk
+
+_MERGE = "<<"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One document; ``end`` is where the next ``---``, a ``...`` or the end of the text stands."""
+
+    root: Node
+    end: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlStream:
+    """The documents that are not empty, without aliases. ``aliases``: some value stands for two places."""
+
+    roots: tuple[Node, ...]
+    aliases: bool
+
+
+def documents(text: str) -> tuple[Document, ...]:
+    """Parse a stream as it is written; an empty text has no documents. MalformedText if it is not YAML."""
+    try:
+        return tuple(_Reader(text).documents())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        because = " ".join(str(error.problem or error.context).split())
+        raise MalformedText(because, mark.line + 1 if mark else 1) from None
+    except yaml.reader.ReaderError as error:
+        raise MalformedText(str(error).partition("\n")[0], line_of(text, error.position)) from None
+
+
+def read(text: str) -> YamlStream:
+    """Parse a stream and follow aliases and merges; a node that two places share is one object.
+
+    MalformedText if it is not YAML, too deep, or has a list or mapping as a key.
+    """
+    try:
+        written = [document.root for document in documents(text)]
+        roots = tuple(_Follower().followed(root) for root in written if not _is_empty(root))
+        aliases = any(isinstance(node, AliasNode) for root in written for node in walk(root))
+    except RecursionError:
+        raise MalformedText("it is nested too deeply, or contains itself", 1) from None
+    return YamlStream(roots=roots, aliases=aliases)
+
+
+def resolved_tag(plain: str) -> str:
+    """The tag PyYAML gives to ``plain`` where it stands without quotes."""
+    return cast("_Events", yaml.SafeLoader("")).resolve(yaml.ScalarNode, plain, (True, False))
+
+
+def _is_empty(root: Node) -> bool:
+    return isinstance(root, ScalarNode) and not root.value
+
+
+class _Follower:
+    """Puts what was anchored in the place of each alias, within one document."""
+
+    def __init__(self) -> None:
+        self._anchored: dict[str, Node | None] = {}
+
+    def followed(self, node: Node) -> Node:
+        if isinstance(node, AliasNode):
+            return self._target(node)
+        if node.anchor is not None:
+            self._anchored[node.anchor] = None
+        match node:
+            case SequenceNode():
+                done: Node = replace(node, items=tuple(self.followed(item) for item in node.items))
+            case MappingNode():
+                done = self._mapping(node)
+            case ScalarNode():
+                done = node
+        if node.anchor is not None:
+            self._anchored[node.anchor] = done
+        return done
+
+    def _target(self, alias: AliasNode) -> Node:
+        if alias.anchor not in self._anchored:
+            raise MalformedText(f"found undefined alias {alias.anchor!r}", alias.line)
+        found = self._anchored[alias.anchor]
+        if found is None:
+            raise MalformedText("it is nested too deeply, or contains itself", alias.line)
+        return found
+
+    def _mapping(self, node: MappingNode) -> MappingNode:
+        own: list[tuple[Node, Node]] = []
+        merged: dict[str, tuple[Node, Node]] = {}
+        doubles: list[tuple[ScalarNode, ScalarNode]] = []
+        first: dict[str, ScalarNode] = {}
+        for key_node, value_node in node.pairs:
+            key, value = self.followed(key_node), self.followed(value_node)
+            if not isinstance(key, ScalarNode):
+                raise MalformedText("a key is a list or a mapping", key.line)
+            if key.value == _MERGE and not key.style:
+                for source in value.items if isinstance(value, SequenceNode) else (value,):
+                    inherited = source.entries if isinstance(source, MappingNode) else ()
+                    merged = {name.value: (name, value) for name, value in inherited} | merged
+                continue
+            if key.value in first:
+                doubles.append((first[key.value], key))
+            first.setdefault(key.value, key)
+            own.append((key, value))
+        inherited_pairs = (pair for name, pair in merged.items() if name not in first)
+        return replace(node, pairs=(*inherited_pairs, *own), doubles=tuple(doubles))
+
+
+class _Mark(Protocol):
+    """A position in the text, counted from 0."""
+
+    index: int
+    line: int
+    column: int
+
+
+class _Events(Protocol):
+    """What is used of PyYAML's loader, which has no types of its own."""
+
+    def get_event(self) -> yaml.Event: ...
+
+    def peek_event(self) -> yaml.Event: ...
+
+    def check_event(self, kind: type[yaml.Event]) -> bool: ...
+
+    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: object) -> str: ...
+
+
+class _Reader:
+    """Turns PyYAML's events into nodes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._loader = cast("_Events", yaml.SafeLoader(text))
+        self._token_starts: dict[int, _Mark] | None = None
+
+    def documents(self) -> Iterator[Document]:
+        loader = self._loader
+        loader.get_event()
+        while not loader.check_event(yaml.StreamEndEvent):
+            loader.get_event()
+            root = self._node()
+            yield Document(root=root, end=_index(loader.get_event().start_mark))
+
+    def _node(self) -> Node:
+        event = self._loader.get_event()
+        match event:
+            case yaml.AliasEvent():
+                mark = _mark(event.start_mark)
+                return AliasNode(
+                    anchor=str(event.anchor),
+                    start=mark.index,
+                    end=_index(event.end_mark),
+                    line=mark.line + 1,
+                    column=mark.column,
+                )
+            case yaml.ScalarEvent():
+                return self._scalar(event)
+            case yaml.SequenceStartEvent():
+                return self._sequence(event)
+            case yaml.MappingStartEvent():
+                return self._mapping(event)
+            case _:
+                raise AssertionError(f"PyYAML promised a node, not {event!r}")
+
+    def _scalar(self, event: yaml.ScalarEvent) -> ScalarNode:
+        bare = event.anchor is None and event.tag is None
+        mark = _mark(event.start_mark) if bare else self._token_start(_mark(event.end_mark))
+        return ScalarNode(
+            anchor=event.anchor,
+            tag=self._tag(yaml.ScalarNode, event.tag, event.value, event.implicit),
+            value=event.value,
+            tagged=event.tag is not None,
+            style=event.style or "",
+            start=mark.index,
+            end=_index(event.end_mark),
+            line=mark.line + 1,
+            column=mark.column,
+        )
+
+    def _sequence(self, event: yaml.SequenceStartEvent) -> SequenceNode:
+        mark = _mark(event.start_mark)
+        items: list[Node] = []
+        while not self._loader.check_event(yaml.SequenceEndEvent):
+            items.append(self._node())
+        return SequenceNode(
+            anchor=event.anchor,
+            tag=self._tag(yaml.SequenceNode, event.tag, None, event.implicit),
+            items=tuple(items),
+            flow=bool(event.flow_style),
+            start=mark.index,
+            end=_index(self._loader.get_event().end_mark),
+            line=mark.line + 1,
+            column=mark.column,
+        )
+
+    def _mapping(self, event: yaml.MappingStartEvent) -> MappingNode:
+        bare = event.anchor is None and event.tag is None
+        mark = _mark((event if bare else self._loader.peek_event()).start_mark)
+        pairs: list[tuple[Node, Node]] = []
+        while not self._loader.check_event(yaml.MappingEndEvent):
+            key = self._node()
+            pairs.append((key, self._node()))
+        return MappingNode(
+            anchor=event.anchor,
+            tag=self._tag(yaml.MappingNode, event.tag, None, event.implicit),
+            pairs=tuple(pairs),
+            flow=bool(event.flow_style),
+            start=self._text.find("{", _index(event.start_mark)) if event.flow_style else mark.index,
+            end=_index(self._loader.get_event().end_mark),
+            line=mark.line + 1,
+            column=mark.column,
+        )
+
+    def _tag(self, kind: type[yaml.Node], tag: str | None, value: str | None, implicit: object) -> str:
+        if tag is not None and tag != "!":
+            return tag
+        return self._loader.resolve(kind, value, implicit)
+
+    def _token_start(self, end: _Mark) -> _Mark:
+        """Start of the scalar that ends at ``end``: PyYAML's event begins at its anchor or tag instead."""
+        if self._token_starts is None:
+            scalars = (token for token in yaml.scan(self._text) if isinstance(token, yaml.ScalarToken))
+            self._token_starts = {_index(token.end_mark): _mark(token.start_mark) for token in scalars}
+        return self._token_starts.get(end.index, end)
+
+
+def _mark(mark: object) -> _Mark:
+    return cast("_Mark", mark)
+
+
+def _index(mark: object) -> int:
+    return _mark(mark).index
