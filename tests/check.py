@@ -1,5 +1,6 @@
 """``make check``: format, lint, types, layers and the fast tests, side by side; theirs is the last word."""
 
+import os
 import subprocess
 import sys
 import time
@@ -24,38 +25,46 @@ QUIET: dict[str, list[str | Path]] = {
         *sorted(ROOT.glob("examples/[0-9]*/**/*.py")),
     ],
 }
-FAST: list[str | Path] = [
-    sys.executable,
-    "-m",
-    "pytest",
-    "-q",
-    "-m",
-    "not slow",
-    "tests/core",
-    "tests/supervisor",
-    "tests/contracts",
-    "tests/observe",
-]
+JOBS = ("faults", "sdk", "examples", "soak")
+"""Folders whose tests wait for real jobs: ``make test`` only, as all that is marked slow."""
+ONE_EXAMPLE_IN = "10"
+"""Of the examples that a property test asks for; ``make test`` draws all of them."""
+FIRST_HALF = ("core", "supervisor", "workers", "journal", "contracts")
 
 
 def main() -> int:
     began = time.monotonic()
-    checks = {
-        name: subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for name, command in QUIET.items()
-    }
-    tests = subprocess.Popen(FAST, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    failed = []
+    checks = {name: _start(command) for name, command in QUIET.items()}
+    halves = [_start(_tests(folders)) for folders in _halves()]
+    failed = False
     for name, process in checks.items():
         output, _ = process.communicate()
-        verdict = "ok" if process.returncode == 0 else "FAILED"
-        sys.stdout.write(f"{name:<8} {verdict}\n")
+        failed |= process.returncode != 0
+        sys.stdout.write(f"{name:<8} {'ok' if process.returncode == 0 else 'FAILED'}\n")
         if process.returncode != 0:
-            failed.append(name)
             sys.stdout.write(output + "\n")
-    output, _ = tests.communicate()
-    sys.stdout.write(f"{time.monotonic() - began:.0f} s\n{output}")
-    return 1 if failed or tests.returncode != 0 else 0
+    outputs = [half.communicate()[0] for half in halves]
+    sys.stdout.write(f"{time.monotonic() - began:.0f} s\n{''.join(outputs)}")
+    return int(failed or any(half.returncode != 0 for half in halves))
+
+
+def _start(command: list[str | Path]) -> "subprocess.Popen[str]":
+    environ = {**os.environ, "EXAMPLES_ONE_IN": ONE_EXAMPLE_IN}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def _halves() -> tuple[list[str], list[str]]:
+    """Every other folder of tests, in two parts that take about as long."""
+    folders = {path.parent.name for path in ROOT.glob("tests/*/test_*.py")} - set(JOBS)
+    first = folders & set(FIRST_HALF)
+    return sorted(first), sorted(folders - first)
+
+
+def _tests(folders: list[str]) -> list[str | Path]:
+    paths = [f"tests/{folder}" for folder in folders]
+    return [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:xdist", *paths]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ _EXAMPLES = int(os.environ.get("EXAMPLES") or 0)
 settings.register_profile(
     "long", settings.get_profile("desk"), max_examples=_EXAMPLES or 100, print_blob=True
 )
+# ``make check``: of the examples that a test asks for, one in as many as this.
+_ONE_IN = int(os.environ.get("EXAMPLES_ONE_IN") or 1)
 _PROFILE = "long" if _EXAMPLES else "ci" if os.environ.get("CI") else "desk"
 settings.load_profile(_PROFILE)
 
@@ -35,6 +37,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _JOBS = frozenset({"faults", "sdk", "examples", "soak"})
 """Folders whose tests wait for real jobs; the others' compute in their own process, or start one."""
+
+_FEWEST = 5
 
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
@@ -59,16 +63,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``EXAMPLES``, what a test says of itself counts no more."""
-    if not _EXAMPLES:
+    """With ``EXAMPLES`` or ``EXAMPLES_ONE_IN``, the number that a property test asks for is another."""
+    if not _EXAMPLES and _ONE_IN == 1:
         return
-    functions = [(item, getattr(item, "obj", None)) for item in items]
-    config.hook.pytest_deselected(items=[item for item, test in functions if not is_hypothesis_test(test)])
-    items[:] = [item for item, test in functions if is_hypothesis_test(test)]
-    for _, test in functions:
-        own = getattr(test, "_hypothesis_internal_use_settings", None)  # as hypothesis' own plugin does
-        if test is not None and own is not None:
-            test._hypothesis_internal_use_settings = settings(own, max_examples=_EXAMPLES, print_blob=True)
+    tests = [(item, getattr(item, "obj", None)) for item in items]
+    if _EXAMPLES:
+        config.hook.pytest_deselected(items=[item for item, test in tests if not is_hypothesis_test(test)])
+        items[:] = [item for item, test in tests if is_hypothesis_test(test)]
+    for _, test in tests:
+        if test is not None and is_hypothesis_test(test):
+            own = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
+            drawn = _EXAMPLES or max(_FEWEST, own.max_examples // _ONE_IN)
+            test._hypothesis_internal_use_settings = settings(own, max_examples=drawn, print_blob=True)
 
 
 @pytest.fixture(autouse=True)

@@ -131,6 +131,7 @@ def here(command: str) -> str:
     return "" if code in (0, None) else f"{command}: ended with {code}"
 
 
+@pytest.mark.slow
 def test_every_command_does_what_a_reader_wants(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, *runs = [command for command in to_run() if starts_a_run(command)]
     looks = [one for command in to_run() if not starts_a_run(command) for one in filled_in(command)]
