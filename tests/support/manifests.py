@@ -8,8 +8,7 @@ from pathlib import Path
 from faultrun.cli.manifests.reader import read_wishes
 from faultrun.manifests.finding import Finding
 from faultrun.manifests.lint import Cluster, lint
-from faultrun.manifests.render import Given, write
-from faultrun.manifests.template import Template, parse
+from faultrun.manifests.render import Given, Template, load, write
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 CLUSTER = Cluster(reader=read_wishes)
@@ -36,8 +35,7 @@ def cases(name: str) -> list[Case]:
 
 def template(name: str) -> Template:
     """A packaged template by its name."""
-    path = next(path for path in TEMPLATES.iterdir() if path.stem == name)
-    return parse(name, path.read_text(encoding="utf-8"), yaml=path.suffix == ".yaml")
+    return load(next(path for path in TEMPLATES.iterdir() if path.stem == name))
 
 
 def given(*settings: str) -> list[Given]:

@@ -1,25 +1,77 @@
-"""From a template and what a person gave to a finished text, which must pass our own rules."""
+"""From a template and what a person gave to a finished text, which must pass our own rules.
+
+Templates are Jinja2's. In YAML each ``{{ }}`` is a whole scalar: what it holds is quoted as it needs, and a
+number stays a number. In every other file it is one word of the shell.
+"""
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
+
+import jinja2.meta
+from markupsafe import Markup
 
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests.lint import Cluster, lint
 from faultrun.manifests.page import Reader
-from faultrun.manifests.template import Template, Values, fill, render
 from faultrun.manifests.values import BY_NAME, TABLE, Value
 from faultrun.model.edit import ScalarKind
 from faultrun.text.patch import MalformedText
 from faultrun.text.yaml_reader import read
+from faultrun.text.yaml_scalar import spelled
 from faultrun.text.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
 
 RENDERED = "# Rendered by: faultrun render"
 """Begins the comment at the head of what was rendered."""
 
+Filled = str | int | bool | tuple[str, ...]
+"""A value that a template takes."""
+
 _SET = "--set"
+_NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """One template; the comment at its head is about it, and is not copied."""
+
+    name: str
+    yaml: bool
+    source: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of its comment."""
+        return self.source.partition("{#")[2].partition("\n")[0].strip()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The values that it takes."""
+        found = jinja2.meta.find_undeclared_variables(self._environment().parse(self.source))
+        return frozenset(found) - {_NOTE}
+
+    def filled(self, values: Mapping[str, Filled], note: str) -> str:
+        """Fill it in; ``note`` becomes the comment at its head. ``values`` hold all of its names."""
+        return self._environment().from_string(self.source).render(values, note=Markup(note))
+
+    def _environment(self) -> jinja2.Environment:
+        environment = jinja2.Environment(
+            undefined=jinja2.StrictUndefined,
+            finalize=_as_yaml if self.yaml else _as_word,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        environment.globals.clear()  # ``namespace`` is a value of ours
+        return environment
+
+
+def load(path: Path) -> Template:
+    """Read the template that a file holds; its name is that of the file without the ending."""
+    return Template(name=path.stem, yaml=path.suffix == ".yaml", source=path.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +113,42 @@ def from_file(file: str, text: str) -> tuple[Given, ...]:
         raise ConfigError(f"{file} holds no values", because=because, hint=hint)
     for first, again in root.doubles:
         because = f"it is already given in line {first.line}"
-        raise ConfigError(
-            f"{file}:{again.line} {again.value} is given twice", because=because, hint="leave one"
-        )
-    return tuple(given for key, value in root.entries for given in _given(file, key, value))
+        what = f"{file}:{again.line} {again.value} is given twice"
+        raise ConfigError(what, because=because, hint="leave one")
+    return tuple(
+        Given(name=key.value, text=one, where=f"{file}:{key.line}")
+        for key, value in root.entries
+        for one in _texts(f"{file}:{key.line} {key.value}", value)
+    )
 
 
-def settle(template: Template, given: Sequence[Given]) -> Values:
+def settle(template: Template, given: Sequence[Given]) -> dict[str, Filled]:
     """The values of a template: the last one given counts, a list collects those of its place.
 
     Raises UsageError or ConfigError for a name that the template does not take
     and for a value that cannot be.
     """
-    known = [value for value in TABLE if value.name in template.names]
+    known = _taken(template)
     for one in given:
         if one.name not in {value.name for value in known}:
             raise _unknown(template, one, [value.name for value in known])
-    values: dict[str, str | int | bool | tuple[str, ...]] = {}
-    for value in sorted(known, key=lambda one: "${" in (one.default or "")):
-        values[value.name] = _settled(
-            template, value, [one for one in given if one.name == value.name], values
-        )
+    values: dict[str, Filled] = {}
+    for value in known:
+        own = [one for one in given if one.name == value.name]
+        last = [one for one in own if one.where == own[-1].where]
+        if value.many:
+            values[value.name] = tuple(str(_read(value, one)) for one in last)
+        elif len(last) > 1:
+            raise last[-1].wrong("it is one value, and is given several times", f"one {value.name}")
+        elif last:
+            values[value.name] = _read(value, last[-1])
+        elif value.default is None:
+            hint = f"{_SET} {value.name}=..."
+            raise UsageError(
+                f"{template.name} needs {value.name}", because=value.phrase.rstrip("."), hint=hint
+            )
+        else:
+            values[value.name] = value.read(value.default.replace("${name}", str(values.get("name", ""))))
     _agree(values)
     return values
 
@@ -89,7 +156,12 @@ def settle(template: Template, given: Sequence[Given]) -> Values:
 def write(template: Template, given: Sequence[Given], reader: Reader) -> str:
     """The finished text. ConfigError when it would break one of the rules of ``faultrun lint``."""
     values = settle(template, given)
-    text = render(template, values, _note(template, given))
+    # the command that makes this text again
+    note = [
+        f"{RENDERED[2:]} {template.name}",
+        *(f"{_SET} {one.name}={shlex.quote(one.text)}" for one in given),
+    ]
+    text = template.filled(values, " ".join(note))
     if template.yaml:
         grace_s = values.get("grace_over_time")
         cluster = Cluster(grace_over_time_s=grace_s if isinstance(grace_s, int) else None, reader=reader)
@@ -105,69 +177,51 @@ def write(template: Template, given: Sequence[Given], reader: Reader) -> str:
 def explained(template: Template) -> str:
     """Every value of a template as a file of values, with its meaning and default."""
     lines = [f"# Values of {template.name}: {template.summary}"]
-    for value in (one for one in TABLE if one.name in template.names):
+    for value in _taken(template):
         lines.append(f"\n# {value.help}")
         if value.default is None:
             lines.append(f"{value.name}: # must be given")
-        elif value.many:
-            lines.append(f"# {value.name}: []")
         else:
-            lines.append(f"# {value.name}: {value.default}".rstrip())
+            lines.append(f"# {value.name}: {'[]' if value.many else value.default}".rstrip())
     return "\n".join(lines) + "\n"
 
 
-def _given(file: str, key: ScalarNode, value: Node) -> Iterable[Given]:
-    where = f"{file}:{key.line}"
+def _taken(template: Template) -> list[Value]:
+    names = template.names
+    return [value for value in TABLE if value.name in names]
+
+
+def _as_yaml(value: Filled) -> str:
+    assert not isinstance(value, tuple)
+    return value if isinstance(value, Markup) else spelled(value)
+
+
+def _as_word(value: Filled) -> str:
+    return value if isinstance(value, Markup) else shlex.quote(str(value))
+
+
+def _texts(where: str, value: Node) -> list[str]:
     match value:
         case ScalarNode():
-            text = "" if value.go_kind is ScalarKind.NULL else value.value
-            return [Given(name=key.value, text=text, where=where)]
+            return ["" if value.go_kind is ScalarKind.NULL else value.value]
         case SequenceNode() if all(isinstance(item, ScalarNode) for item in value.items):
-            texts = [item.value for item in value.items if isinstance(item, ScalarNode)]
-            return [Given(name=key.value, text=text, where=where) for text in texts]
+            return [item.value for item in value.items if isinstance(item, ScalarNode)]
         case _:
-            raise ConfigError(
-                f"{where} {key.value} cannot be used",
-                because="it is a mapping, or a list of such",
-                hint="one value",
-            )
+            because = "it is a mapping, or a list of such"
+            raise ConfigError(f"{where} cannot be used", because=because, hint="one value")
 
 
 def _unknown(template: Template, one: Given, known: list[str]) -> FaultrunError:
     close = get_close_matches(one.name, known, n=1)
-    if one.name in BY_NAME:
-        because = f"the template {template.name} has no such value"
-    else:
-        because = "there is no such value"
+    elsewhere = f"the template {template.name} has no such value"
+    because = elsewhere if one.name in BY_NAME else "there is no such value"
     return one.wrong(
         because, f"did you mean {close[0]}?" if close else f"faultrun render {template.name} --list"
     )
 
 
-def _settled(
-    template: Template,
-    value: Value,
-    given: list[Given],
-    settled: Mapping[str, str | int | bool | tuple[str, ...]],
-) -> str | int | bool | tuple[str, ...]:
-    if value.many:
-        last = [one for one in given if one.where == given[-1].where]
-        return tuple(str(_read(value, one)) for one in last)
-    if given:
-        if len([one for one in given if one.where == given[-1].where]) > 1:
-            raise given[-1].wrong("it is one value, and is given several times", f"one {value.name}")
-        return _read(value, given[-1])
-    if value.default is None:
-        raise UsageError(
-            f"{template.name} needs {value.name}",
-            because=value.help[0].lower() + value.help[1:].rstrip("."),
-            hint=f"{_SET} {value.name}=...",
-        )
-    return value.read(fill(value.default, settled))
-
-
 def _read(value: Value, one: Given) -> str | int | bool:
-    hint = f"{_SET} {value.name}={value.default}" if value.default else value.help[0].lower() + value.help[1:]
+    hint = f"{_SET} {value.name}={value.default}" if value.default else value.phrase
     try:
         found = value.read(one.text)
     except ValueError as error:
@@ -177,7 +231,7 @@ def _read(value: Value, one: Given) -> str | int | bool:
     return found
 
 
-def _agree(values: Values) -> None:
+def _agree(values: Mapping[str, Filled]) -> None:
     """Values that make sense only together."""
     storage = values.get("storage")
     if storage is None:
@@ -192,14 +246,5 @@ def _agree(values: Values) -> None:
                 hint=f"{_SET} {name}={'work' if storage == 'claim' else '/path'}, or another storage",
             )
     if storage == "nfs" and not values.get("nfs_server"):
-        raise UsageError(
-            "storage=nfs needs nfs_server",
-            because="a volume is on some server",
-            hint=f"{_SET} nfs_server=10.0.0.5",
-        )
-
-
-def _note(template: Template, given: Sequence[Given]) -> str:
-    """The command that makes this text again."""
-    texts = [f"{_SET} {one.name}={shlex.quote(one.text)}" for one in given]
-    return " ".join([RENDERED.removeprefix("# "), template.name, *texts])
+        because = "a volume is on some server"
+        raise UsageError("storage=nfs needs nfs_server", because=because, hint=f"{_SET} nfs_server=10.0.0.5")

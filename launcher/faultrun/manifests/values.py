@@ -15,15 +15,20 @@ _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no",
 _MOST_DEVICES = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Value:
     """One value. ``default`` None: it must be given. ``many``: it may be given again, and is a list."""
 
     name: str
-    help: str
     read: Read
-    default: str | None = None
+    default: str | None
+    help: str
     many: bool = False
+
+    @property
+    def phrase(self) -> str:
+        """What it is, as words that follow "because:"."""
+        return self.help[0].lower() + self.help[1:]
 
 
 def text(pattern: str, what: str, longest: int = 1024) -> Read:
@@ -94,151 +99,111 @@ _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._:/=+-]*", "one word")
 _ONE_NODE = "one faultrun supervises one node for now, so that it is 1"
 
 TABLE = (
+    Value("name", _DNS, "train", "Name of the job; everything that must be named after it is."),
+    Value("namespace", _DNS, "default", "Namespace of all objects."),
+    Value("image", _IMAGE, None, "Image with faultrun, the framework and the code in it."),
+    Value("script", line, "/job/code/train.py", "Training script, as faultrun takes it."),
+    Value("args", line, "", "Arguments of the script, one each time.", many=True),
+    Value("options", line, "", "More options of faultrun, one each time.", many=True),
+    Value("recipe", _WORD, "", "The run's --recipe."),
     Value(
-        name="name",
-        help="Name of the job; everything that must be named after it is.",
-        default="train",
-        read=_DNS,
+        "checkpoint_dir",
+        _FOLDER,
+        "/job/output/checkpoints",
+        "Where checkpoints are looked for; on a volume that outlives the pod.",
     ),
-    Value(name="namespace", help="Namespace of all objects.", default="default", read=_DNS),
-    Value(name="image", help="Image with faultrun, the framework and the code in it.", read=_IMAGE),
+    Value("log_dir", _FOLDER, "/job/output/${name}/faultrun_log", "The run's log_dir."),
+    Value("nodes", whole(1, 1, _ONE_NODE), "1", "Pods of the job."),
+    Value("devices", whole(1, _MOST_DEVICES), "8", "Workers, and devices, of a pod."),
+    Value("npu_resource", _RESOURCE, "huawei.com/Ascend910", "Resource of the devices."),
+    Value("gpu_resource", _RESOURCE, "nvidia.com/gpu", "Resource of the devices."),
+    Value("cpu", _QUANTITY, "", "Processors, as request and limit."),
+    Value("memory", _QUANTITY, "", "Memory, as request and limit; shared memory is in it."),
+    Value("shm_size", _QUANTITY, "16Gi", "Most that /dev/shm may hold."),
     Value(
-        name="script", help="Training script, as faultrun takes it.", default="/job/code/train.py", read=line
-    ),
-    Value(name="args", help="Arguments of the script, one each time.", default="", read=line, many=True),
-    Value(name="options", help="More options of faultrun, one each time.", default="", read=line, many=True),
-    Value(name="recipe", help="The run's --recipe.", default="", read=_WORD),
-    Value(
-        name="checkpoint_dir",
-        help="Where checkpoints are looked for; on a volume that outlives the pod.",
-        default="/job/output/checkpoints",
-        read=_FOLDER,
-    ),
-    Value(
-        name="log_dir", help="The run's log_dir.", default="/job/output/${name}/faultrun_log", read=_FOLDER
-    ),
-    Value(name="nodes", help="Pods of the job.", default="1", read=whole(1, 1, _ONE_NODE)),
-    Value(name="devices", help="Workers, and devices, of a pod.", default="8", read=whole(1, _MOST_DEVICES)),
-    Value(
-        name="npu_resource", help="Resource of the devices.", default="huawei.com/Ascend910", read=_RESOURCE
-    ),
-    Value(name="gpu_resource", help="Resource of the devices.", default="nvidia.com/gpu", read=_RESOURCE),
-    Value(name="cpu", help="Processors, as request and limit.", default="", read=_QUANTITY),
-    Value(
-        name="memory",
-        help="Memory, as request and limit; shared memory is in it.",
-        default="",
-        read=_QUANTITY,
-    ),
-    Value(name="shm_size", help="Most that /dev/shm may hold.", default="16Gi", read=_QUANTITY),
-    Value(
-        name="grace_period",
-        help="terminationGracePeriodSeconds: what a stop may take, the save included.",
-        default="600",
-        read=whole(6, 86_400),
+        "grace_period",
+        whole(6, 86_400),
+        "600",
+        "terminationGracePeriodSeconds: what a stop may take, the save included.",
     ),
     Value(
-        name="grace_over_time",
-        help="grace-over-time of the cluster's Volcano, which grace_period must stay below.",
-        default="900",
-        read=whole(2, 3600),
+        "grace_over_time",
+        whole(2, 3600),
+        "900",
+        "grace-over-time of the cluster's Volcano, which grace_period must stay below.",
     ),
     Value(
-        name="fault_scheduling",
-        help="What Volcano does with the pods of a broken device: grace, force or off.",
-        default="grace",
-        read=choice("grace", "force", "off"),
+        "fault_scheduling",
+        choice("grace", "force", "off"),
+        "grace",
+        "What Volcano does with the pods of a broken device: grace, force or off.",
+    ),
+    Value("max_retry", whole(0, 100), "3", "How often pods are replaced after a failure."),
+    Value("queue", _DNS, "default", "Volcano's queue."),
+    Value(
+        "framework",
+        choice("mindspore", "pytorch", "tensorflow"),
+        "mindspore",
+        "mindspore, pytorch or tensorflow.",
     ),
     Value(
-        name="max_retry", help="How often pods are replaced after a failure.", default="3", read=whole(0, 100)
+        "ring_controller",
+        _LABEL,
+        "ascend-910",
+        "Label ring-controller.atlas, the same on everything: ascend-910, ascend-910b, ...",
     ),
-    Value(name="queue", help="Volcano's queue.", default="default", read=_DNS),
+    Value("host_arch", _LABEL, "huawei-arm", "Node label host-arch."),
+    Value("accelerator_type", _LABEL, "", "Node label accelerator-type."),
+    Value("rank_table", switch, "true", "Mount the platform's rank table."),
+    Value("hot_reset", switch, "true", "Follow devices that are reset in place."),
+    Value("host_network", switch, "false", "Use the node's network."),
     Value(
-        name="framework",
-        help="mindspore, pytorch or tensorflow.",
-        default="mindspore",
-        read=choice("mindspore", "pytorch", "tensorflow"),
+        "hold_signals",
+        switch,
+        "false",
+        "Start through `env --block-signal` (coreutils 8.31), so that no SIGTERM is too early.",
     ),
+    Value("storage", choice("claim", "nfs", "host"), "claim", "What the volumes are: claim, nfs or host."),
+    Value("nfs_server", _WORD, "", "Server of the volumes, for storage=nfs."),
+    Value("work", _PLACE, "work", "Volume at /job, with code and output: a claim's name, or a path."),
+    Value("data", _PLACE, "", "Volume at /data, read only: a claim's name, or a path."),
+    Value("gres", _WORD, "gpu", "Kind of SLURM's generic resource for the devices."),
+    Value("cpus_per_task", text(r"[0-9]{1,5}", "a whole number"), "", "Processors."),
+    Value("mem", text(r"[0-9]+[KMGT]?", "a size such as 64G"), "", "Memory, in SLURM's units."),
+    Value("partition", _WORD, "", "SLURM's partition."),
+    Value("account", _WORD, "", "SLURM's account."),
     Value(
-        name="ring_controller",
-        help="Label ring-controller.atlas, the same on everything: ascend-910, ascend-910b, ...",
-        default="ascend-910",
-        read=_LABEL,
-    ),
-    Value(name="host_arch", help="Node label host-arch.", default="huawei-arm", read=_LABEL),
-    Value(name="accelerator_type", help="Node label accelerator-type.", default="", read=_LABEL),
-    Value(name="rank_table", help="Mount the platform's rank table.", default="true", read=switch),
-    Value(name="hot_reset", help="Follow devices that are reset in place.", default="true", read=switch),
-    Value(name="host_network", help="Use the node's network.", default="false", read=switch),
-    Value(
-        name="hold_signals",
-        help="Start through `env --block-signal` (coreutils 8.31), so that no SIGTERM is too early.",
-        default="false",
-        read=switch,
-    ),
-    Value(
-        name="storage",
-        help="What the volumes are: claim, nfs or host.",
-        default="claim",
-        read=choice("claim", "nfs", "host"),
-    ),
-    Value(name="nfs_server", help="Server of the volumes, for storage=nfs.", default="", read=_WORD),
-    Value(
-        name="work",
-        help="Volume at /job, with code and output: a claim's name, or a path.",
-        default="work",
-        read=_PLACE,
+        "time_limit",
+        text(r"([0-9]{1,3}-)?[0-9]{1,3}:[0-9]{2}(:[0-9]{2})?", "a time such as 1-12:00:00"),
+        "24:00:00",
+        "SLURM's limit: [DAYS-]HOURS:MINUTES:SECONDS.",
     ),
     Value(
-        name="data", help="Volume at /data, read only: a claim's name, or a path.", default="", read=_PLACE
-    ),
-    Value(name="gres", help="Kind of SLURM's generic resource for the devices.", default="gpu", read=_WORD),
-    Value(name="cpus_per_task", help="Processors.", default="", read=text(r"[0-9]{1,5}", "a whole number")),
-    Value(
-        name="mem",
-        help="Memory, in SLURM's units.",
-        default="",
-        read=text(r"[0-9]+[KMGT]?", "a size such as 64G"),
-    ),
-    Value(name="partition", help="SLURM's partition.", default="", read=_WORD),
-    Value(name="account", help="SLURM's account.", default="", read=_WORD),
-    Value(
-        name="time_limit",
-        help="SLURM's limit: [DAYS-]HOURS:MINUTES:SECONDS.",
-        default="24:00:00",
-        read=text(r"([0-9]{1,3}-)?[0-9]{1,3}:[0-9]{2}(:[0-9]{2})?", "a time such as 1-12:00:00"),
+        "warning",
+        whole(10, 65_535),
+        "120",
+        "Seconds before that limit at which SIGTERM comes; the save must fit.",
     ),
     Value(
-        name="warning",
-        help="Seconds before that limit at which SIGTERM comes; the save must fit.",
-        default="120",
-        read=whole(10, 65_535),
+        "output",
+        text(r"[A-Za-z0-9._/%@+=-]+", "a path"),
+        "slurm-%j.out",
+        "Batch script's own output; %j is the job's number.",
+    ),
+    Value("base_image", _IMAGE, None, "Image with Python and the framework."),
+    Value(
+        "package",
+        text(r"[A-Za-z0-9._/:@%+=\[\]-]+", "what pip installs"),
+        "faultrun",
+        "What pip installs: a name, a version, a wheel's address.",
     ),
     Value(
-        name="output",
-        help="Batch script's own output; %j is the job's number.",
-        default="slurm-%j.out",
-        read=text(r"[A-Za-z0-9._/%@+=-]+", "a path"),
+        "code",
+        text(r"[A-Za-z0-9._/@%+=-]+", "a path"),
+        "",
+        "Folder of the build context to copy to /job/code.",
     ),
-    Value(name="base_image", help="Image with Python and the framework.", read=_IMAGE),
-    Value(
-        name="package",
-        help="What pip installs: a name, a version, a wheel's address.",
-        default="faultrun",
-        read=text(r"[A-Za-z0-9._/:@%+=\[\]-]+", "what pip installs"),
-    ),
-    Value(
-        name="code",
-        help="Folder of the build context to copy to /job/code.",
-        default="",
-        read=text(r"[A-Za-z0-9._/@%+=-]+", "a path"),
-    ),
-    Value(
-        name="user",
-        help="User id to run as; empty for root.",
-        default="1000",
-        read=text(r"[0-9]{1,9}", "a user id"),
-    ),
+    Value("user", text(r"[0-9]{1,9}", "a user id"), "1000", "User id to run as; empty for root."),
 )
 
 BY_NAME = {value.name: value for value in TABLE}

@@ -11,7 +11,7 @@ from faultrun.cli.console import answer
 from faultrun.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from faultrun.manifests.template import Template
+    from faultrun.manifests.render import Template
 
 _MOST_BYTES = 1 << 20
 
@@ -62,7 +62,7 @@ def _templates() -> dict[str, Path]:
 
 
 def _template(name: str) -> "Template":
-    from faultrun.manifests.template import parse
+    from faultrun.manifests.render import load
 
     found = _templates()
     names = {known.lower(): known for known in found}
@@ -74,8 +74,7 @@ def _template(name: str) -> "Template":
             because="the templates are " + ", ".join(found),
             hint=f"faultrun render {names[close[0]]}" if close else "faultrun render lists them",
         )
-    path = found[known]
-    return parse(known, path.read_text(encoding="utf-8"), yaml=path.suffix == ".yaml")
+    return load(found[known])
 
 
 def _listed(templates: dict[str, Path]) -> Iterable[str]:
