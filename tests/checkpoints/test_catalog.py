@@ -12,7 +12,7 @@ import pytest
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Claim, Listing, Look
 from faultrun.checkpoints.generic import Pattern
-from faultrun.checkpoints.names import is_unfinished_name, place_of, rank_of_directory
+from faultrun.checkpoints.names import is_unfinished, place_of, rank_of_directory
 from faultrun.checkpoints.registry import GROUP, Registry, builtin_formats
 from faultrun.core.recover import Chosen, Need, NothingWhole
 from faultrun.errors import UsageError
@@ -196,7 +196,7 @@ def test_places_forget_ranks_and_steps_only() -> None:
      ("departed.ckpt", False), ("a_tmp", True)],
 )  # fmt: skip
 def test_names_that_writers_use_before_the_final_rename(name: str, unfinished: bool) -> None:
-    assert is_unfinished_name(name) == unfinished
+    assert is_unfinished(name) == unfinished
 
 
 def test_the_need_of_a_survey_reaches_the_choice(tmp_path: Path) -> None:

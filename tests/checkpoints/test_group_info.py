@@ -1,4 +1,4 @@
-"""group_info.pb: our decoder and encoder against the protobuf package, any bytes, and whole worlds."""
+"""group_info.pb: our decoder against the protobuf package, any bytes, and whole worlds."""
 
 import os
 from collections.abc import Callable
@@ -10,21 +10,14 @@ from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.checkpoints.group_info import (
-    FILE_NAME,
-    MAX_BYTES,
-    CommGroup,
-    GroupInfo,
-    GroupInfoError,
-    decode_group_info,
-    encode_group_info,
-    read_group_files,
-)
+from faultrun.checkpoints.format import Unreadable
+from faultrun.checkpoints.group_info import FILE_NAME, MAX_BYTES, read_group_files, restore_ranks
 from faultrun.core.replica_groups import agree_on_groups
 from faultrun.model.restore import ReplicaGroups
+from support.group_infos import group_info
 
 SAMPLE = bytes.fromhex("0a1d0a15322d35303034353434383434343839363238313035120408000808120408000808")
-SAMPLE_INFO = GroupInfo(restore_ranks=(0, 8), groups=(CommGroup(name="2-5004544844489628105", ranks=(0, 8)),))
+SAMPLE_RANKS = (0, 8)
 
 
 def _judge_class() -> Callable[[], Message]:
@@ -67,69 +60,58 @@ def _judge_class() -> Callable[[], Message]:
 JUDGE = _judge_class()
 
 
-def judged(data: bytes) -> GroupInfo:
+def judged(data: bytes) -> tuple[int, ...]:
     message = JUDGE()
     message.ParseFromString(data)
-    return GroupInfo(
-        restore_ranks=tuple(message.ckpt_restore_rank_list.dim),  # type: ignore[attr-defined]
-        groups=tuple(
-            CommGroup(name=item.group_name, ranks=tuple(item.parallel_group_ranks.dim))
-            for item in message.parallel_group_item  # type: ignore[attr-defined]
-        ),
-    )
+    return tuple(message.ckpt_restore_rank_list.dim)  # type: ignore[attr-defined]
 
 
 rank_lists = st.lists(st.integers(0, 2**32 - 1), max_size=6).map(tuple)
-infos = st.builds(
-    GroupInfo,
-    restore_ranks=rank_lists,
-    groups=st.lists(
-        st.builds(CommGroup, name=st.text(st.characters(codec="utf-8"), max_size=12), ranks=rank_lists),
-        max_size=4,
-    ).map(tuple),
-)
+group_lists = st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=12), rank_lists, max_size=4)
+infos = st.builds(group_info, rank_lists, group_lists)
 
 
 def test_the_known_sample_is_decoded_and_encoded_byte_for_byte() -> None:
     assert len(SAMPLE) == 37
-    assert decode_group_info(SAMPLE) == SAMPLE_INFO
-    assert encode_group_info(SAMPLE_INFO) == SAMPLE
-    assert judged(SAMPLE) == SAMPLE_INFO
+    assert restore_ranks(SAMPLE) == judged(SAMPLE) == SAMPLE_RANKS
+    assert group_info(SAMPLE_RANKS, {"2-5004544844489628105": (0, 8)}) == SAMPLE
 
 
-@given(infos)
+@given(rank_lists, group_lists)
 @settings(max_examples=60, deadline=None)
-def test_what_we_encode_is_what_protobuf_serialises_and_both_read_it_back(info: GroupInfo) -> None:
+def test_what_protobuf_serialises_is_read_back(
+    ranks: tuple[int, ...], groups: dict[str, tuple[int, ...]]
+) -> None:
     message = JUDGE()
     message.ckpt_restore_rank_list.SetInParent()  # type: ignore[attr-defined]
-    message.ckpt_restore_rank_list.dim.extend(info.restore_ranks)  # type: ignore[attr-defined]
-    for group in info.groups:
-        item = message.parallel_group_item.add(group_name=group.name)  # type: ignore[attr-defined]
+    message.ckpt_restore_rank_list.dim.extend(ranks)  # type: ignore[attr-defined]
+    for name, members in groups.items():
+        item = message.parallel_group_item.add(group_name=name)  # type: ignore[attr-defined]
         item.parallel_group_ranks.SetInParent()
-        item.parallel_group_ranks.dim.extend(group.ranks)
-    assert encode_group_info(info) == message.SerializeToString()
-    assert decode_group_info(encode_group_info(info)) == info
+        item.parallel_group_ranks.dim.extend(members)
+    assert restore_ranks(message.SerializeToString()) == ranks
+    assert group_info(ranks, groups) == message.SerializeToString()
 
 
 def test_packed_ranks_mean_the_same_as_unpacked_ones() -> None:
     packed = bytes.fromhex("12060a0400089001")
-    assert judged(packed).restore_ranks == decode_group_info(packed).restore_ranks == (0, 8, 144)
+    assert judged(packed) == restore_ranks(packed) == (0, 8, 144)
 
 
 def test_unknown_fields_of_every_wire_type_are_skipped() -> None:
     unknown = b"\x18\x96\x01" + b"\x21" + b"8" * 8 + b"\x2d" + b"4" * 4 + b"\x32\x02hi"
     data = unknown + SAMPLE + unknown
-    assert decode_group_info(data) == judged(data) == SAMPLE_INFO
+    assert restore_ranks(data) == judged(data) == SAMPLE_RANKS
 
 
 def test_a_known_field_of_the_wrong_wire_type_counts_as_unknown() -> None:
     data = b"\x08\x07" + b"\x10\x07" + SAMPLE
-    assert decode_group_info(data) == judged(data) == SAMPLE_INFO
+    assert restore_ranks(data) == judged(data) == SAMPLE_RANKS
 
 
 def test_a_restore_list_given_twice_is_merged() -> None:
     data = SAMPLE + bytes.fromhex("12020810")
-    assert decode_group_info(data).restore_ranks == judged(data).restore_ranks == (0, 8, 16)
+    assert restore_ranks(data) == judged(data) == (0, 8, 16)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +129,14 @@ def test_a_restore_list_given_twice_is_merged() -> None:
     ],
 )
 def test_damage_is_named(data: bytes, why: str) -> None:
-    with pytest.raises(GroupInfoError, match=why):
-        decode_group_info(data)
+    with pytest.raises(Unreadable, match=why):
+        restore_ranks(data)
 
 
 def test_every_cut_of_a_file_is_refused() -> None:
     for length in range(len(SAMPLE)):
-        with pytest.raises(GroupInfoError):
-            decode_group_info(SAMPLE[:length])
+        with pytest.raises(Unreadable):
+            restore_ranks(SAMPLE[:length])
 
 
 @given(
@@ -162,7 +144,7 @@ def test_every_cut_of_a_file_is_refused() -> None:
         st.binary(max_size=60),
         st.builds(
             lambda info, at, value: (
-                data := bytearray(encode_group_info(info)),
+                data := bytearray(info),
                 data.__setitem__(at % len(data), value),
             )[0],
             infos,
@@ -174,22 +156,21 @@ def test_every_cut_of_a_file_is_refused() -> None:
 @settings(max_examples=250, deadline=None)
 def test_any_bytes_are_refused_or_mean_what_protobuf_says(data: bytes) -> None:
     try:
-        ours = decode_group_info(data)
-    except GroupInfoError:
+        ours = restore_ranks(data)
+    except Unreadable:
         return
     try:
         theirs = judged(data)
     except (DecodeError, UnicodeDecodeError):
         pytest.fail(f"protobuf refuses what we accept: {data.hex()}")
-    assert ours.restore_ranks == theirs.restore_ranks
-    assert [group.ranks for group in ours.groups] == [group.ranks for group in theirs.groups]
+    assert ours == theirs
 
 
 def _write(root: Path, lists: dict[int, tuple[int, ...]]) -> str:
     for rank, members in lists.items():
         folder = root / f"device{rank}"
         folder.mkdir(parents=True)
-        (folder / FILE_NAME).write_bytes(encode_group_info(GroupInfo(restore_ranks=members)))
+        (folder / FILE_NAME).write_bytes(group_info(members))
     return str(root / "device0" / FILE_NAME)
 
 
@@ -220,4 +201,4 @@ def test_a_pipe_or_a_huge_file_in_place_of_group_info_is_a_reason_and_no_wait(tm
     found = read_group_files(str(tmp_path / "device0" / FILE_NAME), 2)
     assert found.lists == {}
     assert "not a regular file" in found.unreadable[0]
-    assert "is no group_info" in found.unreadable[1]
+    assert "bytes (limit" in found.unreadable[1]

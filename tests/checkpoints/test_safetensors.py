@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Foreign, Look, Unreadable
-from faultrun.checkpoints.safetensors import FORMAT
-from faultrun.checkpoints.safetensors_header import MAX_HEADER_BYTES
+from faultrun.checkpoints.safetensors import FORMAT, MAX_HEADER_BYTES
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from support.entries import entry_of, listing_of
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.checkpoints.crc32c import crc32c, masked
 from faultrun.checkpoints.format import Claim, Foreign, Look, Unreadable
-from faultrun.checkpoints.protobuf_wire import encode_message, encode_varint
 from faultrun.checkpoints.tensorflow import FORMAT
+from faultrun.checkpoints.tensorflow_index import crc32c, masked
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+from faultrun.text.protobuf import encode_message, encode_varint
 from support.entries import listing_of
 
 DATA = Path(__file__).parents[1] / "data" / "tensorflow"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from faultrun.checkpoints.group_info import GroupInfo, encode_group_info
 from faultrun.cli.ckpt.command import ckpt as command
 from faultrun.errors import FaultrunError, NoWholeCheckpoint, UsageError
 from support.ckpt_bytes import WEIGHTS, ckpt, records, save
+from support.group_infos import group_info
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -138,8 +138,7 @@ def pairs(tmp_path: Path) -> Path:
     """Eight ranks in replica groups {0,4} {1,5} {2,6} {3,7}, all with a whole file of step 40."""
     for rank in range(8):
         save(tmp_path / f"ckpt/rank_{rank}/pangu{rank}-1_40.ckpt", ckpt(1, 40))
-        info = GroupInfo(restore_ranks=(rank % 4, rank % 4 + 4))
-        save(tmp_path / f"device{rank}/group_info.pb", encode_group_info(info))
+        save(tmp_path / f"device{rank}/group_info.pb", group_info((rank % 4, rank % 4 + 4)))
     return tmp_path
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.checkpoints.group_info import GroupInfo, encode_group_info
 from faultrun.model.spec import Replicas, RunSpec
 from faultrun.supervisor.replicas import known_replicas
 from support.asking import plan
+from support.group_infos import group_info
 
 ALONE = tuple(frozenset({rank}) for rank in range(4))
 TWO = (frozenset({0, 2}), frozenset({1, 3}))
@@ -27,7 +27,7 @@ def write(spec: RunSpec, lists: Mapping[int, tuple[int, ...]]) -> None:
     for rank, ranks in lists.items():
         folder = Path(spec.logs.log_dir) / f"device{rank}"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "group_info.pb").write_bytes(encode_group_info(GroupInfo(restore_ranks=ranks)))
+        (folder / "group_info.pb").write_bytes(group_info(ranks))
 
 
 def needing_groups(spec: RunSpec) -> RunSpec:

@@ -14,15 +14,23 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from itertools import chain
 
-from faultrun.checkpoints import gasp_manifest, sidecar
-from faultrun.checkpoints.claims import Named, claimed, combined, links_out, refusal, unfinished_files
+from faultrun.checkpoints import gasp_manifest
 from faultrun.checkpoints.finish_marks import mark_of, marks_of
 from faultrun.checkpoints.format import Foreign, Look, Meter, Stamp, Unreadable, no_meter
 from faultrun.checkpoints.left_alone import FILE_NAME, LeftAlone
+from faultrun.checkpoints.listing import (
+    Named,
+    claimed,
+    combined,
+    links_out,
+    stamp_of,
+    unfinished_files,
+    walk,
+)
 from faultrun.checkpoints.memory import Memory, stamp_in
 from faultrun.checkpoints.names import place_of
+from faultrun.checkpoints.reading import compare_digest, stored_digest
 from faultrun.checkpoints.registry import Registry, load_registry
-from faultrun.checkpoints.scan import stamp_of, walk
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 
 _READERS = 8
@@ -218,7 +226,8 @@ class Catalog:
             return
         pile.parts.update(one.parts)
         if one.unfinished:
-            pile.unfinished.append(refusal(one.first, one.unfinished))
+            step = one.first.global_step
+            pile.unfinished.append(Refusal(path=one.first.path, global_step=step, why=one.unfinished))
         else:
             pile.named[one.first.path] = one
             self._members[one.first.path] = one.members
@@ -297,8 +306,8 @@ class Catalog:
             provable = verdict.unverifiable or (verdict.whole and verdict.depth is not Depth.CHECKSUM)
             if not provable or look.depth is not Depth.CHECKSUM:
                 return verdict
-            digest = sidecar.stored_digest(entry.path)
-            return verdict if digest is None else sidecar.compare(entry.path, digest, look.meter)
+            digest = stored_digest(entry.path)
+            return verdict if digest is None else compare_digest(entry.path, digest, look.meter)
         except Unreadable as err:
             return Verdict(whole=False, why=err.why, depth=Depth.STRUCTURE)
         except Exception as err:  # noqa: BLE001 - formats may be plug-ins; a failed proof is no proof

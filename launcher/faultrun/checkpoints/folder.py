@@ -6,32 +6,21 @@ last), accelerate (``random_states_R.pkl`` last), DeepSpeed
 only if every file is, no rank's file is missing, and it has all that its
 siblings have. Its path is the directory.
 
+A side file holds no model: the optimizer, a scheduler, random states,
+arguments. It is never a checkpoint by itself, whatever directory it lies in.
+
 Sources: ``trainer.py`` of transformers 5, ``checkpointing.py`` of accelerate 1.15,
 ``runtime/engine.py`` of DeepSpeed.
 """
 
-import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from faultrun.checkpoints.folder_names import (
-    SHARD,
-    belongs,
-    is_dcp_part,
-    is_model,
-    is_side,
-    missing_number,
-    parts_of,
-    role_of,
-)
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
-from faultrun.checkpoints.names import base_name, rank_of_directory
-from faultrun.checkpoints.reading import opened
+from faultrun.checkpoints.names import base_name, claim_directory, is_dcp_part, is_side, shown
+from faultrun.checkpoints.reading import names_in, opened, read_json
 from faultrun.checkpoints.safetensors import FORMAT as SAFETENSORS
-from faultrun.checkpoints.shown import shown
-from faultrun.checkpoints.step_names import epoch_of, global_step_of, kind_of, series_of
 from faultrun.checkpoints.torch_dcp import FORMAT as DCP
 from faultrun.checkpoints.torch_file import FORMAT as TORCH
 from faultrun.model.checkpoint import Depth, Entry, Verdict
@@ -45,6 +34,23 @@ _MOST_JSON_BYTES = 64 << 20
 _NAMED_BY_STEP = re.compile(r"checkpoint[-_]\d+")
 _OWN_FILES = (".pt", ".pth", ".tar", ".ckpt", ".safetensors")
 
+_SHARD = re.compile(r"-(\d{5})-of-(\d{5})(?=\.)")
+_DEEPSPEED_PART = re.compile(r"global_step\d+|pytorch_model(?:_\d{1,2})?")
+_DEEPSPEED = r"(?:.*_)?mp_rank_\d+_%s_states\.pt"
+_SIDE = re.compile(
+    r"(?:optimizer|scheduler|lr_scheduler|scaler|rng_state(?:_\d+)?|optim(?:izer)?_state_dict)\.(?:pt|pth)"
+    r"|(?:optimizer|scheduler|sampler|dl_state_dict|training_args)(?:_\d{1,2})?\.bin"
+    r"|(?:random_states|custom_checkpoint)_\d+\.pkl|" + _DEEPSPEED % "optim"
+)
+_MODEL = re.compile(
+    r"(?:adapter_|pytorch_|diffusion_pytorch_)?model(?:_\d{1,2}|-\d{5}-of-\d{5})?\.(?:safetensors|bin)"
+    r"|pytorch_model_fsdp\.bin|(?:adapter_)?model(?:_state_dict)?\.(?:pt|pth)"
+    r"|layer_\d+-model_\d+-model_states\.pt|" + _DEEPSPEED % "model"
+)
+_TOLD = re.compile(r"trainer_state\.json|.*\.(?:safetensors|bin)\.index\.json")
+_BY_RANK = re.compile(r"(?<=_rank_|state_|tates_)\d+")
+_BY_NUMBER = re.compile(r"(?<=model|mizer|duler|mpler)_(\d+)(?=\.)")
+
 
 class Folder:
     """The format ``folder``; see the module's text."""
@@ -53,44 +59,33 @@ class Folder:
 
     def claim(self, listing: Listing) -> Iterator[Claim]:
         """Claim the directory with all files in it that belong together."""
-        members = [name for name in listing.files if belongs(name)]
-        parts = tuple(parts_of(listing.directories))
-        if not members or not _is_folder(listing, members, parts):
-            return
-        folder = listing.path.rpartition("/")[2]
-        yield Claim(
-            path=listing.path,
-            members=tuple(sorted(members)),
-            parts=parts,
-            kind=kind_of(folder),
-            rank=rank_of_directory(listing.path),
-            epoch=epoch_of(folder),
-            global_step=global_step_of("", listing.path),
-            series=series_of(folder),
-            unfinished=_unfinished(listing.files, parts),
-        )
+        members = sorted(filter(_belongs, listing.files))
+        parts = tuple(_parts_of(listing.directories))
+        if members and _is_folder(listing, members, parts):
+            unfinished = _unfinished(listing.files, parts)
+            yield replace(claim_directory(listing, tuple(members)), parts=parts, unfinished=unfinished)
 
     def read(self, entry: Entry) -> Entry:
         """Epoch and step from ``trainer_state.json``, else from the model's file if that tells them."""
-        names = _names_in(entry.path)
+        names = names_in(entry.path)
         if TRAINER in names:
             return _with_trainer_state(entry)
-        for name in filter(is_model, names):
-            if not name.endswith(".safetensors") and not SHARD.search(name):
+        for name in filter(_MODEL.fullmatch, names):
+            if not name.endswith(".safetensors") and not _SHARD.search(name):
                 told = TORCH.read(replace(entry, path=f"{entry.path}/{name}"))
                 return replace(told, path=entry.path)
         return entry
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Look for what is missing, then into every file. May raise Unreadable for a damaged one."""
-        names = _names_in(entry.path)
-        members = sorted(filter(belongs, names))
-        parts = parts_of(names)
+        names = names_in(entry.path)
+        members = list(filter(_belongs, names))
+        parts = _parts_of(names)
         missing = _incomplete(members, parts) or _less_than(look.siblings, {*members, *parts})
         if missing:
             return Verdict(whole=False, why=missing, depth=Depth.NAME, provisional=True)
-        proved = [_verify_file(entry, name, look) for name in members]
-        proved += [_verify_part(entry, name, look) for name in parts]
+        proved = [_verify_inside(entry, name, look) for name in members]
+        proved += [_verify_inside(entry, name, replace(look, siblings=()), part=True) for name in parts]
         why = f"{len(members) + len(parts)} files, all complete"
         depth = Depth.CHECKSUM if all(proved) else Depth.STRUCTURE
         # A sibling may yet show that a file is missing; and the entry's stamp does not cover its directories.
@@ -101,9 +96,23 @@ class Folder:
 FORMAT = Folder()
 
 
+def _belongs(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in (_MODEL, _SIDE, _TOLD))
+
+
+def _parts_of(directories: Iterable[str]) -> list[str]:
+    """Which directories within belong to it: DeepSpeed's below Trainer's or accelerate's, and FSDP's.
+
+    Several ``global_step`` are not one checkpoint: that is the folder of all of them.
+    """
+    found = sorted(name for name in directories if is_dcp_part(name) or _DEEPSPEED_PART.fullmatch(name))
+    steps = [name for name in found if name.startswith("global_step")]
+    return found if len(steps) < 2 else [name for name in found if name not in steps]
+
+
 def _is_folder(listing: Listing, members: Sequence[str], parts: Collection[str]) -> bool:
-    if any(is_model(name) for name in members) or parts:
-        named_by_step = _NAMED_BY_STEP.fullmatch(listing.path.rpartition("/")[2]) is not None
+    if any(map(_MODEL.fullmatch, members)) or parts:
+        named_by_step = _NAMED_BY_STEP.fullmatch(base_name(listing.path)) is not None
         grouped = any(name.endswith("_states.pt") for name in members)
         return named_by_step or grouped or any(map(is_side, members)) or TRAINER in members
     # A script's own names for its models: what lies beside them is not ours to judge.
@@ -114,8 +123,8 @@ def _unfinished(names: Collection[str], parts: Collection[str]) -> str:
     """What shows that the save was never complete; '' for one that is, or that lost something later."""
     if _INCOMPLETE in names:
         return f"it has {_INCOMPLETE}: the save was cut short"
-    roles = {role_of(name) for name in names}
-    if TRAINER in names or not (parts or any(map(is_model, names))):
+    roles = set(map(_role, names))
+    if TRAINER in names or not (parts or any(map(_MODEL.fullmatch, names))):
         return ""
     if roles & {"training_args.bin", "rng_state.pth"}:
         return f"it has no {TRAINER}, which is written last: the save was not finished"
@@ -126,10 +135,12 @@ def _unfinished(names: Collection[str], parts: Collection[str]) -> str:
 
 def _incomplete(members: Sequence[str], parts: Sequence[str]) -> str:
     """What the directory's own files show to be missing."""
-    roles = {role_of(name) for name in members}
-    if not parts and not any(map(is_model, members)):
+    roles = set(map(_role, members))
+    if not parts and not any(map(_MODEL.fullmatch, members)):
         return "it has no file of the model"
-    gap = missing_number(members)
+    there = set(members)
+    wanted = (one for name in members for one in (*_other_shards(name), *_lower_ranks(name)))
+    gap = next((one for one in wanted if one not in there), "")
     if gap:
         return f"it has no {gap}"
     if not parts and roles & {"scheduler.pt", "rng_state.pth"}:
@@ -140,6 +151,27 @@ def _incomplete(members: Sequence[str], parts: Sequence[str]) -> str:
     return ""
 
 
+def _other_shards(name: str) -> Iterable[str]:
+    found = _SHARD.search(name)
+    if found is None:
+        return
+    if name.endswith((".safetensors", ".bin")):
+        yield f"{name[: found.start()]}{name[found.end() :]}.index.json"
+    for number in range(1, min(int(found[2]), 10_000) + 1):
+        yield f"{name[: found.start()]}-{number:05d}-of-{found[2]}{name[found.end() :]}"
+
+
+def _lower_ranks(name: str) -> Iterable[str]:
+    """The same file of the rank before, or of the object before: accelerate gives the first no number."""
+    for found in _BY_RANK.finditer(name):
+        if int(found[0]):
+            before = str(int(found[0]) - 1).zfill(len(found[0]))
+            yield name[: found.start()] + before + name[found.end() :]
+    for found in _BY_NUMBER.finditer(name):
+        before = f"_{int(found[1]) - 1}" if int(found[1]) > 1 else ""
+        yield name[: found.start()] + before + name[found.end() :]
+
+
 def _less_than(siblings: Sequence[Entry], names: Collection[str]) -> str:
     """What other checkpoints of the series have and this one lacks.
 
@@ -148,55 +180,41 @@ def _less_than(siblings: Sequence[Entry], names: Collection[str]) -> str:
     """
     there = set(map(_compared_as, names))
     for sibling in siblings:
-        theirs = _names_in(sibling.path)
-        for name in (*filter(belongs, theirs), *parts_of(theirs)):
+        theirs = names_in(sibling.path)
+        for name in (*filter(_belongs, theirs), *_parts_of(theirs)):
             if _compared_as(name) not in there:
                 return f"it has no {name}, which {base_name(sibling.path)} has"
     return ""
 
 
 def _compared_as(name: str) -> str:
-    return name if name.endswith("_states.pt") else role_of(name)
+    return name if name.endswith("_states.pt") else _role(name)
 
 
-def _verify_file(entry: Entry, name: str, look: Look) -> bool:
-    """Return whether every byte was checked. Raises Unreadable, with the file's name, for a damaged one."""
-    path = f"{entry.path}/{name}"
-    try:
-        if name.endswith(".json"):
-            _check_json(path)
-            return True
-        form = SAFETENSORS if name.endswith(".safetensors") else TORCH
-        verdict = form.verify(replace(entry, path=path), look)
-    except Unreadable as damaged:
-        raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
-    if not verdict.whole:
-        raise Unreadable(f"its {shown(name)}: {verdict.why}")
-    return verdict.depth is Depth.CHECKSUM
+def _role(name: str) -> str:
+    """The name without numbers: what the file is for."""
+    return re.sub(r"[-_]?\d+(?:-of-\d+)?", "", name)
 
 
-def _verify_part(entry: Entry, name: str, look: Look) -> bool:
-    """A directory within: DeepSpeed's shards, or one of torch.distributed.checkpoint."""
+def _verify_inside(entry: Entry, name: str, look: Look, *, part: bool = False) -> bool:
+    """Return whether every byte was checked. Raises Unreadable, with the file's name, for a damaged one.
+
+    ``part``: a directory within, DeepSpeed's shards or one of torch.distributed.checkpoint.
+    """
     inner = replace(entry, path=f"{entry.path}/{name}")
-    alone = replace(look, siblings=())
     try:
-        verdict = (DCP if is_dcp_part(name) else FORMAT).verify(inner, alone)
+        if part:
+            verdict = (DCP if is_dcp_part(name) else FORMAT).verify(inner, look)
+        elif name.endswith(".json"):
+            read_json(inner.path, _MOST_JSON_BYTES)
+            return True
+        else:
+            verdict = (SAFETENSORS if name.endswith(".safetensors") else TORCH).verify(inner, look)
     except Unreadable as damaged:
         raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
     if not verdict.whole:
         raise Unreadable(f"its {shown(name)}: {verdict.why}")
     return verdict.depth is Depth.CHECKSUM
-
-
-def _check_json(path: str) -> None:
-    with opened(path) as file:
-        if file.size_bytes > _MOST_JSON_BYTES:
-            raise Unreadable(f"has {file.size_bytes} bytes (limit {_MOST_JSON_BYTES})")
-        text = file.read(0, file.size_bytes)
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError) as err:
-        raise Unreadable("is torn: not JSON") from err
 
 
 def _with_trainer_state(entry: Entry) -> Entry:
@@ -209,10 +227,3 @@ def _with_trainer_state(entry: Entry) -> Entry:
         global_step=int(step[1]) if step else entry.global_step,
         epoch=int(epoch[1]) if epoch else entry.epoch,
     )
-
-
-def _names_in(path: str) -> list[str]:
-    try:
-        return sorted(child.name for child in Path(path).iterdir())
-    except OSError as err:
-        raise Unreadable(f"cannot be read: {err.strerror}") from err

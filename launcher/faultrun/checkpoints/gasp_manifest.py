@@ -12,15 +12,14 @@ lower-case hexadecimal digits, or "" (size only). ``path`` must be the
 file's name; it is never followed.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.names import base_name, rank_of_directory
-from faultrun.checkpoints.reading import digest_matches, opened
+from faultrun.checkpoints.reading import digest_matches, opened, read_json
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
 SUFFIX = ".manifest.json"
@@ -35,7 +34,6 @@ _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|crc32:[0-9a-f]{8}|)")
 class Manifest:
     """A manifest, checked: every field has the type and range that the module's text promises."""
 
-    name: str
     kind: Kind
     step: int
     epoch: int | None
@@ -47,7 +45,6 @@ class Manifest:
     digest: str
     run_id: str
     incarnation: int
-    node: str
 
 
 class GaspManifest:
@@ -94,11 +91,11 @@ class GaspManifest:
                 return Verdict(whole=False, why=why, depth=Depth.STRUCTURE)
             if look.depth is not Depth.CHECKSUM or not manifest.digest:
                 return Verdict(whole=True, why="as long as its manifest says", depth=Depth.STRUCTURE)
-            if not digest_matches(file, manifest.digest):
-                why = "its bytes do not match the digest in its manifest"
-                return Verdict(whole=False, why=why, depth=Depth.CHECKSUM)
-        why = "matches the digest in its manifest"
-        return Verdict(whole=True, why=why, depth=Depth.CHECKSUM, digest=manifest.digest)
+            if digest_matches(file, manifest.digest):
+                why = "matches the digest in its manifest"
+                return Verdict(whole=True, why=why, depth=Depth.CHECKSUM, digest=manifest.digest)
+        why = "its bytes do not match the digest in its manifest"
+        return Verdict(whole=False, why=why, depth=Depth.CHECKSUM)
 
 
 FORMAT = GaspManifest()
@@ -110,14 +107,10 @@ def read_manifest(path: str) -> Manifest:
     Raises Foreign when the JSON beside it is another program's, Unreadable
     when it is torn, too large, or says impossible things.
     """
-    with opened(path + SUFFIX) as file:
-        if file.size_bytes > _MAX_BYTES:
-            raise Unreadable(f"its manifest has {file.size_bytes} bytes")
-        text = file.read(0, file.size_bytes)
     try:
-        fields: Any = json.loads(text)
-    except (ValueError, RecursionError) as err:
-        raise Unreadable("its manifest is torn: not JSON") from err
+        fields = read_json(path + SUFFIX, _MAX_BYTES)
+    except Unreadable as torn:
+        raise Unreadable(f"its manifest {torn}") from torn
     if not isinstance(fields, dict) or "schema" not in fields:
         raise Foreign("the manifest beside it is not faultrun's")
     if fields["schema"] != SCHEMA:
@@ -128,58 +121,32 @@ def read_manifest(path: str) -> Manifest:
 
 
 def _checked(fields: dict[str, Any], name: str) -> Manifest:
-    if base_name(_text(fields, "path")) != name:
-        raise Unreadable(f"its manifest is of {_text(fields, 'path')[:80]!r}")
-    digest = _text(fields, "digest")
-    if not _DIGEST.fullmatch(digest):
+    for text in ("path", "digest", "run_id", "node"):
+        if not isinstance(fields.setdefault(text, ""), str):
+            raise Unreadable(f"its manifest has no usable {text}")
+    if base_name(fields["path"]) != name:
+        raise Unreadable(f"its manifest is of {fields['path'][:80]!r}")
+    if not _DIGEST.fullmatch(fields["digest"]):
         raise Unreadable("its manifest has a digest of an unknown kind")
     group = fields.get("replica_group", [])
-    if not isinstance(group, list) or len(group) > _MAX_GROUP or not all(_is_count(one) for one in group):
+    if not isinstance(group, list) or len(group) > _MAX_GROUP or not all(map(_is_count, group)):
         raise Unreadable("its manifest has a replica_group that is no list of ranks")
-    manifest = Manifest(
-        name=name,
-        kind=_kind(fields),
-        step=_count(fields, "step"),
-        epoch=_optional_count(fields, "epoch"),
-        step_in_epoch=_optional_count(fields, "step_in_epoch"),
-        world_size=_count(fields, "world_size"),
-        rank=_count(fields, "rank"),
-        replica_group=tuple(sorted(set(group))),
-        size_bytes=_count(fields, "size_bytes"),
-        digest=digest,
-        run_id=_text(fields, "run_id"),
-        incarnation=_count(fields, "incarnation"),
-        node=_text(fields, "node"),
-    )
-    if manifest.rank >= manifest.world_size:
-        raise Unreadable(f"its manifest is of rank {manifest.rank} among {manifest.world_size}")
-    return manifest
+    optional = [one for one in ("epoch", "step_in_epoch") if fields.setdefault(one, None) is not None]
+    for number in (*optional, "step", "world_size", "rank", "size_bytes", "incarnation"):
+        if not _is_count(fields.get(number)):
+            raise Unreadable(f"its manifest has no usable {number}")
+    if fields["rank"] >= fields["world_size"]:
+        raise Unreadable(f"its manifest is of rank {fields['rank']} among {fields['world_size']}")
+    fields |= {"kind": _kind(fields.get("kind", Kind.GASP.value)), "replica_group": tuple(sorted(set(group)))}
+    return Manifest(**{one: fields[one] for one in Manifest.__slots__})
 
 
-def _kind(fields: dict[str, Any]) -> Kind:
+def _kind(word: object) -> Kind:
     try:
-        return Kind(fields.get("kind", Kind.GASP.value))
+        return Kind(word)
     except ValueError as err:
         raise Unreadable("its manifest names an unknown kind") from err
 
 
-def _is_count(value: object) -> TypeGuard[int]:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-
-
-def _count(fields: dict[str, Any], name: str) -> int:
-    value = fields.get(name)
-    if not _is_count(value):
-        raise Unreadable(f"its manifest has no usable {name}")
-    return value
-
-
-def _optional_count(fields: dict[str, Any], name: str) -> int | None:
-    return None if fields.get(name) is None else _count(fields, name)
-
-
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name, "")
-    if not isinstance(value, str):
-        raise Unreadable(f"its manifest has no usable {name}")
-    return value

@@ -30,8 +30,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Stamp, Unreadable
-from faultrun.checkpoints.mindspore_encrypted import is_encrypted, judge_encrypted
-from faultrun.checkpoints.mindspore_records import Outline, numbers_at, outline_of
+from faultrun.checkpoints.mindspore_records import (
+    Outline,
+    is_encrypted,
+    judge_encrypted,
+    numbers_at,
+    outline_of,
+)
 from faultrun.checkpoints.names import base_name, place_of, rank_of_directory
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict

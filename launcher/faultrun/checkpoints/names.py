@@ -1,7 +1,14 @@
-"""What file and directory names say: ranks and unfinished saves. Knows no format."""
+"""What file and directory names say: ranks, steps, epochs, unfinished saves. Knows no format.
+
+What words such as ``step_1000``, ``epoch=3-step=15`` and ``model_best`` say are guesses of a
+reader, believed only where the contents are silent.
+"""
 
 import re
 from functools import lru_cache
+
+from faultrun.checkpoints.format import Claim, Listing
+from faultrun.model.checkpoint import Kind
 
 _RANK_DIRECTORY = re.compile(r"(?:rank|ckpt|device|mp_rank|process)[_-]?(\d{1,6})", re.IGNORECASE)
 _UNFINISHED_FILE = re.compile(
@@ -13,6 +20,49 @@ _COUNTED_DIRECTORY = re.compile(
     r"^(?P<word>(?:.*[_-])?(?:rank|ckpt|device|step|epoch|iter|iteration|checkpoint))[_-]?\d+(?=_tmp$|$)",
     re.IGNORECASE,
 )
+_NEVER_ALONE = re.compile(
+    r"(?:optimizer|scheduler|lr_scheduler|scaler|grad_scaler|sampler|rng_state|random_states|training_args"
+    r"|custom_checkpoint|dl_state_dict|optim(?:izer)?_state_dict)(?![a-z]).*|.*_optim_states\.pt",
+    re.IGNORECASE,
+)
+_DCP_PART = re.compile(r"(?:pytorch_model_fsdp|optimizer)_\d+")
+_BEST = re.compile(r"(?:^|[^a-z])best(?:[^a-z]|$)", re.IGNORECASE)
+_GASP = re.compile(r"(?:^|[^a-z])(?:breakpoint|gasp|preempt|emergency)(?:[^a-z]|$)", re.IGNORECASE)
+_STEP = re.compile(r"(?:^|[^a-z])(?:global_?step|step|iter|iteration)[-_=]?(\d{1,15})(?!\d)", re.IGNORECASE)
+_EPOCH = re.compile(r"(?:^|[^a-z])(?:epoch|ep)[-_=]?(\d{1,9})(?!\d)", re.IGNORECASE)
+# DeepSpeed's mp_rank and pp_rank are places in a grid, not global ranks.
+_RANK = re.compile(r"(?:^|[-.]|(?<![mpdte]p)_)rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
+# Not "ckpt_500": that is the directory of rank 500 in ResNet's layout.
+_CHECKPOINT = re.compile(r"checkpoint[-_](\d{1,15})", re.IGNORECASE)
+_LONGEST_SHOWN = 80
+
+
+def claim_file(listing: Listing, name: str, *members: str) -> Claim:
+    """Claim a file, or the ``members`` that are known by this name, with what the name's words say."""
+    rank = _number(_RANK, name)
+    return Claim(
+        path=listing.join(name),
+        members=members or (name,),
+        kind=_kind(name),
+        rank=rank_of_directory(listing.path) if rank is None else rank,
+        epoch=_number(_EPOCH, name),
+        global_step=_global_step(name, listing.path),
+        series=_series(name),
+    )
+
+
+def claim_directory(listing: Listing, members: tuple[str, ...]) -> Claim:
+    """Claim the directory itself as one checkpoint of these files, with what its name's words say."""
+    name = base_name(listing.path)
+    return Claim(
+        path=listing.path,
+        members=members,
+        kind=_kind(name),
+        rank=rank_of_directory(listing.path),
+        epoch=_number(_EPOCH, name),
+        global_step=_global_step("", listing.path),
+        series=_series(name),
+    )
 
 
 def rank_of_directory(path: str) -> int | None:
@@ -21,11 +71,8 @@ def rank_of_directory(path: str) -> int | None:
     Both the MindSpore layouts (``rank_R``, ResNet's ``ckpt_R``) and torch's
     ``rankR`` are meant; ``step_3`` is not.
     """
-    for name in path.rsplit("/", 2)[:0:-1]:
-        found = _RANK_DIRECTORY.fullmatch(name)
-        if found:
-            return int(found[1])
-    return None
+    found = (_RANK_DIRECTORY.fullmatch(name) for name in path.rsplit("/", 2)[:0:-1])
+    return next((int(rank[1]) for rank in found if rank), None)
 
 
 def unfinished_directory(path: str, root: str) -> str:
@@ -36,9 +83,19 @@ def unfinished_directory(path: str, root: str) -> str:
     return ""
 
 
-def is_unfinished_name(name: str) -> bool:
+def is_unfinished(name: str) -> bool:
     """Whether writers use such a file name before the final rename (``.tmp``, ``.part``, ``x~`` ...)."""
     return _UNFINISHED_FILE.search(name) is not None
+
+
+def is_side(name: str) -> bool:
+    """Whether a file holds no model (an optimizer, random states): it is no checkpoint by itself."""
+    return _NEVER_ALONE.fullmatch(name) is not None
+
+
+def is_dcp_part(name: str) -> bool:
+    """Whether such a directory, by ``torch.distributed.checkpoint``, is only one part of FSDP's."""
+    return _DCP_PART.fullmatch(name) is not None
 
 
 def base_name(path: str) -> str:
@@ -50,3 +107,38 @@ def base_name(path: str) -> str:
 def place_of(directory: str) -> str:
     """``directory`` with the numbers of ranks and steps taken out: one for all files of a training code."""
     return "/".join(_COUNTED_DIRECTORY.sub(r"\g<word>*", name) for name in directory.split("/"))
+
+
+def shown(name: str) -> str:
+    """``name`` of unknown origin if it is short and printable, else escaped and cut: no terminal obeys it."""
+    text = name if name.isprintable() else ascii(name)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def _kind(name: str) -> Kind:
+    if _BEST.search(name):
+        return Kind.BEST
+    return Kind.GASP if _GASP.search(name) else Kind.PERIODIC
+
+
+def _global_step(name: str, directory: str) -> int | None:
+    """The step in the name, else in the nearest two directories: ``step_1000``, ``checkpoint-5/model``."""
+    own = _number(_STEP, name)
+    if own is not None:
+        return own
+    for folder in directory.rsplit("/", 2)[:0:-1]:
+        found = _CHECKPOINT.fullmatch(folder)
+        step = int(found[1]) if found else _number(_STEP, folder)
+        if step is not None:
+            return step
+    return None
+
+
+def _series(name: str) -> str:
+    """The name with its numbers taken out: the same for all steps and ranks."""
+    return re.sub(r"\d+", "#", name)
+
+
+def _number(pattern: re.Pattern[str], name: str) -> int | None:
+    found = pattern.search(name)
+    return int(found[1]) if found else None

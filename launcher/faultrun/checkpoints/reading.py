@@ -1,39 +1,57 @@
 """Bounded, positioned reading of files that may be torn, growing or hostile, and their digests.
 
-Knows no format. Nothing here maps files into memory: a mapped file that is
-cut while we look at it would end the supervisor with SIGBUS.
+Knows no format but ``<file>.sha256`` as ``sha256sum`` writes it: a checksum for formats that have none.
+Nothing here maps files into memory: a mapped file that is cut while we look at it would
+end the supervisor with SIGBUS.
 """
 
+import json
 import os
+import re
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from faultrun.checkpoints.format import Meter, Stamp, Unreadable, no_meter
+from faultrun.checkpoints.names import base_name
+from faultrun.model.checkpoint import Depth, Verdict
 
-BLOCK_BYTES = 1 << 20
+SIDECAR = ".sha256"
+_BLOCK_BYTES = 1 << 20
+_MAX_SIDECAR_BYTES = 64 << 10
+_SIDECAR_LINE = re.compile(r"\\?([0-9a-fA-F]{64})(?:[ \t]+\*?(.*?))?[ \t\r]*")
 
 
 class OpenFile:
     """A regular file opened read-only; ``size_bytes``: its length when opened; ``mode``: its permissions."""
 
-    __slots__ = ("_fd", "_meter", "mode", "size_bytes", "stamp")
+    __slots__ = ("_fd", "_meter", "_start", "mode", "size_bytes", "stamp")
 
     def __init__(self, fd: int, meter: Meter = no_meter) -> None:
         self._fd = fd
         self._meter = meter
+        self._start = 0
         info = os.fstat(fd)
         self.size_bytes = info.st_size
         self.mode = info.st_mode & 0o777
         self.stamp = Stamp(info.st_ino, info.st_size, info.st_mtime_ns)
 
+    def part(self, start: int, size_bytes: int) -> "OpenFile":
+        """A part with offsets of its own: an archive may be a file, or lie among others in one."""
+        part = OpenFile(self._fd, self._meter)
+        part._start, part.size_bytes = start, size_bytes
+        return part
+
     def read(self, offset: int, size_bytes: int) -> bytes:
         """Exactly ``size_bytes`` from ``offset``. Raises Unreadable when the file ends before."""
         if size_bytes < 0 or offset < 0 or offset + size_bytes > self.size_bytes:
             raise Unreadable(f"ends at byte {self.size_bytes}, but byte {offset + size_bytes} is needed")
-        data = os.pread(self._fd, size_bytes, offset)
+        at = self._start + offset
+        data = os.pread(self._fd, size_bytes, at)
         while len(data) < size_bytes:
-            more = os.pread(self._fd, size_bytes - len(data), offset + len(data))
+            more = os.pread(self._fd, size_bytes - len(data), at + len(data))
             if not more:
                 raise Unreadable("became shorter while it was read")
             data += more
@@ -64,8 +82,9 @@ class OpenFile:
         """The bytes from ``start`` up to ``end`` in pieces; each piece is only valid until the next."""
         if end > self.size_bytes:
             raise Unreadable(f"ends at byte {self.size_bytes}, but byte {end} is needed")
+        start, end = self._start + start, self._start + end
         os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_SEQUENTIAL)
-        buffer = memoryview(bytearray(min(BLOCK_BYTES, max(end - start, 1))))
+        buffer = memoryview(bytearray(min(_BLOCK_BYTES, max(end - start, 1))))
         while start < end:
             got = os.preadv(self._fd, [buffer[: min(len(buffer), end - start)]], start)
             if got == 0:
@@ -73,14 +92,6 @@ class OpenFile:
             self._meter(got)
             yield buffer[:got]
             start += got
-
-
-def digest_matches(file: OpenFile, digest: str) -> bool:
-    """Whether the whole file has ``digest``: ``crc32:<8 hex>`` or e.g. ``sha256:<hex>`` (hashlib's names)."""
-    algorithm, _, expected = digest.partition(":")
-    if algorithm == "crc32":
-        return f"{file.crc32(0, file.size_bytes):08x}" == expected
-    return file.hexdigest(algorithm) == expected
 
 
 @contextmanager
@@ -91,7 +102,7 @@ def opened(path: str, meter: Meter = no_meter) -> Iterator[OpenFile]:
     except OSError as err:
         raise Unreadable(f"cannot be read: {err.strerror}") from err
     try:
-        if not _is_regular(fd):
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise Unreadable("is not a regular file")
         yield OpenFile(fd, meter)
     except OSError as err:
@@ -100,5 +111,57 @@ def opened(path: str, meter: Meter = no_meter) -> Iterator[OpenFile]:
         os.close(fd)
 
 
-def _is_regular(fd: int) -> bool:
-    return (os.fstat(fd).st_mode & 0o170000) == 0o100000
+def read_whole(path: str, most_bytes: int, meter: Meter = no_meter) -> bytes:
+    """All bytes of a small file. Raises Unreadable when it has more than ``most_bytes``."""
+    with opened(path, meter) as file:
+        if file.size_bytes > most_bytes:
+            raise Unreadable(f"has {file.size_bytes} bytes (limit {most_bytes})")
+        return file.read(0, file.size_bytes)
+
+
+def read_json(path: str, most_bytes: int) -> Any:
+    """The JSON in a small file. Raises Unreadable."""
+    try:
+        return json.loads(read_whole(path, most_bytes))
+    except (ValueError, RecursionError) as err:
+        raise Unreadable("is torn: not JSON") from err
+
+
+def names_in(path: str) -> list[str]:
+    """The names in a directory, sorted. Raises Unreadable."""
+    try:
+        return sorted(os.listdir(path))  # noqa: PTH208 - a string is all there is
+    except OSError as err:
+        raise Unreadable(f"cannot be read: {err.strerror}") from err
+
+
+def digest_matches(file: OpenFile, digest: str) -> bool:
+    """Whether the whole file has ``digest``: ``crc32:<8 hex>`` or e.g. ``sha256:<hex>`` (hashlib's names)."""
+    algorithm, _, expected = digest.partition(":")
+    if algorithm == "crc32":
+        return f"{file.crc32(0, file.size_bytes):08x}" == expected
+    return file.hexdigest(algorithm) == expected
+
+
+def stored_digest(path: str) -> str | None:
+    """``sha256:<hex>`` from the sidecar of ``path``; None when there is none that can be understood.
+
+    A sidecar cut by a crash proves nothing either way, so it is ignored.
+    """
+    try:
+        with opened(path + SIDECAR) as file:
+            text = file.read(0, min(file.size_bytes, _MAX_SIDECAR_BYTES)).decode(errors="replace")
+    except Unreadable:
+        return None
+    lines = [found for line in text.splitlines() if (found := _SIDECAR_LINE.fullmatch(line))]
+    named = [found for found in lines if base_name(found[2] or "") == base_name(path)]
+    chosen = named or [found for found in lines if not found[2]]
+    return f"sha256:{chosen[0][1].lower()}" if chosen else None
+
+
+def compare_digest(path: str, digest: str, meter: Meter) -> Verdict:
+    """Whether the bytes of ``path`` have the ``digest`` of its sidecar. May raise Unreadable."""
+    with opened(path, meter) as file:
+        same = digest_matches(file, digest)
+    why = "matches its .sha256" if same else "its bytes do not match its .sha256"
+    return Verdict(whole=same, why=why, depth=Depth.CHECKSUM, digest=digest if same else "")

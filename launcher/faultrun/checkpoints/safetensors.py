@@ -7,31 +7,33 @@ MindSpore names them ``prefix[_N]-EPOCH_STEP.safetensors``, keeps ``epoch_num``,
 belong to ``model.safetensors.index.json``, which is written after them; the
 set is one checkpoint and its path is the directory.
 
-Sources: ``train/serialization.py`` and ``train/callback/_checkpoint.py`` of
-MindSpore; ``save_pretrained`` of Hugging Face transformers.
+The header is checked against the file's length before it is believed. Eight bytes
+give the length of a JSON object: for each tensor its type, shape
+and the part of the data it occupies, and under ``__metadata__`` texts. The
+parts must follow one another without gap and end with the file, so a file
+that is cut anywhere cannot pass.
+
+Sources: huggingface/safetensors; ``train/serialization.py`` and ``train/callback/_checkpoint.py``
+of MindSpore; ``save_pretrained`` of Hugging Face transformers.
 """
 
+import json
 import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
-from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
+from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.mindspore_ckpt import FORMAT as MINDSPORE
-from faultrun.checkpoints.names import rank_of_directory
-from faultrun.checkpoints.progress import is_progress, progress_of_items, with_progress
-from faultrun.checkpoints.reading import OpenFile, opened
-from faultrun.checkpoints.safetensors_header import (
-    MAX_HEADER_BYTES,
-    Header,
-    Tensor,
-    parse_object,
-    read_header,
-)
-from faultrun.checkpoints.shown import shown
-from faultrun.checkpoints.step_names import epoch_of, global_step_of, kind_of, rank_of, series_of
+from faultrun.checkpoints.names import claim_directory, claim_file, shown
+from faultrun.checkpoints.progress import is_progress, with_progress
+from faultrun.checkpoints.reading import OpenFile, names_in, opened, read_whole
 from faultrun.model.checkpoint import Depth, Entry, Verdict
+
+MAX_HEADER_BYTES = 16 << 20
+"""About 100,000 tensors. The format allows 100 MB, which no known model needs."""
 
 _SUFFIX = ".safetensors"
 _INDEX = ".safetensors.index.json"
@@ -41,6 +43,33 @@ _MINDSPORE_NAME = re.compile(
 )
 _INTEGERS = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"})
 _MOST_ZEROS = 1 << 31
+_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E5M2FNUZ": 8, "F8_E4M3FNUZ": 8,
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+    "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+    "I32": 32, "U32": 32, "F32": 32,
+    "I64": 64, "U64": 64, "F64": 64, "C64": 64, "C128": 128,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """One tensor; ``start`` and ``end`` are offsets in the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Tensors in the order of their data, and the texts of the metadata."""
+
+    tensors: tuple[_Tensor, ...]
+    metadata: dict[str, str]
+    names: frozenset[str]
 
 
 class Safetensors:
@@ -65,7 +94,7 @@ class Safetensors:
         if not entry.path.endswith(_SUFFIX):
             return entry
         with opened(entry.path) as file:
-            return with_progress(entry, progress_of_items(_counts(file, read_header(file))))
+            return with_progress(entry, _counts(file, _read_header(file)))
 
     def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Files named by epoch and step count as MindSpore's others do."""
@@ -76,7 +105,7 @@ class Safetensors:
         if not entry.path.endswith(_SUFFIX):
             return _verify_set(entry.path, look)
         with opened(entry.path, look.meter) as file:
-            header = read_header(file)
+            header = _read_header(file)
             found = f"{len(header.tensors)} tensors complete"
             expected = header.metadata.get("crc_num")
             if expected is None or look.depth is not Depth.CHECKSUM:
@@ -90,24 +119,14 @@ FORMAT = Safetensors()
 
 
 def _claim_file(listing: Listing, name: str) -> Claim:
-    rank = rank_of(name)
-    if rank is None:
-        rank = rank_of_directory(listing.path)
+    claim = claim_file(listing, name)
     found = _MINDSPORE_NAME.fullmatch(name)
     if found is None:
-        return Claim(
-            path=listing.join(name),
-            members=(name,),
-            kind=kind_of(name),
-            rank=rank,
-            epoch=epoch_of(name),
-            global_step=global_step_of(name, listing.path),
-            series=series_of(name),
-        )
+        return claim
     return Claim(
-        path=listing.join(name),
-        members=(name,),
-        rank=rank,
+        path=claim.path,
+        members=claim.members,
+        rank=claim.rank,
         epoch=int(found["epoch"]),
         step_in_epoch=int(found["step"]),
         series=found["prefix"] + "-",
@@ -119,20 +138,12 @@ def _claim_set(listing: Listing, shards: dict[str, str]) -> Claim:
     """``shards`` maps each shard to the index it belongs to."""
     indexes = sorted(set(shards.values()))
     missing = [index for index in indexes if index not in listing.files]
-    folder = listing.path.rpartition("/")[2]
-    return Claim(
-        path=listing.path,
-        members=(*(index for index in indexes if index not in missing), *sorted(shards)),
-        kind=kind_of(folder),
-        rank=rank_of_directory(listing.path),
-        epoch=epoch_of(folder),
-        global_step=global_step_of("", listing.path),
-        series=series_of(folder),
-        unfinished=f"it has no {missing[0]}, which is written after the shards" if missing else "",
-    )
+    there = [index for index in indexes if index in listing.files]
+    unfinished = f"it has no {missing[0]}, which is written after the shards" if missing else ""
+    return replace(claim_directory(listing, (*there, *sorted(shards))), unfinished=unfinished)
 
 
-def _counts(file: OpenFile, header: Header) -> Iterator[tuple[str, int]]:
+def _counts(file: OpenFile, header: _Header) -> Iterator[tuple[str, int]]:
     for name, text in header.metadata.items():
         if text.isdecimal() and len(text) <= 16:
             yield name, int(text)
@@ -141,15 +152,15 @@ def _counts(file: OpenFile, header: Header) -> Iterator[tuple[str, int]]:
             yield tensor.name, _number(file, tensor)
 
 
-def _number(file: OpenFile, tensor: Tensor) -> int:
+def _number(file: OpenFile, tensor: _Tensor) -> int:
     data = file.read(tensor.start, tensor.end - tensor.start)
     return int.from_bytes(data, "little", signed=tensor.dtype.startswith("I"))
 
 
 def _verify_set(path: str, look: Look) -> Verdict:
     """Check that each index finds each of its tensors in its shard, and each shard is whole."""
-    indexes = sorted(name for name in _names_in(path) if name.endswith(_INDEX))
-    shards: dict[str, Header] = {}
+    indexes = [name for name in names_in(path) if name.endswith(_INDEX)]
+    shards: dict[str, _Header] = {}
     for index in indexes:
         for tensor, shard in _weight_map(f"{path}/{index}", look).items():
             if shard not in shards:
@@ -161,18 +172,12 @@ def _verify_set(path: str, look: Look) -> Verdict:
     return Verdict(whole=True, why=f"{len(shards)} shards complete", depth=Depth.STRUCTURE)
 
 
-def _names_in(path: str) -> list[str]:
-    try:
-        return [child.name for child in Path(path).iterdir()]
-    except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}") from error
-
-
 def _weight_map(path: str, look: Look) -> dict[str, str]:
-    with opened(path, look.meter) as file:
-        if file.size_bytes > MAX_HEADER_BYTES:
-            raise Unreadable(f"its index has {file.size_bytes} bytes (limit {MAX_HEADER_BYTES})")
-        shard_of = parse_object(file.read(0, file.size_bytes)).get("weight_map")
+    try:
+        text = read_whole(path, MAX_HEADER_BYTES, look.meter)
+    except Unreadable as damaged:
+        raise Unreadable(f"its index {damaged}") from damaged
+    shard_of = _parse_object(text).get("weight_map")
     if isinstance(shard_of, dict) and all(
         isinstance(shard, str) and _SHARD.fullmatch(shard) and "/" not in shard for shard in shard_of.values()
     ):
@@ -180,15 +185,98 @@ def _weight_map(path: str, look: Look) -> dict[str, str]:
     raise Unreadable("its index does not say which shard holds which tensor")
 
 
-def _shard_header(path: str, shard: str, look: Look) -> Header:
+def _shard_header(path: str, shard: str, look: Look) -> _Header:
     try:
         with opened(f"{path}/{shard}", look.meter) as file:
-            return read_header(file)
+            return _read_header(file)
     except Unreadable as damaged:
         raise Unreadable(f"its shard {shown(shard)}: {damaged.why}") from damaged
 
 
-def _mindspore_crc(file: OpenFile, header: Header) -> int:
+def _read_header(file: OpenFile) -> _Header:
+    """Read and check the header. Raises Foreign if there is none, Unreadable if it does not fit the file."""
+    if file.size_bytes == 0:
+        raise Unreadable("it is empty")
+    length = int.from_bytes(file.read(0, 8), "little")
+    if length > MAX_HEADER_BYTES and length <= file.size_bytes - 8:
+        raise Unreadable(f"its header has {length} bytes (limit {MAX_HEADER_BYTES})")
+    if length > MAX_HEADER_BYTES or length < 2:
+        raise Foreign("it does not start with the length of a header")
+    text = file.read(8, length)
+    if not text.startswith(b"{"):
+        raise Foreign("its header is not JSON")
+    members = _parse_object(text)
+    metadata = members.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise Unreadable("its metadata are not texts")
+    tensors = sorted(
+        (_tensor(name, fields, 8 + length) for name, fields in members.items()),
+        key=lambda tensor: (tensor.start, tensor.end),
+    )
+    end = 8 + length
+    for tensor in tensors:
+        if tensor.start != end:
+            raise Unreadable(f"there is a gap or an overlap before its tensor {shown(tensor.name)}")
+        end = tensor.end
+    if end != file.size_bytes:
+        raise Unreadable(f"its tensors end at byte {end}, the file at byte {file.size_bytes}")
+    return _Header(tensors=tuple(tensors), metadata=metadata, names=frozenset(members))
+
+
+def _parse_object(text: bytes) -> dict[str, object]:
+    """Parse a JSON object that somebody else wrote. Raises Unreadable; no name may come twice."""
+    try:
+        parsed = json.loads(
+            text, object_pairs_hook=_distinct, parse_int=_short_int, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("its header is damaged") from error
+    if not isinstance(parsed, dict):
+        raise Unreadable("its header is damaged")
+    return parsed
+
+
+def _tensor(name: str, fields: object, data_at: int) -> _Tensor:
+    if isinstance(fields, dict):
+        dtype, shape, part = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
+        if isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(part) and len(part) == 2:
+            start, end = part
+            bits = _BITS.get(dtype)
+            if start > end or (bits is not None and (end - start) * 8 != math.prod(shape) * bits):
+                raise Unreadable(
+                    f"its tensor {shown(name)} has {end - start} bytes, which do not fit its shape"
+                )
+            return _Tensor(name, dtype, tuple(shape), data_at + start, data_at + end)
+    raise Unreadable(f"its tensor {shown(name)} is not described")
+
+
+def _are_sizes(value: object) -> TypeGuard[list[int]]:
+    """A list of a few integers that are not negative; 64 is as many dimensions as any framework has."""
+    return (
+        isinstance(value, list)
+        and len(value) <= 64
+        and all(type(number) is int and 0 <= number < 2**53 for number in value)
+    )
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError
+    return members
+
+
+def _short_int(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError
+    return int(text)
+
+
+def _no_constant(_text: str) -> None:
+    raise ValueError
+
+
+def _mindspore_crc(file: OpenFile, header: _Header) -> int:
     """CRC-32 over names and contents in the order of names, as ``save_checkpoint(crc_check=True)`` has it.
 
     MindSpore passes arrays through ``bytes()``, which makes n zero bytes of an

@@ -18,17 +18,15 @@ Sources: ``tensorflow/core/util/tensor_bundle/tensor_bundle.cc``,
 import re
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 
-from faultrun.checkpoints.crc32c import crc32c, masked
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
-from faultrun.checkpoints.names import base_name, rank_of_directory
-from faultrun.checkpoints.progress import is_progress, progress_of_items, with_progress
-from faultrun.checkpoints.protobuf_wire import WireError, varint
+from faultrun.checkpoints.names import base_name, claim_file, rank_of_directory, shown
+from faultrun.checkpoints.progress import is_progress, with_progress
 from faultrun.checkpoints.reading import OpenFile, opened
-from faultrun.checkpoints.shown import shown
-from faultrun.checkpoints.step_names import epoch_of, kind_of, series_of
-from faultrun.checkpoints.tensorflow_index import Index, Placed, read_index
+from faultrun.checkpoints.tensorflow_index import Index, Placed, crc32c, masked, read_index
 from faultrun.model.checkpoint import Depth, Entry, Verdict
+from faultrun.text.protobuf import WireError, varint
 
 MAX_CHECKED_BYTES = 4 << 20
 """Tensors in all up to this are checked by checksum; plain Python takes half a second for them."""
@@ -74,7 +72,7 @@ class TensorFlow:
                 counts.append((name, _number(entry, index, tensor)))
             elif _ITERATIONS.fullmatch(name):
                 iterations.append(("iterations", _number(entry, index, tensor)))
-        return with_progress(entry, progress_of_items([*iterations, *counts]))
+        return with_progress(entry, [*iterations, *counts])
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Prove the index by its checksums, and the data files by their length; small tensors by checksum."""
@@ -86,14 +84,14 @@ class TensorFlow:
         total = sum(tensor.size_bytes for tensor in index.tensors)
         deep = look.depth is Depth.CHECKSUM and total <= MAX_CHECKED_BYTES
         for shard, tensors in by_shard.items():
-            name = _data_name(entry, shard, index)
-            with opened(f"{entry.path.rpartition('/')[0]}/{name}", look.meter) as file:
+            path = _data_path(entry, shard, index)
+            name = base_name(path)
+            with opened(path, look.meter) as file:
                 _check_length(file, name, tensors)
                 deep = deep and _check_contents(file, name, tensors)
         found = f"{len(index.tensors)} tensors in {index.shards} data files complete"
-        if deep:
-            return Verdict(whole=True, why=f"{found}, all checksums right", depth=Depth.CHECKSUM)
-        return Verdict(whole=True, why=f"{found}, by their length", depth=Depth.STRUCTURE)
+        why = f"{found}, all checksums right" if deep else f"{found}, by their length"
+        return Verdict(whole=True, why=why, depth=Depth.CHECKSUM if deep else Depth.STRUCTURE)
 
 
 FORMAT = TensorFlow()
@@ -107,25 +105,21 @@ def _claim(listing: Listing, prefix: str, data: list[str]) -> Claim:
         unfinished = f"its directory {base_name(listing.path)} ends in _temp: the save was not finished"
     elif index not in listing.files:
         unfinished = f"it has no {index}, which is written last: the save was not finished"
-    return Claim(
-        path=listing.join(prefix),
-        members=(*([index] if index in listing.files else []), *data),
-        kind=kind_of(prefix),
+    members = (*([index] if index in listing.files else []), *data)
+    return replace(
+        claim_file(listing, prefix, *members),
         rank=rank_of_directory(listing.path),
-        epoch=epoch_of(prefix),
         global_step=int(number[1]) if number else None,
-        series=series_of(prefix),
         unfinished=unfinished,
     )
 
 
-def _data_name(entry: Entry, shard: int, index: Index) -> str:
-    return f"{base_name(entry.path)}.data-{shard:05}-of-{index.shards:05}"
+def _data_path(entry: Entry, shard: int, index: Index) -> str:
+    return f"{entry.path}.data-{shard:05}-of-{index.shards:05}"
 
 
 def _number(entry: Entry, index: Index, tensor: Placed) -> int:
-    name = _data_name(entry, tensor.shard, index)
-    with opened(f"{entry.path.rpartition('/')[0]}/{name}") as file:
+    with opened(_data_path(entry, tensor.shard, index)) as file:
         return int.from_bytes(file.read(tensor.offset, tensor.size_bytes), "little", signed=True)
 
 

@@ -10,25 +10,21 @@ Sources: ``torch/distributed/checkpoint/metadata.py`` and ``filesystem.py``.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from faultrun.checkpoints.folder_names import is_dcp_part
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
-from faultrun.checkpoints.pickle_machine import TooLong
-from faultrun.checkpoints.pickle_peek import peek_file
-from faultrun.checkpoints.pickle_values import Instance, Table, Value
-from faultrun.checkpoints.progress import is_progress, progress_of_items, with_progress
+from faultrun.checkpoints.names import base_name, claim_directory, is_dcp_part, shown
+from faultrun.checkpoints.pickle_peek import Instance, Table, TooLong, Value, peek_file
+from faultrun.checkpoints.progress import is_progress, with_progress
 from faultrun.checkpoints.reading import OpenFile, opened
-from faultrun.checkpoints.shown import shown
-from faultrun.checkpoints.span import Span
-from faultrun.checkpoints.step_names import global_step_of, kind_of, series_of
 from faultrun.checkpoints.torch_zip import MAGIC, peek_zip, verify_zip
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 METADATA = ".metadata"
 MAX_INSTRUCTIONS = 6_000_000
-"""About 120,000 pieces and two seconds."""
+"""About 120,000 pieces and four seconds."""
 
 _SHARD = re.compile(r"__(\d+)_(\d+)\.distcp")
 _LARGEST_COUNT_BYTES = 4096
@@ -56,16 +52,14 @@ class TorchDcp:
         shards = [name for name in listing.files if _SHARD.fullmatch(name)]
         if not shards:
             return
-        finished = METADATA in listing.files
-        folder = listing.path.rpartition("/")[2]
-        yield Claim(
-            path=listing.path,
-            members=(*([METADATA] if finished else []), *sorted(shards)),
-            kind=kind_of(folder),
-            global_step=global_step_of("", listing.path),
-            series=series_of(folder),
-            unfinished=_unfinished(folder, finished=finished),
-        )
+        metadata = [METADATA] if METADATA in listing.files else []
+        claim = claim_directory(listing, (*metadata, *sorted(shards)))
+        unfinished = ""
+        if not metadata:
+            unfinished = f"it has no {METADATA}, which is written last: the save was not finished"
+        elif is_dcp_part(base_name(listing.path)):
+            unfinished = "it is a part of a checkpoint whose other files were not written"
+        yield replace(claim, rank=None, epoch=None, unfinished=unfinished)
 
     def read(self, entry: Entry) -> Entry:
         """Take step and epoch out of the pieces of these names."""
@@ -77,8 +71,8 @@ class TorchDcp:
         for piece in pieces:
             if piece.size_bytes < _LARGEST_COUNT_BYTES and not piece.transformed and is_progress(piece.name):
                 with opened(f"{entry.path}/{piece.shard}") as shard:
-                    counts.append((piece.name, peek_zip(Span(shard, piece.offset, piece.size_bytes)).value))
-        return with_progress(entry, progress_of_items(counts))
+                    counts.append((piece.name, peek_zip(shard.part(piece.offset, piece.size_bytes)).value))
+        return with_progress(entry, counts)
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Prove that every shard is there and long enough, and every piece right by its checksums."""
@@ -94,17 +88,8 @@ class TorchDcp:
                 proved &= _verify_shard(file, shard, by_shard[shard], look.depth)
         _check_one_save(entry.path, written)
         why = f"{len(pieces)} pieces in {len(by_shard)} shards complete"
-        if proved:
-            return Verdict(whole=True, why=f"{why}, all checksums right", depth=Depth.CHECKSUM)
-        return Verdict(whole=True, why=why, depth=Depth.STRUCTURE)
-
-
-def _unfinished(folder: str, *, finished: bool) -> str:
-    if not finished:
-        return f"it has no {METADATA}, which is written last: the save was not finished"
-    if is_dcp_part(folder):
-        return "it is a part of a checkpoint whose other files were not written"
-    return ""
+        why += ", all checksums right" if proved else ""
+        return Verdict(whole=True, why=why, depth=Depth.CHECKSUM if proved else Depth.STRUCTURE)
 
 
 def _verify_shard(file: OpenFile, shard: str, pieces: list[_Piece], depth: Depth) -> bool:
@@ -120,7 +105,7 @@ def _verify_shard(file: OpenFile, shard: str, pieces: list[_Piece], depth: Depth
             proved = False
             continue
         try:
-            verdict = verify_zip(Span(file, piece.offset, piece.size_bytes), depth)
+            verdict = verify_zip(file.part(piece.offset, piece.size_bytes), depth)
         except Unreadable as damaged:
             raise Unreadable(
                 f"its shard {shard} is damaged at {shown(piece.name)}: {damaged.why}"
@@ -149,12 +134,12 @@ def _read_pieces(path: str) -> list[_Piece]:
     with opened(f"{path}/{METADATA}") as file:
         if file.size_bytes == 0:
             raise Unreadable(f"its {METADATA} is empty")
-        peeked = peek_file(Span(file), 0, MAX_INSTRUCTIONS)
+        peeked = peek_file(file, 0, MAX_INSTRUCTIONS)
         if peeked.end != file.size_bytes:
             raise Unreadable(f"its {METADATA} goes on after its end")
-    state = peeked.value.state if isinstance(peeked.value, Instance) else None
-    places = state.get("storage_data") if isinstance(state, Table) else None
-    if not isinstance(state, Table) or not isinstance(places, Table):
+    state = _state(peeked.value)
+    places = state.get("storage_data")
+    if not isinstance(places, Table):
         raise Unreadable(f"its {METADATA} is not one of torch.distributed.checkpoint")
     pieces = [_piece(index, place) for index, place in places.items()]
     if not pieces:
@@ -164,37 +149,31 @@ def _read_pieces(path: str) -> list[_Piece]:
 
 
 def _piece(index: Value, place: Value) -> _Piece:
-    fields = place.state if isinstance(place, Instance) else None
-    key = index.state if isinstance(index, Instance) else None
-    if isinstance(fields, Table) and isinstance(key, Table):
-        name, shard = key.get("fqn"), fields.get("relative_path")
-        offset, size_bytes = fields.get("offset"), fields.get("length")
-        transforms = fields.get("transform_descriptors")
-        if (
-            isinstance(name, str)
-            and isinstance(shard, str)
-            and _SHARD.fullmatch(shard)  # a plain name of this directory, never a path
-            and type(offset) is int
-            and type(size_bytes) is int
-            and offset >= 0
-            and size_bytes >= 0
-        ):
-            return _Piece(
-                name, shard, offset, size_bytes, isinstance(transforms, list | tuple) and bool(transforms)
-            )
+    fields, key = _state(place), _state(index)
+    match (key.get("fqn"), *map(fields.get, ("relative_path", "offset", "length"))):
+        case (str(name), str(shard), int(offset), int(size_bytes)) if min(offset, size_bytes) >= 0:
+            plain = bool not in (type(offset), type(size_bytes))
+            if plain and _SHARD.fullmatch(shard):  # a name of this directory, never a path
+                transforms = fields.get("transform_descriptors")
+                transformed = isinstance(transforms, list | tuple) and bool(transforms)
+                return _Piece(name, shard, offset, size_bytes, transformed)
     raise Unreadable(f"its {METADATA} places a piece where no shard of this directory can be")
+
+
+def _state(value: Value) -> Table:
+    """The attributes of an object, none if it is not one."""
+    if isinstance(value, Instance) and isinstance(value.state, Table):
+        return value.state
+    return Table()
 
 
 def _check_all_placed(described: Value, pieces: list[_Piece]) -> None:
     """Every tensor that is described must be placed, with as many pieces as it is cut into."""
-    placed: dict[str, int] = {}
-    for piece in pieces:
-        placed[piece.name] = placed.get(piece.name, 0) + 1
+    placed = Counter(piece.name for piece in pieces)
     for name, details in described.items() if isinstance(described, Table) else ():
-        fields = details.state if isinstance(details, Instance) else None
-        chunks = fields.get("chunks") if isinstance(fields, Table) else None
+        chunks = _state(details).get("chunks")
         needed = len(chunks) if isinstance(chunks, list) else 1
-        found = placed.get(name, 0) if isinstance(name, str) else needed
+        found = placed[name] if isinstance(name, str) else needed
         if found < needed:
             raise Unreadable(f"its {METADATA} places {found} of {needed} pieces of {shown(str(name))}")
 

@@ -1,32 +1,37 @@
 """Files of ``torch.save``: which names are theirs, and which of the two layouts is inside.
 
 Names: ``*.pt *.pth *.pth.tar`` and, with Lightning, ``*.ckpt``. The layout
-shows only in the first bytes: ``torch_zip`` or ``torch_legacy``.
+shows only in the first bytes: since 1.6 that of ``torch_zip``; before it (and with
+``_use_new_zipfile_serialization=False``) five pickles and then the storages.
 ``rank*/model_best.pth.tar`` is kind BEST: written when the accuracy rose, so
 there may be newer training than in it. An optimizer's or a scheduler's file
-is none: ``folder_names`` knows them.
+is none: ``folder`` knows them.
+
+The five pickles are a magic number, the protocol version, a dict about the machine,
+the saved object, and the list of storage keys. After them comes, for each key
+in that order, the number of elements (8 bytes) and the elements. There is no
+checksum, but every length is known, so a cut shows. Source:
+``torch/serialization.py`` (``_legacy_save``) and ``torch/csrc/serialization.cpp``.
 """
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
-from faultrun.checkpoints.folder_names import is_side
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
-from faultrun.checkpoints.names import rank_of_directory
-from faultrun.checkpoints.pickle_machine import TooLong
-from faultrun.checkpoints.progress import progress_of, with_progress
+from faultrun.checkpoints.names import claim_file, is_side, shown
+from faultrun.checkpoints.pickle_peek import Peeked, Table, TooLong, Value, peek_file
+from faultrun.checkpoints.progress import with_progress
 from faultrun.checkpoints.reading import OpenFile, opened
-from faultrun.checkpoints.span import Span
-from faultrun.checkpoints.step_names import epoch_of, global_step_of, kind_of, rank_of, series_of
-from faultrun.checkpoints.torch_legacy import MAGIC as LEGACY_MAGIC
-from faultrun.checkpoints.torch_legacy import is_legacy, peek_legacy, verify_legacy
 from faultrun.checkpoints.torch_zip import MAGIC as ZIP_MAGIC
-from faultrun.checkpoints.torch_zip import peek_zip, verify_zip
-from faultrun.model.checkpoint import Entry, Verdict
+from faultrun.checkpoints.torch_zip import peek_zip, storages, verify_zip
+from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 # Lightning's "epoch=1-step=20.ckpt" and "last.ckpt", but not "lenet-1_1875.ckpt" of MindSpore.
 _NAME = re.compile(r".+\.(?:pt|pth|pth\.tar|ckpt)", re.IGNORECASE)
 _MINDSPORE_NAME = re.compile(r".+-\d+_\d+(?:_breakpoint)?\.ckpt")
+_LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+"""The first pickle, 0x1950a86a20f9469cfc6c, as protocol 2 writes it; later protocols differ in byte 1."""
 
 
 class TorchFile:
@@ -38,42 +43,77 @@ class TorchFile:
         """Claim single files by extension."""
         for name in listing.files:
             if _NAME.fullmatch(name) and not _MINDSPORE_NAME.fullmatch(name) and not is_side(name):
-                yield self._claim_one(listing, name)
-
-    def _claim_one(self, listing: Listing, name: str) -> Claim:
-        rank = rank_of(name)
-        return Claim(
-            path=listing.join(name),
-            members=(name,),
-            kind=kind_of(name),
-            rank=rank_of_directory(listing.path) if rank is None else rank,
-            epoch=epoch_of(name),
-            global_step=global_step_of(name, listing.path),
-            series=series_of(name),
-        )
+                yield claim_file(listing, name)
 
     def read(self, entry: Entry) -> Entry:
         """Take epoch and steps out of the top of the state dict, unless it is too long; executes nothing."""
         with opened(entry.path) as file:
             try:
-                peeked = peek_zip(Span(file)) if _is_zip(file) else peek_legacy(Span(file))
+                peeked = peek_zip(file) if _is_zip(file) else _preamble(file)[0]
             except TooLong:
                 return entry
-        return with_progress(entry, progress_of(peeked.value))
+        state = peeked.value if isinstance(peeked.value, Table) else Table()
+        told, meta = with_progress(entry, state.items()), state.get("meta")
+        return with_progress(entry, meta.items()) if told == entry and isinstance(meta, Table) else told
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Prove that every storage is complete, and its checksum right where the layout has one."""
         with opened(entry.path, look.meter) as file:
-            return verify_zip(Span(file), look.depth) if _is_zip(file) else verify_legacy(Span(file))
+            return verify_zip(file, look.depth) if _is_zip(file) else _verify_legacy(file)
 
 
 def _is_zip(file: OpenFile) -> bool:
     if file.size_bytes == 0:
         raise Unreadable("it is empty")
-    head = file.read(0, min(file.size_bytes, 2 * len(LEGACY_MAGIC)))
-    if not head.startswith(ZIP_MAGIC) and not is_legacy(head):
+    head = file.read(0, min(file.size_bytes, 2 * len(_LEGACY_MAGIC)))
+    is_legacy = len(head) >= len(_LEGACY_MAGIC) and head[:1] == b"\x80" and _LEGACY_MAGIC[2:] in head[2:24]
+    if not head.startswith(ZIP_MAGIC) and not is_legacy:
         raise Foreign("it does not start as a file of torch.save does")
-    return head.startswith(ZIP_MAGIC)
+    return not is_legacy
+
+
+def _verify_legacy(file: OpenFile) -> Verdict:
+    """Check that every storage is there to its last byte, and that the file ends with the last one."""
+    peeked, byteorder = _preamble(file)
+    keys = peek_file(file, peeked.end)
+    order = _storage_keys(keys.value)
+    wanted = storages(peeked.persistent)
+    if set(order) != set(wanted) or len(order) != len(wanted):
+        raise Unreadable(f"it lists {len(order)} storages, its tensors need {len(wanted)} others")
+    at = keys.end
+    for key in order:
+        count, item_bytes = wanted[key]
+        if item_bytes is None:
+            raise Unreadable(f"its storage {shown(key)} has an element type that is not known here")
+        stored = int.from_bytes(file.read(at, 8), byteorder)
+        if stored != count:
+            raise Unreadable(f"its storage {shown(key)} has {stored} elements, {count} are needed")
+        at += 8 + count * item_bytes
+        if at > file.size_bytes:
+            raise Unreadable(
+                f"it is cut in storage {shown(key)}: {at} bytes are needed, {file.size_bytes} are there"
+            )
+    if at != file.size_bytes:
+        raise Unreadable(f"it goes on for {file.size_bytes - at} bytes after its last storage")
+    why = f"{len(order)} storages complete; this layout has no checksums"
+    return Verdict(whole=True, why=why, depth=Depth.STRUCTURE)
+
+
+def _preamble(file: OpenFile) -> tuple[Peeked, Literal["little", "big"]]:
+    magic = peek_file(file, 0)
+    protocol = peek_file(file, magic.end)
+    machine = peek_file(file, protocol.end)
+    if magic.value != 0x1950A86A20F9469CFC6C or protocol.value != 1001:
+        raise Unreadable("it is not a file of torch.save")
+    little = machine.value.get("little_endian") if isinstance(machine.value, Table) else True
+    return peek_file(file, machine.end), "big" if little is False else "little"
+
+
+def _storage_keys(value: Value) -> list[str]:
+    keys = [key for key in value if isinstance(key, str)] if isinstance(value, list) else []
+    if not isinstance(value, list) or len(keys) != len(value):
+        raise Unreadable("its list of storages is damaged")
+    return keys
 
 
 FORMAT = TorchFile()

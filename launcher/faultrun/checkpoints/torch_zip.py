@@ -11,15 +11,21 @@ and ``torch/serialization.py``.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from faultrun.checkpoints.format import Unreadable
-from faultrun.checkpoints.pickle_machine import TooLong
-from faultrun.checkpoints.pickle_peek import MAX_PICKLE_BYTES, Peeked, peek, peek_file
-from faultrun.checkpoints.shown import shown
-from faultrun.checkpoints.span import Span
-from faultrun.checkpoints.torch_storage import stored_sizes
+from faultrun.checkpoints.names import shown
+from faultrun.checkpoints.pickle_peek import (
+    MAX_PICKLE_BYTES,
+    Global,
+    Peeked,
+    TooLong,
+    Value,
+    peek,
+    peek_file,
+)
+from faultrun.checkpoints.reading import OpenFile
 from faultrun.model.checkpoint import Depth, Verdict
 
 MAGIC = b"PK\x03\x04"
@@ -34,6 +40,14 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _FULL32 = 0xFFFFFFFF
 _FOLDER = 0x10
 _USUAL_FLAGS = 0x0808  # sizes follow the contents; names are UTF-8
+_ITEM_BYTES = {
+    "UntypedStorage": 1, "ByteStorage": 1, "CharStorage": 1, "BoolStorage": 1,
+    "QInt8Storage": 1, "QUInt8Storage": 1, "QUInt4x2Storage": 1, "QUInt2x4Storage": 1,
+    "ShortStorage": 2, "HalfStorage": 2, "BFloat16Storage": 2,
+    "IntStorage": 4, "FloatStorage": 4, "QInt32Storage": 4,
+    "LongStorage": 8, "DoubleStorage": 8, "ComplexFloatStorage": 8,
+    "ComplexDoubleStorage": 16,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +66,7 @@ class _Archive:
     directory_at: int
 
 
-def peek_zip(file: Span) -> Peeked:
+def peek_zip(file: OpenFile) -> Peeked:
     """Look into the archive's ``data.pkl``, which torch writes first. Raises Unreadable; proves nothing."""
     header = file.read(0, _LOCAL.size)
     name_length, extra_length = _LOCAL.unpack(header)[-2:]
@@ -62,7 +76,7 @@ def peek_zip(file: Span) -> Peeked:
     return _peek_records(file, archive, _root(archive))
 
 
-def verify_zip(file: Span, depth: Depth) -> Verdict:
+def verify_zip(file: OpenFile, depth: Depth) -> Verdict:
     """Check that all records are in place, all storages complete and all checksums right."""
     archive = _read_archive(file)
     storages = _check_storages(file, archive)
@@ -79,20 +93,36 @@ def verify_zip(file: Span, depth: Depth) -> Verdict:
     return Verdict(whole=True, why=f"{found}, all checksums right", depth=Depth.CHECKSUM)
 
 
-def _check_storages(file: Span, archive: _Archive) -> str:
+def storages(persistent: Sequence[Value]) -> dict[str, tuple[int, int | None]]:
+    """Return (number of elements, bytes of one element or None if not known) of each storage, by key.
+
+    A tensor in the pickle asks for its data by a persistent id,
+    ``("storage", torch.FloatStorage, key, location, count[, view])``. The largest
+    count wins when a key comes twice: views of one storage.
+    """
+    found: dict[str, tuple[int, int | None]] = {}
+    for wanted in persistent:
+        match wanted:
+            case ("storage", Global(name=kind), str(key), _, int(count), *_) if count >= 0:
+                if key not in found or count > found[key][0]:
+                    found[key] = (count, _ITEM_BYTES.get(kind.rpartition(".")[2]))
+    return found
+
+
+def _check_storages(file: OpenFile, archive: _Archive) -> str:
     """Compare what the pickle asks for with the records there are; return what was found, in words."""
     root = _root(archive)
     try:
-        wanted = stored_sizes(_peek_records(file, archive, root).persistent)
+        wanted = storages(_peek_records(file, archive, root).persistent)
     except TooLong as long:
         return f"storages not compared: {long.why}"
-    for key, size_bytes in wanted.items():
+    for key, (elements, item_bytes) in wanted.items():
         record = archive.records.get(f"{root}/data/{key}")
         if record is None:
             raise Unreadable(f"its storage {shown(key)} is missing")
-        if size_bytes is not None and record.size_bytes != size_bytes:
+        if item_bytes is not None and record.size_bytes != elements * item_bytes:
             raise Unreadable(
-                f"its storage {shown(key)} has {record.size_bytes} bytes, {size_bytes} are needed"
+                f"its storage {shown(key)} has {record.size_bytes} bytes, {elements * item_bytes} are needed"
             )
     return f"{len(wanted)} storages complete"
 
@@ -111,7 +141,7 @@ def _root(archive: _Archive) -> str:
     return root
 
 
-def _peek_records(file: Span, archive: _Archive, root: str) -> Peeked:
+def _peek_records(file: OpenFile, archive: _Archive, root: str) -> Peeked:
     record = archive.records.get(f"{root}/data.pkl")
     if record is None:
         raise Unreadable("it has no data.pkl: not an archive of torch.save")
@@ -124,7 +154,7 @@ def _peek_records(file: Span, archive: _Archive, root: str) -> Peeked:
     return peeked
 
 
-def _contents(file: Span, archive: _Archive) -> list[tuple[_Record, int]]:
+def _contents(file: OpenFile, archive: _Archive) -> list[tuple[_Record, int]]:
     """Where the contents of each record start, in file order. Raises Unreadable when two overlap."""
     contents: list[tuple[_Record, int]] = []
     free_from = 0
@@ -137,7 +167,7 @@ def _contents(file: Span, archive: _Archive) -> list[tuple[_Record, int]]:
     return contents
 
 
-def _content_start(file: Span, record: _Record, directory_at: int) -> int:
+def _content_start(file: OpenFile, record: _Record, directory_at: int) -> int:
     """Check the local header of ``record`` and return the offset of its contents."""
     name = record.name.encode()
     header = file.read(record.offset, _LOCAL.size)
@@ -152,7 +182,7 @@ def _content_start(file: Span, record: _Record, directory_at: int) -> int:
     return start
 
 
-def _read_archive(file: Span) -> _Archive:
+def _read_archive(file: OpenFile) -> _Archive:
     count, size_bytes, offset = _read_end(file)
     if count == 0:
         raise Unreadable("it is an empty archive")
@@ -168,7 +198,7 @@ def _read_archive(file: Span) -> _Archive:
     return _Archive(records=records, directory_at=offset)
 
 
-def _read_end(file: Span) -> tuple[int, int, int]:
+def _read_end(file: OpenFile) -> tuple[int, int, int]:
     """Return the number of records and the size and offset of the directory, from the end of the file."""
     at = file.size_bytes - _END.size
     if at < 0:

@@ -26,14 +26,13 @@ from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 
+from faultrun.text import protobuf
+
 MAX_FRAME_BYTES = 1 << 18
 """Far above anything seen (400 bytes): whatever is longer is not this protocol."""
 
 _HEAD = Struct(">4s4I")
 _MAGIC = b"RPC0"
-_VARINT, _BYTES = 0, 2
-_FIXED_BYTES = {1: 8, 5: 4}
-_LONGEST_VARINT = 10
 
 
 class NotUnderstood(ValueError):
@@ -169,33 +168,18 @@ def write_fields(fields: dict[int, int | bytes]) -> bytes:
     out = bytearray()
     for number, value in fields.items():
         if isinstance(value, bytes) and value:
-            out += _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+            out += protobuf.encode_message(number, value)
         elif isinstance(value, int) and value:
-            out += _varint(number << 3 | _VARINT) + _varint(value)
+            out += protobuf.encode_varint(number << 3) + protobuf.encode_varint(value)
     return bytes(out)
 
 
 def read_fields(body: bytes) -> dict[int, int | bytes]:
     """Numbers and bytes of a protobuf message by field; the last one of each counts, as proto3 says."""
-    fields: dict[int, int | bytes] = {}
-    at = 0
-    while at < len(body):
-        tag, at = _read_varint(body, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == _VARINT:
-            fields[number], at = _read_varint(body, at)
-            continue
-        if kind == _BYTES:
-            length, at = _read_varint(body, at)
-        elif kind in _FIXED_BYTES:
-            length = _FIXED_BYTES[kind]
-        else:
-            raise NotUnderstood(f"a protobuf field of type {kind}")
-        if at + length > len(body):
-            raise NotUnderstood("a protobuf field that is cut off")
-        fields[number] = body[at : at + length]
-        at += length
-    return fields
+    try:
+        return {number: value for number, _, value in protobuf.fields(body)}
+    except protobuf.WireError as error:
+        raise NotUnderstood(f"a protobuf message: {error}") from None
 
 
 def _text(fields: dict[int, int | bytes], number: int) -> str:
@@ -210,21 +194,3 @@ def _bytes(fields: dict[int, int | bytes], number: int) -> bytes:
     if not isinstance(value, bytes):
         raise NotUnderstood(f"field {number} is a number")
     return value
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for place, byte in enumerate(body[at : at + _LONGEST_VARINT]):
-        value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:
-            return value, at + place + 1
-    raise NotUnderstood("a protobuf number without an end")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from faultrun.checkpoints.finished import mark_finished
+from faultrun.checkpoints.finish_marks import mark_finished
 from faultrun.configs.originals import of_a_person
 from faultrun.configs.restore import restore
 from faultrun.errors import ConfigError

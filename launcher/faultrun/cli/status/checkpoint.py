@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from faultrun.observe.status_model import NewestCheckpoint
 
 if TYPE_CHECKING:
-    from faultrun.checkpoints.claims import Named
+    from faultrun.checkpoints.listing import Named
 
 _PATIENCE_S = 0.4
 
@@ -17,10 +17,9 @@ def newest_checkpoint(roots: Sequence[str]) -> NewestCheckpoint | None:
     """Look through ``roots`` for at most 0.4 s; None without a checkpoint. What it says is not verified."""
     if not roots:
         return None
-    from faultrun.checkpoints.claims import claimed
     from faultrun.checkpoints.format import Unreadable
+    from faultrun.checkpoints.listing import claimed, walk
     from faultrun.checkpoints.registry import builtin_formats
-    from faultrun.checkpoints.scan import walk
     from faultrun.model.checkpoint import Refusal
 
     formats, deadline = builtin_formats(), time.monotonic() + _PATIENCE_S

@@ -46,20 +46,17 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 def varint(data: bytes, position: int) -> tuple[int, int]:
     """Return the number at ``position``, at most 64 bits, and the position after it."""
     value = shift = 0
-    while True:
-        if position >= len(data):
-            raise WireError("cut inside a number")
-        byte = data[position]
-        position += 1
+    for at in range(position, len(data)):
+        byte = data[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            break
+            if value >= 1 << 64:
+                raise WireError(f"the number before byte {at + 1} does not fit 64 bits")
+            return value, at + 1
         shift += 7
         if shift > 63:
-            raise WireError(f"the number before byte {position} does not end")
-    if value >= 1 << 64:
-        raise WireError(f"the number before byte {position} does not fit 64 bits")
-    return value, position
+            raise WireError(f"the number before byte {at + 1} does not end")
+    raise WireError("cut inside a number")
 
 
 def encode_varint(value: int) -> bytes:

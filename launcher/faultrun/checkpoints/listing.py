@@ -1,11 +1,18 @@
-"""From names to entries: which formats claim what in a directory, and what was never finished."""
+"""From directories to entries by names and stamps: what there is, which formats claim it, what is unfinished.
 
+Nothing is opened, and links are kept inside.
+"""
+
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from faultrun.checkpoints.format import Claim, Format, Listing, Stamp
-from faultrun.checkpoints.names import base_name, is_unfinished_name, unfinished_directory
+from faultrun.checkpoints.names import base_name, is_unfinished, unfinished_directory
 from faultrun.model.checkpoint import Entry, Refusal
+
+_DEEPEST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,46 @@ class Named:
         return self.entries[0]
 
 
+def walk(root: str) -> Iterator[Listing | Refusal]:
+    """Every directory at and below ``root``, and a refusal for what cannot or must not be entered.
+
+    A missing root yields nothing: the first save has not made it yet. A root
+    that is a file yields itself and what lies beside it under its name.
+    Hidden directories are skipped. A link to a file within the root is listed
+    like a file, with its target's stamp: the target's own name may tell
+    nothing. A link to a directory is followed, once, only if its target is
+    not listed itself because it is hidden. Links out of the root are not followed.
+    """
+    start = str(Path(root).absolute())
+    if os.path.isfile(start):  # noqa: PTH113 - a string is all there is
+        directory, _, name = start.rpartition("/")
+        beside = [one for one in os.listdir(directory) if one.startswith(name)]  # noqa: PTH208 - as above
+        stamps = {one: stamp_of(f"{directory}/{one}") for one in beside}
+        yield Listing(path=directory, files={one: stamp for one, stamp in stamps.items() if stamp})
+        return
+    inside = os.path.realpath(start)
+    pending = [(start, 0)]
+    followed: set[str] = set()
+    while pending:
+        path, depth = pending.pop()
+        found = _list(path, inside, followed)
+        if found is None:
+            continue
+        yield found
+        if depth < _DEEPEST and not isinstance(found, Refusal):
+            below = sorted((name for name in found.directories if not name.startswith(".")), reverse=True)
+            pending += [(found.join(name), depth + 1) for name in below]
+
+
+def stamp_of(path: "str | os.DirEntry[str]") -> Stamp | None:
+    """What ``stat`` says about ``path`` now; None when it is gone."""
+    try:
+        info = os.stat(path) if isinstance(path, str) else path.stat(follow_symlinks=False)  # noqa: PTH116
+    except OSError:
+        return None
+    return Stamp(info.st_ino, info.st_size, info.st_mtime_ns)
+
+
 def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[Named | Refusal]:
     """Each path of one directory that at least one format claims; a refusal for a format that fails."""
     claims: dict[str, list[tuple[Format, Claim]]] = {}
@@ -45,7 +92,7 @@ def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[
             continue
         first = found[0][1]
         stamp = combined(listing.files.get(name) for name in first.members)
-        if stamp is not None and not is_unfinished_name(base_name(path)):
+        if stamp is not None and not is_unfinished(base_name(path)):
             yield Named(
                 entries=tuple(_named_entry(one, claim, stamp) for one, claim in found),
                 members=tuple(listing.join(name) for name in first.members),
@@ -69,7 +116,7 @@ def links_out(listing: Listing, formats: Sequence[Format]) -> Iterator[Refusal]:
 def unfinished_files(listing: Listing) -> Iterator[Refusal]:
     """Files under the names that writers use before the final rename."""
     for name in listing.files:
-        if is_unfinished_name(name):
+        if is_unfinished(name):
             why = "never finished: writers use such a name before the final rename"
             yield Refusal(path=listing.join(name), global_step=None, why=why)
 
@@ -90,9 +137,40 @@ def combined(stamps: Iterable[Stamp | None]) -> Stamp | None:
     return Stamp(inode, size_bytes, mtime_ns) if count else None
 
 
-def refusal(entry: Entry, why: str) -> Refusal:
-    """Refuse ``entry`` because of ``why``."""
-    return Refusal(path=entry.path, global_step=entry.global_step, why=why)
+def _list(path: str, inside: str, followed: set[str]) -> Listing | Refusal | None:
+    files: dict[str, Stamp] = {}
+    directories: set[str] = set()
+    links: set[str] = set()
+    links_out: dict[str, str] = {}
+    try:
+        with os.scandir(path) as found:
+            for entry in found:
+                if entry.is_symlink():
+                    target = os.path.realpath(entry.path)
+                    if target != inside and not target.startswith(inside.rstrip("/") + "/"):
+                        links_out[entry.name] = target
+                    elif entry.is_dir():
+                        if "/." in target[len(inside) :] and target not in followed:
+                            followed.add(target)
+                            directories.add(entry.name)
+                    elif entry.is_file() and (stamp := stamp_of(entry.path)):
+                        links.add(entry.name)
+                        files[entry.name] = stamp
+                elif entry.is_dir(follow_symlinks=False):
+                    directories.add(entry.name)
+                elif entry.is_file(follow_symlinks=False) and (stamp := stamp_of(entry)):
+                    files[entry.name] = stamp
+    except FileNotFoundError:
+        return None
+    except OSError as err:
+        return Refusal(path=path, global_step=None, why=f"cannot be listed: {err.strerror}")
+    return Listing(
+        path=path,
+        files=files,
+        directories=frozenset(directories),
+        links=frozenset(links),
+        links_out=links_out,
+    )
 
 
 def _claims(one: Format, listing: Listing) -> list[Claim] | str:
