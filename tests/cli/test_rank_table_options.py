@@ -11,7 +11,7 @@ from faultrun.errors import FaultrunError, UsageError
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.topology import BootId
-from faultrun.supervisor.device_assignment import device_of
+from faultrun.supervisor.prepare import device_of
 from support.asking import settle
 from support.platform_files import INITIALIZING, table_v1, text
 

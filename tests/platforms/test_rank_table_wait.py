@@ -15,7 +15,7 @@ import pytest
 from faultrun.model.spec import Rendezvous
 from faultrun.platforms.rank_table import RankTable, parse_rank_table
 from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
-from faultrun.supervisor.device_assignment import Abandoned, DeviceAssignment
+from faultrun.supervisor.prepare import Abandoned, DeviceAssignment
 from support.platform_files import INITIALIZING, ConfigMapVolume, table_v1, text, write_whole
 from support.specs import a_spec
 

@@ -21,7 +21,8 @@ from faultrun.model.notice import (
 )
 from faultrun.model.spec import FaultFiles, Rendezvous
 from faultrun.platforms.watch import FileWatch
-from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, lookout_for, sources
+from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_watcher_for, sources
+from faultrun.supervisor.progress import Incarnation
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.platform_files import INITIALIZING, ConfigMapVolume, reset, text, write_whole
 from support.specs import a_spec
@@ -108,22 +109,13 @@ def test_where_the_kernel_tells_nothing_the_files_identity_does(tmp_path: Path) 
     assert watch.touched()
 
 
-class Crew:
-    """Workers of incarnation 7 that have reported nothing."""
-
-    incarnation = 7
-
-    def newest_steps(self) -> tuple[()]:
-        return ()
-
-
 class Ears:
     """Hears what the lookout tells, through a real reactor."""
 
     def __init__(self, lookout: FaultFileWatcher) -> None:
         self._reactor = Reactor(RunClock())
         self.first = lookout.first()
-        lookout.attach(self._reactor, Crew())
+        lookout.attach(self._reactor, Incarnation(self._reactor.clock, number=7))
 
     def next(self) -> Notice:
         """The next notice."""
@@ -242,7 +234,7 @@ def test_a_pipe_in_the_files_place_holds_nobody_up(tmp_path: Path) -> None:
 
 def test_nobody_watches_where_there_is_nothing_to_watch(tmp_path: Path) -> None:
     table = Rendezvous(rank_table_file=str(tmp_path / "hccl.json"))
-    assert lookout_for(a_spec(rendezvous=table)) is None
+    assert fault_file_watcher_for(a_spec(rendezvous=table)) is None
 
 
 @pytest.mark.timeout(30)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,23 +11,12 @@ from faultrun.journal.append import line_of
 from faultrun.model.events import Heartbeat, Timer, TimerFired
 from faultrun.model.progress import RankStep
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress
-from faultrun.supervisor.heartbeat_writer import HeartbeatWriter, period_s
-from faultrun.supervisor.progress import ProgressPage
+from faultrun.supervisor.progress import Incarnation, ProgressPage, period_s, write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.story import Story
 
 A_MOMENT_S = 0.001
 DAY_S = 86400.0
-
-
-@dataclass(slots=True)
-class Crew:
-    page: ProgressPage | None = None
-    incarnation: int = 3
-    up: dict[int, int] = field(default_factory=dict)
-
-    def pids(self) -> dict[int, int]:
-        return self.up
 
 
 @pytest.fixture
@@ -48,7 +36,8 @@ def test_it_names_the_first_and_the_last_and_is_as_short_with_a_thousand_ranks(
 ) -> None:
     page = ProgressPage(tmp_path / "progress", tuple(range(1000)))
     reports(page.path, [10_000_000 + (rank * 7) % 1000 for rank in range(1000)])
-    HeartbeatWriter(reactor, Crew(page=page, up=dict.fromkeys(range(1000), 1)), lambda _: A_MOMENT_S).begin()
+    workers = Incarnation(reactor.clock, number=3, page=page, pids=dict.fromkeys(range(1000), 1))
+    write_heartbeats(reactor, workers, lambda _: A_MOMENT_S)
     (beat,) = reactor.wait()
     assert isinstance(beat, Heartbeat)
     assert beat.incarnation == 3
@@ -60,11 +49,11 @@ def test_it_names_the_first_and_the_last_and_is_as_short_with_a_thousand_ranks(
 
 
 def test_it_beats_while_workers_run_whether_they_report_steps_or_not(reactor: Reactor) -> None:
-    crew = Crew()
-    HeartbeatWriter(reactor, crew, lambda _: A_MOMENT_S).begin()
+    workers = Incarnation(reactor.clock)
+    write_heartbeats(reactor, workers, lambda _: A_MOMENT_S)
     reactor.start_timer(Timer.HOLD, reactor.clock.now() + 30 * A_MOMENT_S, 3)
     assert [type(event) for event in reactor.wait()] == [TimerFired]
-    crew.up = {0: 1}
+    workers.pids[0] = 1
     for _ in range(3):
         (beat,) = reactor.wait()
         assert isinstance(beat, Heartbeat)

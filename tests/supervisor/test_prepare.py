@@ -13,8 +13,7 @@ from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFaile
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import Command, Recovery, Rendezvous, Rewrite, RunSpec
 from faultrun.platforms.ports import fresh_port
-from faultrun.supervisor.device_assignment import DeviceAssignment
-from faultrun.supervisor.prepare import LocalPreparer
+from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer
 from faultrun.supervisor.reactor import RunClock
 from support.specs import a_spec
 from support.story import checkpoint, topology
@@ -102,8 +101,8 @@ def test_script_arguments_are_replaced_or_appended_only_where_a_point_is(tmp_pat
         checkpoint_dirs=("ckpt",), resume_args=("--resume={checkpoint}", "--from_step={global_step}")
     )
     used = bench(tmp_path, recovery=recovery)
-    assert used.preparer.outfit(plan(None), 0).args == ("--lr=1", "--resume=no")
-    resumed = used.preparer.outfit(plan(checkpoint(5, "/ckpt/5.ckpt")), 0)
+    assert used.preparer.command(plan(None), 0).args == ("--lr=1", "--resume=no")
+    resumed = used.preparer.command(plan(checkpoint(5, "/ckpt/5.ckpt")), 0)
     assert resumed.args == ("--lr=1", "--resume=/ckpt/5.ckpt", "--from_step=5")
 
 
@@ -113,7 +112,7 @@ def test_each_rank_is_pointed_at_the_file_that_is_its_own(tmp_path: Path) -> Non
         tmp_path, recovery=Recovery(checkpoint_dirs=("ckpt",), resume_args=("--resume={checkpoint}",))
     )
     point = replace(checkpoint(5), files=files)
-    found = [used.preparer.outfit(plan(point), rank).args[-1] for rank in range(2)]
+    found = [used.preparer.command(plan(point), rank).args[-1] for rank in range(2)]
     assert found == ["--resume=/ckpt/rank_0.ckpt", "--resume=/ckpt/rank_1.ckpt"]
 
 
@@ -159,4 +158,4 @@ def test_a_port_that_is_taken_is_replaced_unless_it_is_fixed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("environ", [{}, {"PATH": "/bin"}])
 def test_workers_inherit_our_environment(tmp_path: Path, environ: dict[str, str]) -> None:
-    assert bench(tmp_path, environ).preparer.outfit(plan(), 1).environ == environ
+    assert bench(tmp_path, environ).preparer.command(plan(), 1).environ == environ

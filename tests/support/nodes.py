@@ -13,20 +13,20 @@ from faultrun.core.signature_rows import ROWS
 from faultrun.model.actions import Action, Spawn, StartTimer
 from faultrun.model.events import Event, Exited, Signaled, Status, Timer, TimerFired
 from faultrun.model.plan import Ledger, Plan, Reason
-from faultrun.model.spec import Recovery, Rendezvous, RunSpec
+from faultrun.model.spec import Logs, Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.device_assignment import DeviceAssignment
 from faultrun.supervisor.exit_inspector import ExitInspector
-from faultrun.supervisor.hang_watch import HangWatch
+from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.ports import World
-from faultrun.supervisor.prepare import LocalPreparer, Outfit
+from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer, WorkerCommand
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standbys import Standbys, Terms
-from faultrun.supervisor.worker_group import Base, WorkerGroup
+from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
+from faultrun.workers.follow import Streams
 from faultrun.workers.sweep import sweep
 from support.fake_world import Circumstances, FakeWorld, Habit
 from support.processes import wait_until
@@ -120,16 +120,15 @@ class RealNode:
         seating = DeviceAssignment(spec, os.environ, lambda line: None)
         preparer = LocalPreparer(spec, os.environ, folder / "original", clock, lambda line: None, seating)
         standbys = Standbys(Terms(wish=spec.standby, log_dir=folder, free_bytes=lambda: None), self._reactor)
-        self._crew = WorkerGroup(spec, self._base(), self._reactor, self._control, standbys)
+        self._group = WorkerGroup(spec, self._env(), self._reactor, self._control, standbys)
         rules = Rules(topology=spec.topology, policy=POLICY)
         self.world: World = LocalWorld(
-            self._reactor,
-            self._crew,
+            self._group,
+            Inspector(self._group, self._reactor, folder),
             LocalAgreement(rules, None, "127.0.0.1", self._reactor),
             LocalCheckpoints(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock),
             preparer,
-            frozenset({self._boot}),
-            HangWatch(spec.supervision.hang, self._crew, self._reactor, folder),
+            self._reactor,
         )
 
     def now_s(self) -> float:
@@ -137,12 +136,12 @@ class RealNode:
 
     def are_up(self, *ranks: int) -> None:
         for rank in ranks:
-            log = self._folder / f"incarnation_{self._crew.incarnation}" / f"worker_{rank}.log"
+            log = self._folder / f"incarnation_{self._group.incarnation.number}" / f"worker_{rank}.log"
             wait_until(lambda log=log: _READY in log.read_text(), what=f"rank {rank}")  # type: ignore[misc]
 
     def end(self, rank: int, status: Status) -> None:
         """A worker is told by its script's own signal to return, or is killed."""
-        pid = self._crew.pids()[rank]
+        pid = self._group.incarnation.pids[rank]
         match status:
             case Exited(code=code):
                 (self._folder / f"code_{rank}").write_text(str(code))
@@ -152,7 +151,7 @@ class RealNode:
 
     def close(self) -> None:
         sweep(frozenset({self._boot}), patience_s=5)
-        while self._crew.pids():
+        while self._group.incarnation.pids:
             self._reactor.wait()
         self._control.close()
         self._reactor.close()
@@ -171,15 +170,16 @@ class RealNode:
             rendezvous=Rendezvous(port=wanted.taken_port, fixed_port=wanted.taken_port is not None),
         )
 
-    def _base(self) -> Base:
-        return Base(
+    def _env(self) -> SupervisorEnv:
+        return SupervisorEnv(
             environ=os.environ,
             boot=self._boot,
             python="python",
             log_dir=self._folder,
             ascend=False,
-            outfit=lambda plan, rank: Outfit(args=(self._script(rank),), environ=os.environ),
-            coroner=ExitInspector(ROWS, self._reactor.clock),
+            command=lambda plan, rank: WorkerCommand(args=(self._script(rank),), environ=os.environ),
+            exits=ExitInspector(ROWS, self._reactor.clock),
+            streams=Streams(Logs(), self._folder),
         )
 
     def _script(self, rank: int) -> str:

@@ -8,9 +8,11 @@ to be blamed. While somebody is found at work it is no hang.
 
 from dataclasses import dataclass, replace
 
+from faultrun.core.hang_limits import Beat
 from faultrun.core.span import span
+from faultrun.core.stacks import Frame
 from faultrun.core.stance import Look, describe, stance
-from faultrun.model.hang import Stance, Suspicion
+from faultrun.model.hang import HangDetected, HangWarned, Stance, Suspicion
 from faultrun.model.progress import WorkPhase
 
 _SURE = frozenset({Stance.STOPPED, Stance.TRACED})
@@ -118,3 +120,66 @@ def explain(blamed: Blamed, suspicion: Suspicion, doing: WorkPhase) -> str:
     silence = f"nothing heard for {span(suspicion.silent_s)}{activity}"
     limit = f", the limit is {span(suspicion.limit_s)}" if suspicion.acts else ""
     return f"{blamed.why}; {silence}{limit}{usual}"
+
+
+def judged(
+    suspicion: Suspicion,
+    verdict: Blamed,
+    beat: Beat | None,
+    *,
+    at_s: float,
+    incarnation: int,
+    folder: str = "",
+    stacks: tuple[int, ...] = (),
+) -> HangDetected | HangWarned:
+    """The event that says what was judged. ``beat`` is the rank's last word, if it had one."""
+    doing = _doing(beat)
+    warning = HangWarned(
+        at_s=at_s,
+        incarnation=incarnation,
+        rank=verdict.rank,
+        step=beat.step if beat is not None and beat.stepped else None,
+        doing=doing,
+        stance=verdict.stance,
+        silent_s=round(suspicion.silent_s, 3),
+        acts_s=suspicion.acts_s,
+        why=explain(verdict, suspicion, doing),
+        where=_where(verdict.look.frames if verdict.look is not None else ()),
+        folder=folder,
+        stacks=stacks,
+    )
+    if not acts(verdict, suspicion):
+        return warning
+    return HangDetected(
+        at_s=at_s,
+        incarnation=incarnation,
+        rank=warning.rank,
+        step=warning.step,
+        doing=doing,
+        stance=warning.stance,
+        silent_s=warning.silent_s,
+        limit_s=round(suspicion.limit_s, 3),
+        why=warning.why,
+        where=warning.where,
+        folder=folder,
+        stacks=stacks,
+        proved=proved(verdict, suspicion),
+    )
+
+
+def _where(frames: tuple[Frame, ...]) -> str:
+    """The innermost frame and, where that is in a library, the script's own that led there."""
+    if not frames:
+        return ""
+    own = next((frame for frame in frames if not _is_library(frame)), None)
+    if own is None or own is frames[0]:
+        return frames[0].shown
+    return f"{frames[0].shown}, called from {own.shown}"
+
+
+def _is_library(frame: Frame) -> bool:
+    return "-packages/" in frame.file or "/lib/python" in frame.file or frame.file.startswith("<")
+
+
+def _doing(beat: Beat | None) -> WorkPhase:
+    return beat.phase if beat is not None and beat.begun else WorkPhase.UNKNOWN

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from faultrun.journal.codec import CodecError, decode, encode
 from faultrun.model.events import Event, FaultNotice
@@ -27,6 +26,7 @@ from faultrun.platforms.fault_files import (
     parse_version,
 )
 from faultrun.platforms.watch import FileWatch
+from faultrun.supervisor.progress import Incarnation
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.forked import Forked
 
@@ -42,7 +42,7 @@ _READY = b"ready"
 Parse = Callable[[bytes], Notice | None]
 
 
-def lookout_for(spec: RunSpec) -> "FaultFileWatcher | None":
+def fault_file_watcher_for(spec: RunSpec) -> "FaultFileWatcher | None":
     """Start watching what the run names; None if it names nothing. Before any thread is started."""
     files = spec.fault_files
     if not files.fault_config and not files.reset_config:
@@ -61,19 +61,6 @@ def sources(files: FaultFiles, rank_table_file: str) -> dict[Path, Parse]:
         version = Path(rank_table_file).absolute().with_name("version")
         found[version] = lambda content: TableVersion(version=parse_version(content))
     return found
-
-
-class Informed(Protocol):
-    """Who knows what the workers are doing: ``crew.Crew``."""
-
-    @property
-    def incarnation(self) -> int:
-        """The incarnation whose workers these are."""
-        ...
-
-    def newest_steps(self) -> Iterable[Event]:
-        """How far everybody is."""
-        ...
 
 
 class FaultFileWatcher:
@@ -100,14 +87,14 @@ class FaultFileWatcher:
                 found += _notices(line)
         return tuple(found)
 
-    def attach(self, reactor: Reactor, crew: "Informed") -> None:
-        """Have every further notice returned by ``reactor``, after what ``crew`` knows of progress."""
+    def attach(self, reactor: Reactor, workers: Incarnation) -> None:
+        """Have every further notice returned by ``reactor``, after how far the workers are."""
 
         def told() -> Iterable[Event]:
             for line in self._lines():
                 for notice in _notices(line):
-                    yield from crew.newest_steps()
-                    yield FaultNotice(at_s=reactor.clock.now(), incarnation=crew.incarnation, notice=notice)
+                    yield from workers.newest_steps()
+                    yield FaultNotice(at_s=reactor.clock.now(), incarnation=workers.number, notice=notice)
             if self._fd < 0:
                 reactor.forget(watched)
 

@@ -14,20 +14,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faultrun.core.hang_limits import Beat
-from faultrun.core.stacks import Frame, has_left, main_thread
+from faultrun.core.stacks import has_left, main_thread
 from faultrun.core.stance import Look
-from faultrun.core.suspects import Blamed, Working, acts, explain, judge, proved
+from faultrun.core.suspects import Blamed, Working, acts, judge, judged
 from faultrun.model.actions import Inspect
-from faultrun.model.hang import HangDetected, HangDismissed, HangWarned, Suspicion
+from faultrun.model.events import Event
+from faultrun.model.hang import HangDetected, HangDismissed, HangWarned, Stance, Suspicion
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import STACKS_FILE, THREADS_FILE
-from faultrun.supervisor.reactor import RunClock
+from faultrun.supervisor.background import BackgroundTasks
+from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.workers.look import Snapshot, kernel_view, snapshots, waiting_in
 from faultrun.workers.process import Process
 from faultrun.workers.stack_dump import MOST_DUMPED_BYTES, StackDump, read_from_outside
 
-PATIENCE_S = 3.0
+_PATIENCE_S = 3.0
 """All that collecting stacks may take, in seconds."""
+
+_OVERDUE_S = 10 * _PATIENCE_S
+"""A look that takes longer has a disk that hangs; on a busy machine it may take a while."""
 
 _WINDOW_S = 0.04
 _SAMPLES = 4
@@ -44,79 +50,133 @@ _KEPT = 20
 """Of so many warnings the stacks are kept in each life."""
 
 
-class Inspection:
-    """One silence, from the first glance to the verdict. All methods run in the inspecting thread."""
+class Inspector:
+    """Performs ``Inspect``. Only ``inspect`` and ``glance`` belong to the loop's thread."""
 
-    def __init__(self, clock: RunClock, log_dir: Path, dump_dir: Path) -> None:
-        self._clock = clock
+    def __init__(self, group: WorkerGroup, reactor: Reactor, log_dir: Path) -> None:
+        self.tasks = BackgroundTasks(reactor)
+        self._group = group
+        self._reactor = reactor
         self._log_dir = log_dir
-        self._dump_dir = dump_dir
+        self._of = -1
+        self._dump_dir = log_dir
         self._glance: tuple[float, dict[int, Snapshot]] | None = None
         self._held: dict[int, tuple[float, int]] = {}
         self._warnings = 0
+        self._beats: Mapping[int, Beat] = {}
+        self._awaited: Inspect | None = None
 
-    def glance(self, workers: Mapping[int, Process]) -> Iterable[HangDetected]:
+    def glance(self) -> None:
         """Note what everybody has consumed by now, so that later it is known who works."""
-        self._glance = (time.monotonic(), _snapshots(workers))
-        self._note_held(*self._glance)
-        return ()
+        self._begin()
+        workers = self._group.workers()
 
-    def inspect(
-        self,
-        order: Inspect,
-        workers: Mapping[int, Process],
-        beats: Mapping[int, Beat],
-        finished: tuple[tuple[int, int], ...],
-    ) -> Iterable[HangDetected | HangWarned | HangDismissed]:
+        def note() -> Iterable[Event]:
+            self._glance = (time.monotonic(), _snapshots(workers))
+            self._note_held(*self._glance)
+            return ()
+
+        self.tasks.send(note, lambda: self._dismissed("a bug in faultrun"))
+
+    def suspected(self, beats: Mapping[int, Beat]) -> None:
+        """A suspicion has come up; ``beats`` are the last words of all ranks by then."""
+        self._beats = dict(beats)
+
+    def inspect(self, order: Inspect) -> None:
         """Judge the suspects and say so; the stacks are in the incident's folder by then, if the disk let us.
 
-        ``beats`` are the last words of the living ranks, ``finished`` those that have ended well or are done.
+        One that never ends (its disk hangs) must not keep a hang from being acted on.
         """
+        self._begin()
+        self._awaited = order
+        workers, beats = self._group.workers(), self._beats
+        self._group.ask_for_threads()
+        self.tasks.send(lambda: self._judge(order, workers, beats), lambda: self._unseen(order))
+        self._reactor.call_at(self._now() + _OVERDUE_S, lambda: self._answer(order, self._unseen(order)))
+
+    def _begin(self) -> None:
+        """Of the life before nothing is of use."""
+        now = self._group.incarnation
+        if now.number != self._of and now.page is not None:
+            self._of, self._dump_dir = now.number, now.page.path.parent
+            self._glance, self._held, self._warnings = None, {}, 0
+
+    def _answer(self, order: Inspect, event: Event) -> Iterable[Event]:
+        """Once, and only while the workers are those that were meant and nobody has asked them to leave."""
+        if self._awaited is order and order.incarnation == self._group.incarnation.number:
+            self._awaited = None
+            if not self._group.leaving:
+                yield event
+
+    def _judge(
+        self, order: Inspect, workers: Mapping[int, Process], beats: Mapping[int, Beat]
+    ) -> Iterable[Event]:
+        finished = tuple(
+            (rank, beat.step)
+            for rank, beat in beats.items()
+            if beat.stepped and (rank not in workers or beat.phase is WorkPhase.DONE)
+        )
         views = {rank: kernel_view(worker.pid) for rank, worker in workers.items()}
         looks, dumps = self._looked(workers, order.suspicion)
         verdict = judge(order.suspicion, looks, finished)
         if isinstance(verdict, Working):
-            yield HangDismissed(
-                at_s=self._clock.now(),
-                incarnation=order.incarnation,
-                why=verdict.why,
-                excused_s=verdict.excused_s,
-            )
+            yield from self._answer(order, self._dismissed(verdict.why, verdict.excused_s))
             return
-        if verdict.look is not None and not verdict.look.frames:
-            verdict = _at(verdict, dumps.get(verdict.rank, ""))
+        if verdict.look is not None and not verdict.look.frames:  # they were read after it was passed
+            frames = main_thread(dumps.get(verdict.rank, ""))
+            verdict = replace(verdict, look=replace(verdict.look, frames=frames))
         self._await_threads(dumps)
         folder = self._folder(order, verdict)
         kept = self._keep(folder, dumps, views)
-        beat = beats.get(verdict.rank)
-        yield judged(
+        event = judged(
             order.suspicion,
             verdict,
-            beat,
-            at_s=self._clock.now(),
+            beats.get(verdict.rank),
+            at_s=self._now(),
             incarnation=order.incarnation,
             folder=str(folder.relative_to(self._log_dir)) if kept else "",
             stacks=tuple(sorted(dumps)),
         )
+        yield from self._answer(order, self._unless_heard(event, order.suspicion.front, beats))
+
+    def _unless_heard(
+        self, event: HangDetected | HangWarned, front: tuple[int, ...], beats: Mapping[int, Beat]
+    ) -> Event:
+        """A rank that speaks while it is looked at does not hang, unless it was us who woke it."""
+        page = self._group.incarnation.page
+        if event.stance is not Stance.STOPPED and page is not None:
+            for rank, beat in page.beats(self._reactor.clock).items():
+                if rank in front and beat != beats.get(rank):
+                    return self._dismissed(f"rank {rank} spoke while it was looked at")
+        return event
+
+    def _dismissed(self, why: str, excused_s: float = 0.0) -> HangDismissed:
+        return HangDismissed(at_s=self._now(), incarnation=self._of, why=why, excused_s=excused_s)
+
+    def _unseen(self, order: Inspect) -> Event:
+        rank = min(order.suspicion.behind)
+        verdict = Blamed(rank=rank, stance=Stance.UNKNOWN, why="could not be looked at")
+        beat, now_s = self._beats.get(rank), self._now()
+        return judged(order.suspicion, verdict, beat, at_s=now_s, incarnation=order.incarnation)
+
+    def _now(self) -> float:
+        return self._reactor.clock.now()
 
     def _folder(self, order: Inspect, verdict: Blamed) -> Path:
         """Where the stacks belong: to the incident, or to a warning, of which only the newest are kept."""
         if acts(verdict, order.suspicion):
             return self._log_dir / f"incident_{order.number}"
         self._warnings += 1
-        shutil.rmtree(self._warning(self._warnings - _KEPT), ignore_errors=True)
-        return self._warning(self._warnings)
-
-    def _warning(self, number: int) -> Path:
-        return self._dump_dir / f"warning_{number}"
+        shutil.rmtree(self._dump_dir / f"warning_{self._warnings - _KEPT}", ignore_errors=True)
+        return self._dump_dir / f"warning_{self._warnings}"
 
     def _looked(
         self, workers: Mapping[int, Process], suspicion: Suspicion
     ) -> tuple[tuple[Look, ...], dict[int, str]]:
         """Everybody's look, and the dumps of all who could be asked or read."""
         front = frozenset(suspicion.front)
-        until_s = time.monotonic() + PATIENCE_S
-        files = _dump_files(self._dump_dir, workers)
+        until_s = time.monotonic() + _PATIENCE_S
+        files = {rank: self._dump_dir / STACKS_FILE.format(rank=rank) for rank in workers}
         first = StackDump(workers, files)
         early_s, early = time.monotonic(), _snapshots(workers)
         before_s, before = self._glance or (early_s, early)
@@ -142,9 +202,8 @@ class Inspection:
             held={rank: now_s - since_s for rank, (since_s, _) in self._held.items()},
         )
         looks = tuple(seen.look(rank, worker.pid) for rank, worker in workers.items() if rank in now)
-        if (
-            suspicion.woken
-        ):  # and stopped again: its dump is on its way, and the request to save would wake it, too
+        if suspicion.woken:
+            # And stopped again: its dump is on its way, and the request to save would wake it, too.
             for rank in still & first.asked & front:
                 workers[rank].signal_leader(signal.SIGCONT)
             dumps |= first.collect(still & front, _ANSWER_S)
@@ -189,51 +248,6 @@ class Inspection:
         return bool(done)
 
 
-def judged(
-    suspicion: Suspicion,
-    verdict: Blamed,
-    beat: Beat | None,
-    *,
-    at_s: float,
-    incarnation: int,
-    folder: str = "",
-    stacks: tuple[int, ...] = (),
-) -> HangDetected | HangWarned:
-    """The event that says what was judged. ``beat`` is the rank's last word, if it had one."""
-    doing = _doing(beat)
-    warning = HangWarned(
-        at_s=at_s,
-        incarnation=incarnation,
-        rank=verdict.rank,
-        step=beat.step if beat is not None and beat.stepped else None,
-        doing=doing,
-        stance=verdict.stance,
-        silent_s=round(suspicion.silent_s, 3),
-        acts_s=suspicion.acts_s,
-        why=explain(verdict, suspicion, doing),
-        where=_where(verdict.look.frames if verdict.look is not None else ()),
-        folder=folder,
-        stacks=stacks,
-    )
-    if not acts(verdict, suspicion):
-        return warning
-    return HangDetected(
-        at_s=at_s,
-        incarnation=incarnation,
-        rank=warning.rank,
-        step=warning.step,
-        doing=doing,
-        stance=warning.stance,
-        silent_s=warning.silent_s,
-        limit_s=round(suspicion.limit_s, 3),
-        why=warning.why,
-        where=warning.where,
-        folder=folder,
-        stacks=stacks,
-        proved=proved(verdict, suspicion),
-    )
-
-
 def _snapshots(workers: Mapping[int, Process]) -> dict[int, Snapshot]:
     pids = {worker.pid: rank for rank, worker in workers.items()}
     return {pids[pid]: one for pid, one in snapshots(tuple(pids)).items()}
@@ -244,10 +258,6 @@ def _other_threads(dump_dir: Path, rank: int) -> str:
     with suppress(OSError), (dump_dir / THREADS_FILE.format(rank=rank)).open("rb") as file:
         return file.read(MOST_DUMPED_BYTES).decode(errors="replace")
     return ""
-
-
-def _dump_files(dump_dir: Path, workers: Mapping[int, Process]) -> dict[int, Path]:
-    return {rank: dump_dir / STACKS_FILE.format(rank=rank) for rank in workers}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,12 +304,6 @@ class _Seen:
         )
 
 
-def _at(verdict: Blamed, dump: str) -> Blamed:
-    """The verdict with the frames that were read after it was passed."""
-    assert verdict.look is not None
-    return replace(verdict, look=replace(verdict.look, frames=main_thread(dump)))
-
-
 def _computed(before: Snapshot | None, early: Snapshot | None, window_s: float) -> bool:
     """Whether the main thread had a processor for a while; unknown counts as yes."""
     if before is None or early is None or window_s < _WINDOW_S:
@@ -328,21 +332,3 @@ def _places(dump: str) -> list[tuple[str, str, int]]:
     """Without the innermost line: a loop that turns in one place has several."""
     frames = main_thread(dump)
     return [(frame.file, frame.function, frame.line if depth else 0) for depth, frame in enumerate(frames)]
-
-
-def _where(frames: tuple[Frame, ...]) -> str:
-    """The innermost frame and, where that is in a library, the script's own that led there."""
-    if not frames:
-        return ""
-    own = next((frame for frame in frames if not _is_library(frame)), None)
-    if own is None or own is frames[0]:
-        return frames[0].shown
-    return f"{frames[0].shown}, called from {own.shown}"
-
-
-def _is_library(frame: Frame) -> bool:
-    return "-packages/" in frame.file or "/lib/python" in frame.file or frame.file.startswith("<")
-
-
-def _doing(beat: Beat | None) -> WorkPhase:
-    return beat.phase if beat is not None and beat.begun else WorkPhase.UNKNOWN

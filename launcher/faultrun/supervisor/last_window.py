@@ -14,7 +14,7 @@ from faultrun.workers.process import Process
 
 
 def let_save(
-    crew: WorkerGroup,
+    group: WorkerGroup,
     control: Control,
     clock: RunClock,
     *,
@@ -26,18 +26,18 @@ def let_save(
 
     Needs neither the loop nor its reactor: either may be what is broken.
     """
-    asked = crew.request or RequestGasp(ranks=frozenset(), deadline_s=clock.now() + window_s)
-    living = frozenset(rank for rank, worker in crew.workers().items() if worker.ended_as() is None)
-    promised = living | asked.ranks & crew.workers().keys()
+    asked = group.request or RequestGasp(ranks=frozenset(), deadline_s=clock.now() + window_s)
+    living = frozenset(rank for rank, worker in group.workers().items() if worker.ended_as() is None)
+    promised = living | asked.ranks & group.workers().keys()
     if not promised:
         return
     for rank in sorted(living - asked.ranks):
-        crew.workers()[rank].signal_leader(signal.SIGTERM)
-        crew.workers()[rank].signal_leader(signal.SIGCONT)
+        group.workers()[rank].signal_leader(signal.SIGTERM)
+        group.workers()[rank].signal_leader(signal.SIGCONT)
     left_s = max(0.0, asked.deadline_s - clock.now())
     control.request_gasp(living - asked.ranks, left_s, peers_lost=len(living) < world_size)
     say(f"{len(promised)} worker{'s' * (len(promised) != 1)} may still save; SIGKILL in {left_s:.0f} s")
-    _wait({rank: crew.workers()[rank] for rank in promised}, clock, asked.deadline_s)
+    _wait({rank: group.workers()[rank] for rank in promised}, clock, asked.deadline_s)
 
 
 def _wait(workers: dict[int, Process], clock: RunClock, until_s: float) -> None:

@@ -6,30 +6,17 @@ Only the beginning of each log is read, and only until there is a step, a rank t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from faultrun.core.logged_steps import LoggedStep, first_step, names_epoch
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
-from faultrun.supervisor.progress import ProgressPage
+from faultrun.supervisor.progress import Incarnation
 from faultrun.supervisor.reactor import Reactor
-from faultrun.workers.logs import LogFiles
 
 _MOST_BYTES = 1 << 20
 _SOONEST_S, _LATEST_S = 0.1, 5.0
 _SHARE = 0.05
-
-
-class Workers(Protocol):
-    """Of the crew: what its workers print and report."""
-
-    page: ProgressPage | None
-
-    @property
-    def logs(self) -> LogFiles | None:
-        """The log files of the incarnation; None before the first."""
-        ...
 
 
 @dataclass(slots=True)
@@ -59,7 +46,7 @@ class _Beginning:
 class LogWatch:
     """Implements ``ports.EventListener``. A life's logs are looked at until its workers are ended."""
 
-    def __init__(self, reactor: Reactor, workers: Workers) -> None:
+    def __init__(self, reactor: Reactor, workers: Incarnation) -> None:
         self._reactor = reactor
         self._workers = workers
         self._began_s = 0.0

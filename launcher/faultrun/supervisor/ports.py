@@ -40,7 +40,11 @@ class Journal(Protocol):
 
 
 class EventListener(Protocol):
-    """Whoever tells people what happens. Must not raise and must not block."""
+    """Whoever hears what happens, in one list that the loop tells. Must not raise and must not block.
+
+    It has no means to act: it tells people, or posts what it found as an event. What shall be done
+    is decided in the step, and performed by the world.
+    """
 
     def tell(self, event: Event, step: Step) -> None:
         """One event and what was decided about it."""

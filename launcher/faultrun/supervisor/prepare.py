@@ -1,5 +1,6 @@
-"""A plan applied to this node: configurations rewritten, script arguments made, a port chosen."""
+"""A plan applied to this node: configurations rewritten, arguments made, devices and a port chosen."""
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +17,86 @@ from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.topology import RunId
 from faultrun.platforms.local import address_of, is_address
 from faultrun.platforms.ports import fresh_port, is_free
-from faultrun.supervisor.device_assignment import DeviceAssignment, device_of
+from faultrun.platforms.rank_table import RankTable, node_names, parse_rank_table, seen_devices
+from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
+_DEV = Path("/dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outfit:
+class WorkerCommand:
     """What one worker is started with, beside its rank. ``device`` is None where its local rank serves."""
 
     args: tuple[str, ...]
     environ: Mapping[str, str]
     device: int | None = None
+
+
+class Abandoned(FaultrunError):
+    """The run ended while the rank table was waited for."""
+
+
+class DeviceAssignment:
+    """Which device belongs to which local rank: the rank table, looked at again before every start.
+
+    A platform that resets a device or places a job anew writes the table again; what
+    it said at the first start need not be so at the next. ``look`` runs in the helper thread and may
+    wait; ``abandon`` ends that wait from any thread.
+    """
+
+    def __init__(self, spec: RunSpec, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._spec = spec
+        self._environ = environ
+        self._say = say
+        self._abandoned = threading.Event()
+
+    def look(self) -> tuple[int, ...]:
+        """The device of each local rank; empty when no rank table decides it.
+
+        Raises NotFinished (69) when the table is not finished in time or
+        gives this run other devices than it began with, ConfigError when it is wrong.
+        """
+        if not self._spec.devices:
+            return ()
+        path = self._spec.rendezvous.rank_table_file
+        if not path:
+            return self._spec.devices
+        patience = Patience(
+            within_s=self._spec.rendezvous.rank_table_wait_s, pause=self._pause, say=self._say
+        )
+        try:
+            table = await_file(Awaited(what="rank table", parse=parse_rank_table), path, patience)
+            server = table.server_of(node_names(self._environ))
+            devices = seen_devices(server.devices, self._environ, _DEV)
+        except ValueError as error:
+            raise ConfigError(
+                f"the rank table {path} cannot be used",
+                because=str(error),
+                hint="it was right when the run began: the platform's controller logs say what changed",
+            ) from None
+        self._check_size(path, table, devices)
+        return devices
+
+    def abandon(self) -> None:
+        """Wait no longer: nobody needs the answer any more."""
+        self._abandoned.set()
+
+    def _check_size(self, path: str, table: RankTable, devices: tuple[int, ...]) -> None:
+        """In-place restarts keep the world; another one is for a new pod to begin with."""
+        if len(devices) == len(self._spec.devices):
+            return
+        raise NotFinished(
+            f"the rank table {path} is another run's",
+            because=f"it now gives this node {len(devices)} of {table.world_size} ranks, "
+            f"and the run has {len(self._spec.devices)} workers here",
+            hint="start the job anew: a run does not change its size",
+        )
+
+    def _pause(self, seconds: float) -> None:
+        if self._abandoned.wait(seconds):
+            raise Abandoned("abandoned", because="the run has ended", hint="")
 
 
 class LocalPreparer:
@@ -41,14 +109,14 @@ class LocalPreparer:
         originals: Path,
         clock: RunClock,
         say: Callable[[str], None],
-        seating: DeviceAssignment,
+        devices: DeviceAssignment,
     ) -> None:
         self._spec = spec
         self._environ = environ
         self._originals = originals
         self._clock = clock
         self._say = say
-        self._seating = seating
+        self._assignment = devices
         self._devices = spec.devices
         self._copies: tuple[EditedCopy, ...] = ()
         self._used: frozenset[int] = frozenset()
@@ -56,11 +124,11 @@ class LocalPreparer:
     def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
         """See ``ports.Preparer``."""
         try:
-            self._devices = self._seating.look()
+            self._devices = self._assignment.look()
             results = self._rewrite(plan)
             for result in results:
                 yield from self._rewritten(plan, result)
-            self._try_outfits(plan)
+            self._try_commands(plan)
             port = self._port()
         except FaultrunError as error:
             yield PrepareFailed(
@@ -78,21 +146,21 @@ class LocalPreparer:
         now_s = self._clock.now()
         yield Prepared(at_s=now_s, incarnation=plan.incarnation, master_port=port, took_s=now_s - at_s)
 
-    def outfit(self, plan: Plan, rank: int) -> Outfit:
+    def command(self, plan: Plan, rank: int) -> WorkerCommand:
         """Arguments and inherited environment of ``rank``. ConfigError when a template cannot be filled."""
         args = self._spec.command.script_args
         if plan.point is not None:
             args = resume_args(args, filled(self._spec.recovery, values(plan, self._spec.run_id, rank)))
         device = device_of(self._devices, plan.topology.ranks_of(self._spec.node).index(rank))
         if not self._copies:
-            return Outfit(args=args, environ=self._environ, device=device)
+            return WorkerCommand(args=args, environ=self._environ, device=device)
         placed = pointed(args, self._environ, self._copies)
-        return Outfit(args=placed.args, environ=placed.environment, device=device)
+        return WorkerCommand(args=placed.args, environ=placed.environment, device=device)
 
-    def _try_outfits(self, plan: Plan) -> None:
+    def _try_commands(self, plan: Plan) -> None:
         """Fail here, where failing is an event, and not when workers are being started."""
         for rank in plan.topology.ranks_of(self._spec.node):
-            self.outfit(plan, rank)
+            self.command(plan, rank)
 
     def _rewrite(self, plan: Plan) -> tuple[EditResult, ...]:
         if plan.point is None:
@@ -180,3 +248,8 @@ def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
 def filled(recovery: Recovery, with_values: template.Values) -> tuple[str, ...]:
     """The ``--resume_arg`` templates as arguments."""
     return tuple(template.render(template.parse(text), with_values) for text in recovery.resume_args)
+
+
+def device_of(devices: tuple[int, ...], local_rank: int) -> int | None:
+    """The device number of a local rank; None where its own number serves."""
+    return devices[local_rank] if local_rank < len(devices) else None

@@ -1,13 +1,20 @@
-"""The progress page: how far each rank of this node has come, readable even after it was killed."""
+"""How far each rank of this node has come: readable even after it was killed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from faultrun.core.hang_limits import Beat
+from faultrun.model.events import Event, Heartbeat
 from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.wire import SLOT_BYTES, Progress, attached, unpack_progress, unpack_word
+from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.workers.logs import LogFiles
 
 _PHASES = tuple(WorkPhase)
+_SOONEST_S, _LATEST_S = 60.0, 600.0
+_SHARE = 0.01
 
 
 class ProgressPage:
@@ -47,6 +54,10 @@ class ProgressPage:
         """Rank and raw slot of every rank, from its first word on; None for one that is mute."""
         return tuple((rank, unpack_word(slot)) for rank, slot in self._slots())
 
+    def beats(self, clock: RunClock) -> dict[int, Beat]:
+        """The same by rank, on the run's clock."""
+        return {rank: _beat(rank, word, clock) for rank, word in self.words()}
+
     def done(self, rank: int) -> bool:
         """Whether ``rank`` has said that nothing is left to do, and nothing since."""
         word = dict(self.words()).get(rank)
@@ -67,6 +78,73 @@ class ProgressPage:
             yield rank, data[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
 
 
+def _beat(rank: int, word: Progress | None, clock: RunClock) -> Beat:
+    if word is None:
+        return Beat(rank=rank, begun=False)
+    return Beat(
+        rank=rank,
+        begun=True,
+        stepped=word.count > 0,
+        step=word.step if word.count > 0 else -1,
+        phase=phase_of(word.phase),
+        spoke_at_s=clock.of_monotonic(word.at_monotonic_s),
+    )
+
+
 def phase_of(number: int) -> WorkPhase:
     """The phase by its position; UNKNOWN for a number from a newer SDK."""
     return _PHASES[number] if 0 <= number < len(_PHASES) else WorkPhase.UNKNOWN
+
+
+@dataclass(slots=True)
+class Incarnation:
+    """What the living workers of this node leave to be seen. The worker group alone writes it.
+
+    ``number`` is -1, and there are neither page nor logs, before the first. ``pids`` are by rank.
+    """
+
+    clock: RunClock
+    number: int = -1
+    page: ProgressPage | None = None
+    logs: LogFiles | None = None
+    pids: dict[int, int] = field(default_factory=dict)
+
+    def newest_steps(self) -> Iterable[Event]:
+        """How far everybody is, read before a death is judged."""
+        steps = self.page.steps() if self.page is not None else ()
+        if steps:
+            yield Heartbeat(at_s=self.clock.now(), incarnation=self.number, steps=steps)
+
+
+def period_s(watched_s: float) -> float:
+    """What a lost supervisor may cost the account: a minute, 1 % of what it has watched, or ten minutes."""
+    return min(_LATEST_S, max(_SOONEST_S, _SHARE * watched_s))
+
+
+def write_heartbeats(
+    reactor: Reactor, workers: Incarnation, period_s: Callable[[float], float] = period_s
+) -> None:
+    """Have a line come now and then while workers run: the journal of a killed one tells how long they did.
+
+    All else that is worth a line is a change, and a training that goes well has none for days. A line has
+    some 400 bytes, and a supervisor that goes on with the run needs 70 microseconds to replay it, so they
+    become rarer: a day of training has 380 of them, a month 4,600.
+    """
+    clock = reactor.clock
+
+    def again() -> None:
+        reactor.call_at(clock.now() + period_s(clock.now() - clock.start_s), beat)
+
+    def beat() -> Iterable[Event]:
+        again()
+        if workers.pids:
+            steps = _ends(workers.page.steps() if workers.page is not None else ())
+            yield Heartbeat(at_s=clock.now(), incarnation=workers.number, steps=steps)
+
+    again()
+
+
+def _ends(steps: Collection[RankStep]) -> tuple[RankStep, ...]:
+    """The rank furthest behind and the one furthest ahead: a line must not grow with the ranks."""
+    order = sorted(steps, key=lambda one: one.step)
+    return (order[0], order[-1]) if len(order) > 1 else tuple(order)

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.model.printable import console_output
+from faultrun.model.spec import Logs, Stream
 from faultrun.workers.forked import Forked
+from faultrun.workers.logs import LogFiles
 from faultrun.workers.orders import Orders
+from faultrun.workers.rotate import Rotator
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_MODIFY = 0x2
@@ -46,6 +49,48 @@ class Follower:
         """Let it copy the last words, then end it; bounded, whatever the console does."""
         self._orders.close()
         self._copier.end(_LAST_WORDS_S)
+
+
+class Streams:
+    """Where workers' two streams go. No ``follower``: nothing is shown; no ``rotator``: nothing is cut."""
+
+    def __init__(
+        self, wanted: Logs, log_dir: Path, follower: Follower | None = None, rotator: Rotator | None = None
+    ) -> None:
+        self._wanted = wanted
+        self._log_dir = log_dir
+        self._follower = follower
+        self._rotator = rotator
+
+    def files(self, incarnation: int) -> LogFiles:
+        """The log files of one incarnation."""
+        name = self._wanted.worker_log_name
+        return LogFiles(log_dir=self._log_dir, worker_name=name, incarnation=incarnation)
+
+    def open(self, files: LogFiles, ranks: tuple[int, ...]) -> None:
+        """Begin the logs of ``ranks``, which come in the order of their local ranks. OSError: no room."""
+        files.open(ranks)
+        if self._rotator is not None:
+            errors = [self.errors(files, rank, local_rank) for local_rank, rank in enumerate(ranks)]
+            apart = [path for path in errors if path is not None]
+            self._rotator.watch([*(files.worker(rank) for rank in ranks), *apart])
+
+    def errors(self, files: LogFiles, rank: int, local_rank: int) -> Path | None:
+        """A file of its own for standard error, only where the console shall see one of the two streams."""
+        shown = self._wanted.console(rank, local_rank)
+        return files.worker_errors(rank) if shown in (Stream.OUT, Stream.ERR) else None
+
+    def show(self, files: LogFiles, rank: int, local_rank: int) -> None:
+        """Have the console follow what the user wants to see of this worker."""
+        if self._follower is None:
+            return
+        match self._wanted.console(rank, local_rank):
+            case Stream.ALL | Stream.OUT:
+                self._follower.follow(files.worker(rank), f"[{rank}] ", to_fd=1)
+            case Stream.ERR:
+                self._follower.follow(files.worker_errors(rank), f"[{rank}] ", to_fd=2)
+            case Stream.NONE:
+                pass
 
 
 @dataclass(slots=True, eq=False)

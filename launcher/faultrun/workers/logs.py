@@ -1,4 +1,4 @@
-"""Where the output of an incarnation goes, under msrun's names, never truncated."""
+"""Where the output of an incarnation goes: files under msrun's names, never truncated."""
 
 import contextlib
 import os

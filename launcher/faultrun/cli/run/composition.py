@@ -30,25 +30,25 @@ from faultrun.platforms.memory import spendable_bytes
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.device_assignment import DeviceAssignment
 from faultrun.supervisor.exit_inspector import ExitInspector
-from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, lookout_for
+from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_watcher_for
 from faultrun.supervisor.hang_watch import HangWatch
-from faultrun.supervisor.heartbeat_writer import HeartbeatWriter
+from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.log_watch import LogWatch
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
-from faultrun.supervisor.prepare import LocalPreparer
+from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer
+from faultrun.supervisor.progress import write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.recovery_timer import RecoveryTimer
 from faultrun.supervisor.resume_check import ResumeCheck
 from faultrun.supervisor.save_watch import SaveWatch
 from faultrun.supervisor.standbys import Standbys, Terms
-from faultrun.supervisor.timekeeper import Timekeeper
-from faultrun.supervisor.worker_group import Base, WorkerGroup
+from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.deadman import guard
-from faultrun.workers.follow import Follower
+from faultrun.workers.follow import Follower, Streams
 from faultrun.workers.process import become_subreaper
 from faultrun.workers.rotate import Rotator
 from faultrun.workers.signals import SignalPipe
@@ -101,7 +101,7 @@ class Supervisor:
         self._sweep_leftovers()
         follower = self._follower()
         rotator = self._rotator()
-        lookout = self._lookout()
+        fault_files = self._fault_file_watcher()
         self._sidecars()
         self._cleanup.append(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
         guard(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
@@ -116,18 +116,20 @@ class Supervisor:
             self.journal, next_seq=past.next_seq if past else 0, node=self._spec.node, boot=self._boot
         )
         self._cleanup.append(journal.close)
-        seating = DeviceAssignment(self._spec, self._around.environ, self._say)
+        devices = DeviceAssignment(self._spec, self._around.environ, self._say)
         preparer = LocalPreparer(
-            self._spec, self._around.environ, self.log_dir / ORIGINALS, clock, self._say, seating
+            self._spec, self._around.environ, self.log_dir / ORIGINALS, clock, self._say, devices
         )
         standbys = self._standbys(reactor)
-        base = self._base(preparer, (follower, rotator), clock)
-        crew = WorkerGroup(self._spec, base, reactor, control, standbys)
+        streams = Streams(self._spec.logs, self.log_dir, follower, rotator)
+        env = self._supervisor_env(preparer, streams, clock)
+        group = WorkerGroup(self._spec, env, reactor, control, standbys)
+        inspector = Inspector(group, reactor, self.log_dir)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
         catalog = self._catalog()
         world = LocalWorld(
-            reactor,
-            crew,
+            group,
+            inspector,
             self._agreement(reactor),
             LocalCheckpoints(
                 self._spec,
@@ -137,37 +139,37 @@ class Supervisor:
                 Neighbours(catalog.roots, self._spec.run_id),
             ),
             preparer,
-            frozenset({self._boot}),
-            HangWatch(self._spec.supervision.hang, crew, reactor, self.log_dir),
+            reactor,
         )
-        self._cleanup += [world.settle, seating.abandon]
-        self._listen_to_signals(reactor, crew, control)
+        self._cleanup += [world.settle, devices.abandon]
+        self._listen_to_signals(reactor, group, control)
         started = RunStarted(
             at_s=clock.now(),
             incarnation=self._state.incarnation,
             node=self._spec.node,
             boot=self._boot,
             pid=os.getpid(),
-            notices=lookout.first() if lookout is not None else (),
+            notices=fault_files.first() if fault_files is not None else (),
             run_id=self._spec.run_id,
             stop_by_s=clock.of_utc_s(self._spec.supervision.windows.stop_by_utc_s),
         )
         reactor.post(started)
-        if lookout is not None:
-            lookout.attach(reactor, crew)
-        HeartbeatWriter(reactor, crew).begin()
+        if fault_files is not None:
+            fault_files.attach(reactor, group.incarnation)
+        write_heartbeats(reactor, group.incarnation)
         listeners = (
             narrator,
             ResumeCheck(reactor, self._spec.recovery),
-            Timekeeper(reactor),
-            LogWatch(reactor, crew),
+            RecoveryTimer(reactor),
+            LogWatch(reactor, group.incarnation),
+            HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             SaveWatch(reactor, world.readings, catalog.listed),
             ReadyNotifier(self._ready, journal, self._say),
         )
         # Nobody lives any more when the loop ends as it should.
         self._cleanup.append(
             lambda: let_save(
-                crew,
+                group,
                 control,
                 clock,
                 window_s=self._spec.supervision.windows.grace_s,
@@ -230,29 +232,25 @@ class Supervisor:
         self._cleanup.append(rotator.close)
         return rotator
 
-    def _lookout(self) -> FaultFileWatcher | None:
+    def _fault_file_watcher(self) -> FaultFileWatcher | None:
         """Only where a platform's files are to be watched; forked before there are threads."""
-        lookout = lookout_for(self._spec)
-        if lookout is not None:
-            self._cleanup.append(lookout.close)
-        return lookout
+        fault_files = fault_file_watcher_for(self._spec)
+        if fault_files is not None:
+            self._cleanup.append(fault_files.close)
+        return fault_files
 
-    def _base(
-        self, preparer: LocalPreparer, log_keepers: tuple[Follower | None, Rotator | None], clock: RunClock
-    ) -> Base:
-        follower, rotator = log_keepers
-        coroner = ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)
-        self._cleanup.append(coroner.close)
-        return Base(
+    def _supervisor_env(self, preparer: LocalPreparer, streams: Streams, clock: RunClock) -> SupervisorEnv:
+        exits = ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)
+        self._cleanup.append(exits.close)
+        return SupervisorEnv(
             environ=self._around.environ,
             boot=self._boot,
             python=self._around.python,
             log_dir=self.log_dir,
             ascend=accelerators_of("npu", self._around.environ) is not None,
-            outfit=preparer.outfit,
-            coroner=coroner,
-            follower=follower,
-            rotator=rotator,
+            command=preparer.command,
+            exits=exits,
+            streams=streams,
         )
 
     def _standbys(self, reactor: Reactor) -> Standbys:
@@ -295,7 +293,7 @@ class Supervisor:
             },
         )
 
-    def _listen_to_signals(self, reactor: Reactor, crew: WorkerGroup, control: Control) -> None:
+    def _listen_to_signals(self, reactor: Reactor, group: WorkerGroup, control: Control) -> None:
         pipe = SignalPipe()
         self._cleanup.append(pipe.close)
 
@@ -306,12 +304,13 @@ class Supervisor:
             for signum in pipe.drain():
                 source = _STOPS.get(signum)
                 if source is None:
-                    events.extend(crew.reap_strangers())
+                    events.extend(group.reap_strangers())
                     continue
                 match answers.get(signum, SignalAnswer.STOP):
                     case SignalAnswer.STOP:
                         now_s = reactor.clock.now()
-                        events.append(StopRequested(at_s=now_s, incarnation=crew.incarnation, source=source))
+                        number = group.incarnation.number
+                        events.append(StopRequested(at_s=now_s, incarnation=number, source=source))
                     case SignalAnswer.SAVE:
                         asked = control.request_save(self._spec.supervision.windows.stop_grace_s)
                         self._say(f"{source.value}: {asked} workers asked to save and go on")

@@ -18,8 +18,7 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import MsScheduler, Resume, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.platforms.local import accelerators_of
-from faultrun.supervisor.device_assignment import device_of
-from faultrun.supervisor.prepare import filled, values
+from faultrun.supervisor.prepare import device_of, filled, values
 from faultrun.supervisor.replicas import known_replicas
 
 

@@ -6,8 +6,8 @@ from faultrun.model.run import Step
 from faultrun.supervisor.reactor import Reactor
 
 
-class Timekeeper:
-    """A neighbour of the narrator. A supervisor that comes later knows nothing of a recovery before it."""
+class RecoveryTimer:
+    """Implements ``ports.EventListener``. Of a recovery that another supervisor began it knows nothing."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor

@@ -1,0 +1,52 @@
+"""Whoever hears events can only say what it found; whoever does something is reached through the world."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+import pytest
+
+import faultrun
+
+ROOT = Path(faultrun.__file__).parent
+HANDS = {"faultrun.workers.process", "faultrun.workers.standby", "faultrun.supervisor.worker_group"}
+"""What starts, signals and ends processes."""
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("faultrun")
+
+
+def listeners() -> Iterator[str]:
+    """Every module with a class that implements ``EventListener``."""
+    for path in (ROOT / package for package in ("supervisor", "observe", "cli")):
+        for file in path.rglob("*.py"):
+            nodes = ast.walk(ast.parse(file.read_text()))
+            tells = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == "tell")
+            if any([one.arg for one in node.args.args] == ["self", "event", "step"] for node in tells):
+                yield ".".join(("faultrun", *file.relative_to(ROOT).with_suffix("").parts))
+
+
+def test_no_listener_comes_near_anything_that_acts(graph: grimp.ImportGraph) -> None:
+    found = set(listeners()) - {"faultrun.supervisor.ports"}
+    assert len(found) > 5
+    acting = {one: hand for one in found for hand in HANDS if graph.chain_exists(one, hand)}
+    assert not acting
+
+
+def test_the_workers_are_reached_through_the_world_alone(graph: grimp.ImportGraph) -> None:
+    """The inspector is its hand, too; ``last_window`` is for workers whose loop is broken."""
+    assert graph.find_modules_that_directly_import("faultrun.supervisor.worker_group") == {
+        "faultrun.supervisor.world",
+        "faultrun.supervisor.inspection",
+        "faultrun.supervisor.last_window",
+        "faultrun.cli.run.composition",
+    }
+    for actor in ("standbys", "schedulers", "orphans"):
+        assert graph.find_modules_that_directly_import(f"faultrun.supervisor.{actor}") <= {
+            "faultrun.supervisor.worker_group",
+            "faultrun.supervisor.last_window",
+            "faultrun.cli.run.composition",
+        }
