@@ -10,14 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.model.spec import Binding, Hold
-from faultrun.platforms.bind_wishes import Auto, BindFile, Off, Table, expand, read_bind_core, read_bind_numa
-from faultrun.platforms.binding import Machine, NotOurs, NumaNode, plan_binding, read_machine, share_cores
+from faultrun.platforms.binding import (
+    BindFile,
+    NotOurs,
+    Processors,
+    expand,
+    plan_binding,
+    read_bind_core,
+    read_bind_numa,
+    share_cores,
+    usable_processors,
+)
 
 
-def machine(*nodes: tuple[int, ...]) -> Machine:
-    return Machine(
+def machine(*nodes: tuple[int, ...]) -> Processors:
+    return Processors(
         allowed=tuple(sorted(cpu for cpus in nodes for cpu in cpus)),
-        nodes=tuple(NumaNode(number=number, cpus=cpus) for number, cpus in enumerate(nodes)),
+        nodes=dict(enumerate(nodes)),
     )
 
 
@@ -25,7 +34,7 @@ TWO_NODES = machine((0, 1, 2, 3), (4, 5, 6, 7))
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw: st.DrawFn) -> Processors:
     sizes = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
     cpus = draw(st.permutations(range(sum(sizes))))
     starts = [sum(sizes[:index]) for index in range(len(sizes))]
@@ -36,7 +45,7 @@ def machines(draw: st.DrawFn) -> Machine:
 @settings(max_examples=80)
 @given(machine=machines(), workers=st.integers(1, 30))
 def test_cores_are_shared_completely_without_overlap_and_nobody_goes_empty(
-    machine: Machine, workers: int
+    machine: Processors, workers: int
 ) -> None:
     shares = share_cores(workers, machine)
     if workers > len(machine.allowed):
@@ -67,14 +76,14 @@ def test_four_workers_on_two_nodes_get_half_a_node_each() -> None:
 
 
 def test_processors_outside_every_known_node_are_still_shared() -> None:
-    partly_known = Machine(allowed=(0, 1, 2, 3), nodes=(NumaNode(number=0, cpus=(0, 1)),))
+    partly_known = Processors(allowed=(0, 1, 2, 3), nodes={0: (0, 1)})
     assert share_cores(2, partly_known) == ((0, 1), (2, 3))
 
 
 def test_this_machine_is_read_from_the_kernel() -> None:
-    found = read_machine()
+    found = usable_processors()
     assert found.allowed == tuple(sorted(os.sched_getaffinity(0)))
-    assert all(set(node.cpus) <= set(found.allowed) for node in found.nodes)
+    assert all(set(cpus) <= set(found.allowed) for cpus in found.nodes.values())
 
 
 def test_only_processors_that_we_may_use_count_and_nodes_without_any_are_left_out(tmp_path: Path) -> None:
@@ -88,16 +97,16 @@ def test_only_processors_that_we_may_use_count_and_nodes_without_any_are_left_ou
         folder = tmp_path / "devices/system/node" / name
         folder.mkdir(parents=True)
         (folder / "cpulist").write_text(f"{cpulist}\n")
-    nodes = read_machine(tmp_path).nodes
-    assert [(node.number, node.cpus) for node in nodes] == [(2, (ours[0],)), (10, (ours[0],))]
+    nodes = usable_processors(tmp_path).nodes
+    assert list(nodes.items()) == [(2, (ours[0],)), (10, (ours[0],))]
 
 
 def test_a_machine_without_numa_files_has_no_nodes(tmp_path: Path) -> None:
-    assert read_machine(tmp_path).nodes == ()
+    assert usable_processors(tmp_path).nodes == {}
 
 
 def test_bind_core_true_ties_every_worker_and_tells_mindspore_as_msrun_does() -> None:
-    bound = plan_binding(Auto(), Off(), [0, 1], TWO_NODES)
+    bound = plan_binding(True, False, [0, 1], TWO_NODES)
     assert bound.binding == Binding(
         hold=Hold.CORES,
         cpus=((0, 1, 2, 3), (4, 5, 6, 7)),
@@ -108,31 +117,31 @@ def test_bind_core_true_ties_every_worker_and_tells_mindspore_as_msrun_does() ->
 
 
 def test_bind_numa_true_gives_each_worker_a_node_of_its_own() -> None:
-    binding = plan_binding(Off(), Auto(), [0, 1], TWO_NODES).binding
+    binding = plan_binding(False, True, [0, 1], TWO_NODES).binding
     assert binding.hold is Hold.NUMA
     assert binding.memory_nodes == ((0,), (1,))
     assert binding.cpus == ((0, 1, 2, 3), (4, 5, 6, 7))
 
 
 def test_too_few_nodes_or_processors_bind_nothing_and_say_so_as_in_msrun() -> None:
-    nodes = plan_binding(Off(), Auto(), [0, 1, 2], TWO_NODES)
+    nodes = plan_binding(False, True, [0, 1, 2], TWO_NODES)
     assert nodes.binding == Binding()
     assert "2 NUMA nodes for 3 workers" in nodes.notes[0]
-    cores = plan_binding(Auto(), Off(), list(range(9)), TWO_NODES)
+    cores = plan_binding(True, False, list(range(9)), TWO_NODES)
     assert cores.binding == Binding()
     assert "8 processors for 9 workers" in cores.notes[0]
 
 
 def test_cores_by_device_follow_the_physical_device_of_each_rank() -> None:
     core = read_bind_core('{"scheduler": ["7"], "device3": ["0-1", "4"], "device1": ["2,3"]}')
-    binding = plan_binding(core, Off(), [1, 3], TWO_NODES).binding
+    binding = plan_binding(core, False, [1, 3], TWO_NODES).binding
     assert binding.cpus == ((2, 3), (0, 1, 4))
     assert binding.scheduler_cpus == (7,)
     assert binding.worker_env == ((), ())
 
 
 def test_a_rank_without_an_entry_is_left_to_the_kernel_and_pointed_out() -> None:
-    bound = plan_binding(read_bind_core('{"device0": ["0"]}'), Off(), [0, 1, 2], TWO_NODES)
+    bound = plan_binding(read_bind_core('{"device0": ["0"]}'), False, [0, 1, 2], TWO_NODES)
     assert bound.binding.cpus == ((0,), (), ())
     assert bound.notes == ("--bind_core names no processor for local rank 1, 2: the kernel chooses",)
 
@@ -192,7 +201,7 @@ def test_a_bind_file_ties_processors_and_memory_and_is_shown_to_mindspore(tmp_pa
     )
     wish = read_bind_numa(path)
     assert isinstance(wish, BindFile)
-    bound = plan_binding(Auto(), wish, [0, 1], TWO_NODES)
+    bound = plan_binding(True, wish, [0, 1], TWO_NODES)
     digest = hashlib.sha256((tmp_path / "bind.json").read_bytes()).hexdigest()
     told = (("MSRUN_BIND_FILE", path), ("MSRUN_BIND_FILE_HASH", digest))
     assert bound.binding == Binding(
@@ -212,7 +221,7 @@ def test_a_bind_file_by_numa_node_ties_all_its_processors(tmp_path: Path) -> Non
             "bind_memory": {"device0": 0},
         },
     )
-    binding = plan_binding(Off(), read_bind_numa(path), [0], TWO_NODES).binding
+    binding = plan_binding(False, read_bind_numa(path), [0], TWO_NODES).binding
     assert binding.cpus == ((4, 5, 6, 7),)
     assert binding.memory_nodes == ((),)
     assert binding.scheduler_cpus == (0, 1, 2, 3)
@@ -220,13 +229,13 @@ def test_a_bind_file_by_numa_node_ties_all_its_processors(tmp_path: Path) -> Non
 
 
 def test_a_file_of_the_older_form_is_a_table(tmp_path: Path) -> None:
-    assert read_bind_numa(bind_file(tmp_path, {"device0": ["0"]})) == Table(numbers={0: (0,)})
+    assert read_bind_numa(bind_file(tmp_path, {"device0": ["0"]})) == {0: (0,)}
 
 
 def test_the_words_of_msrun_are_read_in_any_case() -> None:
-    assert read_bind_core("TRUE") == Auto()
-    assert read_bind_core("false") == Off()
-    assert read_bind_numa("True") == Auto()
+    assert read_bind_core("TRUE") is True
+    assert read_bind_core("false") is False
+    assert read_bind_numa("True") is True
 
 
 @pytest.mark.parametrize(

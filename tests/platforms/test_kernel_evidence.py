@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.platforms.cgroup import memory_group
+from faultrun.platforms.cgroup import memory_group, oom_kill_count
 from faultrun.platforms.kernel_log import KernelLog, OomKill, Record, memory_fault, oom_kills, thread_fault
-from faultrun.platforms.oom_events import oom_kill_count
 
 LINES = (
     "Memory cgroup out of memory: Killed process 4711 (python3) total-vm:43292kB, anon-rss:32512kB,"

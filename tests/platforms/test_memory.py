@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-from faultrun.platforms.memory import spendable_bytes
+from faultrun.platforms.cgroup import spendable_bytes
 
 GIB = 1 << 30
 

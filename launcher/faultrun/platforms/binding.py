@@ -1,44 +1,66 @@
-"""Which processors and NUMA nodes each worker is tied to: the plan, not the tying.
+"""Which processors and NUMA nodes each worker is tied to, by msrun's ``--bind_core`` and ``--bind_numa``.
 
-The wishes are read by ``bind_wishes``; this file looks at the machine and shares it out. As in msrun 2.10
-(process_entity/_bind.py): NUMA wins over cores for memory, cores win over NUMA for processors, the scheduler
-is tied only when it is named, and a rank without an entry of its own is left to the kernel with a note.
+A wish is ``True`` (share out what the machine has), ``False``, a JSON object
+``{"device0": ["0-3"], "scheduler": ["4,5"]}``, or for ``--bind_numa`` a file or object of the newer form
+``{"bind_config": {"bind_cpu_mode": ..., "bind_memory_mode": ...}, "bind_cpu": {...}, "bind_memory": {...}}``.
+Sources, MindSpore 2.10: mindspore/parallel/cluster/run.py and process_entity/_bind.py. As there, NUMA wins
+over cores for memory, cores win over NUMA for processors, the scheduler is tied only when it is named, and a
+rank without an entry of its own is left to the kernel with a note.
 """
 
+import hashlib
+import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-from faultrun.errors import assert_never
 from faultrun.model.spec import Binding, Hold
-from faultrun.platforms.bind_wishes import Auto, BindFile, CpuMode, Off, Table, Wish, expand
 
 T = TypeVar("T")
 
 Numbers = tuple[int, ...]
 """Processors or NUMA nodes, ascending; empty leaves the choice to the kernel."""
 
+ByDevice = Mapping[int | None, Numbers]
+"""What each physical device's worker is tied to; None stands for the scheduler."""
+
+_SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+_OWNER = re.compile(r"device_?(\d{1,6})|scheduler")
+_NEW_FORM = frozenset({"bind_config", "bind_cpu", "bind_memory"})
+_OBJECT = '{"device0":["0-3"]}'
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumaNode:
-    """One NUMA node and those of its processors that we may use."""
+class BindFile:
+    """msrun's newer form: ``cpus`` are processors, or NUMA nodes, or (None) nobody's.
 
-    number: int
-    cpus: Numbers
+    ``told`` are the variables by which MindSpore finds the file (its workers read it again to tie their
+    threads, and notice a change by its SHA-256); empty for an object on the command line.
+    """
+
+    cpus: ByDevice | None
+    by_node: bool
+    memory: ByDevice
+    told: tuple[tuple[str, str], ...] = ()
+
+
+Wish = bool | ByDevice | BindFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """Processors that this process may use, and the NUMA nodes they belong to (none when unknown)."""
+class Processors:
+    """Those that this process may use, and the NUMA nodes they belong to (none when unknown)."""
 
     allowed: Numbers
-    nodes: tuple[NumaNode, ...]
+    nodes: Mapping[int, Numbers]
 
-    def cpus_of(self, numbers: Numbers) -> Numbers:
+    def of(self, nodes: Numbers) -> Numbers:
         """Usable processors of these NUMA nodes."""
-        return tuple(cpu for node in self.nodes if node.number in numbers for cpu in node.cpus)
+        return tuple(cpu for number, cpus in self.nodes.items() if number in nodes for cpu in cpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,22 +88,70 @@ class _Share:
     notes: tuple[str, ...] = ()
 
 
-def read_machine(sys_root: Path = Path("/sys")) -> Machine:
+def read_bind_core(text: str) -> Wish:
+    """The value of ``--bind_core``. ValueError with the reason."""
+    word = {"true": True, "false": False}.get(text.strip().lower())
+    if word is not None:
+        return word
+    content = _parsed(text)
+    if _NEW_FORM & content.keys():
+        raise ValueError("a bind file's form belongs to --bind_numa")
+    return _by_device(content, _listed)
+
+
+def read_bind_numa(text: str) -> Wish:
+    """The value of ``--bind_numa``; reads the file if it names one. ValueError with the reason."""
+    word = {"true": True, "false": False}.get(text.strip().lower())
+    if word is not None:
+        return word
+    path = Path(text)
+    if not text.lower().endswith(".json") and not (len(text) < 4096 and path.is_file()):
+        content = _parsed(text)
+        return _bind_file(content) if "bind_config" in content else _by_device(content, _listed)
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{text}: {error.strerror}") from None
+    content = _parsed(raw)
+    if not _NEW_FORM & content.keys():
+        return _by_device(content, _listed)
+    digest = hashlib.sha256(raw.encode("utf-8")).hexdigest()
+    told = (("MSRUN_BIND_FILE", str(path.absolute())), ("MSRUN_BIND_FILE_HASH", digest))
+    return _bind_file(content, told)
+
+
+def expand(text: str) -> Numbers:
+    """``0-2,5`` as (0, 1, 2, 5): the kernel's list format, ascending and without repeats."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = _SPAN.fullmatch("".join(part.split()))
+        if match is None:
+            raise ValueError(f"{text!r} is not a list such as 0-3 or 0,2")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"{text!r} runs backwards")
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def usable_processors(sys_root: Path = Path("/sys")) -> Processors:
     """Ask the kernel which processors we may use and how they lie in NUMA nodes.
 
     ``sched_getaffinity`` already knows of cpusets and taskset, in cgroup v1 and v2 alike.
     """
     allowed = tuple(sorted(os.sched_getaffinity(0)))
-    nodes = []
+    nodes = {}
     for entry in (sys_root / "devices/system/node").glob("node[0-9]*"):
         listed = (entry / "cpulist").read_text().strip()
-        cpus = tuple(cpu for cpu in expand(listed) if cpu in allowed) if listed else ()
-        if cpus:
-            nodes.append(NumaNode(number=int(entry.name.removeprefix("node")), cpus=cpus))
-    return Machine(allowed=allowed, nodes=tuple(sorted(nodes, key=lambda node: node.number)))
+        nodes[int(entry.name.removeprefix("node"))] = tuple(
+            cpu for cpu in (expand(listed) if listed else ()) if cpu in allowed
+        )
+    return Processors(
+        allowed=allowed, nodes={number: nodes[number] for number in sorted(nodes) if nodes[number]}
+    )
 
 
-def plan_binding(core: Wish, numa: Wish, devices: Sequence[int], machine: Machine) -> Bound:
+def plan_binding(core: Wish, numa: Wish, devices: Sequence[int], machine: Processors) -> Bound:
     """Tie each local rank as the wishes say; ``devices[i]`` is the physical device of local rank i.
 
     Raises NotOurs if a wish names a processor or NUMA node that we may not use.
@@ -90,20 +160,15 @@ def plan_binding(core: Wish, numa: Wish, devices: Sequence[int], machine: Machin
         return _from_bind_file(numa, devices, machine)
     nodes = _node_share(numa, devices, machine)
     cores = _core_share(core, devices, machine)
-    cpus = tuple(own or machine.cpus_of(home) for own, home in zip(cores.ranks, nodes.ranks, strict=True))
-    shared_out = isinstance(core, Auto) or isinstance(numa, Auto)
-    return Bound(
-        binding=_binding(
-            cpus,
-            nodes.ranks,
-            scheduler=(cores.scheduler or machine.cpus_of(nodes.scheduler), nodes.scheduler),
-            worker_env=tuple(_announced(tied) if shared_out else () for tied in cpus),
-        ),
-        notes=(*nodes.notes, *cores.notes),
-    )
+    cpus = tuple(own or machine.of(home) for own, home in zip(cores.ranks, nodes.ranks, strict=True))
+    shared_out = core is True or numa is True
+    # MindSpore's ``set_cpu_affinity(True)`` shares this out among its threads, as under msrun.
+    told = tuple((("MSRUN_CPU_LIST", str(list(own))),) if shared_out and own else () for own in cpus)
+    scheduler = (cores.scheduler or machine.of(nodes.scheduler), nodes.scheduler)
+    return Bound(binding=_binding(cpus, nodes.ranks, scheduler, told), notes=(*nodes.notes, *cores.notes))
 
 
-def share_cores(workers: int, machine: Machine) -> tuple[Numbers, ...]:
+def share_cores(workers: int, machine: Processors) -> tuple[Numbers, ...]:
     """Share the processors evenly; no worker lies across NUMA nodes unless workers are fewer than nodes.
 
     The shares are disjoint, none is empty and together they are all processors.
@@ -111,88 +176,70 @@ def share_cores(workers: int, machine: Machine) -> tuple[Numbers, ...]:
     """
     if len(machine.allowed) < workers:
         return ()
-    groups = [node.cpus for node in machine.nodes]
+    groups = list(machine.nodes.values())
     if sorted(cpu for group in groups for cpu in group) != sorted(machine.allowed):
         groups = [machine.allowed]  # some processor lies in no node, or no node is known
     if workers < len(groups):
         return tuple(tuple(cpu for group in part for cpu in group) for part in _dealt(groups, workers))
-    crews = [len(part) for part in _dealt(range(workers), len(groups))]
-    if any(len(group) < crew for group, crew in zip(groups, crews, strict=True)):
-        groups, crews = [tuple(cpu for group in groups for cpu in group)], [workers]
+    counts = [len(part) for part in _dealt(range(workers), len(groups))]
+    if any(len(group) < count for group, count in zip(groups, counts, strict=True)):
+        groups, counts = [tuple(cpu for group in groups for cpu in group)], [workers]
     return tuple(
-        tuple(part) for group, crew in zip(groups, crews, strict=True) for part in _dealt(group, crew)
+        tuple(part) for group, count in zip(groups, counts, strict=True) for part in _dealt(group, count)
     )
 
 
-def _core_share(wish: Wish, devices: Sequence[int], machine: Machine) -> _Share:
+def _core_share(wish: Wish, devices: Sequence[int], machine: Processors) -> _Share:
     nobody = ((),) * len(devices)
-    match wish:
-        case Off() | BindFile():
-            return _Share(ranks=nobody)
-        case Auto():
-            shares = share_cores(len(devices), machine)
-            supply = f"{len(machine.allowed)} processors for {len(devices)} workers"
-            few = f"--bind_core has no effect here: {supply}"
-            return _Share(ranks=shares) if shares else _Share(ranks=nobody, notes=(few,))
-        case Table():
-            return _from_table(wish, devices, machine.allowed, "bind_core", "processor")
-        case _:
-            assert_never(wish)
+    if isinstance(wish, bool):
+        shares = share_cores(len(devices), machine) if wish else nobody
+        supply = f"{len(machine.allowed)} processors for {len(devices)} workers"
+        few = f"--bind_core has no effect here: {supply}"
+        return _Share(ranks=shares) if shares else _Share(ranks=nobody, notes=(few,))
+    assert not isinstance(wish, BindFile), "read_bind_core reads none"
+    return _from_table(wish, devices, machine.allowed, "bind_core", "processor")
 
 
-def _node_share(wish: Wish, devices: Sequence[int], machine: Machine) -> _Share:
+def _node_share(wish: bool | ByDevice, devices: Sequence[int], machine: Processors) -> _Share:
     nobody = ((),) * len(devices)
-    numbers = tuple(node.number for node in machine.nodes)
-    match wish:
-        case Off() | BindFile():
-            return _Share(ranks=nobody)
-        case Auto() if len(numbers) < len(devices):
-            # msrun refuses too: workers that share a node would be held to its memory for nothing.
-            few = f"--bind_numa has no effect here: {len(numbers)} NUMA nodes for {len(devices)} workers"
-            return _Share(ranks=nobody, notes=(f"{few}; --bind_core=True shares the cores",))
-        case Auto():
-            return _Share(ranks=tuple((number,) for number in numbers[: len(devices)]))
-        case Table():
-            return _from_table(wish, devices, numbers, "bind_numa", "NUMA node")
-        case _:
-            assert_never(wish)
+    numbers = tuple(machine.nodes)
+    if not isinstance(wish, bool):
+        return _from_table(wish, devices, numbers, "bind_numa", "NUMA node")
+    if not wish:
+        return _Share(ranks=nobody)
+    if len(numbers) < len(devices):
+        # msrun refuses too: workers that share a node would be held to its memory for nothing.
+        few = f"--bind_numa has no effect here: {len(numbers)} NUMA nodes for {len(devices)} workers"
+        return _Share(ranks=nobody, notes=(f"{few}; --bind_core=True shares the cores",))
+    return _Share(ranks=tuple((number,) for number in numbers[: len(devices)]))
 
 
-def _from_bind_file(wish: BindFile, devices: Sequence[int], machine: Machine) -> Bound:
-    numbers = tuple(node.number for node in machine.nodes)
+def _from_bind_file(wish: BindFile, devices: Sequence[int], machine: Processors) -> Bound:
+    numbers = tuple(machine.nodes)
     memory = _from_table(wish.memory, devices, numbers, "bind_numa", "NUMA node")
-    if wish.cpu_mode is CpuMode.CPU:
-        share = _from_table(wish.cpus, devices, machine.allowed, "bind_numa", "processor")
-        cpus, scheduler = share.ranks, share.scheduler
-    else:
-        share = _from_table(wish.cpus, devices, numbers, "bind_numa", "NUMA node")
-        cpus = tuple(machine.cpus_of(home) for home in share.ranks)
-        scheduler = machine.cpus_of(share.scheduler)
-    told = (("MSRUN_BIND_FILE", wish.path), ("MSRUN_BIND_FILE_HASH", wish.sha256)) if wish.path else ()
+    known, thing = (numbers, "NUMA node") if wish.by_node else (machine.allowed, "processor")
+    share = _from_table(wish.cpus or {}, devices, known, "bind_numa", thing)
+    cpus, scheduler = share.ranks, share.scheduler
+    if wish.by_node:
+        cpus, scheduler = tuple(machine.of(home) for home in cpus), machine.of(scheduler)
+    told = (wish.told,) * len(devices)
     return Bound(
-        binding=_binding(
-            cpus,
-            memory.ranks,
-            scheduler=(scheduler, memory.scheduler),
-            worker_env=(told,) * len(devices),
-        ),
-        notes=share.notes if wish.cpu_mode is not CpuMode.NONE else (),
+        binding=_binding(cpus, memory.ranks, (scheduler, memory.scheduler), told),
+        notes=share.notes if wish.cpus is not None else (),
     )
 
 
-def _from_table(table: Table, devices: Sequence[int], known: Numbers, option: str, thing: str) -> _Share:
+def _from_table(wish: ByDevice, devices: Sequence[int], known: Numbers, option: str, thing: str) -> _Share:
     """Look up each rank's device; NotOurs for a number that this machine does not give us."""
-    for numbers in table.numbers.values():
-        for number in numbers:
-            if number not in known:
-                listed = ",".join(str(entry) for entry in known) or "none"
-                raise NotOurs(option, f"{thing} {number} is not ours to use (there are: {listed})")
-    left_out = [rank for rank, device in enumerate(devices) if not table.numbers.get(device)]
-    ranks = ", ".join(str(rank) for rank in left_out)
-    note = f"--{option} names no {thing} for local rank {ranks}: the kernel chooses"
+    for number in (number for numbers in wish.values() for number in numbers):
+        if number not in known:
+            listed = ",".join(str(entry) for entry in known) or "none"
+            raise NotOurs(option, f"{thing} {number} is not ours to use (there are: {listed})")
+    left_out = [str(rank) for rank, device in enumerate(devices) if not wish.get(device)]
+    note = f"--{option} names no {thing} for local rank {', '.join(left_out)}: the kernel chooses"
     return _Share(
-        ranks=tuple(table.numbers.get(device, ()) for device in devices),
-        scheduler=table.numbers.get(None, ()),
+        ranks=tuple(wish.get(device, ()) for device in devices),
+        scheduler=wish.get(None, ()),
         notes=(note,) if left_out else (),
     )
 
@@ -200,7 +247,6 @@ def _from_table(table: Table, devices: Sequence[int], known: Numbers, option: st
 def _binding(
     cpus: tuple[Numbers, ...],
     memory_nodes: tuple[Numbers, ...],
-    *,
     scheduler: tuple[Numbers, Numbers],
     worker_env: tuple[tuple[tuple[str, str], ...], ...],
 ) -> Binding:
@@ -216,18 +262,91 @@ def _binding(
     )
 
 
-def _announced(cpus: Numbers) -> tuple[tuple[str, str], ...]:
-    """Tell MindSpore's ``set_cpu_affinity(True)``, as msrun does, what to share out among its threads."""
-    return (("MSRUN_CPU_LIST", str(list(cpus))),) if cpus else ()
-
-
 def _dealt(items: Sequence[T], parts: int) -> list[Sequence[T]]:
     """Cut ``items`` into ``parts`` consecutive pieces whose lengths differ by at most one."""
-    size, more = divmod(len(items), parts)
-    pieces: list[Sequence[T]] = []
-    start = 0
-    for part in range(parts):
-        end = start + size + (1 if part < more else 0)
-        pieces.append(items[start:end])
-        start = end
-    return pieces
+    ends = [len(items) // parts * part + min(part, len(items) % parts) for part in range(parts + 1)]
+    return [items[start:end] for start, end in pairwise(ends)]
+
+
+def _parsed(text: str) -> Mapping[str, object]:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        raise ValueError(f"it is neither True nor False nor JSON such as {_OBJECT}") from None
+    match content:
+        case dict():
+            return content
+        case _:
+            raise ValueError(f"it is not a JSON object such as {_OBJECT}")
+
+
+def _bind_file(content: Mapping[str, object], told: tuple[tuple[str, str], ...] = ()) -> BindFile:
+    modes = _object(content, "bind_config")
+    cpu_mode = _mode(modes, "bind_cpu_mode", ("cpu", "numa", "none"))
+    memory_mode = _mode(modes, "bind_memory_mode", ("numa", "none"))
+    cpus = None
+    if cpu_mode != "none":
+        cpus = _by_device(_object(content, "bind_cpu"), _main if cpu_mode == "cpu" else _nodes)
+    memory = _by_device(_object(content, "bind_memory"), _nodes) if memory_mode != "none" else {}
+    return BindFile(cpus=cpus, by_node=cpu_mode == "numa", memory=memory, told=told)
+
+
+def _by_device(
+    content: Mapping[str, object], numbers_of: Callable[[str, object], Numbers | None]
+) -> ByDevice:
+    """``content`` by its owners, without those that have no numbers."""
+    read = ((owner, numbers_of(owner, value)) for owner, value in content.items())
+    return {_owner(owner): numbers for owner, numbers in read if numbers is not None}
+
+
+def _listed(owner: str, value: object) -> Numbers:
+    """``["0-3", "5"]``."""
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise ValueError(f'{owner} needs a list of texts such as ["0-3"]')
+    return expand(",".join(value)) if value else ()
+
+
+def _main(owner: str, value: object) -> Numbers | None:
+    """``{"main": "0-3", ...}``; only ``main`` is the process's, the rest are threads'."""
+    match value:
+        case None:
+            return None
+        case {"main": str(main) | int(main)} if main != "":
+            return expand(str(main))
+        case dict():
+            return ()
+        case _:
+            raise ValueError(f'bind_cpu: {owner} needs an object such as {{"main": "0-3"}}')
+
+
+def _nodes(owner: str, value: object) -> Numbers | None:
+    """``0`` or ``"0-1"``."""
+    match value:
+        case None:
+            return None
+        case int() | str() if not isinstance(value, bool):
+            return expand(str(value))
+        case _:
+            raise ValueError(f"{owner} needs a NUMA node such as 0 or a text such as 0-1")
+
+
+def _mode(modes: Mapping[str, object], key: str, known: tuple[str, ...]) -> str:
+    mode = str(modes.get(key, "none")).lower()
+    if mode not in known:
+        raise ValueError(f"{key} is {mode!r}, not one of {', '.join(known)}")
+    return mode
+
+
+def _object(content: Mapping[str, object], key: str) -> Mapping[str, object]:
+    match content.get(key, {}):
+        case dict() as found:
+            return found
+        case _:
+            raise ValueError(f"{key} is not a JSON object")
+
+
+def _owner(key: str) -> int | None:
+    match = _OWNER.fullmatch(key)
+    if match is None:
+        raise ValueError(f"{key!r} is neither deviceN nor scheduler")
+    return int(match[1]) if match[1] else None

@@ -1,4 +1,4 @@
-"""The limits that a container runs under, from the control groups of version 1, 2 or both.
+"""Control groups, version 1, 2 or both: limits, memory that may still be used, processes that were killed.
 
 A limit set on any group above ours counts too, as far as the container shows it. Files:
 Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
@@ -8,11 +8,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import psutil
+
 _Look = Callable[[Path, int], tuple[float | None, int | None]]
 """Reads a group of some version: its limit, and what is used."""
 
 _UNLIMITED = 1 << 62
 """Version 1 writes a number near 2**63 for "no limit"."""
+
+
+_RESERVE_BYTES = 1 << 30
+_RESERVE_PART = 10
+"""What must stay free: a tenth, and a GiB at the least. Training grows, and its checkpoints are cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,42 @@ def limits(root: Path = Path("/")) -> Limits:
 def memory_group(pid: int, root: Path = Path("/")) -> Path | None:
     """The folder of the control group that ``pid`` belongs to for its memory; None where nothing shows it."""
     return next((folder for folder, _ in _folders(tuple(_mounts(root)), _groups(root, pid), "memory")), None)
+
+
+def oom_kill_count(group: Path | None) -> int:
+    """Processes that the OOM killer has ended in ``group`` so far; 0 where nothing counts them.
+
+    ``oom_kill`` in ``memory.events`` (version 2, with the groups below) or ``memory.oom_control`` (version 1,
+    this group alone): readable where the kernel's log is not.
+    """
+    for name in ("memory.events", "memory.oom_control") if group is not None else ():
+        for line in _text((group or Path()) / name).splitlines():
+            key, _, value = line.partition(" ")
+            if key == "oom_kill" and value.strip().isdigit():
+                return int(value)
+    return 0
+
+
+def spendable_bytes(root: Path = Path("/")) -> int | None:
+    """Free memory beyond a reserve, negative when that is touched already; None when nothing says.
+
+    ``root`` is where the control group's files are looked for.
+
+    In a control group the page cache counts as used; what of it can be dropped at once
+    (``inactive_file``) is counted as free, as the kubelet does for its evictions.
+    """
+    try:
+        memory = psutil.virtual_memory()
+    except (OSError, RuntimeError):
+        return None
+    spendable = _beyond_reserve(memory.total, memory.available)
+    group = limits(root)
+    if group.memory_bytes is None:
+        return spendable
+    if group.memory_used_bytes is None:
+        return None
+    free = group.memory_bytes - group.memory_used_bytes + _droppable(root)
+    return min(spendable, _beyond_reserve(group.memory_bytes, free))
 
 
 def memory_of_machine(root: Path = Path("/")) -> int | None:
@@ -148,6 +191,21 @@ def _groups(root: Path, pid: int | None = None) -> dict[str, str]:
         for name in names.split(","):
             found[name] = group
     return found
+
+
+def _beyond_reserve(total: int, free: int) -> int:
+    return free - max(_RESERVE_BYTES, total // _RESERVE_PART)
+
+
+def _droppable(root: Path) -> int:
+    """Inactive page cache of our own control group, 0 where it cannot be seen."""
+    for folder in ("sys/fs/cgroup", "sys/fs/cgroup/memory"):
+        lines = (line.split() for line in _text(root / folder / "memory.stat").splitlines())
+        stat = {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
+        found = stat.get("total_inactive_file", stat.get("inactive_file"))
+        if found is not None:
+            return found
+    return 0
 
 
 def _number(path: Path) -> float | None:

@@ -4,7 +4,7 @@ Formats: version 1.x ``server_list[].device[]`` with texts for numbers (1.2 has 
 ``server_list`` that says nothing about devices), 2.0 ``rank_list[]`` with numbers and without servers, and
 the legacy ``group_list[].instance_list[].devices[]``. A table that is still being written says
 ``{"status": "initializing"}`` and nothing else. Ranks and devices are those of the table, never
-computed from an order of servers. ``rank_table_forms`` reads the formats, ``rank_table_wait`` waits.
+computed from an order of servers. ``rank_table_wait`` waits for a table.
 """
 
 import re
@@ -15,13 +15,23 @@ from itertools import groupby
 from pathlib import Path
 
 from faultrun.platforms.documents import Unfinished, json_object, read_bounded
-from faultrun.platforms.rank_table_forms import Place, places_of
 
 MOST_BYTES = 4 << 20
 NODE_VARIABLES = ("XDL_IP", "POD_IP")
 """Hold an address of our node or pod; one of them is this server's name in the table."""
 
 _VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
+_MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One rank's device. ``server`` tells servers apart; ``names`` are what it is called, if anything."""
+
+    rank: int
+    device: int
+    server: str
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +92,7 @@ def parse_rank_table(content: bytes) -> RankTable:
             raise Unfinished('its status is "initializing", not "completed"')
         case status:
             raise ValueError(f'its status is "{str(status)[:40]}", not "completed"')
-    places = places_of(document)
+    places = _places_of(document)
     if not places:
         raise ValueError("it names no device")
     _check_ranks(places)
@@ -159,3 +169,110 @@ def _check_declared(document: Mapping[str, object], table: RankTable) -> None:
         raise ValueError(
             f"its servers have {' and '.join(map(str, sorted(set(sizes))))} devices, not as many each"
         )
+
+
+def _places_of(document: Mapping[str, object]) -> list[Place]:
+    """The places that ``document`` names, in its own order; ValueError for what is no rank table."""
+    if "server_list" in document:
+        return _by_servers(_objects(document, "server_list"))
+    if "rank_list" in document:
+        return _by_ranks(_objects(document, "rank_list"))
+    if "group_list" in document:
+        return _by_groups(_objects(document, "group_list"))
+    raise ValueError("it has neither server_list nor rank_list nor group_list")
+
+
+def _objects(holder: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+    """The list of objects under ``key``."""
+    found = holder.get(key)
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise ValueError(f"its {key} is not a list of objects")
+    return found
+
+
+def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[Place]:
+    """Version 1.0 and 1.2. A server may be known by its id or by its host's or its container's address."""
+    places: list[Place] = []
+    seen: set[str] = set()
+    for server in servers:
+        name = _name(server)
+        if name in seen:
+            raise ValueError(f"it lists server {name} twice")
+        seen.add(name)
+        names = frozenset(
+            str(server[key]) for key in ("server_id", "host_ip", "container_ip") if server.get(key)
+        )
+        places += [
+            Place(
+                rank=_number(device, "rank_id"), device=_number(device, "device_id"), server=name, names=names
+            )
+            for device in _objects(server, "device")
+        ]
+    return places
+
+
+def _by_ranks(ranks: Sequence[Mapping[str, object]]) -> list[Place]:
+    """Version 2.0 names no servers: in the order of the ranks a new one begins where ``local_id`` does."""
+    places: list[Place] = []
+    server, last = -1, -1
+    for rank in sorted(ranks, key=lambda one: _number(one, "rank_id")):
+        local = _number(rank, "local_id")
+        if local <= last or server < 0:
+            server += 1
+        last = local
+        places.append(
+            Place(rank=_number(rank, "rank_id"), device=_number(rank, "device_id"), server=str(server))
+        )
+    return places
+
+
+def _by_groups(groups: Sequence[Mapping[str, object]]) -> list[Place]:
+    """The legacy form: an instance is one device with its rank, or a pod with several in rank order."""
+    instances = [one for group in groups for one in _instances(group)]
+    sizes = [len(_objects(one, "devices")) for one in instances]
+    firsts = [sum(sizes[:index]) for index in range(len(sizes))]
+    if all("rank_id" in one for one in instances):
+        named = [_number(one, "rank_id") for one in instances]
+        if set(sizes) <= {1}:
+            firsts = named
+        elif named not in (firsts, list(range(len(named)))):
+            raise ValueError("its instances of several devices are not in the order of their ranks")
+    return [
+        Place(
+            rank=first + index,
+            device=_number(device, "device_id"),
+            server=_name(instance),
+            names=frozenset({_name(instance)}),
+        )
+        for instance, first in zip(instances, firsts, strict=True)
+        for index, device in enumerate(_objects(instance, "devices"))
+    ]
+
+
+def _instances(group: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """A group's instances. ``device_num`` counts all its devices, or those of one server."""
+    instances = _objects(group, "instance_list")
+    real = sum(len(_objects(one, "devices")) for one in instances)
+    servers = len({_name(one) for one in instances}) or 1
+    if "device_num" in group and _number(group, "device_num") not in (real, real / servers):
+        raise ValueError(f"it says device_num {group['device_num']} and names {real}")
+    return instances
+
+
+def _name(server: Mapping[str, object]) -> str:
+    name = server.get("server_id")
+    if not isinstance(name, str | int) or isinstance(name, bool) or not str(name).strip():
+        raise ValueError("a server of it has no server_id")
+    return str(name)
+
+
+def _number(holder: Mapping[str, object], key: str) -> int:
+    """A whole number, or a text of nothing but digits: no sign, no blank, no point."""
+    value = holder.get(key)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+        return int(value)
+    if type(value) is int and 0 <= value < 10**_MOST_DIGITS:
+        return value
+    if value is None:
+        raise ValueError(f"a rank of it has no {key}")
+    raise ValueError(f"{str(value)[:20]!r} is no {key}")

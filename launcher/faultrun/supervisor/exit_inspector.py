@@ -10,9 +10,8 @@ from pathlib import Path
 from faultrun.model.events import Exited, Signaled, Status
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
 from faultrun.model.signature import Row
-from faultrun.platforms.cgroup import memory_group
+from faultrun.platforms.cgroup import memory_group, oom_kill_count
 from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
-from faultrun.platforms.oom_events import oom_kill_count
 from faultrun.supervisor.reactor import RunClock
 from faultrun.workers.last_words import death_note
 from faultrun.workers.logs import LogFiles

@@ -145,14 +145,19 @@ def _recovery(
 def _binding(settings: Settings, around: Surroundings, notes: Notes, workers: Workers) -> Binding:
     if "bind_core" not in settings.given and "bind_numa" not in settings.given:
         return Binding()
-    from faultrun.platforms.bind_wishes import Off, read_bind_core, read_bind_numa
-    from faultrun.platforms.binding import NotOurs, plan_binding, read_machine
+    from faultrun.platforms.binding import (
+        NotOurs,
+        plan_binding,
+        read_bind_core,
+        read_bind_numa,
+        usable_processors,
+    )
 
-    core = settings.read("bind_core", read_bind_core) or Off()
-    numa = settings.read("bind_numa", read_bind_numa) or Off()
+    core = settings.read("bind_core", read_bind_core) or False
+    numa = settings.read("bind_numa", read_bind_numa) or False
     devices = workers.devices or local.physical_devices(around.environ, workers.local)
     try:
-        bound = plan_binding(core, numa, devices, read_machine())
+        bound = plan_binding(core, numa, devices, usable_processors())
     except NotOurs as error:
         raise settings.refuse(error.option, str(error)) from None
     for line in bound.notes:

@@ -25,8 +25,8 @@ from faultrun.model.run import RunState
 from faultrun.model.spec import RunSpec, SignalAnswer, Stream
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, RunId
+from faultrun.platforms.cgroup import spendable_bytes
 from faultrun.platforms.local import accelerators_of
-from faultrun.platforms.memory import spendable_bytes
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
 from faultrun.supervisor.control import Control
