@@ -37,7 +37,7 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
-from faultrun.model.facts import NodeFact, Standing
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.gasp import GaspRequested, GaspVerified
 from faultrun.model.topology import BootId
 from support.fake_world import SIGKILL, SIGTERM, Habit
@@ -68,8 +68,10 @@ def running(make: Make, folder: Path, wanted: Wanted | None = None) -> Iterator[
         yield node
 
 
-def fact(standing: Standing, *, incarnation: int = 0) -> NodeFact:
-    return NodeFact(node=NODE, boot=BootId("b"), at_s=0, incarnation=incarnation, standing=standing)
+def fact(standing: NodeStatus, *, incarnation: int = 0) -> NodeFact:
+    return NodeFact(
+        node=NODE, boot=BootId("b"), at_s=0, incarnation=incarnation, status=standing, addr="127.0.0.1"
+    )
 
 
 def kinds(events: list[Event]) -> list[type]:
@@ -220,13 +222,13 @@ def test_a_plan_that_cannot_be_prepared_says_with_which_code_the_run_ends(make: 
 @BOTH
 def test_the_agreement_answers_plan_go_and_end(make: Make, tmp_path: Path) -> None:
     with asked(make, tmp_path) as node:
-        node.perform(Publish(fact=fact(Standing.JOINED, incarnation=-1)))
+        node.perform(Publish(fact=fact(NodeStatus.JOINED, incarnation=-1)))
         (adopted,) = node.until(PlanAdopted)
         assert adopted.incarnation == adopted.plan.incarnation == 0
-        node.perform(Publish(fact=fact(Standing.READY)))
+        node.perform(Publish(fact=fact(NodeStatus.READY)))
         (go,) = node.until(GoGiven)
         assert (go.incarnation, go.master_addr) == (0, "127.0.0.1")
-        node.perform(Publish(fact=fact(Standing.DONE)))
+        node.perform(Publish(fact=fact(NodeStatus.DONE)))
         (end,) = node.until(RunFinished)
         assert end.exit_code == 0
 

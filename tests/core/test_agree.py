@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.agree import Adopt, Answer, Finish, Go, Rules, Wait, next_step
+from faultrun.core.agree import Adopt, Answer, Finish, Go, Over, Rules, Wait, next_step
+from faultrun.model.checkpoint import Live, OnNode, RankFile, RecoveryPoint
 from faultrun.model.events import Exited, Signaled, Status
-from faultrun.model.facts import NodeFact, Standing
+from faultrun.model.evidence import FaultClass
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason, Restart
 from faultrun.model.stop import StopSource
@@ -16,14 +18,14 @@ from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.generated import values
 from support.story import POLICY, checkpoint, rule
 
-A, B = NodeId("a"), NodeId("b")
+A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 TWO = Topology(nodes=(NodeSlots(node=A, slots=2), NodeSlots(node=B, slots=2)))
 ONE = Topology(nodes=(NodeSlots(node=A, slots=2),))
 RULES = Rules(topology=TWO, policy=POLICY)
 
 
-def fact(node: NodeId, standing: Standing, **more: object) -> NodeFact:
-    plain = NodeFact(node=node, boot=BootId("b"), at_s=0, incarnation=0, standing=standing)
+def fact(node: NodeId, standing: NodeStatus, **more: object) -> NodeFact:
+    plain = NodeFact(node=node, boot=BootId("b"), at_s=0, incarnation=0, status=standing)
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
@@ -61,11 +63,11 @@ def adopted(*facts: NodeFact, after: Plan | None = None, now_s: float = 10) -> P
 
 
 def test_nothing_is_planned_before_every_node_has_spoken() -> None:
-    assert answer(fact(A, Standing.JOINED, incarnation=-1)) == Wait(why="waiting for b")
+    assert answer(fact(A, NodeStatus.JOINED, incarnation=-1)) == Wait(why="waiting for b")
 
 
 def test_the_first_plan_follows_the_first_nodes_recovery_point() -> None:
-    joined = [fact(A, Standing.JOINED, incarnation=-1), fact(B, Standing.JOINED, incarnation=-1)]
+    joined = [fact(A, NodeStatus.JOINED, incarnation=-1), fact(B, NodeStatus.JOINED, incarnation=-1)]
     fresh = adopted(*joined)
     assert (fresh.incarnation, fresh.reason, fresh.point, fresh.start_at_s) == (0, Reason.FIRST, None, 10)
 
@@ -74,25 +76,25 @@ def test_the_first_plan_follows_the_first_nodes_recovery_point() -> None:
 
 
 def test_go_is_given_once_all_are_ready_and_the_first_node_names_the_port() -> None:
-    ready = fact(A, Standing.READY, master_port=29500)
-    waiting = answer(ready, fact(B, Standing.JOINED), after=plan())
+    ready = fact(A, NodeStatus.READY, addr="a.example", master_port=29500)
+    waiting = answer(ready, fact(B, NodeStatus.JOINED, incarnation=-1), after=plan())
     assert waiting == Wait(why="not prepared yet: b")
-    given_ = answer(ready, fact(B, Standing.READY, master_port=29999), after=plan())
-    assert given_ == Go(incarnation=0, master_port=29500)
+    given_ = answer(ready, fact(B, NodeStatus.READY, master_port=29999), after=plan())
+    assert given_ == Go(incarnation=0, master_addr="a.example", master_port=29500)
 
 
 def test_the_run_is_done_when_every_node_is() -> None:
-    half = answer(fact(A, Standing.DONE), fact(B, Standing.READY), after=plan())
-    assert isinstance(half, Wait)
-    done = answer(fact(A, Standing.DONE), fact(B, Standing.DONE), after=plan())
+    half = answer(fact(A, NodeStatus.DONE), fact(B, NodeStatus.RUNNING), after=plan())
+    assert half == Wait(why="workers run")
+    done = answer(fact(A, NodeStatus.DONE), fact(B, NodeStatus.DONE), after=plan())
     assert done == Finish(exit_code=0, why="every rank finished")
 
 
-def test_the_earliest_incident_of_all_nodes_is_charged_and_counted() -> None:
+def test_one_incident_of_all_nodes_is_charged_and_counted() -> None:
     late, early = incident(at_s=9, number=2), incident(at_s=5, number=2)
     found = adopted(
-        fact(A, Standing.JOINED, incident=late, high_step=4),
-        fact(B, Standing.JOINED, incident=early, high_step=6),
+        fact(A, NodeStatus.JOINED, incident=late, high_step=4),
+        fact(B, NodeStatus.JOINED, incident=early, high_step=6),
         after=plan(incidents=1),
     )
     assert (found.incarnation, found.reason) == (1, Reason.FAULT)
@@ -103,37 +105,64 @@ def test_the_earliest_incident_of_all_nodes_is_charged_and_counted() -> None:
 
 def test_a_node_that_was_lost_without_an_incident_costs_nothing() -> None:
     before = plan(3, restarts=(Restart(at_s=1, step=0),), incidents=1, total_restarts=1)
-    joined = [fact(A, Standing.JOINED, incarnation=3), fact(B, Standing.JOINED, incarnation=3)]
+    joined = [fact(A, NodeStatus.JOINED, incarnation=3), fact(B, NodeStatus.JOINED, incarnation=3)]
     found = adopted(*joined, after=before)
     assert (found.incarnation, found.reason, found.ledger) == (4, Reason.CONTINUED, before.ledger)
 
 
 def test_a_spent_budget_ends_the_run_with_the_first_failures_code() -> None:
     rules = replace(RULES, policy=rule(max_restarts=0))
-    failed = fact(A, Standing.JOINED, incident=incident(status=Signaled(signum=11)))
-    found = answer(failed, fact(B, Standing.JOINED), after=plan(), rules=rules)
+    failed = fact(A, NodeStatus.JOINED, incident=incident(status=Signaled(signum=11)))
+    found = answer(failed, fact(B, NodeStatus.JOINED), after=plan(), rules=rules)
     assert found == Finish(exit_code=139, why="restarts are turned off (--max_restarts=0)")
 
 
-def test_of_two_incidents_the_earlier_says_how_a_run_without_a_budget_ends() -> None:
+FOLLOWED = replace(incident(status=Exited(code=9)), fault_class=FaultClass.CONSEQUENCE)
+HEARD_OF = replace(incident(status=Exited(code=9)), cause=Cause.ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("first", "alarm", "other", "its_alarm"),
+    [
+        (incident(at_s=9, status=Exited(code=5)), 1, incident(at_s=5, status=Exited(code=9)), 2),
+        (incident(at_s=9, status=Exited(code=5)), 7, incident(at_s=5, status=Exited(code=9)), 0),
+        (incident(at_s=9, status=Exited(code=5)), 2, FOLLOWED, 1),
+        (incident(at_s=9, status=Exited(code=5)), 2, HEARD_OF, 1),
+        (replace(incident(status=Exited(code=5)), incarnation=1), 2, incident(status=Exited(code=9)), 1),
+    ],
+    ids=["alarmed first", "alarmed at all", "not a follower", "not heard of", "of the newest incarnation"],
+)
+def test_evidence_and_alarms_say_what_came_first_and_no_nodes_clock(
+    first: Incident, alarm: int, other: Incident, its_alarm: int
+) -> None:
     rules = replace(RULES, policy=rule(max_restarts=0))
-    late, early = incident(at_s=9, status=Exited(code=9)), incident(at_s=5, status=Exited(code=5))
-    facts = [fact(A, Standing.JOINED, incident=late), fact(B, Standing.JOINED, incident=early)]
+    facts = [
+        fact(A, NodeStatus.JOINED, incident=other, alarm=its_alarm),
+        fact(B, NodeStatus.JOINED, incident=first, alarm=alarm),
+    ]
     found = answer(*facts, after=plan(), rules=rules)
     assert isinstance(found, Finish)
     assert found.exit_code == 5
 
 
+def test_what_happened_elsewhere_is_charged_to_nobody_if_none_can_tell_of_it() -> None:
+    heard = fact(A, NodeStatus.JOINED, incident=HEARD_OF)
+    found = next_step(RULES, plan(), {A: heard, C: fact(C, NodeStatus.JOINED, incarnation=-1)}, 10)
+    assert isinstance(found, Adopt)
+    assert (found.plan.ledger.restarts, found.plan.ledger.incidents) == ((), 1)
+
+
 def test_a_stop_waits_for_workers_and_then_beats_everything_else() -> None:
-    stopping = fact(A, Standing.DRAINED, stop=StopSource.SIGINT, failure=(65, "none whole"))
-    assert isinstance(answer(stopping, fact(B, Standing.READY), after=plan()), Wait)
-    found = answer(stopping, fact(B, Standing.DONE), after=plan())
+    stopping = fact(A, NodeStatus.DRAINED, stop=StopSource.SIGINT, failure=(65, "none whole"))
+    waiting = answer(stopping, fact(B, NodeStatus.READY), after=plan())
+    assert waiting == Over(incarnation=0, why="node a was told to stop")
+    found = answer(stopping, fact(B, NodeStatus.DONE), after=plan())
     assert found == Finish(exit_code=130, why="stopped by SIGINT; none whole", stopped=True)
 
 
 def test_the_user_may_choose_the_exit_code_of_a_stop() -> None:
     rules = replace(RULES, exit_code_on_stop=0)
-    stopped = [fact(node, Standing.DRAINED, stop=StopSource.SIGTERM) for node in (A, B)]
+    stopped = [fact(node, NodeStatus.DRAINED, stop=StopSource.SIGTERM) for node in (A, B)]
     assert answer(*stopped, after=plan(), rules=rules) == Finish(
         exit_code=0, why="stopped by SIGTERM", stopped=True
     )
@@ -141,26 +170,124 @@ def test_the_user_may_choose_the_exit_code_of_a_stop() -> None:
 
 def test_a_node_that_cannot_go_on_ends_the_run() -> None:
     found = answer(
-        fact(A, Standing.JOINED), fact(B, Standing.JOINED, failure=(65, "none whole")), after=plan()
+        fact(A, NodeStatus.JOINED), fact(B, NodeStatus.JOINED, failure=(65, "none whole")), after=plan()
     )
     assert found == Finish(exit_code=65, why="none whole")
 
 
 def test_asked_again_about_the_same_statements_it_makes_no_second_plan() -> None:
-    facts = [fact(A, Standing.JOINED, incident=incident()), fact(B, Standing.JOINED)]
+    facts = [fact(A, NodeStatus.JOINED, incident=incident()), fact(B, NodeStatus.JOINED)]
     first = adopted(*facts, after=plan())
     assert answer(*facts, after=first) == Wait(why="the plan is on its way to a, b")
 
 
 def test_a_recovery_point_that_did_not_help_is_counted_in_the_plan() -> None:
     stuck = replace(plan(), point=checkpoint(5, path="p"))
-    found = adopted(fact(A, Standing.JOINED, incident=incident()), fact(B, Standing.JOINED), after=stuck)
+    found = adopted(fact(A, NodeStatus.JOINED, incident=incident()), fact(B, NodeStatus.JOINED), after=stuck)
     assert found.ledger.attempts == (Attempt(path="p", failures=1),)
+
+
+@pytest.mark.parametrize("stale", [NodeStatus.READY, NodeStatus.RUNNING, NodeStatus.DONE])
+@pytest.mark.parametrize("both", [False, True])
+def test_statements_of_an_earlier_incarnation_start_and_end_nothing(stale: NodeStatus, both: bool) -> None:
+    now = fact(A, stale, incarnation=0 if both else 1)
+    found = answer(now, fact(B, stale, incarnation=0), after=plan(1))
+    assert isinstance(found, Wait | Over)
+    assert found != Over(incarnation=1, why=found.why)
+
+
+def test_whoever_is_prepared_hears_of_one_that_cannot_be() -> None:
+    ready, failed = (
+        fact(A, NodeStatus.READY),
+        fact(B, NodeStatus.JOINED, failure=(78, "no such key\n  because")),
+    )
+    assert answer(ready, failed, after=plan()) == Over(
+        incarnation=0, why="node b cannot go on: no such key\n  because"
+    )
+    assert answer(fact(A, NodeStatus.JOINED), failed, after=plan()) == Finish(
+        exit_code=78, why="no such key\n  because"
+    )
+
+
+@pytest.mark.parametrize("incarnation", [-1, 0, 1])
+def test_a_node_with_another_supervisor_takes_no_part_in_the_incarnation(incarnation: int) -> None:
+    made = replace(plan(1), boots=(BootId("b"), BootId("b")))
+    back = fact(B, NodeStatus.JOINED, incarnation=incarnation, boot=BootId("later"))
+    found = answer(fact(A, NodeStatus.RUNNING, incarnation=1), back, after=made)
+    assert found == Over(incarnation=1, why="node b has another supervisor")
+    following = adopted(fact(A, NodeStatus.JOINED, incarnation=1), back, after=made)
+    assert (following.incarnation, following.boots) == (2, ("b", "later"))
+
+
+def test_a_lost_node_ends_the_incarnation_and_the_spare_that_came_first_gets_its_place() -> None:
+    spare, later = (
+        fact(node, NodeStatus.JOINED, incarnation=-1, arrived=at, point=checkpoint(8))
+        for node, at in ((NodeId("z"), 3), (C, 4))
+    )
+    training = {A: fact(A, NodeStatus.RUNNING), B: fact(B, NodeStatus.RUNNING), C: later, spare.node: spare}
+    lost = frozenset({B})
+    assert next_step(RULES, plan(), training, 10, lost) == Over(incarnation=0, why="node b is lost")
+    drained = training | {A: fact(A, NodeStatus.JOINED, point=checkpoint(7))}
+    found = next_step(RULES, plan(), drained, 10, lost)
+    assert isinstance(found, Adopt)
+    assert [seat.node for seat in found.plan.topology.nodes] == [A, spare.node]
+    assert found.plan.point == checkpoint(8)
+    del drained[C], drained[spare.node]
+    assert next_step(RULES, plan(), drained, 10, lost) == Wait(why="waiting for b")
+
+
+def test_a_node_comes_back_as_a_spare_and_takes_nobodys_place() -> None:
+    moved = replace(
+        plan(1), topology=Topology(nodes=(NodeSlots(node=A, slots=2), NodeSlots(node=C, slots=2)))
+    )
+    facts = {node: fact(node, NodeStatus.JOINED, incarnation=1) for node in (A, C)}
+    found = next_step(RULES, moved, facts | {B: fact(B, NodeStatus.JOINED)}, 10)
+    assert isinstance(found, Adopt)
+    assert found.plan.topology == moved.topology
+
+
+def test_seats_without_a_name_are_given_in_the_order_of_arrival() -> None:
+    seat = NodeSlots(node=NodeId(""), slots=2)
+    rules = replace(RULES, topology=Topology(nodes=(seat, seat)))
+    first, second = (
+        fact(node, NodeStatus.JOINED, incarnation=-1, arrived=at) for node, at in ((A, 9), (B, 4))
+    )
+    assert answer(first, rules=rules) == Wait(why="waiting for another node, another node")
+    found = answer(first, second, rules=rules)
+    assert isinstance(found, Adopt)
+    assert found.plan.topology == Topology(nodes=(replace(seat, node=B), replace(seat, node=A)))
+
+
+def on_disk(node: NodeId, step: int) -> RecoveryPoint:
+    path = f"{node}/net-{step}"
+    files = tuple(RankFile(rank=rank, path=f"{path}_{rank}") for rank in range(4))
+    return replace(checkpoint(step, path), source=OnNode(node=node), files=files)
+
+
+def test_of_all_nodes_points_the_furthest_that_every_node_can_load_is_chosen() -> None:
+    def chosen(a: list[RecoveryPoint], b: list[RecoveryPoint]) -> RecoveryPoint | None:
+        joined = (
+            fact(node, NodeStatus.JOINED, incarnation=-1, point=points[0], more_points=tuple(points[1:]))
+            for node, points in ((A, a), (B, b))
+        )
+        return adopted(*joined).point
+
+    assert chosen([checkpoint(5)], [checkpoint(6)]) == checkpoint(6)
+    assert chosen([on_disk(A, 9), checkpoint(5)], [checkpoint(6)]) == checkpoint(6)
+    both = chosen([on_disk(A, 9), on_disk(A, 8)], [on_disk(B, 8), on_disk(B, 7)])
+    assert both is not None
+    assert (both.global_step, [file.path for file in both.files]) == (
+        8,
+        ["a/net-8_0", "a/net-8_1", "b/net-8_2", "b/net-8_3"],
+    )
+    assert chosen(
+        [replace(checkpoint(9), source=Live(rank=0)), checkpoint(5)], [checkpoint(4)]
+    ) == checkpoint(5)
 
 
 @pytest.mark.parametrize("source", StopSource)
 def test_every_kind_of_stop_has_an_exit_code(source: StopSource) -> None:
-    found = answer(fact(A, Standing.DRAINED, stop=source), rules=replace(RULES, topology=ONE), after=plan())
+    found = answer(fact(A, NodeStatus.DRAINED, stop=source), rules=replace(RULES, topology=ONE), after=plan())
     assert isinstance(found, Finish)
     assert found.exit_code in (129, 130, 143)
 

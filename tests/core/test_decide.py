@@ -14,7 +14,7 @@ from faultrun.model.actions import (
 )
 from faultrun.model.events import Exited, Signaled, Timer
 from faultrun.model.evidence import DeathNote
-from faultrun.model.facts import Standing
+from faultrun.model.facts import NodeStatus
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
 from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, rule
@@ -22,7 +22,9 @@ from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, ru
 
 def test_a_run_looks_for_checkpoints_agrees_prepares_and_then_starts_every_rank() -> None:
     story = Story(3).starts()
-    assert story.performed(FindRecoveryPoint) == [FindRecoveryPoint(incarnation=-1, continuing=False)]
+    assert story.performed(FindRecoveryPoint) == [
+        FindRecoveryPoint(incarnation=-1, continuing=False, world_size=3)
+    ]
     story.chose(None)
     assert [action.plan.incarnation for action in story.performed(Prepare)] == [0]
     assert story.phase is Phase.PREPARING
@@ -284,8 +286,9 @@ def test_how_far_training_had_come_never_goes_back() -> None:
 def test_every_statement_says_where_the_node_stands() -> None:
     story = Story(2).starts().chose(checkpoint(5))
     (told,) = story.performed(Publish)
-    assert (told.fact.node, told.fact.standing, told.fact.incarnation) == (NODE, Standing.JOINED, -1)
+    assert (told.fact.node, told.fact.status, told.fact.incarnation) == (NODE, NodeStatus.JOINED, -1)
     assert told.fact.point == checkpoint(5)
     story.prepared(port=4711)
-    (told,) = story.performed(Publish)
-    assert (told.fact.standing, told.fact.master_port) == (Standing.READY, 4711)
+    ready, running = story.performed(Publish)
+    assert (ready.fact.status, ready.fact.master_port) == (NodeStatus.READY, 4711)
+    assert (running.fact.status, running.fact.master_port) == (NodeStatus.RUNNING, 4711)

@@ -6,9 +6,18 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.agree import STOP_EXIT_CODES
-from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RequestGasp, Spawn, StartTimer
+from faultrun.model.actions import (
+    FindRecoveryPoint,
+    Kill,
+    Prepare,
+    Publish,
+    RaiseAlarm,
+    RequestGasp,
+    Spawn,
+    StartTimer,
+)
 from faultrun.model.events import Exited, Timer
-from faultrun.model.facts import Standing
+from faultrun.model.facts import NodeStatus
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
@@ -33,6 +42,7 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
 
     assert story.actions == [
         RequestGasp(ranks=frozenset({0, 1}), deadline_s=25),
+        RaiseAlarm(incarnation=0, why=f"told to stop by {source.value}"),
         StartTimer(timer=Timer.GRACE, at_s=25, incarnation=0),
     ]
     story.returned(0, 143).returned(1, 143).drained()
@@ -239,7 +249,7 @@ def test_a_budget_that_is_used_up_ends_the_run_with_the_first_failures_own_code(
 def test_a_node_that_gave_up_tells_so_and_adopts_no_other_plan() -> None:
     story = Story(2).starts().found_nothing_whole()
     (told,) = story.performed(Publish)
-    assert (told.fact.failure, told.fact.standing) == ((65, "3 found, none whole"), Standing.JOINED)
+    assert (told.fact.failure, told.fact.status) == ((65, "3 found, none whole"), NodeStatus.JOINED)
     assert story.performed(Prepare) == []
 
 

@@ -91,7 +91,8 @@ def workers_start_only_where_none_lives_and_once_an_incarnation(told: History) -
 def no_stop_request_is_lost_and_none_is_followed_by_a_start(told: History) -> None:
     stopped = False
     for before, event, step in told:
-        if isinstance(event, StopRequested) and not before.done:
+        every_rank_finished = before.phase is Phase.SWEEPING and before.life.incident is None
+        if isinstance(event, StopRequested) and not (before.done or every_rank_finished):
             stopped = True
         if isinstance(event, RunStarted) and before.phase is not Phase.NEW:
             stopped = step.state.stop is not None
@@ -110,7 +111,7 @@ def a_life_begins_clean(told: History) -> None:
             assert begun.life == Life(incident=None if before.given_up else before.life.incident)
             assert begun.stop == (before.stop if before.phase is Phase.NEW else None)
         elif isinstance(event, PlanAdopted) and begun.incarnation != before.incarnation:
-            assert begun.life == Life(point=event.plan.point)
+            assert begun.life == Life(point=event.plan.point, topology=event.plan.topology)
             assert begun.stop is None
         else:
             continue

@@ -27,7 +27,7 @@ def test_a_rank_that_is_reset_means_save_stop_wait_until_it_is_recovered_and_go_
     assert phase(story) is Phase.DRAINING
     ends(story).drained()
     assert story.performed(FindRecoveryPoint) == [
-        FindRecoveryPoint(incarnation=0, continuing=True, lost=(1,))
+        FindRecoveryPoint(incarnation=0, continuing=True, lost=(1,), world_size=3)
     ]
 
     story.chose(checkpoint(7))
@@ -209,7 +209,7 @@ def test_faulty_ranks_of_an_earlier_incarnation_are_remembered_for_one_recovery(
     faulty_ranks = FaultRanks(ranks=frozenset({0, 9}), created_at=1)
     story = Story(2).starts(notices=(faulty_ranks,))
     assert story.performed(FindRecoveryPoint) == [
-        FindRecoveryPoint(incarnation=-1, continuing=False, lost=(0,))
+        FindRecoveryPoint(incarnation=-1, continuing=False, lost=(0,), world_size=2)
     ]
     story.chose(None).prepared().killed(1)
     ends(story).drained()

@@ -35,17 +35,17 @@ def needing_groups(spec: RunSpec) -> RunSpec:
 
 
 def test_without_files_all_ranks_hold_the_same(spec: RunSpec) -> None:
-    assert known_replicas(spec).groups is None
+    assert known_replicas(spec, 4).groups is None
 
 
 def test_where_slices_are_expected_no_file_means_no_replica(spec: RunSpec) -> None:
-    assert known_replicas(needing_groups(spec)).groups == ALONE
+    assert known_replicas(needing_groups(spec), 4).groups == ALONE
 
 
 def test_files_that_agree_are_believed(spec: RunSpec) -> None:
     write(spec, {0: (0, 2), 1: (1, 3), 2: (2, 0), 3: (3, 1)})
     for one in (spec, needing_groups(spec)):
-        known = known_replicas(one)
+        known = known_replicas(one, 4)
         assert (known.groups, known.refused) == (TWO, ())
 
 
@@ -53,7 +53,7 @@ def test_a_lost_or_torn_file_is_made_up_for_by_the_peers(spec: RunSpec) -> None:
     write(spec, {0: (0, 2), 1: (1, 3), 2: (0, 2)})
     torn = Path(spec.logs.log_dir) / "device2" / "group_info.pb"
     torn.write_bytes(torn.read_bytes()[:-1])
-    assert known_replicas(spec).groups == TWO
+    assert known_replicas(spec, 4).groups == TWO
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_in_doubt_no_rank_has_a_replica(
     spec: RunSpec, lists: Mapping[int, tuple[int, ...]], why: str
 ) -> None:
     write(spec, lists)
-    known = known_replicas(spec)
+    known = known_replicas(spec, 4)
     assert known.groups == ALONE
     assert why in known.refused[0].why
     assert known.refused[0].path.endswith("device*/group_info.pb")

@@ -273,7 +273,7 @@ class FakeWorld:
         answer = next_step(self._rules, self._plan, {fact.node: fact}, self.now_s)
         if isinstance(answer, Adopt):
             self._plan = answer.plan
-        event = event_of(answer, fact.incarnation, "127.0.0.1", self.now_s)
+        event = event_of(answer, fact.incarnation, self.now_s)
         if event is not None:
             self.post(event)
 

@@ -125,7 +125,7 @@ class RealNode:
         self.world: World = LocalWorld(
             self._group,
             Inspector(self._group, self._reactor, folder),
-            LocalAgreement(rules, None, "127.0.0.1", self._reactor),
+            LocalAgreement(rules, None, self._reactor),
             LocalCheckpoints(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock),
             preparer,
             self._reactor,

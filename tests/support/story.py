@@ -338,7 +338,7 @@ class Story:
         answer = next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s)
         if isinstance(answer, Adopt):
             self._plan = answer.plan
-        event = event_of(answer, self.state.incarnation, "127.0.0.1", self.now_s)
+        event = event_of(answer, self.state.incarnation, self.now_s)
         if event is not None:
             self.tell(event)
 

@@ -10,12 +10,15 @@ from dataclasses import dataclass, replace
 from faultrun.core import crashloop
 from faultrun.core.budget import Allowed, Spent, charge, furthest
 from faultrun.core.diagnose import exit_code_of
+from faultrun.core.place import common_point, place
 from faultrun.core.quarantine import attempts_of
 from faultrun.core.refused_argument import BAD_CONFIGURATION, refused_argument
 from faultrun.errors import assert_never
+from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished
-from faultrun.model.facts import NodeFact, Standing
-from faultrun.model.incident import Incident
+from faultrun.model.evidence import FaultClass
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopSource
@@ -35,7 +38,10 @@ STOP_EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the run was started with and every node agrees on. ``resume_args`` are templates."""
+    """What the run was started with and every node agrees on. ``resume_args`` are templates.
+
+    A seat of ``topology`` that nobody has been given yet has a node without a name.
+    """
 
     topology: Topology
     policy: RestartPolicy
@@ -52,10 +58,19 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
-    """Everybody is prepared; workers meet at this port of the plan's first node."""
+    """Everybody is prepared; workers meet at this address and port of the plan's first node."""
 
     incarnation: int
+    master_addr: str
     master_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """Somebody cannot go on with the incarnation: whoever still prepares or trains it shall end it."""
+
+    incarnation: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +89,18 @@ class Wait:
     why: str
 
 
-Answer = Adopt | Go | Finish | Wait
+Answer = Adopt | Go | Over | Finish | Wait
 
 
-def event_of(answer: Answer, incarnation: int, master_addr: str, now_s: float) -> Event | None:
+def event_of(answer: Answer, incarnation: int, now_s: float) -> Event | None:
     """The fact that ``answer`` becomes for a node that stated something of ``incarnation``; None: wait."""
     match answer:
         case Adopt(plan=plan):
             return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
-        case Go(incarnation=agreed, master_port=port):
-            return GoGiven(at_s=now_s, incarnation=agreed, master_addr=master_addr, master_port=port)
+        case Go(incarnation=agreed, master_addr=addr, master_port=port):
+            return GoGiven(at_s=now_s, incarnation=agreed, master_addr=addr, master_port=port)
+        case Over(incarnation=over, why=why):
+            return IncarnationOver(at_s=now_s, incarnation=over, why=why)
         case Finish(exit_code=code, why=why, stopped=stopped):
             return RunFinished(at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stopped)
         case Wait():
@@ -92,20 +109,106 @@ def event_of(answer: Answer, incarnation: int, master_addr: str, now_s: float) -
             assert_never(answer)
 
 
-def next_step(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact], now_s: float) -> Answer:
-    """Answer what follows; total, and idempotent for unchanged statements."""
-    missing = [entry.node for entry in rules.topology.nodes if entry.node not in facts]
-    if missing:
+def next_step(
+    rules: Rules,
+    plan: Plan | None,
+    facts: Mapping[NodeId, NodeFact],
+    now_s: float,
+    lost: frozenset[NodeId] = frozenset(),
+) -> Answer:
+    """Answer what follows; total, and idempotent for unchanged statements.
+
+    ``lost`` are nodes that the agreement counts as gone, whatever they stated last.
+    READY, RUNNING and DONE count only if they are about ``plan``'s incarnation: a statement
+    of an earlier one says that the node has not come so far.
+    """
+    here = {node: fact for node, fact in facts.items() if node not in lost}
+    if plan is None:
+        return _between(rules, None, here, now_s, lost)
+    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
+    for fact in here.values():
+        if fact.incarnation > plan.incarnation:
+            return Wait(why=f"{fact.node} knows of a newer plan")
+        if fact.status.busy and fact.incarnation < plan.incarnation:
+            return Over(incarnation=fact.incarnation, why=f"incarnation {plan.incarnation} is planned")
+    over = _why_over(plan, here)
+    if not over:
+        return _go_on(plan, members)
+    if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
+        return Over(incarnation=plan.incarnation, why=over)
+    return _between(rules, plan, here, now_s, lost)
+
+
+def _why_over(plan: Plan, here: Mapping[NodeId, NodeFact]) -> str:
+    """Why the plan's incarnation cannot begin or go on; empty while it can."""
+    for seat in plan.topology.nodes:
+        fact = here.get(seat.node)
+        if fact is None:
+            return f"node {seat.node} is lost"
+        if fact.stop is not None:
+            return f"node {seat.node} was told to stop"
+        if fact.failure is not None:
+            return f"node {seat.node} cannot go on: {fact.failure[1]}"
+        if not plan.is_for(seat.node, fact.boot):
+            return f"node {seat.node} has another supervisor"
+        if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
+            return f"node {seat.node} has given it up"
+    return ""
+
+
+def _is_behind(plan: Plan, fact: NodeFact) -> bool:
+    """Whether it has not spoken since the plan was made, and will: whoever ends takes no plan any more."""
+    ends = fact.stop is not None or fact.failure is not None
+    return fact.incarnation < plan.incarnation and not ends and plan.is_for(fact.node, fact.boot)
+
+
+def _go_on(plan: Plan, members: list[NodeFact]) -> Answer:
+    """Every node can still take part: have all of them start, or wait for who is not so far."""
+    behind = ", ".join(fact.node for fact in members if _is_behind(plan, fact))
+    if behind:
+        prepared = any(fact.status is NodeStatus.READY for fact in members)
+        return Wait(why=f"not prepared yet: {behind}" if prepared else f"the plan is on its way to {behind}")
+    if all(fact.status is NodeStatus.DONE for fact in members):
+        return Finish(exit_code=0, why="every rank finished")
+    if not any(fact.status is NodeStatus.READY for fact in members):
+        return Wait(why="workers run")
+    # Whoever runs already has been given this, and whoever is only ready gets it again.
+    first = members[0]
+    return Go(incarnation=plan.incarnation, master_addr=first.addr, master_port=first.master_port)
+
+
+def _between(
+    rules: Rules,
+    plan: Plan | None,
+    here: Mapping[NodeId, NodeFact],
+    now_s: float,
+    lost: frozenset[NodeId],
+) -> Answer:
+    """No node has a worker: end the run, or plan the next incarnation."""
+    seats = place(rules.topology, None if plan is None else plan.topology, here, lost)
+    spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
+    if plan is None and any(fact.status.busy for fact in spoken):
+        return Wait(why="the plan that some nodes follow is not known here")
+    ending = _ending(rules, spoken)
+    if ending is not None:
+        return ending
+    if seats is None:
+        known = rules.topology if plan is None else plan.topology
+        missing = [seat.node or "another node" for seat in known.nodes if seat.node not in here]
         return Wait(why=f"waiting for {', '.join(missing)}")
-    spoken = [facts[entry.node] for entry in rules.topology.nodes]
+    return _replan(rules, plan, seats, spoken, now_s)
+
+
+def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> bool:
+    """Spares have none before they get a seat; who took part in the incarnation that is over has."""
+    known = () if plan is None else (plan.topology, *(() if seats is None else (seats,)))
+    return plan is None or any(seat.node == fact.node for topology in known for seat in topology.nodes)
+
+
+def _ending(rules: Rules, spoken: list[NodeFact]) -> Finish | None:
+    """The end of the run, if somebody asked for it or cannot go on."""
     failed = next((fact.failure for fact in spoken if fact.failure is not None), None)
     stop = next((fact.stop for fact in spoken if fact.stop is not None), None)
-    if any(fact.standing is Standing.READY for fact in spoken) and stop is None and failed is None:
-        return _go(plan, spoken)
-    if all(fact.standing is Standing.DONE for fact in spoken) and stop is None and failed is None:
-        return Finish(exit_code=0, why="every rank finished")
-    if not all(_at_rest(fact) for fact in spoken):
-        return Wait(why="some nodes still have workers")
     if stop is not None:
         code = STOP_EXIT_CODES[stop]
         # The platform places the job anew only if it failed, whatever a person wants to see after a stop.
@@ -113,49 +216,45 @@ def next_step(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact],
             code = rules.exit_code_on_stop
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
         return Finish(exit_code=code, why=f"stopped by {stop.value}{besides}", stopped=True)
-    if failed is not None:
-        return Finish(exit_code=failed[0], why=failed[1])
-    behind = [fact.node for fact in spoken if plan is not None and fact.incarnation < plan.incarnation]
-    if behind:
-        return Wait(why=f"the plan is on its way to {', '.join(behind)}")
-    return _replan(rules, plan, spoken, now_s)
+    return None if failed is None else Finish(exit_code=failed[0], why=failed[1])
 
 
-def _at_rest(fact: NodeFact) -> bool:
-    return fact.standing is not Standing.READY or fact.stop is not None or fact.failure is not None
-
-
-def _go(plan: Plan | None, spoken: list[NodeFact]) -> Answer:
-    unready = [fact.node for fact in spoken if fact.standing is not Standing.READY]
-    if unready or plan is None:
-        return Wait(why=f"not prepared yet: {', '.join(unready)}")
-    return Go(incarnation=plan.incarnation, master_port=spoken[0].master_port)
-
-
-def _replan(rules: Rules, plan: Plan | None, spoken: list[NodeFact], now_s: float) -> Answer:
-    point = spoken[0].point
-    incident = _first_incident(spoken)
+def _replan(rules: Rules, plan: Plan | None, seats: Topology, spoken: list[NodeFact], now_s: float) -> Answer:
+    by_node = {fact.node: fact for fact in spoken}
+    seated = [by_node[seat.node] for seat in seats.nodes]
+    point = common_point(seats, seated)
+    following = Plan(
+        incarnation=max(fact.incarnation for fact in spoken) + 1,
+        topology=seats,
+        reason=Reason.CONTINUED,
+        point=point,
+        start_at_s=now_s,
+        ledger=Ledger(),
+        boots=tuple(fact.boot for fact in seated),
+    )
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
-        ledger = furthest(Ledger(), high_step, point)
-        return Adopt(
-            plan=_plan(rules, 0, Reason.FIRST if point is None else Reason.CONTINUED, ledger, now_s, spoken)
-        )
+        reason = Reason.FIRST if point is None else Reason.CONTINUED
+        return Adopt(plan=replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)))
+    following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
+    incident = _first_incident(spoken)
     if incident is None:
-        return Adopt(plan=_plan(rules, plan.incarnation + 1, Reason.CONTINUED, plan.ledger, now_s, spoken))
+        return Adopt(plan=following)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
+    if incident.cause is Cause.ELSEWHERE:
+        # Whoever could tell of it is lost, and a lost node is charged to nobody.
+        return Adopt(plan=replace(following, ledger=ledger))
+    following = replace(following, reason=Reason.FAULT)
     if incident.ordered:
         # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
         ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
-        return Adopt(plan=_plan(rules, plan.incarnation + 1, Reason.FAULT, ledger, now_s, spoken))
-    return _after_fault(rules, replace(plan, ledger=ledger), incident, spoken, now_s)
+        return Adopt(plan=replace(following, ledger=ledger))
+    return _after_fault(rules, replace(plan, ledger=ledger), incident, following, high_step)
 
 
-def _after_fault(
-    rules: Rules, plan: Plan, incident: Incident, spoken: list[NodeFact], now_s: float
-) -> Answer:
-    """Try again while that can help and the budget lasts."""
-    point, high_step = spoken[0].point, max(fact.high_step for fact in spoken)
+def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> Answer:
+    """Try again, by the plan ``following``, while that can help and the budget lasts."""
+    point, now_s = following.point, following.start_at_s
     own_code = exit_code_of(incident.status)
     ours = refused_argument(incident, plan, rules.resume_args)
     if ours:
@@ -177,26 +276,18 @@ def _after_fault(
                 return Finish(exit_code=crashloop.exit_code(incident, own_code), why=f"{loop}; {why}")
             return Finish(exit_code=own_code, why=why)
         case Allowed(backoff_s=backoff, ledger=charged):
-            return Adopt(
-                plan=_plan(rules, plan.incarnation + 1, Reason.FAULT, charged, now_s + backoff, spoken)
-            )
+            return Adopt(plan=replace(following, start_at_s=now_s + backoff, ledger=charged))
         case other:
             assert_never(other)
 
 
 def _first_incident(spoken: list[NodeFact]) -> Incident | None:
-    known = [fact.incident for fact in spoken if fact.incident is not None]
-    return min(known, key=lambda incident: incident.at_s, default=None)
+    """What began it. Nodes' clocks cannot be compared: their evidence is, then who raised the alarm first."""
 
+    def order(known: tuple[Incident, int]) -> tuple[int, bool, bool, bool, int]:
+        incident, alarm = known
+        followed = incident.fault_class is FaultClass.CONSEQUENCE
+        return -incident.incarnation, incident.cause is Cause.ELSEWHERE, followed, alarm == 0, alarm
 
-def _plan(
-    rules: Rules, incarnation: int, reason: Reason, ledger: Ledger, start_at_s: float, spoken: list[NodeFact]
-) -> Plan:
-    return Plan(
-        incarnation=incarnation,
-        topology=rules.topology,
-        reason=reason,
-        point=spoken[0].point,
-        start_at_s=start_at_s,
-        ledger=ledger,
-    )
+    known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
+    return min(known, key=order)[0] if known else None

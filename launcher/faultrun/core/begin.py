@@ -8,7 +8,7 @@ from dataclasses import replace
 from faultrun.core import notices
 from faultrun.core.roster import renewed, taken_up
 from faultrun.core.statement import survey, tell
-from faultrun.model.actions import Prepare, Publish, Spawn, StartTimer
+from faultrun.model.actions import Prepare, Spawn, StartTimer
 from faultrun.model.events import (
     GoGiven,
     NothingWhole,
@@ -19,9 +19,16 @@ from faultrun.model.events import (
     RunStarted,
     Timer,
 )
-from faultrun.model.facts import Standing
+from faultrun.model.facts import NodeStatus
 from faultrun.model.run import Phase, RunState, Step
 
+_TAKES_A_PLAN = (
+    Phase.AWAITING_PLAN,
+    Phase.BACKING_OFF,
+    Phase.HOLDING,
+    Phase.PREPARING,
+    Phase.AWAITING_GO,
+)
 _PATIENCE_S = 60.0
 _FIRST_LOOK_S = 1.0
 """A mount that dropped is often back in a minute; the time between two looks doubles."""
@@ -47,7 +54,7 @@ def offer(state: RunState, event: RecoveryPointChosen) -> Step:
     known = state.known_save if event.point is None else event.point.path
     state = replace(state, life=life, high_step=high_step, known_save=known)
     where = "from nothing" if event.point is None else f"from {event.point.path}"
-    return await_plan(state, event.at_s, Standing.JOINED, f"resume {where}")
+    return await_plan(state, event.at_s, NodeStatus.JOINED, f"resume {where}")
 
 
 def lack(state: RunState, event: NothingWhole) -> Step:
@@ -65,7 +72,7 @@ def look_again(state: RunState) -> Step:
     return Step(state=state, actions=(survey(state),), why="another look for the checkpoints")
 
 
-def await_plan(state: RunState, now_s: float, standing: Standing, why: str) -> Step:
+def await_plan(state: RunState, now_s: float, standing: NodeStatus, why: str) -> Step:
     """Tell the agreement where this node stands and let it say what comes next."""
     state = replace(state, phase=Phase.AWAITING_PLAN)
     return Step(state=state, actions=(tell(state, now_s, standing),), why=why)
@@ -74,11 +81,11 @@ def await_plan(state: RunState, now_s: float, standing: Standing, why: str) -> S
 def adopt(state: RunState, event: PlanAdopted) -> Step:
     """Take the agreed plan as the next incarnation, or say why it is not for this node now."""
     plan = event.plan
-    if state.phase is not Phase.AWAITING_PLAN or plan.incarnation <= state.incarnation:
+    if state.phase not in _TAKES_A_PLAN or plan.incarnation <= state.incarnation:
         return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
     if state.stop is not None or state.failure is not None:
         return Step(state=state, why=f"no incarnation {plan.incarnation}: the run is about to end")
-    if state.node not in (entry.node for entry in plan.topology.nodes):
+    if not plan.is_for(state.node, state.boot):
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
     state = renewed(state, plan)
     if plan.start_at_s > event.at_s:
@@ -108,35 +115,44 @@ def prepare(state: RunState, now_s: float, why: str) -> Step:
 
 def ready(state: RunState, event: Prepared) -> Step:
     """The node is prepared; say so, with the port that it holds."""
-    fact = replace(tell(state, event.at_s, Standing.READY).fact, master_port=event.master_port)
-    return Step(state=replace(state, phase=Phase.AWAITING_GO), actions=(Publish(fact=fact),), why="prepared")
+    life = replace(state.life, master_port=event.master_port)
+    state = replace(state, phase=Phase.AWAITING_GO, life=life)
+    return Step(state=state, actions=(tell(state, event.at_s, NodeStatus.READY),), why="prepared")
+
+
+def withdraw(state: RunState, now_s: float, why: str) -> Step:
+    """Give up an incarnation that has no worker here yet; another plan follows, or the end."""
+    if state.phase not in _TAKES_A_PLAN or state.phase is Phase.AWAITING_PLAN:
+        return Step(state=state, why=f"no worker runs here: {why}")
+    return await_plan(state, now_s, NodeStatus.JOINED, f"incarnation {state.incarnation} is given up: {why}")
 
 
 def spawn(state: RunState, event: GoGiven) -> Step:
-    """Every node is prepared: start the ranks of this one."""
+    """Every node is prepared: start the ranks of this one, but those that live on."""
     if state.plan is None:
         return Step(state=state, why="there is no plan to start")
     if notices.hold(state):
         return prepare(state, event.at_s, "the platform spoke while the start was prepared")
-    ranks = tuple(state.plan.topology.ranks_of(state.node))
+    ranks = state.plan.topology.ranks_of(state.node)
     spawn = Spawn(
         plan=state.plan,
-        ranks=ranks,
+        ranks=tuple(rank for rank in ranks if rank not in state.life.alive),
         master_addr=event.master_addr,
         master_port=event.master_port,
         native_scheduler=state.native_scheduler,
         patience=state.patience,
     )
     said = notices.started(state.platform)
-    life = replace(state.life, alive=frozenset(ranks))
+    life = replace(state.life, alive=frozenset(ranks), master_port=event.master_port)
     state = replace(state, phase=Phase.RUNNING, life=life, platform=said)
-    return Step(state=state, actions=(spawn,), why=f"incarnation {state.incarnation} starts")
+    running = tell(state, event.at_s, NodeStatus.RUNNING)
+    return Step(state=state, actions=(running, spawn), why=f"incarnation {state.incarnation} starts")
 
 
 def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:
     """End the run with (exit code, why): no incarnation follows."""
     state = replace(state, failure=failure)
-    return await_plan(state, now_s, Standing.JOINED, f"giving up: {failure[1]}")
+    return await_plan(state, now_s, NodeStatus.JOINED, f"giving up: {failure[1]}")
 
 
 def finish(state: RunState, event: RunFinished) -> Step:

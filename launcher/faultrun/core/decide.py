@@ -12,6 +12,7 @@ from dataclasses import replace
 from faultrun.core import begin, drain, gasp, notices, rendezvous, silence
 from faultrun.core.diagnose import describe
 from faultrun.core.roster import never_started, progressed, reaped
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,
@@ -45,7 +46,7 @@ from faultrun.model.standby import StandbyChanged
 from faultrun.model.stop import StopRequested
 
 
-def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR0912  one row a case: a table reads better whole
+def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a case
     """Return the state after ``event``, what must now be done about it, and why.
 
     Total: every phase answers every event, and "nothing" is an answer that
@@ -64,12 +65,21 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             return drain.stop(state, event)
         case FaultNotice():
             return _notice(state, event)
+        case MembershipLost():
+            return drain.fence(state, event)
+        case AgreementSilent(why=why):
+            return Step(state=state, why=f"{why}; what was agreed on goes on")
         case SaveSeen(path=path):
             known = replace(state, known_save=state.known_save or path)
             return Step(state=known, why="a checkpoint of this run lies there: it will never begin at zero")
         case _ if event.incarnation != state.incarnation:
             return Step(state=state, why=f"stale: incarnation {event.incarnation} is gone")
+        case _:
+            return _decide_in_phase(state, event)
 
+
+def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR0912  one row a case
+    """The table: what a fact of this incarnation means in each phase. The first row that fits counts."""
     match state.phase, event:
         case Phase.SURVEYING, RecoveryPointChosen():
             return begin.offer(state, event)
@@ -85,6 +95,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR09
             )
         case Phase.PREPARING, Prepared():
             return begin.ready(state, event)
+        case _, IncarnationOver():
+            return drain.over_elsewhere(state, event)
         case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
             return begin.give_up(state, event.at_s, (event.exit_code, event.why))
         case Phase.AWAITING_GO, GoGiven():

@@ -95,7 +95,10 @@ def conclude(
     incident = _with_logged_step(incident, notes)
     incident = replace(incident, unstarted=_unstarted(incident, notes))
     faults = [exit_ for exit_ in exits if not exit_.clean]
-    if incident.cause not in (Cause.SIGNAL, Cause.EXIT) or not faults:
+    struck = incident.cause is Cause.ELSEWHERE and any(
+        exit_.status == KILLED and exit_.at_s < ours_from_s for exit_ in faults
+    )
+    if not (struck or incident.cause in (Cause.SIGNAL, Cause.EXIT)) or not faults:
         followers = tuple(sorted(exit_.rank for exit_ in faults if exit_.rank != incident.rank))
         explanation = incident.explanation
         if incident.cause is Cause.HANG:

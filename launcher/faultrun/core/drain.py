@@ -10,10 +10,11 @@ from faultrun.core.diagnose import conclude, exit_code_of, open_incident
 from faultrun.core.roster import fallen
 from faultrun.core.statement import survey, sweep
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, VerifySave
+from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.events import Drained, Exited, HelperExit, SpawnFailed, Timer, WorkerExit
-from faultrun.model.facts import Standing
+from faultrun.model.facts import NodeStatus
 from faultrun.model.gasp import GaspSaved, GaspVerified
-from faultrun.model.incident import Incident, Save
+from faultrun.model.incident import Cause, Incident, Save
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.stop import Stop, StopRequested, StopSource
 
@@ -38,6 +39,41 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     return _drain(state, incident.at_s, state.windows.grace_s, why, (alarm,), peers_lost=True)
 
 
+def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
+    """Another node ended the incarnation: its ranks are gone, so ours save and leave."""
+    if state.phase is not Phase.RUNNING:
+        return begin.withdraw(state, event.at_s, event.why)
+    opened = replace(state, life=replace(state.life, incident=_elsewhere(state, event)))
+    return _drain(opened, event.at_s, state.windows.grace_s, event.why, peers_lost=True)
+
+
+def fence(state: RunState, event: MembershipLost) -> Step:
+    """Nothing may live here beside whoever gets this node's place; there is no time to save."""
+    if state.phase not in (Phase.RUNNING, Phase.DRAINING):
+        return begin.withdraw(state, event.at_s, event.why)
+    incident = state.life.incident or _elsewhere(state, event)
+    state = replace(state, life=replace(state.life, incident=incident, deadline_s=event.at_s))
+    if not state.life.alive:
+        return sweep_when_empty(state, event.at_s, event.why)
+    return kill(state, event.at_s, event.why)
+
+
+def _elsewhere(state: RunState, event: IncarnationOver | MembershipLost) -> Incident:
+    newest = max(state.life.steps, key=lambda step: step.step, default=None)
+    return Incident(
+        number=state.incidents + 1,
+        incarnation=state.incarnation,
+        at_s=event.at_s,
+        cause=Cause.ELSEWHERE,
+        rank=None,
+        status=None,
+        followers=(),
+        step=newest.step if newest else None,
+        epoch=newest.epoch if newest else None,
+        explanation=event.why,
+    )
+
+
 def stop(state: RunState, event: StopRequested) -> Step:
     """End the run with a gasp; somebody who asks again is impatient and cuts the window short.
 
@@ -51,11 +87,13 @@ def stop(state: RunState, event: StopRequested) -> Step:
     again = before.is_repeated_by(event)
     state = replace(state, stop=before.heard(event))
     if state.phase.without_workers:
-        return begin.await_plan(state, event.at_s, Standing.JOINED, "told to stop; no worker runs")
+        return begin.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
     match state.phase:
         case Phase.RUNNING:
             window_s = _stop_window_s(state, event)
-            return _drain(state, event.at_s, window_s, f"told to stop by {event.source.value}")
+            why = f"told to stop by {event.source.value}"
+            alarm = RaiseAlarm(incarnation=state.incarnation, why=why)
+            return _drain(state, event.at_s, window_s, why, (alarm,))
         case Phase.DRAINING if again:
             return kill(state, event.at_s, f"told to stop again by {event.source.value}: the window is cut")
         case Phase.DRAINING:
@@ -115,7 +153,7 @@ def read_back(state: RunState, event: GaspVerified) -> Step:
     state, unread = gasp.verified(state, event)
     why = f"the save of rank {event.rank}: {event.why}"
     if state.life.swept and state.phase is Phase.SWEEPING and not state.life.reading:
-        return begin.await_plan(state, event.at_s, Standing.DRAINED, why)
+        return begin.await_plan(state, event.at_s, NodeStatus.DRAINED, why)
     step = end_window_early(state, event.at_s, why)
     return replace(step, actions=(*_verify(state, unread), *step.actions))
 
@@ -126,7 +164,7 @@ def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
 
 def stop_reading(state: RunState, now_s: float, why: str) -> Step:
     """End a stopped run although saves are still being read back; nobody but them was waited for."""
-    return begin.await_plan(state, now_s, Standing.DRAINED, f"{why}; not every save was read back")
+    return begin.await_plan(state, now_s, NodeStatus.DRAINED, f"{why}; not every save was read back")
 
 
 def end_window_early(state: RunState, now_s: float, why: str) -> Step:
@@ -182,9 +220,9 @@ def drained(state: RunState, event: Drained) -> Step:
             state=swept, actions=(timer,), why="no restart follows; what was saved is being read back"
         )
     if state.stop is not None or state.failure is not None:
-        return begin.await_plan(state, event.at_s, Standing.DRAINED, "no restart follows")
+        return begin.await_plan(state, event.at_s, NodeStatus.DRAINED, "no restart follows")
     if state.life.incident is None:
-        return begin.await_plan(state, event.at_s, Standing.DONE, "every rank finished")
+        return begin.await_plan(state, event.at_s, NodeStatus.DONE, "every rank finished")
     if event.stragglers:
         pids = " ".join(str(pid) for pid in event.stragglers)
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"

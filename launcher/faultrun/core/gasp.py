@@ -3,7 +3,8 @@
 Every replica group needs one verified save of the newest step that any of
 its members is known to hold. Members differ by at most one step (a rank can
 be killed between the others' updates); a save of the older step does not end
-the window while the newer one can still come.
+the window while the newer one can still come. A node waits for the groups of its
+own ranks; other nodes have windows of their own.
 
 Groups may differ too: a rank that was killed in its update leaves its group a
 step behind. Each group is waited for until it has its own newest step; the
@@ -83,7 +84,7 @@ def _serves(one: Save, other: Save, state: RunState) -> bool:
 
 
 def _group(save: Save, state: RunState) -> frozenset[int]:
-    return frozenset(save.group) or frozenset(range(state.topology.world_size))
+    return frozenset(save.group) or state.seats.all_ranks
 
 
 def _key(save: Save) -> tuple[int, str]:
@@ -95,9 +96,8 @@ def may_end(state: RunState) -> bool:
     good = [save for save in state.life.saves if save.verified]
     if not good:
         return False
-    everyone = frozenset(range(state.topology.world_size))
     groups = {_group(save, state) for save in state.life.saves}
-    if frozenset().union(*groups) != everyone:
+    if not frozenset().union(*groups) >= frozenset(state.seats.ranks_of(state.node)):
         return False
     return all(
         any(save.step >= _newest_in(group, state) and save.rank in group for save in good) for group in groups

@@ -76,7 +76,7 @@ def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Verd
         case FaultRanks() if notice == said.faulty:
             return said, Note(why="the faulty ranks are known")
         case FaultRanks(ranks=ranks):
-            lost = ranks & state.topology.all_ranks
+            lost = ranks & state.seats.all_ranks
             said = replace(said, faulty=notice, lost=said.lost | lost)
             return said, Note(why=_named(lost) if lost else "no rank of this run is named faulty")
         case ResetNotice():
@@ -180,12 +180,12 @@ def _heard(state: RunState, notice: ResetNotice) -> str:
 
 def _in_trouble(state: RunState, notice: ResetNotice) -> frozenset[int]:
     troubled = notice.having(RankStatus.UNRECOVERED, RankStatus.FAULT, RankStatus.FAILED)
-    return troubled & state.topology.all_ranks
+    return troubled & state.seats.all_ranks
 
 
 def _of(state: RunState, notice: ResetNotice, *statuses: RankStatus) -> tuple[ReportedRank, ...]:
     """Entries of our world only: an old file may speak of a larger one."""
-    world = state.topology.all_ranks
+    world = state.seats.all_ranks
     return tuple(one for one in notice.ranks if one.status in statuses and one.rank in world)
 
 

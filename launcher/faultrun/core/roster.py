@@ -23,6 +23,7 @@ def taken_up(state: RunState, event: RunStarted) -> RunState:
     return RunState(
         node=event.node,
         boot=event.boot,
+        addr=event.addr,
         stop_by_s=event.stop_by_s,
         topology=state.topology,
         windows=state.windows,
@@ -62,7 +63,12 @@ def plan_to_go_on_from(state: RunState) -> Plan | None:
 
 def renewed(state: RunState, plan: Plan) -> RunState:
     """The state in which the incarnation of ``plan`` begins."""
-    return replace(state, plan=plan, incarnation=plan.incarnation, life=Life(point=plan.point))
+    return replace(
+        state,
+        plan=plan,
+        incarnation=plan.incarnation,
+        life=Life(point=plan.point, topology=plan.topology, alive=state.life.alive & plan.kept),
+    )
 
 
 def reaped(state: RunState, event: WorkerExit) -> RunState:

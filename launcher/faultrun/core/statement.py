@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from faultrun.core.quarantine import attempts_of, quarantined
 from faultrun.model.actions import FindRecoveryPoint, Publish, Sweep
-from faultrun.model.facts import NodeFact, Standing
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.run import RunState
 
 
-def tell(state: RunState, now_s: float, standing: Standing) -> Publish:
+def tell(state: RunState, now_s: float, standing: NodeStatus) -> Publish:
     """This node's newest statement."""
     return Publish(
         fact=NodeFact(
@@ -16,12 +16,14 @@ def tell(state: RunState, now_s: float, standing: Standing) -> Publish:
             boot=state.boot,
             at_s=now_s,
             incarnation=state.incarnation,
-            standing=standing,
+            status=standing,
             incident=state.life.incident,
             stop=state.stop.source if state.stop is not None else None,
             point=state.life.point,
             high_step=state.high_step,
+            master_port=state.life.master_port,
             failure=state.failure,
+            addr=state.addr,
         )
     )
 
@@ -34,6 +36,7 @@ def survey(state: RunState) -> FindRecoveryPoint:
         lost=tuple(sorted(state.platform.lost)),
         expects=state.known_save,
         folders=state.save_folders,
+        world_size=state.seats.world_size,
     )
     if state.plan is None:
         return plain

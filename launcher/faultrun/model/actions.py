@@ -87,7 +87,7 @@ class FindRecoveryPoint:
     ``quarantine`` lists what restarts could not get past. Files of the
     ranks in ``lost`` are passed over where another rank can stand in. ``expects``
     is a checkpoint that the run is known to have had; ``folders`` are where
-    its ranks said that they saved.
+    its ranks said that they saved. ``world_size`` is that of the plan, 0 in older journals.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -99,6 +99,7 @@ class FindRecoveryPoint:
     lost: tuple[int, ...] = ()
     expects: str = ""
     folders: tuple[str, ...] = ()
+    world_size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ continued from the journal by the next, so budgets outlive a boot.
 from dataclasses import dataclass
 from enum import Enum
 
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import (
@@ -59,8 +60,9 @@ def ended_well(status: Status, *, done: bool) -> bool:
 class RunStarted:
     """A supervisor took up the run, for the first time or after another supervisor was lost.
 
-    ``notices`` are what the platform's files said by then. ``run_id`` is empty in journals
-    of versions that did not write it. ``stop_by_s``: the platform ends the job soon after.
+    ``notices`` are what the platform's files said by then. ``run_id`` and ``addr``, where other nodes
+    reach this one, are empty in journals of versions that did not write them. ``stop_by_s``: the
+    platform ends the job soon after.
     """
 
     at_s: float
@@ -71,6 +73,7 @@ class RunStarted:
     notices: tuple[Notice, ...] = ()
     run_id: str = ""
     stop_by_s: float | None = None
+    addr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,4 +347,7 @@ Event = (
     | TimerFired
     | Drained
     | RunFinished
+    | IncarnationOver
+    | MembershipLost
+    | AgreementSilent
 )

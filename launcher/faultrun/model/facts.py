@@ -1,6 +1,6 @@
-"""What a node says of itself to the others. Latest statement wins."""
+"""What a node says of itself to the others. The latest statement wins."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
@@ -9,32 +9,50 @@ from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
 
 
-class Standing(Enum):
+class NodeStatus(Enum):
     """How far a node is with the incarnation that the statement names."""
 
     JOINED = "joined"  # no worker; any earlier incarnation is gone
     DRAINED = "drained"  # its workers of this incarnation are gone
-    READY = "ready"  # it applied the plan
+    READY = "ready"  # it applied the plan and holds a port; no worker has been started
+    RUNNING = "running"  # its workers of this incarnation may live
     DONE = "done"  # its workers of this incarnation all ended 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether the node is bound to the incarnation until that is over there."""
+        return self in (NodeStatus.READY, NodeStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFact:
     """One statement of one node.
 
-    ``high_step`` is the largest global step it knows of. ``failure`` is the
+    ``addr`` is where others reach it. ``incident`` is its own evidence: what its exits and their
+    last words showed. ``point`` is what it would resume from, ``more_points`` what else it could,
+    best first. ``high_step`` is the largest global step it knows of. ``failure`` is the
     exit code and reason when this node cannot go on (no whole checkpoint,
-    unkillable worker, rewriting failed).
+    unkillable worker, rewriting failed). ``arrived`` and ``alarm`` are filled in by the agreement,
+    which counts arrivals and alarms of all nodes; 0 where it did not.
     """
 
     node: NodeId
     boot: BootId
     at_s: float
     incarnation: int
-    standing: Standing
+    status: NodeStatus = field(metadata={"wire": "standing"})
     incident: Incident | None = None
     stop: StopSource | None = None
     point: RecoveryPoint | None = None
     high_step: int = -1
     master_port: int = 0
     failure: tuple[int, str] | None = None
+    addr: str = ""
+    more_points: tuple[RecoveryPoint, ...] = ()
+    arrived: int = 0
+    alarm: int = 0
+
+    @property
+    def points(self) -> tuple[RecoveryPoint, ...]:
+        """Everything that this node could resume from, best first."""
+        return self.more_points if self.point is None else (self.point, *self.more_points)

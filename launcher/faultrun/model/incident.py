@@ -19,6 +19,7 @@ class Cause(Enum):
     PLATFORM = "platform"
     RENDEZVOUS = "rendezvous"
     HANG = "hang"
+    ELSEWHERE = "elsewhere"  # on another node, which knows more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

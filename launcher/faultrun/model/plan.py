@@ -5,7 +5,7 @@ from enum import Enum
 
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.evidence import Signature
-from faultrun.model.topology import Topology
+from faultrun.model.topology import BootId, NodeId, Topology
 
 
 class Reason(Enum):
@@ -63,7 +63,11 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One incarnation to be. Workers start no earlier than ``start_at_s``."""
+    """One incarnation to be. Workers start no earlier than ``start_at_s``.
+
+    ``boots`` are the supervisors that it was made for, in the order of the nodes; empty in older journals.
+    ``kept`` are ranks whose workers live on from the incarnation before.
+    """
 
     incarnation: int
     topology: Topology
@@ -71,3 +75,10 @@ class Plan:
     point: RecoveryPoint | None
     start_at_s: float
     ledger: Ledger
+    boots: tuple[BootId, ...] = ()
+    kept: frozenset[int] = frozenset()
+
+    def is_for(self, node: NodeId, boot: BootId) -> bool:
+        """Whether ``node`` takes part in it, and under this supervisor."""
+        nodes = [entry.node for entry in self.topology.nodes]
+        return node in nodes and (not self.boots or self.boots[nodes.index(node)] == boot)

@@ -63,6 +63,8 @@ class Promise:
 class Life:
     """What belongs to one incarnation on this node; the next begins with none of it.
 
+    ``topology`` is the plan's, None while none has been adopted by this supervisor; ``master_port`` is
+    where its workers meet.
     ``alive`` are this node's ranks that have not been reaped. ``forming``: they have
     met at our own MindSpore scheduler and are not through ``init()``. ``reading`` are
     rank and path of the saves that are being read back, ``swept`` says that no process is left.
@@ -73,6 +75,8 @@ class Life:
     exits: tuple[WorkerExit, ...] = ()
     steps: tuple[RankStep, ...] = ()
     point: RecoveryPoint | None = None
+    topology: Topology | None = None
+    master_port: int = 0
     forming: bool = False
     incident: Incident | None = None
     deadline_s: float = 0.0
@@ -100,6 +104,7 @@ class RunState:
     windows: Windows
 
     boot: BootId = BootId("")
+    addr: str = ""
     stop_by_s: float | None = None
     phase: Phase = Phase.NEW
     incarnation: int = -1
@@ -115,6 +120,11 @@ class RunState:
     stop: Stop | None = None
     failure: tuple[int, str] | None = None
     exit_code: int | None = None
+
+    @property
+    def seats(self) -> Topology:
+        """Who takes part: by the plan of this life, else as the run was asked for."""
+        return self.life.topology or self.topology
 
     @property
     def done(self) -> bool:

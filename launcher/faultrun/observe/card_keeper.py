@@ -77,7 +77,7 @@ class CardKeeper:
         recovery = self._spec.recovery
         return Card(
             incident=state.life.incident,
-            world_size=self._spec.topology.world_size,
+            world_size=state.seats.world_size,
             saves=state.life.saves,
             point=state.life.point if state.phase is Phase.AWAITING_PLAN else None,
             refused=_newer(refused, state.life.point),

@@ -9,10 +9,9 @@ from faultrun.supervisor.reactor import Reactor
 class LocalAgreement:
     """Implements ``ports.Agreement``. ``plan`` is the last one of a run that is continued."""
 
-    def __init__(self, rules: Rules, plan: Plan | None, master_addr: str, reactor: Reactor) -> None:
+    def __init__(self, rules: Rules, plan: Plan | None, reactor: Reactor) -> None:
         self._rules = rules
         self._plan = plan
-        self._master_addr = master_addr
         self._reactor = reactor
 
     def state(self, fact: NodeFact) -> None:
@@ -21,7 +20,7 @@ class LocalAgreement:
         answer = next_step(self._rules, self._plan, {fact.node: fact}, now_s)
         if isinstance(answer, Adopt):
             self._plan = answer.plan
-        event = event_of(answer, fact.incarnation, self._master_addr, now_s)
+        event = event_of(answer, fact.incarnation, now_s)
         if event is not None:
             self._reactor.post(event)
 

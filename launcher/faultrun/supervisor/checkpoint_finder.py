@@ -71,7 +71,7 @@ class LocalCheckpoints:
             begun = self._begun(request, at_s)
             if begun is not None:
                 return begun
-        replicas = known_replicas(self._spec)
+        replicas = known_replicas(self._spec, self._world_size(request))
         need = self._need(request, replicas)
         found = self._searched(need)
         self._never_trust_later(found, need)
@@ -131,15 +131,18 @@ class LocalCheckpoints:
     def _need(self, request: FindRecoveryPoint, replicas: KnownReplicas) -> Need:
         resume_any = self._spec.recovery.resume is Resume.ALWAYS
         return Need(
-            world_size=self._spec.topology.world_size,
+            world_size=self._world_size(request),
             groups=replicas.groups,
             run_id=None if resume_any else self._spec.run_id,
             quarantine=request.quarantine,
             shared_with="" if resume_any else ", ".join(self._beside),
             lost_ranks=frozenset(request.lost),
             trust=self._spec.recovery.trust,
-            after_fault=request.fault_at_s is not None and self._spec.topology.world_size > 1,
+            after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
         )
+
+    def _world_size(self, request: FindRecoveryPoint) -> int:
+        return request.world_size or self._spec.topology.world_size
 
     def _leave_others_alone(self) -> tuple[Scan, int]:
         """Mark what is older than this run so that no restart takes it; what there is, and how many of it."""

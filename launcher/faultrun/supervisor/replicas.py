@@ -24,9 +24,8 @@ class KnownReplicas:
     refused: tuple[Refusal, ...] = ()
 
 
-def known_replicas(spec: RunSpec) -> KnownReplicas:
+def known_replicas(spec: RunSpec, world_size: int) -> KnownReplicas:
     """The replica groups as the workers' files tell them. Never raises for what a file holds."""
-    world_size = spec.topology.world_size
     folder = Path(spec.logs.log_dir).absolute()
     found = read_group_files(str(folder / "device0" / FILE_NAME), world_size)
     if not found.lists:

@@ -152,6 +152,7 @@ class Supervisor:
             notices=fault_files.first() if fault_files is not None else (),
             run_id=self._spec.run_id,
             stop_by_s=clock.of_utc_s(self._spec.supervision.windows.stop_by_utc_s),
+            addr=self._spec.rendezvous.master_addr,
         )
         reactor.post(started)
         if fault_files is not None:
@@ -273,9 +274,7 @@ class Supervisor:
             exit_code_on_stop=self._spec.supervision.exit_code_on_stop,
             resume_args=self._spec.recovery.resume_args,
         )
-        return LocalAgreement(
-            rules, plan_to_go_on_from(self._state), self._spec.rendezvous.master_addr, reactor
-        )
+        return LocalAgreement(rules, plan_to_go_on_from(self._state), reactor)
 
     def _write_record(self, control: Control) -> None:
         write_record(

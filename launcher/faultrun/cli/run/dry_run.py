@@ -66,9 +66,8 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
     if not roots:
         return None, "no --checkpoint_dir is given, workers begin as at first", 0
     catalog = Catalog(tuple(str(Path(root).absolute()) for root in roots))
-    need = Need(
-        world_size=spec.topology.world_size, groups=known_replicas(spec).groups, trust=spec.recovery.trust
-    )
+    size = spec.topology.world_size
+    need = Need(world_size=size, groups=known_replicas(spec, size).groups, trust=spec.recovery.trust)
     match scan_and_choose(catalog, need).choice:
         case Chosen(point=point, refused=refused):
             note = f" ({len(refused)} newer refused)" if refused else ""

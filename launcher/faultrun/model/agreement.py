@@ -1,0 +1,39 @@
+"""What a node hears of the others while the nodes agree: that an incarnation is over, or nothing at all."""
+
+from dataclasses import dataclass
+
+from faultrun.model.topology import NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncarnationOver:
+    """Another node cannot go on with ``incarnation``, so nobody can. ``node``: which, if that is known."""
+
+    at_s: float
+    incarnation: int
+    why: str
+    node: NodeId = NodeId("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipLost:
+    """This node may be taken for lost by now: another may get its place, so none of its workers may live.
+
+    It is about the node, whatever incarnation it has.
+    """
+
+    at_s: float
+    incarnation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreementSilent:
+    """Nobody answers for the agreement, and every node says so: training goes on.
+
+    It is about the node, whatever incarnation it has.
+    """
+
+    at_s: float
+    incarnation: int
+    why: str

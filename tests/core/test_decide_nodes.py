@@ -1,0 +1,142 @@
+"""What a node does when it hears of the others: that its incarnation is over, that it is alone, nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from faultrun.model.actions import Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
+from faultrun.model.events import GoGiven, Signaled, Timer
+from faultrun.model.facts import NodeStatus
+from faultrun.model.incident import Cause
+from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.run import Phase
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support.story import NODE, SIGKILL, Story, topology
+
+OTHER = NodeId("other")
+TWO_NODES = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=OTHER, slots=2)))
+
+
+def plan(incarnation: int, seats: Topology = TWO_NODES, *, start_at_s: float = 0.0) -> Plan:
+    return Plan(
+        incarnation=incarnation,
+        topology=seats,
+        reason=Reason.FAULT,
+        point=None,
+        start_at_s=start_at_s,
+        ledger=Ledger(),
+    )
+
+
+def over(story: Story) -> Story:
+    life = story.state.incarnation
+    return story.tell(IncarnationOver(at_s=story.now_s, incarnation=life, why="rank 3 fell", node=OTHER))
+
+
+def alone(story: Story) -> Story:
+    return story.tell(MembershipLost(at_s=story.now_s, incarnation=-1, why="the lease is over"))
+
+
+def test_a_fault_on_another_node_opens_the_same_window_here_and_raises_no_second_alarm() -> None:
+    story = over(Story(2).begins().reported(r0=7))
+    (request,) = story.performed(RequestGasp)
+    assert (request.ranks, request.deadline_s, request.peers_lost) == (frozenset({0, 1}), 30, True)
+    assert not story.performed(RaiseAlarm)
+    story.returned(0, 143).returned(1, 143).drained().chose()
+    told = next(action.fact for action in story.actions if isinstance(action, Publish))
+    assert told.status is NodeStatus.JOINED
+    assert told.incident is not None
+    assert (told.incident.cause, told.incident.step, told.incident.followers) == (Cause.ELSEWHERE, 7, (0, 1))
+
+
+def test_whoever_was_struck_too_says_so_although_the_alarm_came_first() -> None:
+    story = over(Story(2).begins()).killed(1, SIGKILL, after_s=0.1).returned(0, 143).drained()
+    incident = story.state.life.incident
+    assert incident is not None
+    assert (incident.cause, incident.rank, incident.status) == (Cause.SIGNAL, 1, Signaled(signum=SIGKILL))
+
+
+@pytest.mark.parametrize("phase", [Phase.BACKING_OFF, Phase.PREPARING, Phase.AWAITING_GO])
+def test_without_workers_a_node_takes_a_newer_plan_and_gives_up_one_that_is_over(phase: Phase) -> None:
+    story = waiting_in(phase)
+    given_up = over(waiting_in(phase))
+    assert given_up.phase is Phase.AWAITING_PLAN
+    (told,) = given_up.performed(Publish)
+    assert (told.fact.status, told.fact.incarnation) == (NodeStatus.JOINED, 1)
+
+    story.planned(plan(2))
+    assert (story.phase, story.state.incarnation) == (Phase.PREPARING, 2)
+    assert story.performed(Prepare)[-1].plan.incarnation == 2
+
+
+def waiting_in(phase: Phase) -> Story:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(plan(1, start_at_s=5 if phase is Phase.BACKING_OFF else 0))
+    if phase is Phase.AWAITING_GO:
+        story.prepared()
+    assert story.phase is phase
+    story.actions.clear()
+    return story
+
+
+def test_a_plan_for_another_supervisor_of_this_node_is_not_taken() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(replace(plan(1, topology(2)), boots=(BootId("before"),)))
+    assert story.phase is Phase.AWAITING_PLAN
+
+
+def test_a_node_that_may_be_taken_for_lost_kills_its_workers_and_waits_for_nobody() -> None:
+    story = alone(Story(2).begins())
+    assert (story.phase, story.performed(Kill)) == (Phase.KILLING, [Kill(ranks=frozenset({0, 1}))])
+    story.killed(0).killed(1).drained().chose()
+    assert story.state.incarnation == 1, "where it is the only one it goes on by itself"
+    assert story.state.plan is not None
+    assert story.state.plan.ledger.restarts == ()
+
+
+def test_a_window_is_cut_when_the_node_may_be_taken_for_lost() -> None:
+    story = Story(2).begins().returned(0, 3)
+    story.actions.clear()
+    assert alone(story).performed(Kill) == [Kill(ranks=frozenset({1}))]
+    story.killed(1).rang(Timer.REAP).drained()
+    assert story.state.life.incident is not None
+    assert story.state.life.incident.cause is Cause.EXIT
+
+
+def test_a_silent_agreement_stops_nobody() -> None:
+    story = Story(2).begins()
+    before = story.state
+    story.tell(AgreementSilent(at_s=9, incarnation=-1, why="no answer for 3 s"))
+    assert story.state == before
+    assert story.whys[-1] == "no answer for 3 s; what was agreed on goes on"
+
+
+def test_the_window_ends_when_our_ranks_have_saved_whoever_else_there_is() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(plan(0)).prepared()
+    go(story)
+    assert [action.ranks for action in story.performed(Spawn)] == [(0, 1)]
+    over(story.reported(r0=5, r1=5))
+    story.saved(0, 5, group=(0, 2)).saved(1, 5, group=(1, 3)).read_back(0)
+    assert not story.performed(Kill)
+    assert story.read_back(1).performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
+
+
+def test_an_incarnation_starts_nobody_who_lives_on() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose()
+    life = replace(story.state.life, alive=frozenset({0}))
+    story.goes_on_from(replace(story.state, life=life)).planned(replace(plan(1), kept=frozenset({0, 1})))
+    go(story.prepared())
+    assert [action.ranks for action in story.performed(Spawn)] == [(1,)]
+    assert story.state.life.alive == {0, 1}
+
+
+def go(story: Story) -> None:
+    life = story.state.incarnation
+    story.tell(GoGiven(at_s=story.now_s, incarnation=life, master_addr="10.0.0.1", master_port=1))
