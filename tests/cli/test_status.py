@@ -10,25 +10,31 @@ from click.testing import CliRunner
 
 from faultrun.cli.status.command import status
 from faultrun.cli.status.gather import gather
-from faultrun.journal.read import lines as lines_of
-from faultrun.journal.tail import tail
+from faultrun.journal.lines import journal_lines, tail
+from faultrun.model.events import PlanAdopted, RunStarted
+from faultrun.model.hang import HangDismissed, HangSuspected, Stance, Suspicion
+from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.wire import Progress, pack_progress
 from faultrun.observe.run_snapshot import RunSnapshot
-from faultrun.observe.status_model import RankState
+from faultrun.observe.status import RankState, chosen
 from faultrun.observe.status_ranks import Pace
-from faultrun.observe.status_text import chosen
+from support import silences
+from support.account_stories import written
 
 
 def test_the_tail_begins_at_the_last_plan_and_has_one_heartbeat(tmp_path: Path) -> None:
     write_journal(tmp_path / "journal.jsonl", Shape(events=3000, workers=4, incidents=7))
     end = tail(tmp_path / "journal.jsonl")
-    names = [line["event"] for line in end.lines]
+    names = [line.name for line in end.lines]
     assert names[0] == "PlanAdopted"
     assert names[-1] == "RunFinished"
     assert names.count("Heartbeat") == 1
-    assert end.lines[0]["plan"]["incarnation"] == 7
-    assert end.first["event"] == "RunStarted"
+    plan = end.lines[0].event
+    assert isinstance(plan, PlanAdopted)
+    assert plan.plan.incarnation == 7
+    assert end.first is not None
+    assert isinstance(end.first.event, RunStarted)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"event":"PlanAdopted"', b"\xff\n\0\n", b"[]\n7\n"])
@@ -42,10 +48,10 @@ def test_the_tail_of_a_broken_journal_is_empty(content: bytes, tmp_path: Path) -
 
 def test_a_word_of_a_worker_that_looks_like_a_plan_is_no_plan(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    plan = {"seq": 0, "event": "PlanAdopted", "plan": {"incarnation": 3}}
-    said = {"seq": 1, "event": "GaspFailed", "because": '"event":"PlanAdopted"'}
+    plan = {"run_s": 0, "event": "PlanAdopted", "plan": {"incarnation": 3}}
+    said = {"run_s": 1, "event": "GaspFailed", "because": '"event":"PlanAdopted"'}
     path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (plan, said)))
-    assert [line["event"] for line in tail(path).lines] == ["PlanAdopted", "GaspFailed"]
+    assert [line.name for line in tail(path).lines] == ["PlanAdopted", "GaspFailed"]
 
 
 def test_a_timer_of_an_earlier_life_that_rings_late_changes_no_number(tmp_path: Path) -> None:
@@ -68,9 +74,9 @@ def test_status_and_metrics_count_the_restarts_that_are_left_alike(tmp_path: Pat
     word = pack_progress(Progress(step=1000, epoch=0, phase=1, at_monotonic_s=1.0, count=1))
     (tmp_path / "incarnation_3" / "progress").write_bytes(word.ljust(64, b"\0") * 2)
     moment = RunSnapshot(tmp_path, RestartPolicy())
-    for line in lines_of(path):
+    for line in journal_lines(path):
         moment.take(line)
-    left = moment.state(moment.account()).restarts_left
+    left = moment.moment().restarts_left
     assert left == gather(tmp_path, Pace()).restarts_left == 3, "progress has refunded the one that was spent"
 
 
@@ -106,11 +112,14 @@ def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Pat
     path = tmp_path / "journal.jsonl"
     write_journal(path, Shape(events=60, workers=2, incidents=0))
     running = path.read_text().splitlines(keepends=True)[:8]
-    last = json.loads(running[-1])
-    suspected = json.dumps({**last, "event": "HangSuspected", "why": "rank 1 silent for 40.0 s"}) + "\n"
-    path.write_text("".join([*running, suspected]))
+    now_s = json.loads(running[-1])["run_s"]
+    suspicion = Suspicion(front=(1,), behind=(1,), silent_s=40.0, limit_s=30.0)
+    suspected = HangSuspected(at_s=now_s, incarnation=0, suspicion=suspicion)
+    running.append(json.dumps(written(suspected, Phase.RUNNING, "rank 1 silent for 40.0 s")) + "\n")
+    path.write_text("".join(running))
     assert gather(tmp_path, Pace()).suspected == "rank 1 silent for 40.0 s"
-    path.write_text("".join([*running, suspected, json.dumps({**last, "event": "HangDismissed"}) + "\n"]))
+    dismissed = HangDismissed(at_s=now_s, incarnation=0, why="rank 1 works")
+    path.write_text("".join([*running, json.dumps(written(dismissed, Phase.RUNNING)) + "\n"]))
     assert gather(tmp_path, Pace()).suspected == ""
 
 
@@ -134,10 +143,11 @@ def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> 
     path = tmp_path / "journal.jsonl"
     write_journal(path, Shape(events=60, workers=2, incidents=0))
     running = path.read_text().splitlines(keepends=True)[:8]
-    last = json.loads(running[-1])
-    warned = json.dumps({**last, "event": "HangWarned", "rank": 1, "because": "sleeps (state S)"}) + "\n"
-    over = json.dumps({**last, "event": "PauseOver", "rank": 1}) + "\n"
-    path.write_text("".join([*running, warned]))
-    assert gather(tmp_path, Pace()).suspected == "rank 1 sleeps (state S)"
-    path.write_text("".join([*running, warned, over]))
+    now_s = json.loads(running[-1])["run_s"]
+    warning = written(silences.warned(now_s, 0, 1, Stance.SLEEPING), Phase.RUNNING)
+    over = written(silences.over(now_s, 0, 1, paused_s=4.0, warned=True), Phase.RUNNING)
+    running.append(json.dumps(warning) + "\n")
+    path.write_text("".join(running))
+    assert gather(tmp_path, Pace()).suspected.startswith("rank 1 sleeps (state S)")
+    path.write_text("".join([*running, json.dumps(over) + "\n"]))
     assert gather(tmp_path, Pace()).suspected == ""

@@ -1,24 +1,33 @@
 """What a run cost, told as stories: every second is accounted for, once, under the right name."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.model.events import Signaled, Timer
+from faultrun.model.events import Signaled, Timer, TimerFired
+from faultrun.model.gasp import GaspRequested, GaspSaved, GaspVerified
+from faultrun.model.hang import HangSuspected, Stance, Suspicion
+from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
+from faultrun.model.run import Phase
+from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopSource
-from faultrun.observe.account import Accountant
-from faultrun.observe.account_model import Spending
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.model import Spending
 from faultrun.observe.advice import advise, save_interval
 from support.account_stories import (
     account_of,
     begins,
+    decoded,
     first_step,
     lines_of,
     one_fault,
     passes,
+    written,
 )
+from support.silences import detected
 from support.story import SIGSEGV, SIGTERM, Story, checkpoint
 
 
@@ -44,7 +53,7 @@ def test_the_fault_says_who_where_and_what_it_took() -> None:
     assert (fault.number, fault.rank, fault.what, fault.step) == (1, 2, "killed by SIGKILL", 101)
     assert (fault.resumed_step, fault.lost_steps, fault.saved) == (61, 40, 1)
     assert fault.recovery_s == pytest.approx(5 + 2 + 1 + 3 + 4)
-    assert fault.cost_s == pytest.approx(15 + 40, abs=0.5)
+    assert fault.recompute_s == pytest.approx(40, abs=0.5)
     assert fault.end == "training again"
     assert [(life.number, life.end, life.reached_step) for life in account.lives] == [
         (0, "incident 1", 101),
@@ -65,16 +74,20 @@ def test_the_finer_parts_of_a_recovery_belong_to_the_fault_before_them() -> None
     lines = lines_of(one_fault(resume_at=61))
     assert account_of(lines).faults[0].timeline == {}
     at = max(number for number, line in enumerate(lines) if line["event"] == "FirstStep") + 1
-    told = {"event": "RecoveryTimed", "import_s": 2.5, "detect_s": 0.0, "rendezvous_s": None, "total_s": 9}
-    timed = {**lines[at - 1], **told}
+    now_s = lines[at - 1]["run_s"]
+    told = RecoveryTimed(at_s=now_s, incarnation=1, total_s=9.0, import_s=2.5)
+    timed = written(told, Phase.RUNNING)
     (fault,) = account_of([*lines[:at], timed, *lines[at:]]).faults
-    assert list(fault.timeline.items()) == [("detect_s", 0.0), ("import_s", 2.5)]
+    whole = ("detect_s", "drain_s", "choose_s", "pause_s", "rewrite_s", "spawn_s")
+    assert list(fault.timeline.items()) == [*((name, 0.0) for name in whole), ("import_s", 2.5)]
     assert fault.recovery_s == pytest.approx(15)  # without a first step the total is not that of a recovery
-    (fault,) = account_of([*lines[:at], {**timed, "first_step_s": 1.0}, *lines[at:]]).faults
+    stepped = written(replace(told, first_step_s=1.0), Phase.RUNNING)
+    (fault,) = account_of([*lines[:at], stepped, *lines[at:]]).faults
     assert fault.recovery_s == 9
-    checked = {**lines[at - 1], "event": "ResumeChecked", "because": "training again at step 62, as chosen"}
+    why = "training again at step 62, as chosen"
+    checked = written(ResumeChecked(at_s=now_s, incarnation=1, began=Began.AS_CHOSEN, why=why), Phase.RUNNING)
     (fault,) = account_of([*lines[:at], checked, *lines[at:]]).faults
-    assert fault.resume == "training again at step 62, as chosen"
+    assert fault.resume == why
     account_of([timed, checked])  # a journal that begins with it has no fault to give it to
 
 
@@ -198,7 +211,7 @@ def test_whatever_the_journal_holds_every_second_is_counted_once(lines: list[dic
 def test_asking_in_the_middle_changes_nothing() -> None:
     accountant = Accountant()
     lines = lines_of(one_fault(resume_at=61))
-    for line in lines:
+    for line in decoded(lines):
         accountant.take(line)
         accountant.account()
     assert accountant.account() == account_of(lines)
@@ -225,10 +238,11 @@ def test_a_run_without_faults_gets_no_advice_on_faults() -> None:
 
 def test_a_hang_began_when_the_last_step_was_done_and_not_when_it_was_noticed() -> None:
     lines = lines_of(begins(Story(2)))
-    now_s, last = lines[-1]["run_s"], lines[-1]
-    suspected = {"event": "HangSuspected", "run_s": now_s + 60, "suspicion": {"silent_s": 40.0}}
-    detected = {"event": "HangDetected", "run_s": now_s + 61, "rank": 1, "because": "it sleeps"}
-    account = account_of([*lines, {**last, **suspected}, {**last, **detected, "phase": "draining"}])
+    now_s = lines[-1]["run_s"]
+    suspicion = Suspicion(front=(1,), behind=(1,), silent_s=40.0, limit_s=30.0)
+    suspected = HangSuspected(at_s=now_s + 60, incarnation=0, suspicion=suspicion)
+    found = detected(now_s + 61, 0, 1, step=1, stance=Stance.SLEEPING, proved=False)
+    account = account_of([*lines, written(suspected, Phase.RUNNING), written(found, Phase.DRAINING)])
     assert account.spent[Spending.DETECT] == pytest.approx(41)
     assert account.spent[Spending.TRAINING] == pytest.approx(20)
     assert account.faults[0].at_s == pytest.approx(now_s + 20)
@@ -244,7 +258,8 @@ def test_hangs_of_one_kind_count_as_one_cause_whatever_their_numbers() -> None:
 
 def test_standbys_are_counted_by_what_became_of_them_and_their_doubts_are_told() -> None:
     lines = lines_of(one_fault(resume_at=101))
-    changed = {**lines[-1], "event": "StandbyChanged", "state": "taken"}
+    taken = StandbyChanged(at_s=lines[-1]["run_s"], incarnation=1, rank=0, state=StandbyPhase.TAKEN)
+    changed = written(taken, Phase.FINISHED)
     assert account_of([*lines, changed, changed]).standbys == {"taken": 2}
     story = begins(Story(1))
     for _ in range(3):
@@ -267,28 +282,51 @@ def test_standbys_are_counted_by_what_became_of_them_and_their_doubts_are_told()
 def test_a_window_kept_all_progress_where_a_save_of_every_replica_group_is_left(
     saves: list[tuple[int, list[int]]], kept: int
 ) -> None:
-    line: dict[str, Any] = {
-        "at_utc": "2026-11-21T00:00:00Z",
-        "run_s": 0.0,
-        "incarnation": 0,
-        "phase": "draining",
-    }
-    asked = {**line, "event": "GaspRequested", "ranks": [0, 1, 2, 3]}
+    asked = written(
+        GaspRequested(at_s=0.0, incarnation=0, ranks=(0, 1, 2, 3), deadline_s=30.0, took_s=0.0),
+        Phase.DRAINING,
+    )
     told = [
-        {
-            **line,
-            "event": "GaspSaved",
-            "rank": rank,
-            "path": f"p{rank}",
-            "took_s": 1.0,
-            "replica_group": group,
-        }
+        written(
+            GaspSaved(
+                at_s=0.0,
+                incarnation=0,
+                rank=rank,
+                path=f"p{rank}",
+                step=1,
+                size_bytes=1,
+                took_s=1.0,
+                replica_group=tuple(group),
+            ),
+            Phase.DRAINING,
+        )
         for rank, group in saves
     ]
-    found = account_of(
-        [asked, *told, {**line, "event": "TimerFired", "timer": "grace", "phase": "killing"}]
-    ).saves
+    rang = written(TimerFired(at_s=0.0, incarnation=0, timer=Timer.GRACE), Phase.KILLING)
+    found = account_of([asked, *told, rang]).saves
     assert (found.windows, found.kept, found.saved, found.asked, found.cut) == (1, kept, len(saves), 4, 1)
-    torn = [{**one, "event": "GaspVerified", "whole": False} for one in told]
+    torn = [
+        written(
+            GaspVerified(at_s=0.0, incarnation=0, rank=rank, path=f"p{rank}", whole=False, why="torn"),
+            Phase.DRAINING,
+        )
+        for rank, _ in saves
+    ]
     assert account_of([asked, *told, *torn, asked]).saves.kept == 0
-    account_of([{**asked, "ranks": [[], {}]}, {**line, "event": "GaspSaved", "rank": [], "path": {}}])
+    account_of([{**asked, "ranks": [[], {}]}, {**asked, "event": "GaspSaved", "rank": [], "path": {}}])
+
+
+def test_asking_within_a_window_does_not_end_it() -> None:
+    accountant = Accountant()
+    (asked, saved) = decoded(
+        [
+            written(
+                GaspRequested(at_s=0.0, incarnation=0, ranks=(0, 1), deadline_s=30.0, took_s=0.0),
+                Phase.DRAINING,
+            ),
+            lines_of(Story(2).begins().all_run().killed(1).saved(0, 3))[-1],
+        ]
+    )
+    for line in (asked, saved, saved):
+        accountant.take(line)
+        assert accountant.account().saves.kept <= 1

@@ -3,18 +3,18 @@
 from typing import Any
 
 from faultrun.core.resumption import check
-from faultrun.journal.append import line_of
 from faultrun.model.events import FirstStep
 from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.spec import Recovery
 from faultrun.model.stop import StopSource
 from faultrun.observe.announce import Announcer
+from support.account_stories import decoded, lines_of
 from support.story import SIGTERM, Story, checkpoint, rule
 
 
 def announced(story: Story) -> list[dict[str, Any]]:
     announcer = Announcer("r", "/logs")
-    return [one for event, step in story.steps for one in announcer.take(line_of(event, step, {}))]
+    return [one for line in decoded(lines_of(story)) for one in announcer.take(line)]
 
 
 def test_a_fault_a_restart_and_the_end() -> None:
@@ -78,10 +78,11 @@ def test_a_stop_is_an_end_and_no_giving_up() -> None:
 
 def test_lines_of_any_shape_announce_nothing() -> None:
     announcer = Announcer("r", "/logs")
-    for line in (
+    shapes: list[dict[str, Any]] = [
         {},
         {"event": 7, "actions": 3},
         {"event": "PlanAdopted", "plan": []},
         {"actions": [{"fact": 1}]},
-    ):
+    ]
+    for line in decoded([{"event": "RunStarted", "run_s": 0.0, **shape} for shape in shapes]):
         assert list(announcer.take(line)) == []

@@ -8,12 +8,22 @@ from pathlib import Path
 
 from benchmarks.harness.long_journal import Shape, write_journal
 
-from faultrun.journal.follow import JournalFollower
+from faultrun.journal.lines import JournalFollower, JournalLine
+from faultrun.model.events import Event, PlanAdopted, RunStarted, Timer, TimerFired, WorkerStarted
+from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.run import Phase
+from faultrun.model.topology import BootId
 from faultrun.model.wire import Progress, pack_progress
-from faultrun.observe.live_line import LiveLine
+from faultrun.observe.live_line import METER, LiveLine, VerificationMeter
 from faultrun.observe.sidecar import CLEAR, Sidecar
-from faultrun.observe.survey_meter import METER, SurveyMeter
 from support.entries import entry_of
+from support.story import NODE, topology
+
+STARTED = RunStarted(at_s=0.0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1)
+
+
+def told(event: Event, phase: Phase) -> JournalLine:
+    return JournalLine(name=type(event).__name__, run_s=event.at_s, event=event, phase=phase)
 
 
 def page(folder: Path, *steps: int) -> None:
@@ -28,40 +38,41 @@ def page(folder: Path, *steps: int) -> None:
 def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
     now_s = [100.0]
     line = LiveLine(2, tmp_path, 3, now=lambda: now_s[0])
-    line.take({"event": "RunStarted", "phase": "surveying", "incarnation": -1})
-    running = {"incarnation": 0, "phase": "running"}
+    line.take(told(STARTED, Phase.SURVEYING))
     now_s[0] += 7
     assert line.text() == "0/3 ranks  looking for a checkpoint 7 s  7 s"
-    line.take(
-        {
-            "event": "PlanAdopted",
-            "incarnation": 0,
-            "phase": "running",
-            "plan": {"incarnation": 0, "ledger": {"total_restarts": 2}},
-        }
+    plan = Plan(
+        incarnation=0,
+        topology=topology(3),
+        reason=Reason.FAULT,
+        point=None,
+        start_at_s=0.0,
+        ledger=Ledger(total_restarts=2),
     )
-    line.take({"event": "WorkerStarted", "rank": 0, **running})
+    line.take(told(PlanAdopted(at_s=7.0, incarnation=0, plan=plan), Phase.RUNNING))
+    started = [WorkerStarted(at_s=7.0, incarnation=0, node=NODE, rank=rank, pid=9) for rank in range(3)]
+    line.take(told(started[0], Phase.RUNNING))
     assert line.text() == "1/3 ranks  starting [########................]  7 s  2 restarts"
-    for rank in (1, 2):
-        line.take({"event": "WorkerStarted", "rank": rank, **running})
+    for event in started[1:]:
+        line.take(told(event, Phase.RUNNING))
     page(tmp_path, 1000, 1002, 1001)
     assert line.text() == "3/3 ranks  step 1,000  7 s  2 restarts"
     now_s[0] += 10
     page(tmp_path, 1025, 1026, 1025)
     assert line.text() == "3/3 ranks  step 1,025  2.5 steps/s  17 s  2 restarts"
-    line.take({"event": "TimerFired", "timer": "grace", "incarnation": -1, "phase": "running"})
+    line.take(told(TimerFired(at_s=20.0, incarnation=-1, timer=Timer.GRACE), Phase.RUNNING))
     page(tmp_path, 1027, 1028, 1027)
     assert "step 1,027" in line.text(), "a timer of an earlier life says nothing about this one"
 
 
 def test_a_long_verification_has_a_bar(tmp_path: Path) -> None:
-    meter = SurveyMeter(tmp_path / METER)
+    meter = VerificationMeter(tmp_path / METER)
     path = tmp_path / "net-1_5.ckpt"
     path.write_bytes(b"x")
     meter.begins([replace(entry_of(path), size_bytes=4 << 30)])
     meter.reads(1 << 30)
     line = LiveLine(2, tmp_path, 3)
-    line.take({"event": "RunStarted", "phase": "surveying", "incarnation": -1})
+    line.take(told(STARTED, Phase.SURVEYING))
     assert "verifying [######..................] 1.0 of 4.0 GiB" in line.text()
     meter.over()
     assert "verifying" not in line.text()
@@ -72,7 +83,7 @@ def test_what_goes_wrong_in_a_sidecar_is_kept(tmp_path: Path) -> None:
         def end(self) -> None:
             raise ZeroDivisionError
 
-    Sidecar(Broken(2, tmp_path, 1), tmp_path / "journal.jsonl", patience_s=60.0).close()
+    Sidecar(lambda _: Broken(2, tmp_path, 1), tmp_path / "journal.jsonl", patience_s=60.0).close()
     assert "ZeroDivisionError" in (tmp_path / "sidecar_traceback.txt").read_text()
 
 
@@ -80,7 +91,8 @@ def test_a_sidecar_reads_all_of_the_journal_and_leaves_an_empty_row(tmp_path: Pa
     write_journal(tmp_path / "journal.jsonl", Shape(events=300, workers=2, incidents=1))
     pid, terminal = pty.fork()
     if pid == 0:
-        sidecar = Sidecar(LiveLine(2, tmp_path, 2), tmp_path / "journal.jsonl", 2, patience_s=60.0)
+        journal = tmp_path / "journal.jsonl"
+        sidecar = Sidecar(lambda _: LiveLine(2, tmp_path, 2), journal, keep=(2,), patience_s=60.0)
         sidecar.close()
         os._exit(0)
     said = b""
@@ -99,9 +111,9 @@ def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     follower = JournalFollower(path)
     assert list(follower.new_lines()) == []
-    path.write_bytes(b'{"seq":0}\n{"se')
-    assert list(follower.new_lines()) == [{"seq": 0}]
+    path.write_bytes(b'{"event":"A","run_s":0}\n{"event":"B","ru')
+    assert [line.name for line in follower.new_lines()] == ["A"]
     with path.open("ab") as file:
-        file.write(b'q":1}\nnonsense\n{"seq":2}\n')
-    assert list(follower.new_lines()) == [{"seq": 1}, {"seq": 2}]
+        file.write(b'n_s":1}\nnonsense\n{"event":"C","run_s":2}\n')
+    assert [line.name for line in follower.new_lines()] == ["B", "C"]
     assert list(follower.new_lines()) == []

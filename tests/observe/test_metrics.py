@@ -13,7 +13,7 @@ import yaml
 from benchmarks.harness.long_journal import Shape, write_journal
 from prometheus_client import CollectorRegistry, generate_latest
 
-from faultrun.journal.read import lines
+from faultrun.journal.lines import journal_lines
 from faultrun.model.spec import RestartPolicy
 from faultrun.observe.exporter import Exporter
 
@@ -24,7 +24,7 @@ _OF_RUNNING_RANKS = {"faultrun_step_age_seconds", "faultrun_slowest_step"}
 def exported(folder: Path, shape: Shape) -> str:
     write_journal(folder / "journal.jsonl", shape)
     exporter = Exporter(folder, {"run_id": "r", "framework": "torch"}, RestartPolicy(), None, "")
-    for line in lines(folder / "journal.jsonl"):
+    for line in journal_lines(folder / "journal.jsonl"):
         exporter.take(line)
     registry = CollectorRegistry()
     registry.register(exporter)

@@ -11,9 +11,10 @@ from benchmarks.harness.long_journal import Shape, write_journal
 from click.testing import CliRunner
 
 from faultrun.cli.report import account_of, report
+from faultrun.journal.lines import journal_line
 from faultrun.journal.read import event_of, lines
-from faultrun.observe.account import Accountant
-from faultrun.observe.account_model import Spending
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.model import Spending
 from faultrun.observe.report import html as page
 
 FORMS = ("report.html", "report.json", "report.md")
@@ -162,7 +163,9 @@ def test_heartbeats_that_are_passed_over_are_counted_and_change_no_second(tmp_pa
     of_run(tmp_path, events=3000, incidents=4)
     fast = account_of(tmp_path)
     accountant = Accountant()
-    for line in lines(tmp_path / "journal.jsonl"):
+    for data in lines(tmp_path / "journal.jsonl"):
+        line = journal_line(data)
+        assert line is not None
         accountant.take(line)
     slow = accountant.account()
     assert fast.events == slow.events

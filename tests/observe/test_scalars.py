@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_file_loader import LegacyEventFi
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress
 from faultrun.observe.scalars import Scalars
-from support.account_stories import begins, lines_of, one_fault
+from support.account_stories import begins, decoded, lines_of, one_fault
 from support.processes import files_limited_to
 from support.story import Story
 
@@ -26,9 +26,8 @@ def told(
     folder: Path, story: Story, *, begins_at: int = 0, now: Callable[[], float] = time.monotonic
 ) -> Scalars:
     made = Scalars(folder, folder / "tb", RestartPolicy(), begins_at, now)
-    made.begin(-1)
-    for number, line in enumerate(lines_of(story)):
-        made.take({"seq": number, **line})
+    for line in decoded([{"seq": number, **line} for number, line in enumerate(lines_of(story))]):
+        made.take(line)
     return made
 
 

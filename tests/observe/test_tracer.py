@@ -3,17 +3,16 @@
 from pathlib import Path
 
 from faultrun.observe.tracer import Tracer
-from support.account_stories import lines_of, one_fault
+from support.account_stories import decoded, lines_of, one_fault
 from support.otlp import attributes, spans
 from support.receiver import Receiver, receiving
 
 TRACES = "/v1/traces"
-LINES = [{"seq": number, **line} for number, line in enumerate(lines_of(one_fault(resume_at=61)))]
+LINES = decoded([{"seq": number, **line} for number, line in enumerate(lines_of(one_fault(resume_at=61)))])
 
 
 def tracer(receiver: Receiver, folder: Path, *, begins_at: int = 0) -> Tracer:
     made = Tracer(folder, receiver.address + TRACES, {"faultrun.run_id": "r"}, begins_at)
-    made.begin(-1)
     for line in LINES:
         made.take(line)
     return made

@@ -1,14 +1,17 @@
 """Stories of runs as journal lines, for whoever makes something of a journal."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from faultrun.journal.append import line_of
-from faultrun.model.events import FirstStep
+from faultrun.journal.lines import JournalLine, journal_line
+from faultrun.model.events import Event, FirstStep
 from faultrun.model.recovery import FirstStepLogged
-from faultrun.observe.account import Accountant
-from faultrun.observe.account_model import Account
-from support.story import SIGTERM, Story, checkpoint
+from faultrun.model.run import Phase, Step
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.model import Account
+from support.story import SIGTERM, Story, checkpoint, new_run
 
 _ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)
 
@@ -22,9 +25,21 @@ def lines_of(story: Story, *, away_s: float = 0.0, away_after: int = 0) -> list[
     return made
 
 
+def written(event: Event, phase: Phase, why: str = "") -> dict[str, Any]:
+    """The line of an event after which the run is in ``phase``."""
+    step = Step(state=replace(new_run(2), phase=phase), why=why)
+    at_utc = (_ZERO + timedelta(seconds=event.at_s)).isoformat().replace("+00:00", "Z")
+    return {"at_utc": at_utc, **line_of(event, step, {})}
+
+
+def decoded(lines: list[dict[str, Any]]) -> list[JournalLine]:
+    """As a reader has them: what is no line of a journal is passed over."""
+    return [line for data in lines if (line := journal_line(data)) is not None]
+
+
 def account_of(lines: list[dict[str, Any]]) -> Account:
     accountant = Accountant()
-    for line in lines:
+    for line in decoded(lines):
         accountant.take(line)
     return accountant.account()
 

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,11 +14,10 @@ from faultrun.cli.control.client import LOG_DIR_VARIABLE
 from faultrun.core.span import several, span
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
+from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
-from faultrun.journal.read import line_of_bytes
-from faultrun.journal.tail import HEAD_BYTES, HEARTBEAT
-from faultrun.observe.account import Accountant
-from faultrun.observe.account_model import Account
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.model import Account
 from faultrun.observe.report.document import document
 from faultrun.observe.report.html import NO_PLOTLY, html, plotly_js
 from faultrun.observe.report.markdown import markdown
@@ -27,7 +26,6 @@ from faultrun.observe.report.words import goodput, twice
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _LONG_BYTES = 50_000_000
 _CHUNK_BYTES = 2_000_000
-_MOST_BEATS = 32
 
 
 @click.command()
@@ -71,10 +69,8 @@ def account_of(folder: Path) -> Account:
     accountant = Accountant()
     try:
         with (folder / FILE_NAME).open("rb") as file:
-            for raw in _worth_parsing(_with_bar(file), accountant):
-                line = line_of_bytes(raw)
-                if line is not None:
-                    accountant.take(line)
+            for line in decoded(_with_bar(file)):
+                accountant.take(line)
     except OSError as error:
         raise LogDirError(
             f"no run can be read in {folder}",
@@ -114,25 +110,6 @@ def _replace(path: Path, text: str) -> None:
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def _worth_parsing(raws: Iterable[bytes], accountant: Accountant) -> Iterator[bytes]:
-    """Of heartbeats in a row the last, and one in many: they are most of a long journal, and say little."""
-    held: list[bytes] = []
-    for raw in raws:
-        beats = HEARTBEAT in raw[:HEAD_BYTES]
-        if beats and len(held) < _MOST_BEATS:
-            held.append(raw)
-            continue
-        accountant.pass_over("Heartbeat", len(held) - 1)
-        yield from held[-1:]
-        held.clear()
-        if beats:
-            held.append(raw)
-        else:
-            yield raw
-    accountant.pass_over("Heartbeat", len(held) - 1)
-    yield from held[-1:]
 
 
 def _with_bar(file: BinaryIO) -> Iterator[bytes]:

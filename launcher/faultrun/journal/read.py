@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -65,8 +65,8 @@ def line_of_bytes(raw: bytes) -> dict[str, Any] | None:
     return line if isinstance(line, dict) else None
 
 
-def event_of(line: dict[str, Any]) -> Event | None:
-    """The event of one line; None for a kind that this version does not know."""
+def event_of(line: Mapping[str, Any]) -> Event | None:
+    """The event of one line; None for a kind that is not known here. CodecError if it does not fit."""
     event_type = _EVENT_TYPES.get(str(line.get("event")))
     if event_type is None:
         return None

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from faultrun.core.span import percent, several, span
-from faultrun.observe.account_model import RECOVERY, Account, Advice, Fault, Spending
+from faultrun.journal.codec import wire_name
+from faultrun.model.events import FirstStep
+from faultrun.model.standby import StandbyPhase
+from faultrun.observe.account.model import RECOVERY, Account, IncidentRecord, Spending
 from faultrun.observe.card import duration
 
 _ASSUMED_SAVE_S = 10.0
@@ -15,6 +18,15 @@ _WORTH_SAYING = 0.02
 _MUCH_SLOWER = 1.5
 _OFTEN = 3
 _TOO_SHORT_S = 60.0  # of training: a rate of faults cannot be told from less
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One thing to change: what, the numbers behind it, and the option or place to change."""
+
+    what: str
+    because: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +153,7 @@ def _slowest(account: Account, spec: Mapping[str, Any]) -> Iterator[Advice]:
 
 def _start_hint(account: Account, spec: Mapping[str, Any]) -> str:
     """Standbys skip imports and rehearsal; where there are some, the rest is the script's own."""
-    if account.standbys.get("taken"):
+    if account.standbys.get(StandbyPhase.TAKEN.value):
         return "the script's own start: data, compilation, the first step"
     doubts = _get(spec, "standby", "doubts")
     why = f" (off here: {doubts[0]})" if isinstance(doubts, list) and doubts else ""
@@ -177,7 +189,7 @@ def _torn(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _silent(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
-    if account.lives and not account.events.get("FirstStep"):
+    if account.lives and not account.events.get(wire_name(FirstStep)):
         yield Advice(
             what="let ranks report their steps",
             because="nobody said how far training was: starts and repeated steps count as training here",
@@ -207,7 +219,7 @@ _SLOW_HINTS = {
 _RULES = (_give_up, _dying_gasp, _interval, _window, _slowest, _same_rank, _torn, _silent, _away)
 
 
-def _who(fault: Fault) -> str:
+def _who(fault: IncidentRecord) -> str:
     return "no worker" if fault.rank is None else f"rank {fault.rank}"
 
 

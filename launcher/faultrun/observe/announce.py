@@ -1,149 +1,130 @@
 """What the world is told of a run: warnings, incidents, restarts and its end, from journal lines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+from faultrun.journal.lines import JournalLine
+from faultrun.model.events import (
+    Drained,
+    IncarnationStarted,
+    RunFinished,
+)
+from faultrun.model.hang import HangWarned, PauseOver
+from faultrun.model.incident import Incident
 from faultrun.model.plan import Reason
-from faultrun.observe.account_fault import number_of, what_happened
+from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
+from faultrun.observe.account.open import what_happened
+from faultrun.observe.view import RunView
 
 _LONGEST = 2000
-KINDS = ("hang-warning", "hang-over", "incident", "restart", "give-up", "finished")
 
 
 class Announcer:
     """Takes a journal's lines in order; says each thing once.
 
+    ``kind`` is ``hang-warning``, ``hang-over``, ``incident``, ``restart``, ``give-up`` or ``finished``;
     ``text`` is a sentence for people, under the name that chat systems look for.
     """
 
     def __init__(self, run_id: str, log_dir: str) -> None:
         self._about = {"run_id": run_id, "log_dir": log_dir}
+        self._view = RunView()
         self._told = 0
-        self._stopped = False
-        self._plan: Mapping[str, Any] = {}
-        self._untold: Mapping[str, Any] | None = None
-        self._checked: Mapping[str, Any] = {}
+        self._untold: JournalLine | None = None
+        self._checked: ResumeChecked | None = None
 
-    def take(self, line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def take(self, line: JournalLine) -> Iterator[dict[str, Any]]:
         """What is to be told after ``line``; usually nothing."""
-        name = line.get("event")
-        if name in ("RunFinished", "Drained"):
-            yield from self._restarted({})
-        yield from self._judged(line)
-        if name == "StopRequested":
-            self._stopped = True
-        elif name == "RunStarted":
-            self._stopped = False
-        elif name == "PlanAdopted":
-            plan = line.get("plan")
-            self._plan = plan if isinstance(plan, dict) else {}
-        elif name == "IncarnationStarted" and (number_of(line.get("incarnation")) or 0) > 0:
-            self._untold = line
-            if self._plan.get("reason") == Reason.CONTINUED.value:
-                yield from self._restarted({})
-        elif name == "ResumeChecked":
-            self._checked = line
-        elif name == "RecoveryTimed":
-            yield from self._restarted(line)
-        elif name == "HangWarned":
-            yield self._warned(line)
-        elif name == "PauseOver" and line.get("warned"):
-            rank, paused_s = number_of(line.get("rank")), line.get("paused_s")
-            yield self._say("hang-over", line, str(line.get("why", "")), rank=rank, paused_s=paused_s)
-        elif name == "RunFinished":
-            yield self._ended(line)
+        if isinstance(line.event, (RunFinished, Drained)):
+            yield from self._restarted(None)
+        self._view.take(line)
+        if line.judged is not None and line.judged.number > self._told:
+            yield self._incident(line, line.judged)
+        match line.event:
+            case IncarnationStarted(incarnation=number) if number > 0:
+                self._untold = line
+                if self._view.plan is not None and self._view.plan.reason is Reason.CONTINUED:
+                    yield from self._restarted(None)
+            case ResumeChecked():
+                self._checked = line.event
+            case RecoveryTimed():
+                yield from self._restarted(line.event)
+            case HangWarned():
+                yield self._warned(line, line.event)
+            case PauseOver(rank=rank, paused_s=paused_s, warned=True):
+                yield self._say("hang-over", line, line.why, rank=rank, paused_s=paused_s)
+            case RunFinished(exit_code=code):
+                yield self._ended(line, code)
 
-    def _warned(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        rank, step = number_of(line.get("rank")), number_of(line.get("step"))
-        why, where = str(line.get("because", ""))[:_LONGEST], "" if step is None else f" after step {step}"
+    def _warned(self, line: JournalLine, event: HangWarned) -> dict[str, Any]:
+        why, where = line.because[:_LONGEST], "" if event.step is None else f" after step {event.step}"
         return self._say(
             "hang-warning",
             line,
-            f"rank {rank} may hang{where}: {why}",
-            rank=rank,
-            step=step,
+            f"rank {event.rank} may hang{where}: {why}",
+            rank=event.rank,
+            step=event.step,
             explanation=why,
-            silent_s=line.get("silent_s"),
-            stacks=line.get("folder"),
+            silent_s=event.silent_s,
+            stacks=event.folder,
         )
 
-    def _judged(self, line: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        actions = line.get("actions")
-        for action in actions if isinstance(actions, list) else ():
-            fact = action.get("fact") if isinstance(action, dict) else None
-            incident = fact.get("incident") if isinstance(fact, dict) else None
-            number = number_of(incident.get("number")) if isinstance(incident, dict) else None
-            if incident is None or number is None or number <= self._told:
-                continue
-            self._told = number
-            rank, step = number_of(incident.get("rank")), number_of(incident.get("step"))
-            what = what_happened(incident)[:_LONGEST]
-            who = "" if rank is None else f" rank {rank}:"
-            where = "" if step is None else f" at step {step}"
-            yield self._say(
-                "incident",
-                line,
-                f"incident {number}:{who} {what}{where}",
-                number=number,
-                rank=rank,
-                step=step,
-                cause=incident.get("cause"),
-                fault_class=incident.get("fault_class"),
-                explanation=what,
-                card=f"incident_{number}.txt",
-            )
+    def _incident(self, line: JournalLine, incident: Incident) -> dict[str, Any]:
+        self._told = number = incident.number
+        what = what_happened(incident)[:_LONGEST]
+        who = "" if incident.rank is None else f" rank {incident.rank}:"
+        where = "" if incident.step is None else f" at step {incident.step}"
+        return self._say(
+            "incident",
+            line,
+            f"incident {number}:{who} {what}{where}",
+            number=number,
+            rank=incident.rank,
+            step=incident.step,
+            cause=incident.cause.value,
+            fault_class=incident.fault_class.value,
+            explanation=what,
+            card=f"incident_{number}.txt",
+        )
 
-    def _restarted(self, timed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _restarted(self, timed: RecoveryTimed | None) -> Iterator[dict[str, Any]]:
         """Once a recovery is timed, with its one number; without, at the end of a life that was not timed."""
         line, self._untold = self._untold, None
-        if line is None:
+        plan = self._view.plan
+        if line is None or plan is None:
             return
-        point = self._plan.get("point")
-        point = point if isinstance(point, dict) else {}
-        path, step = str(point.get("path", "")), number_of(point.get("global_step"))
-        total_s, trains = timed.get("total_s"), timed.get("first_step_s") is not None
-        after_s = float(total_s) if isinstance(total_s, (int, float)) else None
-        source = (
-            f" from {path}" + ("" if step is None else f" (step {step})") if path else " from the beginning"
-        )
-        checked = self._checked if self._checked.get("incarnation") == line.get("incarnation") else {}
-        if checked.get("began") == "elsewhere":
-            source = f": {checked.get('because') or checked.get('why')}"
-        took = (
-            ""
-            if after_s is None
-            else f", {'training' if trains else 'workers running'} again {after_s:.1f} s after the fault"
-        )
-        incarnation = number_of(line.get("incarnation"))
+        path, step = ("", None) if plan.point is None else (plan.point.path, plan.point.global_step)
+        source = f" from {path}" if path else " from the beginning"
+        source += "" if step is None else f" (step {step})"
+        checked = self._checked
+        if checked is not None and checked.incarnation != line.incarnation:
+            checked = None
+        if checked is not None and checked.began is Began.ELSEWHERE:
+            source = f": {checked.why}"
+        took, trains = "", timed is not None and timed.first_step_s is not None
+        if timed is not None:
+            word = "training" if trains else "workers running"
+            took = f", {word} again {timed.total_s:.1f} s after the fault"
         yield self._say(
             "restart",
             line,
-            f"incarnation {incarnation} runs{source}{took}",
-            reason=self._plan.get("reason"),
+            f"incarnation {line.incarnation} runs{source}{took}",
+            reason=plan.reason.value,
             resumed_from=path,
             resumed_step=step,
-            began=checked.get("began"),
-            began_step=number_of(checked.get("step")),
-            after_s=after_s if trains else None,
-            running_after_s=None if trains else after_s,
+            began=checked.began.value if checked is not None else None,
+            began_step=checked.step if checked is not None else None,
+            after_s=timed.total_s if timed is not None and trains else None,
+            running_after_s=timed.total_s if timed is not None and not trains else None,
         )
 
-    def _ended(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        code = number_of(line.get("exit_code"))
-        why = str(line.get("because") or line.get("why") or "")[:_LONGEST]
-        kind = "finished" if code == 0 or self._stopped else "give-up"
-        word = "stopped" if self._stopped else "finished" if code == 0 else "gave up"
-        return self._say(
-            kind, line, f"{word}: {why}; exit code {code}", exit_code=code, why=why, stopped=self._stopped
-        )
+    def _ended(self, line: JournalLine, code: int) -> dict[str, Any]:
+        why, stopped = line.because[:_LONGEST], self._view.stopping
+        kind = "finished" if code == 0 or stopped else "give-up"
+        word = "stopped" if stopped else "finished" if code == 0 else "gave up"
+        text = f"{word}: {why}; exit code {code}"
+        return self._say(kind, line, text, exit_code=code, why=why, stopped=stopped)
 
-    def _say(self, kind: str, line: Mapping[str, Any], text: str, **more: Any) -> dict[str, Any]:
-        run = f"faultrun {self._about['run_id']}: "
-        return {
-            "kind": kind,
-            **self._about,
-            "at_utc": line.get("at_utc"),
-            "incarnation": line.get("incarnation"),
-            "text": run + text,
-            **more,
-        }
+    def _say(self, kind: str, line: JournalLine, text: str, **more: Any) -> dict[str, Any]:
+        about = {"kind": kind, **self._about, "at_utc": line.at_utc, "incarnation": line.incarnation}
+        return {**about, "text": f"faultrun {self._about['run_id']}: {text}", **more}

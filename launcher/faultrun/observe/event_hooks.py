@@ -17,13 +17,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from faultrun.journal.lines import JournalLine
 from faultrun.model.printable import printable
 from faultrun.observe.announce import Announcer
+from faultrun.observe.sidecar import Work
 
-LOG_NAME = "on_event.log"
-PATIENCE_S = 9.0
-"""How long the end of a run waits for the last announcements, at most: what is under way, then the rest."""
-
+_LOG = "on_event.log"
 _COMMAND = "FAULTRUN_ON_EVENT"
 _COMMAND_S = 10.0
 _WEBHOOK_S = 3.0
@@ -32,33 +31,31 @@ _LAST_S = 3.0
 _MOST_WAITING = 200
 
 
-class EventHooks:
-    """Implements ``sidecar.Work``."""
+class EventHooks(Work):
+    """Announces what is decided from line ``begins_at`` on: supervisors before us told theirs."""
 
     interval_s = 0.25
 
-    def __init__(self, run_id: str, log_dir: Path, command: str, webhook: str, begins_at: int) -> None:
-        self._log_dir = log_dir
-        self._command = command
-        self._webhook = webhook
-        self._begins_at = begins_at
-        self._announcer = Announcer(run_id, str(log_dir))
-        self._waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
-        self._lifeline = -1
-        self._log: Any = None
-
-    def begin(self, lifeline: int) -> None:
-        """See ``sidecar.Work``. Handlers, because ignored or blocked signals would be inherited by CMD."""
+    def __init__(
+        self, lifeline: int, announcer: Announcer, log_dir: Path, hooks: tuple[str, str], begins_at: int
+    ) -> None:
+        """``hooks`` are the command and the address, either may be empty."""
+        # Handlers, because ignored or blocked signals would be inherited by the command.
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(signum, _nothing)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self._lifeline = lifeline
-        self._log = (self._log_dir / LOG_NAME).open("ab", buffering=0)
+        self._announcer = announcer
+        self._log_dir = log_dir
+        self._command, self._webhook = hooks
+        self._begins_at = begins_at
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
+        self._log = (log_dir / _LOG).open("ab", buffering=0)
 
-    def take(self, line: Mapping[str, Any]) -> None:
-        """See ``sidecar.Work``. What a supervisor before us told is not told again."""
+    def take(self, line: JournalLine) -> None:
+        """See ``sidecar.Work``."""
         said = list(self._announcer.take(line))
-        if isinstance(line.get("seq"), int) and line["seq"] >= self._begins_at:
+        if line.seq >= self._begins_at:
             self._waiting.extend(said)
 
     def tick(self) -> None:

@@ -1,27 +1,39 @@
 """Prometheus: an endpoint (``--metrics_port``), a file for node_exporter (``--metrics_file``). A sidecar.
 
 What is exported is the account of the journal so far; no label has more values than there are kinds of
-something, whatever the number of ranks. The names are described in ``docs/metrics.md``.
+something, whatever the number of ranks. Names, units and help follow Prometheus' conventions:
+``docs/metrics.md``.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+
+from faultrun.journal.lines import JournalLine
+from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
-from faultrun.observe.run_snapshot import RunSnapshot
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+from faultrun.observe.account.model import NOT_OVER, TRAINING_AGAIN, Account
+from faultrun.observe.run_snapshot import RunMoment, RunSnapshot
+from faultrun.observe.sidecar import Work
 
 _FILE_EVERY_S = 10.0
+_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
 
-class Exporter:
-    """Implements ``sidecar.Work`` and is a collector for prometheus-client."""
+class Exporter(Work):
+    """A collector for prometheus-client. ``endpoint`` is an address and a port to listen on."""
 
     interval_s = 1.0
 
@@ -34,48 +46,128 @@ class Exporter:
         file: str,
     ) -> None:
         self._about = dict(about)
-        self._endpoint = endpoint
         self._file = Path(file) if file else None
-        self._moment = RunSnapshot(log_dir, policy)
+        self._snapshot = RunSnapshot(log_dir, policy)
         self._written_s = 0.0
-        self._write: Callable[[Path], None] | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        if endpoint is not None:
+            start_http_server(endpoint[1], endpoint[0], self._registry)
 
-    def begin(self, lifeline: int) -> None:
-        """See ``sidecar.Work``: open the port, if one was asked for."""
-        del lifeline
-        from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile  # noqa: PLC0415
-
-        registry = CollectorRegistry()
-        registry.register(self)
-        if self._endpoint is not None:
-            addr, port = self._endpoint
-            start_http_server(port, addr, registry)
-        self._write = lambda path: write_to_textfile(str(path), registry)
-
-    def take(self, line: Mapping[str, Any]) -> None:
+    def take(self, line: JournalLine) -> None:
         """See ``sidecar.Work``."""
-        self._moment.take(line)
+        self._snapshot.take(line)
 
     def tick(self) -> None:
         """See ``sidecar.Work``: the file is written anew now and then."""
         if time.monotonic() - self._written_s > _FILE_EVERY_S:
-            self._write_file()
+            self.end()
 
     def end(self) -> None:
-        """See ``sidecar.Work``: a short job is known by what it leaves."""
-        self._write_file()
-
-    def collect(self) -> "Iterator[Metric]":
-        """What prometheus-client asks for at each scrape."""
-        from faultrun.observe.exporter_metrics import metrics  # noqa: PLC0415
-
-        account = self._moment.account()
-        return metrics(self._about, account, self._moment.state(account))
-
-    def _write_file(self) -> None:
-        """prometheus-client writes beside it and renames: a reader sees a whole file."""
+        """See ``sidecar.Work``: a short job is known by what it leaves. A reader sees a whole file."""
         self._written_s = time.monotonic()
-        if self._file is not None and self._write is not None:
+        if self._file is not None:
             with suppress(OSError):
                 os.makedirs(self._file.parent, exist_ok=True)  # noqa: PTH103
-                self._write(self._file)
+                write_to_textfile(str(self._file), self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """What prometheus-client asks for at each scrape."""
+        return metrics(self._about, self._snapshot.moment())
+
+
+def metrics(about: Mapping[str, str], now: RunMoment) -> Iterator[Metric]:
+    """Everything that is exported. ``about`` are the labels of the run."""
+    yield InfoMetricFamily("faultrun", "The run that is supervised.", value=dict(about))
+    yield from _now(now)
+    yield from _steps(now)
+    yield from _totals(now)
+    yield _recoveries(now.account)
+
+
+def _now(state: RunMoment) -> Iterator[Metric]:
+    phase = GaugeMetricFamily("faultrun_phase", "1 for the phase that the run is in.", labels=["phase"])
+    for one in Phase:
+        phase.add_metric([one.value], float(one is state.phase))
+    yield phase
+    yield GaugeMetricFamily(
+        "faultrun_incarnation", "Life of the worker group, from 0.", value=state.incarnation
+    )
+    yield GaugeMetricFamily("faultrun_world_size", "Workers that the run has.", value=state.world_size)
+    yield GaugeMetricFamily("faultrun_workers_up", "Workers that run now.", value=state.up)
+    yield GaugeMetricFamily(
+        "faultrun_restarts_left", "Restarts for faults that the budget allows now.", value=state.restarts_left
+    )
+    if state.account.ended is not None:
+        yield GaugeMetricFamily(
+            "faultrun_exit_code", "Exit code of the run, once it is over.", value=state.account.ended[0]
+        )
+
+
+def _steps(state: RunMoment) -> Iterator[Metric]:
+    if state.steps:
+        yield GaugeMetricFamily("faultrun_step", "Global step of the furthest rank.", value=max(state.steps))
+        yield GaugeMetricFamily(
+            "faultrun_slowest_step", "Global step of the rank furthest behind.", value=min(state.steps)
+        )
+    elif state.account.high_step is not None:
+        yield GaugeMetricFamily(
+            "faultrun_step", "Global step of the furthest rank.", value=state.account.high_step
+        )
+    if state.oldest_step_s is not None:
+        yield GaugeMetricFamily(
+            "faultrun_step_age_seconds",
+            "Time since the most silent rank reported.",
+            value=state.oldest_step_s,
+        )
+
+
+def _totals(state: RunMoment) -> Iterator[Metric]:
+    account = state.account
+    # Gauges: what looked like training turns out to have been a repetition once a life is over.
+    spent = GaugeMetricFamily(
+        "faultrun_time_seconds", "Time of the run so far, by what it was spent on.", labels=["spent_on"]
+    )
+    for kind, seconds in state.spent.items():
+        spent.add_metric([kind.value], seconds)
+    yield spent
+    share = state.productive_share
+    if share is not None:
+        yield GaugeMetricFamily(
+            "faultrun_productive_ratio", "Training that counts, of wall time.", value=share
+        )
+    yield CounterMetricFamily("faultrun_incidents", "Faults that ended workers.", value=len(account.faults))
+    by_cause = CounterMetricFamily(
+        "faultrun_incident_causes", "Faults that are over, by cause.", labels=["cause"]
+    )
+    causes = Counter(fault.cause for fault in account.faults if fault.end != NOT_OVER)
+    for cause, count in sorted(causes.items()):
+        by_cause.add_metric([cause], count)
+    yield by_cause
+    yield CounterMetricFamily("faultrun_restarts", "Restarts after a fault.", value=account.restarts)
+    if account.lost_steps is not None:
+        yield CounterMetricFamily(
+            "faultrun_lost_steps", "Steps that were trained twice.", value=account.lost_steps
+        )
+    saves = CounterMetricFamily("faultrun_gasp_saves", "Dying-gasp saves, by outcome.", labels=["outcome"])
+    saves.add_metric(["saved"], account.saves.saved)
+    saves.add_metric(["failed"], account.saves.failed)
+    yield saves
+    yield CounterMetricFamily(
+        "faultrun_gasp_windows_cut", "Grace windows that ran out with a worker left.", value=account.saves.cut
+    )
+    yield CounterMetricFamily(
+        "faultrun_checkpoints_refused", "Checkpoints that were not whole when one was looked for.",
+        value=sum(account.refused.values()),
+    )  # fmt: skip
+
+
+def _recoveries(account: Account) -> Metric:
+    over = (fault.recovery_s for fault in account.faults if fault.end == TRAINING_AGAIN)
+    took = [recovery_s for recovery_s in over if recovery_s is not None]
+    counts = [(str(limit), float(sum(one <= limit for one in took))) for limit in _BUCKETS_S]
+    histogram = HistogramMetricFamily(
+        "faultrun_recovery_seconds", "From a fault until every rank had done a step again."
+    )
+    histogram.add_metric([], buckets=[*counts, ("+Inf", float(len(took)))], sum_value=sum(took))
+    return histogram

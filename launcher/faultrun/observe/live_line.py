@@ -5,37 +5,44 @@ before its own text, so a line of the log and the live line never share a row.
 """
 
 import os
+import struct
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from faultrun.core.span import span
-from faultrun.model.wire import SLOT_BYTES, unpack_progress
-from faultrun.observe.sidecar import CLEAR
-from faultrun.observe.survey_meter import METER, read_meter
+from faultrun.journal.lines import JournalLine
+from faultrun.model.checkpoint import Entry
+from faultrun.model.run import Phase
+from faultrun.observe.sidecar import CLEAR, Work
+from faultrun.observe.view import RunView
+
+METER = ".verifying"
+"""How far a verification is: two numbers in a file of the log_dir, there only while files are verified."""
 
 _PHASES = {
-    "surveying": "looking for a checkpoint",
-    "awaiting_plan": "agreeing on a plan",
-    "backing_off": "waiting before the restart",
-    "holding": "held back by the platform",
-    "preparing": "preparing",
-    "awaiting_go": "preparing",
-    "draining": "workers are saving",
-    "killing": "ending workers",
-    "sweeping": "cleaning up",
+    Phase.SURVEYING: "looking for a checkpoint",
+    Phase.AWAITING_PLAN: "agreeing on a plan",
+    Phase.BACKING_OFF: "waiting before the restart",
+    Phase.HOLDING: "held back by the platform",
+    Phase.PREPARING: "preparing",
+    Phase.AWAITING_GO: "preparing",
+    Phase.DRAINING: "workers are saving",
+    Phase.KILLING: "ending workers",
+    Phase.SWEEPING: "cleaning up",
 }
-_NO_HANG = frozenset({"PauseOver", "HangDismissed", "WorkerExit", "PlanAdopted"})
 _PACE_OVER_S = 15.0
 _BAR = 24
 _GIB = 1 << 30
 _USUAL_COLUMNS = 80  # a terminal that was made without a size has none
+_NUMBERS = struct.Struct("<qq")
+_METER_EVERY_S = 0.3
 
 
-class LiveLine:
-    """Implements ``sidecar.Work``. ``fd`` is the terminal."""
+class LiveLine(Work):
+    """``fd`` is the terminal."""
 
     interval_s = 1.0
 
@@ -46,44 +53,21 @@ class LiveLine:
         self._log_dir = log_dir
         self._world_size = world_size
         self._now = now
-        self._began_s = now()
-        self._phase = ""
-        self._phase_s = self._began_s
-        self._incarnation = -1
-        self._restarts = 0
-        self._up: set[int] = set()
+        self._view = RunView()
+        self._began_s = self._phase_s = now()
         self._looks: list[tuple[float, int]] = []
+        self._looks_at = -1
         self._shown = False
-        self._silent = ""
 
-    def begin(self, lifeline: int) -> None:
+    def take(self, line: JournalLine) -> None:
         """See ``sidecar.Work``."""
-
-    def take(self, line: Mapping[str, Any]) -> None:
-        """See ``sidecar.Work``."""
-        match line.get("event"):
-            case "RunStarted":
-                self._up.clear()
-            case "PlanAdopted":
-                plan = line.get("plan")
-                ledger = plan.get("ledger") if isinstance(plan, dict) else None
-                self._restarts = ledger.get("total_restarts", 0) if isinstance(ledger, dict) else 0
-                number = plan.get("incarnation") if isinstance(plan, dict) else None
-                # Of the plan: a timer that rings late carries the number of the life that set it.
-                self._incarnation = number if isinstance(number, int) else self._incarnation
-                self._up.clear()
-                self._looks.clear()
-            case "WorkerStarted":
-                self._up.add(line.get("rank", -1))
-            case "WorkerExit":
-                self._up.discard(line.get("rank", -1))
-            case "HangWarned":
-                self._silent = f"rank {line.get('rank')} may hang"
-        if line.get("event") in _NO_HANG:
-            self._silent = ""
-        phase = line.get("phase")
-        if isinstance(phase, str) and phase != self._phase:
-            self._phase, self._phase_s = phase, self._now()
+        before = self._view.phase
+        self._view.take(line)
+        if self._view.phase is not before:
+            self._phase_s = self._now()
+        if self._view.incarnation != self._looks_at:
+            self._looks_at = self._view.incarnation
+            self._looks.clear()
 
     def tick(self) -> None:
         """See ``sidecar.Work``: paint, if the terminal is ours to paint on now."""
@@ -103,25 +87,28 @@ class LiveLine:
 
     def text(self) -> str:
         """What the line says now."""
-        words = [f"{len(self._up)}/{self._world_size} ranks"]
-        if self._phase == "running":
-            words += self._progress()
-        elif self._phase:
-            words += self._verification() if self._phase == "surveying" else []
-            since_s = int(self._now() - self._phase_s)
-            words.append(_PHASES.get(self._phase, self._phase) + (f" {span(since_s)}" if since_s else ""))
-        words.append(span(int(self._now() - self._began_s)))
-        if self._restarts:
-            words.append(f"{self._restarts} restart{'s' if self._restarts != 1 else ''}")
+        phase, now_s = self._view.phase, self._now()
+        words = [f"{len(self._view.up)}/{self._world_size} ranks"]
+        if phase is Phase.RUNNING:
+            words += self._progress(now_s)
+        elif phase is not None:
+            words += self._verification() if phase is Phase.SURVEYING else []
+            since_s = int(now_s - self._phase_s)
+            words.append(_PHASES.get(phase, phase.value) + (f" {span(since_s)}" if since_s else ""))
+        words.append(span(int(now_s - self._began_s)))
+        restarts = self._view.ledger.total_restarts
+        if restarts:
+            words.append(f"{restarts} restart{'s' if restarts != 1 else ''}")
         return "  ".join(words)
 
-    def _progress(self) -> list[str]:
-        if len(self._up) < self._world_size and not self._looks:
-            return [f"starting [{_bar(len(self._up) / max(1, self._world_size))}]"]
-        step = self._slowest_step()
+    def _progress(self, now_s: float) -> list[str]:
+        up = len(self._view.up)
+        if up < self._world_size and not self._looks:
+            return [f"starting [{_bar(up / max(1, self._world_size))}]"]
+        # The slowest of the ranks that report: the others wait for it.
+        step = min((one.step for one in self._view.progress(self._log_dir) if one is not None), default=None)
         if step is None:
             return ["running"]
-        now_s = self._now()
         self._looks.append((now_s, step))
         while len(self._looks) > 2 and now_s - self._looks[0][0] > _PACE_OVER_S:
             self._looks.pop(0)
@@ -129,25 +116,60 @@ class LiveLine:
         rate = (
             f"{(last - first) / (last_s - first_s):.3g} steps/s" if last > first and last_s > first_s else ""
         )
-        return [word for word in (f"step {step:,}", rate, self._silent) if word]
+        silent = "" if self._view.warned is None else f"rank {self._view.warned} may hang"
+        return [word for word in (f"step {step:,}", rate, silent) if word]
 
     def _verification(self) -> list[str]:
-        meter = read_meter(self._log_dir / METER)
-        if meter is None or meter[1] <= 0:
-            return []
-        share = min(1.0, meter[0] / meter[1])
-        return [f"verifying [{_bar(share)}] {meter[0] / _GIB:.1f} of {meter[1] / _GIB:.1f} GiB"]
-
-    def _slowest_step(self) -> int | None:
-        """Of the ranks that report; the others wait for it."""
         try:
-            page = (self._log_dir / f"incarnation_{self._incarnation}" / "progress").read_bytes()
-        except OSError:
-            return None
-        slots = (unpack_progress(page[at : at + SLOT_BYTES]) for at in range(0, len(page), SLOT_BYTES))
-        return min((slot.step for slot in slots if slot is not None), default=None)
+            read, expected = _NUMBERS.unpack((self._log_dir / METER).read_bytes())
+        except (OSError, struct.error):
+            return []
+        if expected <= 0:
+            return []
+        bar = _bar(min(1.0, read / expected))
+        return [f"verifying [{bar}] {read / _GIB:.1f} of {expected / _GIB:.1f} GiB"]
 
 
 def _bar(share: float) -> str:
     done = int(share * _BAR)
     return "#" * done + "." * (_BAR - done)
+
+
+class VerificationMeter:
+    """Implements ``checkpoints.survey.Watch`` for the live line. Called from several threads; cannot fail."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._expected_bytes = 0
+        self._read_bytes = 0
+        self._written_s = 0.0
+
+    def begins(self, entries: Sequence[Entry]) -> None:
+        """See ``Watch``."""
+        with self._lock:
+            self._expected_bytes += sum(entry.size_bytes for entry in entries)
+
+    def reads(self, size_bytes: int) -> None:
+        """See ``Watch``."""
+        with self._lock:
+            self._read_bytes += size_bytes
+            if time.monotonic() - self._written_s > _METER_EVERY_S:
+                self._write()
+
+    def done(self, entry: Entry) -> None:
+        """See ``Watch``."""
+
+    def over(self) -> None:
+        """The survey has ended: the next one counts anew."""
+        with self._lock:
+            self._expected_bytes = self._read_bytes = 0
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        self._written_s = time.monotonic()
+        with suppress(OSError):
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            os.pwrite(fd, _NUMBERS.pack(self._read_bytes, self._expected_bytes), 0)
+            os.close(fd)

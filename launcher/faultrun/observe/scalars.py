@@ -7,20 +7,24 @@ would import TensorFlow where that is installed, and needs a thread.
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from faultrun.journal.lines import JournalLine
 from faultrun.model.spec import RestartPolicy
-from faultrun.observe.account_model import Account
-from faultrun.observe.run_snapshot import RunSnapshot, State
+from faultrun.observe.run_snapshot import RunMoment, RunSnapshot
+from faultrun.observe.sidecar import Work
 
 _EVERY_S = 10.0
 _VERSION = "brain.Event:2"
 
 
-class Scalars:
-    """Implements ``sidecar.Work``. The horizontal axis is the global step, else seconds of the run."""
+class Scalars(Work):
+    """The horizontal axis is the global step, else seconds of the run."""
 
     interval_s = 1.0
 
@@ -32,27 +36,23 @@ class Scalars:
         begins_at: int,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._moment = RunSnapshot(log_dir, policy)
+        self._snapshot = RunSnapshot(log_dir, policy)
         self._now = now
-        self._folder = folder
         self._begins_at = begins_at
         self._recoveries: list[int] = []
         self._looked_s = 0.0
         self._last: tuple[float, int, int] | None = None
-        self._write: Callable[[Mapping[str, float], int], None] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.faultrun"
+        self._records = RecordWriter(_WholeRecords(folder / name))
+        self._records.write(Event(wall_time=time.time(), file_version=_VERSION).SerializeToString())
 
-    def begin(self, lifeline: int) -> None:
-        """See ``sidecar.Work``."""
-        del lifeline
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._write = _writer(self._folder)
-
-    def take(self, line: Mapping[str, Any]) -> None:
+    def take(self, line: JournalLine) -> None:
         """See ``sidecar.Work``. What a supervisor before us wrote is not written again."""
-        before = self._moment.faults_over
-        self._moment.take(line)
-        if isinstance(line.get("seq"), int) and line["seq"] >= self._begins_at:
-            self._recoveries += range(before, self._moment.faults_over)
+        before = self._snapshot.faults_over
+        self._snapshot.take(line)
+        if line.seq >= self._begins_at:
+            self._recoveries += range(before, self._snapshot.faults_over)
 
     def tick(self) -> None:
         """See ``sidecar.Work``."""
@@ -64,65 +64,49 @@ class Scalars:
         self._look()
 
     def _look(self) -> None:
-        assert self._write is not None
         self._looked_s = self._now()
-        account = self._moment.account()
-        state = self._moment.state(account)
-        at = _axis(account, state)
+        now = self._snapshot.moment()
+        at = _axis(now)
         for number in self._recoveries:
-            fault = account.faults[number]
-            took = {"recovery_seconds": fault.recovery_s, "lost_steps": fault.lost_steps}
-            self._write(_known(took), at)
+            fault = now.account.faults[number]
+            self._write(at, recovery_seconds=fault.recovery_s, lost_steps=fault.lost_steps)
         self._recoveries.clear()
-        now: dict[str, float | None] = {
-            "incarnation": float(state.incarnation),
-            "workers_up": float(state.up),
-            "productive_ratio": state.productive_share(account),
-        }
-        self._write(_known({**now, **self._pace(state)}), at)
+        self._write(
+            at,
+            incarnation=now.incarnation,
+            workers_up=now.up,
+            productive_ratio=now.productive_share,
+            steps_per_second=self._pace(now),
+        )
 
-    def _pace(self, state: State) -> dict[str, float]:
+    def _pace(self, now: RunMoment) -> float | None:
         """Steps a second of the slowest rank since the last look, in the same life."""
-        if not state.steps:
-            self._last = None
-            return {}
-        before, self._last = self._last, (self._looked_s, min(state.steps), state.incarnation)
-        if before is None or before[2] != state.incarnation or self._looked_s - before[0] < 1.0:
-            return {}
-        return {"steps_per_second": (min(state.steps) - before[1]) / (self._looked_s - before[0])}
+        before, self._last = self._last, None
+        if not now.steps:
+            return None
+        self._last = (self._looked_s, min(now.steps), now.incarnation)
+        if before is None or before[2] != now.incarnation or self._looked_s - before[0] < 1.0:
+            return None
+        return (min(now.steps) - before[1]) / (self._looked_s - before[0])
 
-
-def _known(scalars: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: float(value) for name, value in scalars.items() if value is not None}
-
-
-def _axis(account: Account, state: State) -> int:
-    if state.steps:
-        return max(state.steps)
-    return int(account.wall_s) if account.high_step is None else account.high_step
-
-
-def _writer(folder: Path) -> Callable[[Mapping[str, float], int], None]:
-    """A new file in ``folder``, and a function that appends scalars to it."""
-    from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
-    from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
-    from tensorboard.summary.writer.record_writer import RecordWriter  # noqa: PLC0415
-
-    name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.faultrun"
-    records = RecordWriter(_Whole(folder / name))
-    records.write(Event(wall_time=time.time(), file_version=_VERSION).SerializeToString())
-
-    def write(scalars: Mapping[str, float], step: int) -> None:
+    def _write(self, step: int, **scalars: float | None) -> None:
         values = [
-            Summary.Value(tag=f"faultrun/{name}", simple_value=value) for name, value in scalars.items()
+            Summary.Value(tag=f"faultrun/{name}", simple_value=value)
+            for name, value in scalars.items()
+            if value is not None
         ]
         event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
-        records.write(event.SerializeToString())
-
-    return write
+        self._records.write(event.SerializeToString())
 
 
-class _Whole:
+def _axis(now: RunMoment) -> int:
+    if now.steps:
+        return max(now.steps)
+    high = now.account.high_step
+    return int(now.account.wall_s) if high is None else high
+
+
+class _WholeRecords:
     """A file of whole records: behind half a one, on a disk that was full, no reader would find the next."""
 
     def __init__(self, path: Path) -> None:

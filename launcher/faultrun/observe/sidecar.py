@@ -9,43 +9,45 @@ import contextlib
 import os
 import select
 import traceback
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
 
-from faultrun.journal.follow import JournalFollower
+from faultrun.journal.lines import JournalFollower, JournalLine
 from faultrun.workers.forked import Forked
 
 CLEAR = b"\r\x1b[K"
 """To the beginning of a terminal's row, and wipe it."""
 
 
-class Work(Protocol):
-    """What a sidecar does. Runs in the child; what it raises ends the child and nobody else."""
+class Work(ABC):
+    """What a sidecar does, made and run in the child; what it raises ends the child and nobody else."""
 
     interval_s: float
 
-    def begin(self, lifeline: int) -> None:
-        """Called once, before anything else. ``lifeline`` becomes readable when ``end`` is near."""
-        ...
-
-    def take(self, line: Mapping[str, Any]) -> None:
+    @abstractmethod
+    def take(self, line: JournalLine) -> None:
         """One new line of the journal."""
-        ...
 
+    @abstractmethod
     def tick(self) -> None:
         """Called after new lines, and at least every ``interval_s``."""
-        ...
 
+    @abstractmethod
     def end(self) -> None:
         """The supervisor is gone or wants us gone; the whole journal has been taken."""
-        ...
 
 
 class Sidecar:
-    """The supervisor's end. To be made before any thread is; nothing here blocks but ``close``, bounded."""
+    """The supervisor's end. To be made before any thread is; nothing here blocks but ``close``, bounded.
 
-    def __init__(self, work: Work, journal: Path, *keep: int, patience_s: float) -> None:
+    ``make`` is called in the child, so that no library is imported by the supervisor for it; its argument is
+    a descriptor that becomes readable when the end is near. The descriptors ``keep`` stay open.
+    """
+
+    def __init__(
+        self, make: Callable[[int], Work], journal: Path, *, keep: tuple[int, ...] = (), patience_s: float
+    ) -> None:
         self._patience_s = patience_s
         lifeline, self._held = os.pipe2(os.O_CLOEXEC)
         kept = (lifeline, *keep)
@@ -53,9 +55,9 @@ class Sidecar:
         def live() -> None:
             try:
                 _silence(kept)
-                _run(work, JournalFollower(journal), lifeline)
+                _run(make(lifeline), JournalFollower(journal), lifeline)
             except Exception:  # noqa: BLE001  nobody sees its stderr; the run goes on without it
-                _complain(work, journal.parent)
+                _complain(journal.parent)
 
         self._process = Forked(live, keep=kept)
         os.close(lifeline)
@@ -66,9 +68,9 @@ class Sidecar:
         self._process.end(self._patience_s)
 
 
-def _complain(work: Work, log_dir: Path) -> None:
+def _complain(log_dir: Path) -> None:
     with contextlib.suppress(OSError), (log_dir / "sidecar_traceback.txt").open("a") as file:
-        file.write(f"{type(work).__name__}\n{traceback.format_exc()}\n")
+        file.write(f"{traceback.format_exc()}\n")
 
 
 def _silence(kept: tuple[int, ...]) -> None:
@@ -84,7 +86,6 @@ def _silence(kept: tuple[int, ...]) -> None:
 def _run(work: Work, journal: JournalFollower, lifeline: int) -> None:
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)
-    work.begin(lifeline)
     gone = False
     while not gone:
         gone = bool(poll.poll(work.interval_s * 1000))

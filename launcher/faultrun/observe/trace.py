@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
-from faultrun.observe.account_model import Account, Fault, Spending
+from faultrun.journal.lines import moment
+from faultrun.observe.account.model import Account, IncidentRecord, Spending
 
 _NO_PART = frozenset({Spending.TRAINING, Spending.RECOMPUTE})
 _NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TracePart:
     """One stretch of a recovery, in nanoseconds since 1970."""
 
     name: str
@@ -20,7 +20,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovery:
+class RecoveryTrace:
     """From a fault until training went on, or the run ended. ``about`` holds what is known, by name.
 
     ``parts`` follow one another; behind a start come, once more, what it consisted of where that is known.
@@ -31,17 +31,18 @@ class Recovery:
     recovered: bool
     end: str
     about: Mapping[str, str | int]
-    parts: tuple[Part, ...]
+    parts: tuple[TracePart, ...]
 
 
-def recovery(account: Account, fault: Fault) -> Recovery | None:
-    """The trace of one fault of ``account``; None where the journal does not say when the run began."""
-    zero_ns = _nanoseconds(account.began_utc)
-    if zero_ns is None:
+def recovery_trace(account: Account, fault: IncidentRecord) -> RecoveryTrace | None:
+    """The trace of one incident of ``account``; None where the journal does not say when the run began."""
+    began = moment(account.began_utc)
+    if began is None:
         return None
+    zero_ns = int(began.timestamp() * 1000) * (_NS // 1000)
     end_s = fault.at_s + sum(fault.spent.values())
     parts = [
-        Part(
+        TracePart(
             name=one.kind.value,
             begin_ns=zero_ns + int(max(one.begin_s, fault.at_s) * _NS),
             end_ns=zero_ns + int(min(one.end_s, end_s) * _NS),
@@ -51,7 +52,7 @@ def recovery(account: Account, fault: Fault) -> Recovery | None:
     ]
     if parts and parts[-1].name == Spending.START.value:
         parts += _of_start(parts[-1], fault.timeline)
-    return Recovery(
+    return RecoveryTrace(
         begin_ns=zero_ns + int(fault.at_s * _NS),
         end_ns=zero_ns + int(end_s * _NS),
         recovered=fault.end.endswith("again"),
@@ -61,36 +62,29 @@ def recovery(account: Account, fault: Fault) -> Recovery | None:
     )
 
 
-def _of_start(start: Part, timeline: Mapping[str, float]) -> Iterator[Part]:
+def _of_start(start: TracePart, timeline: Mapping[str, float]) -> Iterator[TracePart]:
     """Import, rendezvous and first step, where ranks were heard to meet; they end with the start."""
     if not {"import_s", "rendezvous_s", "first_step_s"} <= set(timeline):
         return
     formed_ns = max(start.begin_ns, start.end_ns - int(timeline["first_step_s"] * _NS))
     met_ns = max(start.begin_ns, formed_ns - int(timeline["rendezvous_s"] * _NS))
-    yield Part(name="import", begin_ns=start.begin_ns, end_ns=met_ns)
-    yield Part(name="rendezvous", begin_ns=met_ns, end_ns=formed_ns)
-    yield Part(name="first step", begin_ns=formed_ns, end_ns=start.end_ns)
+    yield TracePart(name="import", begin_ns=start.begin_ns, end_ns=met_ns)
+    yield TracePart(name="rendezvous", begin_ns=met_ns, end_ns=formed_ns)
+    yield TracePart(name="first step", begin_ns=formed_ns, end_ns=start.end_ns)
 
 
-def _about(fault: Fault) -> dict[str, str | int]:
+def _about(fault: IncidentRecord) -> dict[str, str | int]:
     known: dict[str, str | int | None] = {
-        "faultrun.incident": fault.number,
-        "faultrun.incarnation": fault.incarnation,
-        "faultrun.rank": fault.rank,
-        "faultrun.cause": fault.cause,
-        "faultrun.what": fault.what,
-        "faultrun.step": fault.step,
-        "faultrun.resumed_step": fault.resumed_step,
-        "faultrun.lost_steps": fault.lost_steps,
-        "faultrun.saves": fault.saved,
-        "faultrun.checkpoints_refused": fault.refused,
-        "faultrun.end": fault.end,
+        "incident": fault.number,
+        "incarnation": fault.incarnation,
+        "rank": fault.rank,
+        "cause": fault.cause,
+        "what": fault.what,
+        "step": fault.step,
+        "resumed_step": fault.resumed_step,
+        "lost_steps": fault.lost_steps,
+        "saves": fault.saved,
+        "checkpoints_refused": fault.refused,
+        "end": fault.end,
     }
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def _nanoseconds(utc: str) -> int | None:
-    try:
-        return int(datetime.fromisoformat(utc.replace("Z", "+00:00")).timestamp() * 1000) * (_NS // 1000)
-    except ValueError:
-        return None
+    return {f"faultrun.{name}": value for name, value in known.items() if value is not None}

@@ -4,9 +4,10 @@ from contextlib import suppress
 from dataclasses import replace
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
+from typing import Protocol
 
 from faultrun.checkpoints.catalog import Catalog, Scan
-from faultrun.checkpoints.survey import Findings, scan_and_choose
+from faultrun.checkpoints.survey import Findings, Watch, scan_and_choose
 from faultrun.core import recover
 from faultrun.core.recover import Need
 from faultrun.errors import LogDirError
@@ -14,7 +15,6 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec import Resume, RunSpec
-from faultrun.observe.survey_meter import SurveyMeter
 from faultrun.supervisor.grounds import Grounds, unreadable
 from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.reactor import RunClock
@@ -24,6 +24,14 @@ _SHOWN = 50
 _RAN_OUT = 71
 
 Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
+
+
+class SurveyMeter(Watch, Protocol):
+    """Shows how far a verification is."""
+
+    def over(self) -> None:
+        """The survey has ended: the next one counts anew."""
+        ...
 
 
 class LocalCheckpoints:

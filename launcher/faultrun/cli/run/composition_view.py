@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faultrun import __version__
 from faultrun.cli import console
@@ -12,12 +13,17 @@ from faultrun.journal.append import FILE_NAME
 from faultrun.model.spec import LogFormat, RunSpec
 from faultrun.observe.console_reporter import ConsoleReporter
 from faultrun.observe.json_reporter import JsonReporter, note
-from faultrun.observe.sidecar import CLEAR, Sidecar
-from faultrun.observe.survey_meter import METER, SurveyMeter
+from faultrun.observe.sidecar import CLEAR, Sidecar, Work
+
+if TYPE_CHECKING:
+    from faultrun.observe.live_line import VerificationMeter
 
 _TERMINAL = 2
 _LAST_PAINT_S = 1.0
 _LAST_SCRAPE_S = 3.0
+_LAST_TRACES_S = 4.0
+_LAST_ANNOUNCEMENTS_S = 9.0
+"""What is under way, then the rest. How long the end of a run waits for each of them, at most."""
 
 
 def narrator_for(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> ConsoleReporter | JsonReporter:
@@ -48,47 +54,55 @@ def has_live_line(spec: RunSpec) -> bool:
 
 def sidecars(spec: RunSpec, log_dir: Path, next_seq: int) -> list[Sidecar]:
     """Start those that are wanted; before any thread. ``next_seq`` is the first line that we shall write."""
-    journal, view = log_dir / FILE_NAME, spec.view
-    started: list[Sidecar] = []
-    if has_live_line(spec):
+    journal, view, policy = log_dir / FILE_NAME, spec.view, spec.supervision.policy
+    about = {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__}
+
+    def live_line(_lifeline: int) -> Work:
         from faultrun.observe.live_line import LiveLine
 
-        line = LiveLine(_TERMINAL, log_dir, spec.topology.world_size)
-        started.append(Sidecar(line, journal, _TERMINAL, patience_s=_LAST_PAINT_S))
-    if view.on_event or view.webhook:
-        from faultrun.observe.event_hooks import PATIENCE_S, EventHooks
+        return LiveLine(_TERMINAL, log_dir, spec.topology.world_size)
 
-        herald = EventHooks(spec.run_id, log_dir, view.on_event, view.webhook, next_seq)
-        started.append(Sidecar(herald, journal, patience_s=PATIENCE_S))
-    about = {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__}
-    if view.metrics_port is not None or view.metrics_file:
+    def event_hooks(lifeline: int) -> Work:
+        from faultrun.observe.announce import Announcer
+        from faultrun.observe.event_hooks import EventHooks
+
+        announcer = Announcer(spec.run_id, str(log_dir))
+        return EventHooks(lifeline, announcer, log_dir, (view.on_event, view.webhook), next_seq)
+
+    def exporter(_lifeline: int) -> Work:
         from faultrun.observe.exporter import Exporter
 
-        exporter = Exporter(
-            log_dir,
-            about,
-            spec.supervision.policy,
-            (view.metrics_addr, view.metrics_port) if view.metrics_port is not None else None,
-            view.metrics_file,
-        )
-        started.append(Sidecar(exporter, journal, patience_s=_LAST_SCRAPE_S))
-    if view.tensorboard:
+        endpoint = (view.metrics_addr, view.metrics_port) if view.metrics_port is not None else None
+        return Exporter(log_dir, about, policy, endpoint, view.metrics_file)
+
+    def scalars(_lifeline: int) -> Work:
         from faultrun.observe.scalars import Scalars
 
-        scalars = Scalars(log_dir, Path(view.tensorboard).absolute(), spec.supervision.policy, next_seq)
-        started.append(Sidecar(scalars, journal, patience_s=_LAST_SCRAPE_S))
-    if view.otlp_endpoint:
-        from faultrun.observe import tracer
+        return Scalars(log_dir, Path(view.tensorboard).absolute(), policy, next_seq)
+
+    def tracer(_lifeline: int) -> Work:
+        from faultrun.observe.tracer import Tracer
 
         resource = {f"faultrun.{name}": value for name, value in about.items()}
-        traces = tracer.Tracer(log_dir, view.otlp_endpoint, resource, next_seq)
-        started.append(Sidecar(traces, journal, patience_s=tracer.PATIENCE_S))
-    return started
+        return Tracer(log_dir, view.otlp_endpoint, resource, next_seq)
+
+    wanted = (
+        (has_live_line(spec), live_line, (_TERMINAL,), _LAST_PAINT_S),
+        (bool(view.on_event or view.webhook), event_hooks, (), _LAST_ANNOUNCEMENTS_S),
+        (view.metrics_port is not None or bool(view.metrics_file), exporter, (), _LAST_SCRAPE_S),
+        (bool(view.tensorboard), scalars, (), _LAST_SCRAPE_S),
+        (bool(view.otlp_endpoint), tracer, (), _LAST_TRACES_S),
+    )
+    return [Sidecar(make, journal, keep=keep, patience_s=s) for asked, make, keep, s in wanted if asked]
 
 
-def meter_for(spec: RunSpec, log_dir: Path) -> SurveyMeter | None:
+def meter_for(spec: RunSpec, log_dir: Path) -> "VerificationMeter | None":
     """Only where a live line shows it."""
-    return SurveyMeter(log_dir / METER) if has_live_line(spec) else None
+    if not has_live_line(spec):
+        return None
+    from faultrun.observe.live_line import METER, VerificationMeter
+
+    return VerificationMeter(log_dir / METER)
 
 
 def without_secrets(spec: RunSpec) -> RunSpec:

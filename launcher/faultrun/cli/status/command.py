@@ -16,9 +16,8 @@ from faultrun.cli.console import answer
 from faultrun.cli.control.client import LOG_DIR_VARIABLE
 from faultrun.cli.status.gather import gather
 from faultrun.errors import UsageError
-from faultrun.observe.status_model import RunStatus
+from faultrun.observe.status import RunStatus, brief, lines
 from faultrun.observe.status_ranks import Pace
-from faultrun.observe.status_text import brief, lines
 
 SCHEMA = 1
 _INTERVAL_S = 1.0

@@ -7,29 +7,30 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from faultrun.cli.status.checkpoint import newest_checkpoint
-from faultrun.core.budget import restarts_left
+from faultrun.core.budget import Allowed, charge
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
+from faultrun.journal.lines import JournalLine, Tail, moment, tail
 from faultrun.journal.logdir import read_record
-from faultrun.journal.tail import Tail, tail
 from faultrun.model.incident import Card
-from faultrun.model.plan import Plan
 from faultrun.model.spec import RestartPolicy
-from faultrun.observe.card import headline
-from faultrun.observe.outlook import outlook
-from faultrun.observe.status_model import LastIncident, Outlook, RankState, RunStatus, Supervisor
+from faultrun.observe.card import duration, headline
+from faultrun.observe.status import LastIncident, NewestCheckpoint, Outlook, RunStatus, Supervision
 from faultrun.observe.status_ranks import Pace, rank_states
+from faultrun.observe.view import RunView
+
+if TYPE_CHECKING:
+    from faultrun.checkpoints.listing import Named
 
 _CONNECT_S = 0.5
-_LIVE_PHASES = frozenset({"running"})
+_PATIENCE_S = 0.4
 
 
 def gather(folder: Path, pace: Pace) -> RunStatus:
@@ -43,54 +44,49 @@ def gather(folder: Path, pace: Pace) -> RunStatus:
             because=f"{folder / FILE_NAME}: {error.strerror}",
             hint="--log_dir=DIR of the run, as it printed when it started",
         ) from error
-    return _Look(folder, record, end, pace).status()
+    return _Look(folder, record, end).status(pace)
 
 
 class _Look:
     """One look at one log_dir."""
 
-    def __init__(self, folder: Path, record: Mapping[str, Any], end: Tail, pace: Pace) -> None:
+    def __init__(self, folder: Path, record: Mapping[str, Any], end: Tail) -> None:
         self._folder = folder
         self._record = record
-        spec = record.get("spec")
-        self._spec: Mapping[str, Any] = spec if isinstance(spec, dict) else {}
-        self._end = end
-        self._pace = pace
+        self._first = end.first
+        self._view = RunView()
+        for line in end.lines:
+            self._view.take(line)
         self._now = datetime.now(timezone.utc)
-        self._plan = self._planned()
-        self._ended = _ended(end.last)
         self._supervisor = self._who_supervises()
 
-    def status(self) -> RunStatus:
-        """Put together."""
-        last, ranks = self._end.last, self._ranks()
+    def status(self, pace: Pace) -> RunStatus:
+        """Everything that is known."""
+        view, run_id = self._view, str(self._record.get("run_id", ""))
+        here = self._supervisor is not Supervision.ELSEWHERE
+        ranks = rank_states(self._folder, view, run_id, pace, processes_are_here=here)
         steps = [rank.step for rank in ranks if rank.step is not None]
-        policy, point = self._policy(), self._plan.point if self._plan is not None else None
-        ledger = self._plan.ledger if self._plan is not None else None
-        high = max(steps, default=-1)
-        known, left = None, policy.max_restarts
-        if ledger is not None:
-            now_s, finds = self._run_s(), bool(self._dirs())
-            known = outlook(ledger, policy, now_s=now_s, high_step=high, finds_checkpoints=finds)
-            left = restarts_left(ledger, policy, now_s=now_s, high_step=high)
+        policy, now_s, high = self._policy(), self._run_s(), max(steps, default=-1)
+        left = view.restarts_left(policy, now_s=now_s, high_step=high)
+        point = view.plan.point if view.plan is not None else None
         incident = self._incident()
         return RunStatus(
-            run_id=str(self._record.get("run_id", "")),
-            command=str(_get(self._spec, "command", "shown") or ""),
+            run_id=run_id,
+            command=str(self._spec("command", "shown") or ""),
             log_dir=str(self._folder),
             supervisor=self._supervisor,
-            phase=str(last.get("phase", "")),
-            why=self._why(),
-            suspected=self._suspicion(),
-            # A late timer's line carries the number of the life that set it.
-            incarnation=self._plan.incarnation if self._plan is not None else -1,
-            world_size=self._plan.topology.world_size if self._plan is not None else len(ranks),
+            phase=view.phase.value if view.phase is not None else "",
+            why=view.phase_why,
+            suspected=view.suspected,
+            incarnation=view.incarnation,
+            world_size=view.world_size if view.plan is not None else len(ranks),
             elapsed_s=self._elapsed_s(),
-            last_event_age_s=self._age_s(last),
+            last_event_age_s=self._age_s(view.last),
             step=max(steps, default=None),
             slowest_step=min(steps, default=None),
-            rate=self._rate(ranks),
-            restarts=ledger.total_restarts if ledger is not None else 0,
+            # Of the slowest rank that has one: the others wait for it.
+            rate=min((rank.rate for rank in ranks if rank.rate is not None), default=None),
+            restarts=view.ledger.total_restarts,
             restarts_in_window=policy.max_restarts - left,
             restarts_left=left,
             window_s=policy.window_s,
@@ -99,105 +95,89 @@ class _Look:
             resumed_from=point.path if point is not None else "",
             resumed_step=point.global_step if point is not None else None,
             last_checkpoint=newest_checkpoint(self._dirs()),
-            outlook=self._if_it_matters(known),
-            ended=self._ended,
+            outlook=self._outlook(policy, now_s, high),
+            ended=view.ended,
             ranks=ranks,
         )
 
-    def _why(self) -> str:
-        """What began the present phase: later lines of it, such as "rank 0 heard it", explain nothing."""
-        began = self._end.last
-        for line in reversed(self._end.lines):
-            if line.get("phase") != began.get("phase"):
-                break
-            began = line
-        return str(began.get("why", ""))
+    def _outlook(self, policy: RestartPolicy, now_s: float, high_step: int) -> Outlook | None:
+        """What would be decided if one more rank died now: the budget asked without being charged."""
+        view = self._view
+        if view.plan is None or view.ended is not None or self._supervisor is Supervision.GONE:
+            return None
+        answer = charge(view.ledger, policy, now_s=now_s, high_step=high_step)
+        if isinstance(answer, Allowed):
+            where = "from the newest whole checkpoint" if self._dirs() else "as the script resumes by itself"
+            wait = f" after {answer.backoff_s:.1f} s" if answer.backoff_s else ""
+            text = f"restart {answer.number} of {policy.max_restarts} in {duration(policy.window_s)}"
+            number, backoff_s, text = answer.number, answer.backoff_s, f"{text}{wait}, {where}"
+        else:
+            number, backoff_s, text = 0, 0.0, f"give up with that rank's exit code: {answer.why}"
+        return Outlook(
+            restarts=number > 0,
+            number=number,
+            allowed=policy.max_restarts,
+            backoff_s=backoff_s,
+            text=text,
+        )
 
-    def _suspicion(self) -> str:
-        """The newest word on a hang, while it is neither taken back nor acted on."""
-        for line in reversed(self._end.lines):
-            match line.get("event"):
-                case "HangSuspected":
-                    return str(line.get("why", ""))
-                case "HangWarned":
-                    return f"rank {line.get('rank')} {line.get('because', '')}"
-                case "PauseOver" | "HangDismissed" | "HangDetected" | "IncarnationStarted" | "WorkerExit":
-                    return ""
-        return ""
-
-    def _if_it_matters(self, known: Outlook | None) -> Outlook | None:
-        return known if self._ended is None and self._supervisor is not Supervisor.GONE else None
-
-    def _ranks(self) -> tuple[RankState, ...]:
-        here = self._supervisor is not Supervisor.ELSEWHERE
-        return rank_states(self._folder, self._end, self._record, self._pace, processes_are_here=here)
-
-    def _planned(self) -> Plan | None:
-        for line in reversed(self._end.lines):
-            if line.get("event") == "PlanAdopted":
-                with suppress(CodecError):
-                    plan: Plan = decode(line.get("plan"), Plan)
-                    return plan
-        return None
+    def _spec(self, *names: str) -> object:
+        found: object = self._record.get("spec")
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
 
     def _policy(self) -> RestartPolicy:
         try:
-            policy: RestartPolicy = decode(_get(self._spec, "supervision", "policy"), RestartPolicy)
+            policy: RestartPolicy = decode(self._spec("supervision", "policy"), RestartPolicy)
         except CodecError:
             return RestartPolicy()
         return policy
 
-    def _who_supervises(self) -> Supervisor:
+    def _who_supervises(self) -> Supervision:
         if _listens(str(self._record.get("socket") or "")):
-            return Supervisor.RUNNING
-        if self._ended is not None:
-            return Supervisor.ENDED
+            return Supervision.RUNNING
+        if self._view.ended is not None:
+            return Supervision.ENDED
         if self._record.get("node") not in (None, socket.gethostname()):
-            return Supervisor.ELSEWHERE
-        return Supervisor.GONE
+            return Supervision.ELSEWHERE
+        return Supervision.GONE
 
     def _dirs(self) -> tuple[str, ...]:
         """Absolute: the run may have been started somewhere else."""
-        found, cwd = _get(self._spec, "recovery", "checkpoint_dirs"), str(self._record.get("cwd") or "")
+        found, cwd = self._spec("recovery", "checkpoint_dirs"), str(self._record.get("cwd") or "")
         return tuple(os.path.join(cwd, str(one)) for one in found) if isinstance(found, list) else ()  # noqa: PTH118
 
     def _run_s(self) -> float:
         """Run-seconds now, as the supervisor counts them."""
-        run_s = self._end.last.get("run_s")
-        passed_s = self._age_s(self._end.last) if self._supervisor is Supervisor.RUNNING else 0.0
-        return (float(run_s) if isinstance(run_s, (int, float)) else 0.0) + (passed_s or 0.0)
+        last = self._view.last
+        passed_s = self._age_s(last) if self._supervisor is Supervision.RUNNING else 0.0
+        return (last.run_s if last is not None else 0.0) + (passed_s or 0.0)
 
     def _elapsed_s(self) -> float:
-        began, last = _moment(self._end.first), _moment(self._end.last)
+        began, last = _moment(self._first), _moment(self._view.last)
         if began is None or last is None:
             return 0.0
-        until = self._now if self._supervisor is Supervisor.RUNNING else last
+        until = self._now if self._supervisor is Supervision.RUNNING else last
         return max(0.0, (until - began).total_seconds())
 
-    def _age_s(self, line: Mapping[str, Any]) -> float | None:
+    def _age_s(self, line: JournalLine | None) -> float | None:
         at = _moment(line)
         return None if at is None else max(0.0, (self._now - at).total_seconds())
 
-    def _rate(self, ranks: tuple[RankState, ...]) -> float | None:
-        """Of the slowest rank that has one: the others wait for it."""
-        return min((rank.rate for rank in ranks if rank.rate is not None), default=None)
-
     def _incident(self) -> LastIncident | None:
-        ledger_says = self._plan.ledger.incidents if self._plan is not None else 0
-        for number in (ledger_says + 1, ledger_says):
+        known = self._view.ledger.incidents
+        for number in (known + 1, known):
             path = self._folder / f"incident_{number}.json"
             with suppress(OSError, ValueError, CodecError):
                 card: Card = decode(json.loads(path.read_bytes()), Card)
-                written_s = path.stat().st_mtime
-                age_s = max(0.0, time.time() - written_s)
+                age_s = max(0.0, time.time() - path.stat().st_mtime)
                 return LastIncident(number=number, headline=headline(card), age_s=age_s)
         return None
 
 
-def _ended(last: Mapping[str, Any]) -> tuple[int, str] | None:
-    if last.get("event") != "RunFinished":
-        return None
-    return _int(last.get("exit_code"), -1), str(last.get("because") or last.get("why") or "")
+def _moment(line: JournalLine | None) -> datetime | None:
+    return moment(line.at_utc) if line is not None else None
 
 
 def _listens(path: str) -> bool:
@@ -213,18 +193,39 @@ def _listens(path: str) -> bool:
     return True
 
 
-def _moment(line: Mapping[str, Any]) -> datetime | None:
-    try:
-        return datetime.fromisoformat(str(line["at_utc"]).replace("Z", "+00:00"))
-    except (KeyError, ValueError):
+def newest_checkpoint(roots: Sequence[str]) -> NewestCheckpoint | None:
+    """The newest checkpoint by name and time, of all files only its header read; None without one.
+
+    Looks through ``roots`` for at most 0.4 s; what it says is not verified.
+    """
+    if not roots:
         return None
+    from faultrun.checkpoints.format import Unreadable
+    from faultrun.checkpoints.listing import claimed, walk
+    from faultrun.checkpoints.registry import builtin_formats
+    from faultrun.model.checkpoint import Refusal
 
-
-def _int(value: object, default: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _get(tree: object, *names: str) -> object:
-    for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree
+    formats, deadline = builtin_formats(), time.monotonic() + _PATIENCE_S
+    newest: Named | None = None
+    for root in roots:
+        for listing in walk(root):
+            for one in claimed(listing, root, formats) if not isinstance(listing, Refusal) else ():
+                if isinstance(one, Refusal) or one.unfinished:
+                    continue
+                if newest is None or one.first.mtime_ns > newest.first.mtime_ns:
+                    newest = one
+            if time.monotonic() > deadline:
+                break
+    if newest is None:
+        return None
+    entry = newest.first
+    for known in formats:
+        if known.name == entry.format:
+            with suppress(Unreadable, OSError):
+                entry = known.read(entry)
+    return NewestCheckpoint(
+        path=entry.path,
+        step=entry.global_step,
+        age_s=max(0.0, time.time() - entry.mtime_ns / 1e9),
+        size_bytes=entry.size_bytes,
+    )

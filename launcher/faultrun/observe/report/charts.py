@@ -12,7 +12,7 @@ from typing import Any
 
 from faultrun.core.span import span
 from faultrun.model.printable import printable
-from faultrun.observe.account_model import RECOVERY, Account, Fault, Segment, Spending
+from faultrun.observe.account.model import RECOVERY, Account, IncidentRecord, Segment, Spending
 
 Figure = dict[str, Any]
 
@@ -208,7 +208,7 @@ def _steps(account: Account, clock: "_Clock") -> dict[str, Any]:
     }
 
 
-def _recoveries(faults: Sequence[Fault]) -> Figure:
+def _recoveries(faults: Sequence[IncidentRecord]) -> Figure:
     """What each recovery was spent on; of many, the mean of equally many neighbours."""
     group = -(-len(faults) // _MOST_BARS)
     groups = [faults[at : at + group] for at in range(0, len(faults), group)]
@@ -231,7 +231,7 @@ def _recoveries(faults: Sequence[Fault]) -> Figure:
     return {"data": traces, "layout": {**layout, "barmode": "stack"}}
 
 
-def _causes(faults: Sequence[Fault]) -> Figure:
+def _causes(faults: Sequence[IncidentRecord]) -> Figure:
     counts = Counter(_shown(fault.what) for fault in faults).most_common(8)[::-1]
     labels = [text if len(text) <= 34 else text[:33] + "…" for text, _ in counts]
     trace = {
@@ -286,16 +286,16 @@ def _bars(across: str, up: str) -> dict[str, Any]:
     }
 
 
-def _mean(kind: Spending, faults: Sequence[Fault]) -> float:
+def _mean(kind: Spending, faults: Sequence[IncidentRecord]) -> float:
     return round(sum(fault.spent.get(kind, 0.0) for fault in faults) / len(faults), 4)
 
 
-def _group_name(members: Sequence[Fault]) -> str:
+def _group_name(members: Sequence[IncidentRecord]) -> str:
     first, last = members[0].number, members[-1].number
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _headline(fault: Fault) -> str:
+def _headline(fault: IncidentRecord) -> str:
     who = "" if fault.rank is None else f"rank {fault.rank} "
     step = "" if fault.step is None else f" at step {fault.step:,}"
     what = f"{who}{_shown(fault.what)}{step}"

@@ -10,7 +10,13 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from faultrun.observe.account_model import RECOVERY, TRAINING_AGAIN, Account, Fault, Life
+from faultrun.observe.account.model import (
+    RECOVERY,
+    TRAINING_AGAIN,
+    Account,
+    IncarnationRecord,
+    IncidentRecord,
+)
 from faultrun.observe.advice import advise, save_interval
 
 SCHEMA = 2
@@ -31,7 +37,7 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
         "version": str(record.get("version", "")),
         "began_utc": account.began_utc,
         "last_utc": account.last_utc,
-        "phase": account.phase,
+        "phase": account.phase.value if account.phase is not None else "",
         "ended": None if account.ended is None else {"exit_code": account.ended[0], "why": account.ended[1]},
         "wall_s": round(account.wall_s, 3),
         "productive_share": _rounded(account.productive_share, 6),
@@ -78,7 +84,7 @@ def _blamed(account: Account) -> Counter[int]:
     return Counter(fault.rank for fault in account.faults if fault.rank is not None)
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
+def _fault(fault: IncidentRecord) -> dict[str, Any]:
     return {
         "number": fault.number,
         "incarnation": fault.incarnation,
@@ -100,7 +106,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
     }
 
 
-def _life(life: Life) -> dict[str, Any]:
+def _life(life: IncarnationRecord) -> dict[str, Any]:
     data = asdict(life)
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in data.items()}
 

@@ -1,83 +1,61 @@
 """The clock and the stretches of an account: every moment of a run, once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
-from faultrun.observe.account_model import Segment, Spending
-
-SPENT_IN = {
-    "new": Spending.CHOOSE,
-    "surveying": Spending.CHOOSE,
-    "awaiting_plan": Spending.CHOOSE,
-    "backing_off": Spending.BACKOFF,
-    "holding": Spending.IDLE,
-    "preparing": Spending.SPAWN,
-    "awaiting_go": Spending.SPAWN,
-    "running": Spending.TRAINING,
-    "draining": Spending.DRAIN,
-    "killing": Spending.DRAIN,
-    "sweeping": Spending.DRAIN,
-}
-"""What a moment of each phase is spent on, until more is known."""
+from faultrun.journal.lines import JournalLine, moment
+from faultrun.model.events import RunStarted
+from faultrun.observe.account.model import Segment, Spending
 
 _MOST_SAMPLES = 4000
 
 
 @dataclass(slots=True)
-class Away:
-    """Run-seconds, with the time without a supervisor told apart."""
+class AccountClock:
+    """Seconds since the first line, with the time without a supervisor told apart."""
 
     began_utc: str = ""
     last_utc: str = ""
-    offset_s: float = 0.0
-    gap_s: float = 0.0
-    last_run_s: float = 0.0
-    first_run_s: float | None = None
+    _offset_s: float = 0.0
+    _last_run_s: float = 0.0
+    _first_run_s: float | None = None
 
-    def at_s(self, line: Mapping[str, Any], run_s: float, taken_up: bool) -> float:
-        """When ``line`` was written, in seconds since the first; ``gap_s`` passed without a supervisor."""
-        utc = line.get("at_utc")
-        self.gap_s = 0.0
-        if self.first_run_s is None:
-            self.first_run_s = run_s
-            self.began_utc = str(utc or "")
-        elif taken_up:
+    def passes(self, line: JournalLine) -> tuple[float, float]:
+        """When ``line`` was written, and for how long before it nobody supervised."""
+        gap_s = 0.0
+        if self._first_run_s is None:
+            self._first_run_s = line.run_s
+            self.began_utc = line.at_utc
+        elif isinstance(line.event, RunStarted):
             # Run-seconds pass while nobody supervises; in journals of versions before they stood still.
-            counted = max(0.0, run_s - self.last_run_s)
-            self.gap_s = max(counted, _seconds_between(self.last_utc, str(utc or "")))
-            self.offset_s += self.gap_s - counted
-        self.last_utc = utc if isinstance(utc, str) else self.last_utc
-        self.last_run_s = max(run_s, self.last_run_s)
-        return self.last_run_s - self.first_run_s + self.offset_s
+            counted = max(0.0, line.run_s - self._last_run_s)
+            gap_s = max(counted, _seconds_between(self.last_utc, line.at_utc))
+            self._offset_s += gap_s - counted
+        self.last_utc = line.at_utc or self.last_utc
+        self._last_run_s = max(line.run_s, self._last_run_s)
+        return self._last_run_s - self._first_run_s + self._offset_s, gap_s
 
 
 def _seconds_between(earlier: str, later: str) -> float:
-    try:
-        begin, end = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (earlier, later))
-        return (end - begin).total_seconds()
-    except (ValueError, TypeError):
-        return 0.0
+    begin, end = moment(earlier), moment(later)
+    return (end - begin).total_seconds() if begin is not None and end is not None else 0.0
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Stretches in order, each ``[kind, begin_s, end_s, incarnation]``; equal neighbours are one."""
+    """Stretches in order; equal neighbours are one. ``end_s`` is how far it is known."""
 
     end_s: float = 0.0
     stretches: list[tuple[Spending, float, float, int]] = field(default_factory=list)
 
     def copy(self) -> "Timeline":
         """Another that may be changed."""
-        return Timeline(end_s=self.end_s, stretches=list(self.stretches))
+        return Timeline(self.end_s, list(self.stretches))
 
     def advance(self, to_s: float, kind: Spending, incarnation: int) -> None:
         """All time up to ``to_s`` was of this kind. Time that does not pass changes nothing."""
-        if to_s <= self.end_s:
-            return
-        self._append(kind, self.end_s, to_s, incarnation)
-        self.end_s = to_s
+        if to_s > self.end_s:
+            self._append(kind, self.end_s, to_s, incarnation)
+            self.end_s = to_s
 
     def relabel(self, begin_s: float, end_s: float, kind: Spending, incarnation: int) -> float:
         """Make the training of ``incarnation`` within ``[begin_s, end_s)`` another kind; return how much."""
@@ -110,13 +88,6 @@ class Timeline:
                 break
             spent[kind] = spent.get(kind, 0.0) + high - max(low, begin_s)
         return spent
-
-    def spent(self) -> dict[Spending, float]:
-        """Seconds by kind, all kinds present."""
-        total = dict.fromkeys(Spending, 0.0)
-        for kind, low, high, _ in self.stretches:
-            total[kind] += high - low
-        return total
 
     def segments(self) -> tuple[Segment, ...]:
         """The stretches as values."""

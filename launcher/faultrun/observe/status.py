@@ -1,22 +1,126 @@
-"""The status in plain words: what a shell without a terminal, or without rich, shows."""
+"""How a run stands at one moment, as ``faultrun status`` shows it: values, and plain words for any shell."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 from faultrun.core.span import span
 from faultrun.model.printable import printable
 from faultrun.observe.card import duration
-from faultrun.observe.status_model import RankState, RunStatus, Supervisor
 
+COLUMNS = ("rank", "pid", "state", "step", "steps/s", "last step", "memory", "cpu")
 _MOST_RANKS = 24
 _MIB = 1 << 20
-_END = "\n"
 _ORDINARY = ("training", "ended")
 
-SUPERVISED = {
-    Supervisor.RUNNING: "",
-    Supervisor.ENDED: "",
-    Supervisor.GONE: "its supervisor is gone; the same command goes on with the run",
-    Supervisor.ELSEWHERE: "its supervisor is on another machine; this is what its files say",
+
+class Supervision(Enum):
+    """Whether anybody looks after the run."""
+
+    RUNNING = "running"
+    GONE = "gone"  # it was killed: the same command goes on with the run
+    ENDED = "ended"  # the run is over
+    ELSEWHERE = "elsewhere"  # on another machine; what the files say is all that can be known here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankState:
+    """One worker. None where nobody knows: a script that reports no steps, a process on another machine.
+
+    ``state`` is ``starting``, ``training``, ``ended``, ``failed`` or ``gone``; ``what`` says how it ended.
+    ``doing`` is what the rank says of itself (SDK). ``step_age_s`` is the age of its last report, ``rate`` in
+    steps a second, ``rss_bytes`` the resident memory, ``cpu`` a share of one processor (2.0: two of them).
+    """
+
+    rank: int
+    pid: int | None
+    state: str
+    what: str = ""
+    step: int | None = None
+    epoch: int | None = None
+    doing: str = ""
+    step_age_s: float | None = None
+    rate: float | None = None
+    rss_bytes: int | None = None
+    cpu: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastIncident:
+    """The newest card: its first line, and how long ago the fault was."""
+
+    number: int
+    headline: str
+    age_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestCheckpoint:
+    """The newest file by its time that a checkpoint format claims by its name; nothing was verified."""
+
+    path: str
+    step: int | None
+    age_s: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What would follow if one more rank died now: restart ``number`` of ``allowed``, or the end."""
+
+    restarts: bool
+    number: int
+    allowed: int
+    backoff_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """Everything on one screen. ``elapsed_s`` is wall time since the run began; it stops when the run ends.
+
+    ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly empty.
+    ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
+    """
+
+    run_id: str
+    command: str
+    log_dir: str
+    supervisor: Supervision
+    phase: str
+    why: str
+    suspected: str
+    incarnation: int
+    world_size: int
+    elapsed_s: float
+    last_event_age_s: float | None
+    step: int | None
+    slowest_step: int | None
+    rate: float | None
+    restarts: int
+    restarts_in_window: int
+    restarts_left: int
+    window_s: float
+    incidents: int
+    last_incident: LastIncident | None
+    resumed_from: str
+    resumed_step: int | None
+    last_checkpoint: NewestCheckpoint | None
+    outlook: Outlook | None
+    ended: tuple[int, str] | None
+    ranks: tuple[RankState, ...]
+
+    @property
+    def up(self) -> int:
+        """Workers that run."""
+        return sum(rank.state in ("running", "training") for rank in self.ranks)
+
+
+_SUPERVISED = {
+    Supervision.RUNNING: "",
+    Supervision.ENDED: "",
+    Supervision.GONE: "its supervisor is gone; the same command goes on with the run",
+    Supervision.ELSEWHERE: "its supervisor is on another machine; this is what its files say",
 }
 
 
@@ -35,16 +139,11 @@ def lines(status: RunStatus, *, most_ranks: int = _MOST_RANKS) -> Iterator[str]:
         yield f"  {left_out}"
 
 
-COLUMNS = ("rank", "pid", "state", "step", "steps/s", "last step", "memory", "cpu")
-
-
 def title(status: RunStatus) -> str:
     """Phase, incarnation, how many are up and for how long."""
     if status.ended is not None:
-        code, why = status.ended
-        return (
-            f"ended with exit code {code} after {span(status.elapsed_s)}: {printable(why.partition(_END)[0])}"
-        )
+        code, why = status.ended[0], printable(status.ended[1].partition("\n")[0])
+        return f"ended with exit code {code} after {span(status.elapsed_s)}: {why}"
     up = f"{status.up} of {status.world_size} ranks up"
     return f"{status.phase}  incarnation {status.incarnation}  {up}  for {span(status.elapsed_s)}"
 
@@ -55,8 +154,8 @@ def facts(status: RunStatus) -> Iterator[tuple[str, str]]:
 
 
 def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
-    if SUPERVISED[status.supervisor]:
-        yield "supervisor", SUPERVISED[status.supervisor]
+    if _SUPERVISED[status.supervisor]:
+        yield "supervisor", _SUPERVISED[status.supervisor]
     if status.suspected:
         yield "a hang?", status.suspected
     if status.phase != "running" and status.ended is None and status.why:
@@ -93,9 +192,8 @@ def chosen(ranks: Sequence[RankState], most: int) -> tuple[list[RankState], str]
     steps = [one.step for one in others if one.step is not None]
     between = f", steps {min(steps):,} to {max(steps):,}" if steps else ""
     states = ", ".join(sorted({one.state for one in others}))
-    return sorted(
-        shown, key=lambda one: one.rank
-    ), f"{len(others)} more: {states}{between}   (--json has all)"
+    word = f"{len(others)} more: {states}{between}   (--json has all)"
+    return sorted(shown, key=lambda one: one.rank), word
 
 
 def cells(rank: RankState) -> tuple[str, ...]:
@@ -127,6 +225,6 @@ def brief(status: RunStatus) -> str:
     if status.rate is not None:
         words.append(f"{status.rate:.3g} steps/s")
     words.append(f"{status.restarts} restarts")
-    if status.supervisor is Supervisor.GONE:
+    if status.supervisor is Supervision.GONE:
         words.append("supervisor gone")
     return "  ".join(words)

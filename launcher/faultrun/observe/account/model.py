@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from faultrun.model.run import Phase
+
 
 class Spending(Enum):
     """What a moment of the run was used for. Every moment is exactly one of these."""
@@ -58,7 +60,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class IncarnationRecord:
     """One incarnation. Steps are global; None where nobody reported them.
 
     ``repeated_steps``: how many of its steps an earlier life had already done.
@@ -91,7 +93,7 @@ SUPERVISOR_LOST = "supervisor lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class IncidentRecord:
     """One incident and what it cost.
 
     ``spent`` are seconds by kind, from the fault to the first new step; ``recompute_s`` is what the next
@@ -128,11 +130,6 @@ class Fault:
             return None
         return sum(self.spent.values()) if self.timed_s is None else self.timed_s
 
-    @property
-    def cost_s(self) -> float:
-        """All that is known not to have been spent without it."""
-        return sum(self.spent.values()) + self.recompute_s
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saves:
@@ -164,8 +161,8 @@ class Account:
     wall_s: float
     spent: Mapping[Spending, float]
     segments: tuple[Segment, ...]
-    lives: tuple[Life, ...]
-    faults: tuple[Fault, ...]
+    lives: tuple[IncarnationRecord, ...]
+    faults: tuple[IncidentRecord, ...]
     stops: int
     restarts: int
     standbys: Mapping[str, int]
@@ -176,7 +173,7 @@ class Account:
     high_step: int | None
     events: Mapping[str, int]
     ended: tuple[int, str] | None
-    phase: str
+    phase: Phase | None
 
     @property
     def productive_share(self) -> float | None:
@@ -197,12 +194,3 @@ def productive_share(spent: Mapping[Spending, float]) -> float | None:
     if wall_s <= 0 or spent.get(Spending.UNREPORTED, 0.0) > 0:
         return None
     return spent.get(Spending.TRAINING, 0.0) / wall_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """One thing to change: what, the numbers behind it, and the option or place to change."""
-
-    what: str
-    because: str
-    hint: str

@@ -1,0 +1,127 @@
+"""A run as its journal tells it so far: the phase, the plan, the workers, what is feared and how it ended."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from faultrun.core.budget import restarts_left
+from faultrun.journal.lines import JournalLine
+from faultrun.model.events import (
+    FirstStep,
+    IncarnationStarted,
+    PlanAdopted,
+    RunFinished,
+    RunStarted,
+    SpawnFailed,
+    WorkerExit,
+    WorkerStarted,
+)
+from faultrun.model.gasp import GaspRequested
+from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
+from faultrun.model.plan import Ledger, Plan
+from faultrun.model.run import Phase
+from faultrun.model.spec import RestartPolicy
+from faultrun.model.stop import StopRequested
+from faultrun.model.wire import SLOT_BYTES, Progress, unpack_progress
+
+
+@dataclass(slots=True)
+class WorkerView:
+    """One rank of the present incarnation. ``asked``: it was to save and leave, and did not fail before."""
+
+    pid: int | None = None
+    end: JournalLine | None = None
+    asked: bool = False
+    hung: bool = False
+
+
+class RunView:
+    """Takes a journal's lines in their order, from the first or from an adopted plan on.
+
+    ``phase_why`` is what began the phase: later lines of it, such as "rank 0 heard it", explain nothing.
+    ``suspected`` is the newest word on a hang that is neither taken back nor acted on, ``warned`` the rank
+    that was warned of. ``up`` are the ranks that this supervisor started and that did not end.
+    """
+
+    def __init__(self) -> None:
+        self.last: JournalLine | None = None
+        self.phase: Phase | None = None
+        self.phase_why = ""
+        self.plan: Plan | None = None
+        self.workers: dict[int, WorkerView] = {}
+        self.up: set[int] = set()
+        self.first_step: tuple[str, int] | None = None
+        self.suspected = ""
+        self.warned: int | None = None
+        self.stopping = False
+        self.ended: tuple[int, str] | None = None
+
+    @property
+    def incarnation(self) -> int:
+        """The plan's: a timer that rings late carries the number of the life that set it."""
+        return self.plan.incarnation if self.plan is not None else -1
+
+    @property
+    def world_size(self) -> int:
+        """Workers that the plan has; 0 before the first."""
+        return self.plan.topology.world_size if self.plan is not None else 0
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run has spent, by its newest plan."""
+        return self.plan.ledger if self.plan is not None else Ledger()
+
+    def restarts_left(self, policy: RestartPolicy, *, now_s: float, high_step: int) -> int:
+        """Restarts for faults that the budget allows at ``now_s`` run-seconds."""
+        return restarts_left(self.ledger, policy, now_s=now_s, high_step=high_step)
+
+    def progress(self, log_dir: Path) -> list[Progress | None]:
+        """What the ranks of this incarnation wrote on their page, in their order; None: no step yet."""
+        try:
+            page = (log_dir / f"incarnation_{self.incarnation}" / "progress").read_bytes()
+        except OSError:
+            return []
+        return [unpack_progress(page[at : at + SLOT_BYTES]) for at in range(0, len(page), SLOT_BYTES)]
+
+    def take(self, line: JournalLine) -> None:
+        """One more line."""
+        self._hangs(line)
+        match line.event:
+            case RunStarted():
+                self.up.clear()
+                self.stopping, self.ended = False, None
+            case PlanAdopted(plan=plan):
+                self.plan, self.first_step = plan, None
+                self.workers.clear()
+                self.up.clear()
+            case WorkerStarted(rank=rank, pid=pid):
+                self.workers[rank] = WorkerView(pid)
+                self.up.add(rank)
+            case WorkerExit(rank=rank) | SpawnFailed(rank=rank):
+                self.workers.setdefault(rank, WorkerView()).end = line
+                self.up.discard(rank)
+            case GaspRequested(ranks=ranks):
+                for worker in (self.workers[rank] for rank in ranks if rank in self.workers):
+                    worker.asked |= worker.end is None and not worker.hung
+            case HangDetected(rank=rank) if rank in self.workers:
+                self.workers[rank].hung = True
+            case FirstStep(step=step):
+                self.first_step = (line.at_utc, step)
+            case StopRequested():
+                self.stopping = True
+            case RunFinished(exit_code=code):
+                self.ended = (code, line.because)
+        if self.last is None or line.phase is not self.phase:
+            self.phase, self.phase_why = line.phase, line.why
+        self.last = line
+
+    def _hangs(self, line: JournalLine) -> None:
+        match line.event:
+            case HangSuspected():
+                self.suspected = line.why
+            case HangWarned(rank=rank):
+                self.suspected, self.warned = f"rank {rank} {line.because}", rank
+            case (
+                PauseOver() | HangDismissed() | HangDetected() | IncarnationStarted() | WorkerExit()
+                | PlanAdopted()
+            ):  # fmt: skip
+                self.suspected, self.warned = "", None
