@@ -20,7 +20,7 @@ from pathlib import Path
 from faultrun import sdk, testing
 from faultrun.model.checkpoint import Kind
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder, Shelf, Stamp, numbered
+from faultrun.sdk.files import Folder, Position, SaveWriter, numbered
 from faultrun.sdk.session import read_identity
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -85,7 +85,7 @@ def main() -> None:
     sdk.start(save=state.write, directory=folder, name="state.json")
     chaos.at("compile")
     reduce(0)
-    shelf = Shelf(folder, read_identity(os.environ))
+    writer = SaveWriter(folder, read_identity(os.environ))
     while state.step < options.steps:
         step = state.step + 1
         time.sleep(options.step_s)
@@ -96,7 +96,7 @@ def main() -> None:
         sdk.step(step)
         chaos.at("step", step)
         if step % options.save_every == 0:
-            save(state, folder, shelf, chaos)
+            save(state, writer, chaos)
     state.check()
     reduce(0)  # nobody leaves before all are done
     print(f"final step {state.step} weight {state.weight}", flush=True)
@@ -104,12 +104,12 @@ def main() -> None:
     os._exit(0)
 
 
-def save(state: State, folder: Folder, shelf: Shelf, chaos: testing.Injector) -> None:
+def save(state: State, writer: SaveWriter, chaos: testing.Injector) -> None:
     """A periodic checkpoint of this rank, with a manifest; only the newest two are kept."""
-    own = folder.path / f"rank_{RANK}"
+    own = writer.folder.path / f"rank_{RANK}"
     path = own / f"periodic-{state.step}.json"
     chaos.at("save", state.step, path=str(path))
-    saved = shelf.save_by_path(numbered(path), Stamp(step=state.step, kind=Kind.PERIODIC), state.write)
+    saved = writer.save_by_path(numbered(path), Position(state.step), state.write, Kind.PERIODIC)
     chaos.at("saved", state.step, path=saved.path)
     mine = sorted(own.glob("periodic-*.json"), key=lambda one: (len(one.name), one.name))
     for old in [one for one in mine if not one.name.endswith(".manifest.json")][:-_KEEP]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 SDK = Path(__file__).parents[2] / "launcher" / "faultrun" / "sdk"
 BEGIN = """
 import atexit, contextlib, os, sys, threading
-from ending import Ending
-ending = Ending()
+from ending import ExitWatch
+ending = ExitWatch()
 ending.begin()
 atexit.register(lambda: print("zero" if ending.is_zero() else "unknown"))
 def leaves(code): sys.exit(code)

@@ -14,21 +14,19 @@ from faultrun.checkpoints.format import Listing, Look
 from faultrun.checkpoints.format import Stamp as FileStamp
 from faultrun.checkpoints.gasp_manifest import FORMAT
 from faultrun.model.checkpoint import Entry, Kind
-from faultrun.sdk.files import Folder, Saved, Shelf, Sink, Stamp, numbered
-from faultrun.sdk.session import RecoveryPoint, Session
+from faultrun.sdk.files import Folder, Position, Saved, SaveWriter, Sink, numbered
+from faultrun.sdk.session import ResumePoint, Session
 
 SESSION = Session(rank=2, world_size=4, run_id="run-1", incarnation=3, node="here")
 
 
-def shelf_in(directory: Path, keep: int = 2, session: Session = SESSION) -> Shelf:
-    return Shelf(Folder(directory=directory, keep=keep), session)
+def writer_in(directory: Path, keep: int = 2, session: Session = SESSION) -> SaveWriter:
+    return SaveWriter(Folder(directory=directory, keep=keep), session)
 
 
-def save(shelf: Shelf, step: int, content: bytes = b"state", kind: Kind = Kind.GASP) -> Saved:
-    names = numbered(shelf.folder.path / "rank_2" / f"gasp-step_{step}.pt")
-    return shelf.save(
-        names, Stamp(step=step, epoch=1, step_in_epoch=step, kind=kind), lambda sink: sink.write(content)
-    )
+def save(writer: SaveWriter, step: int, content: bytes = b"state", kind: Kind = Kind.GASP) -> Saved:
+    names = numbered(writer.folder.path / "rank_2" / f"gasp-step_{step}.pt")
+    return writer.save(names, Position(step, 1, step), lambda sink: sink.write(content), kind)
 
 
 def entry_of(path: str) -> Entry:
@@ -52,7 +50,7 @@ def entry_of(path: str) -> Entry:
 
 
 def test_the_catalog_reads_what_the_sdk_writes(tmp_path: Path) -> None:
-    saved = save(shelf_in(tmp_path), 55)
+    saved = save(writer_in(tmp_path), 55)
     entry = FORMAT.read(entry_of(saved.path))
     assert (entry.global_step, entry.epoch, entry.step_in_epoch) == (55, 1, 55)
     assert (entry.rank, entry.world_size, entry.run_id, entry.incarnation) == (2, 4, "run-1", 3)
@@ -63,44 +61,44 @@ def test_the_catalog_reads_what_the_sdk_writes(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_found(tmp_path: Path) -> None:
-    saved = save(shelf_in(tmp_path), 55, b"a" * 1000)
+    saved = save(writer_in(tmp_path), 55, b"a" * 1000)
     path = Path(saved.path)
     path.write_bytes(path.read_bytes()[:500] + b"b" + path.read_bytes()[501:])
     assert not FORMAT.verify(FORMAT.read(entry_of(saved.path)), Look()).whole
 
 
 def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
-    first, second = save(shelf, 7, b"one"), save(shelf, 7, b"two")
+    writer = writer_in(tmp_path)
+    first, second = save(writer, 7, b"one"), save(writer, 7, b"two")
     assert Path(first.path).read_bytes() == b"one"
     assert Path(second.path).name == "gasp-step_7.1.pt"
     assert Path(second.path).read_bytes() == b"two"
 
 
 def test_a_failing_writer_leaves_nothing_and_touches_nothing(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
-    before = save(shelf, 6)
+    writer = writer_in(tmp_path)
+    before = save(writer, 6)
 
     def fail(sink: Sink) -> None:
         sink.write(b"half")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        shelf.save(numbered(tmp_path / "rank_2" / "gasp-step_7.pt"), Stamp(step=7), fail)
+        writer.save(numbered(tmp_path / "rank_2" / "gasp-step_7.pt"), Position(7), fail)
     names = sorted(path.name for path in (tmp_path / "rank_2").iterdir())
     assert names == ["gasp-step_6.pt", "gasp-step_6.pt.manifest.json"]
     assert FORMAT.verify(FORMAT.read(entry_of(before.path)), Look()).whole
 
 
 def test_a_writer_that_wants_a_name_gets_one_with_the_right_suffix(tmp_path: Path) -> None:
-    shelf = shelf_in(tmp_path)
+    writer = writer_in(tmp_path)
     seen: list[str] = []
 
     def fill(path: str) -> None:
         seen.append(path)
         Path(path).write_bytes(b"x" * 3_000_000)
 
-    saved = shelf.save_by_path(numbered(tmp_path / "net-1_2_breakpoint.ckpt"), Stamp(step=2), fill)
+    saved = writer.save_by_path(numbered(tmp_path / "net-1_2_breakpoint.ckpt"), Position(2), fill)
     assert seen[0].endswith(".ckpt")
     assert saved.size_bytes == 3_000_000
     assert FORMAT.verify(FORMAT.read(entry_of(saved.path)), Look()).whole
@@ -111,25 +109,25 @@ def test_older_gasps_of_this_run_and_rank_go_and_nothing_else_does(tmp_path: Pat
         rank=2,
         world_size=4,
         run_id="run-1",
-        point=RecoveryPoint(
+        point=ResumePoint(
             path=str(tmp_path / "rank_2" / "gasp-step_1.pt"), step=1, epoch=1, reason="fault", incarnation=1
         ),
     )
-    shelf = shelf_in(tmp_path, session=session)
-    other_run = shelf_in(tmp_path, session=Session(rank=2, world_size=4, run_id="run-2"))
+    writer = writer_in(tmp_path, session=session)
+    other_run = writer_in(tmp_path, session=Session(rank=2, world_size=4, run_id="run-2"))
     save(other_run, 100)
-    save(shelf, 50, kind=Kind.PERIODIC)
-    newest = [save(shelf, step) for step in (1, 2, 3, 4)][-1]
+    save(writer, 50, kind=Kind.PERIODIC)
+    newest = [save(writer, step) for step in (1, 2, 3, 4)][-1]
     left_over = tmp_path / "rank_2" / ".tmp.rank2_99999.gasp-step_9.pt"
     left_over.write_bytes(b"half")
-    shelf.prune(newest)
+    writer.prune(newest)
     kept = {path.name for path in (tmp_path / "rank_2").glob("*.pt")}
     assert kept == {f"gasp-step_{step}.pt" for step in (1, 3, 4, 50, 100)}
     assert not left_over.exists()
 
 
 def test_the_manifest_comes_last(tmp_path: Path) -> None:
-    saved = save(shelf_in(tmp_path), 5)
+    saved = save(writer_in(tmp_path), 5)
     manifest = Path(saved.path + ".manifest.json")
     assert manifest.stat().st_mtime_ns >= Path(saved.path).stat().st_mtime_ns
     assert json.loads(manifest.read_text())["path"] == Path(saved.path).name
@@ -152,16 +150,16 @@ def test_whatever_the_clock_says_the_newest_save_and_the_one_resumed_from_stay(
         saves = []
         for life, step, at_s in gasps:
             session = Session(rank=2, world_size=4, run_id="run-1", incarnation=life)
-            saved = save(shelf_in(Path(folder), session=session), step)
+            saved = save(writer_in(Path(folder), session=session), step)
             for path in (saved.path, f"{saved.path}.manifest.json"):
                 os.utime(path, (at_s, at_s))
             saves.append(saved)
         newest, begun_from = saves[-1], saves[resumed % len(saves)]
-        point = RecoveryPoint(
+        point = ResumePoint(
             path=begun_from.path, step=begun_from.step, epoch=1, reason="fault", incarnation=3
         )
         session = Session(rank=2, world_size=4, run_id="run-1", incarnation=3, point=point)
-        shelf_in(Path(folder), keep, session).prune(newest)
+        writer_in(Path(folder), keep, session).prune(newest)
         left = {str(path) for path in Path(folder).rglob("*.pt")}
         assert {newest.path, begun_from.path} <= left
         assert len(left) <= keep + 1
@@ -180,7 +178,7 @@ def test_a_directory_stays_where_it_was_when_the_script_goes_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shelf = Shelf(Folder(directory="ckpt"), SESSION)
+    writer = SaveWriter(Folder(directory="ckpt"), SESSION)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert Path(save(shelf, 3).path).parent == tmp_path / "ckpt" / "rank_2"
+    assert Path(save(writer, 3).path).parent == tmp_path / "ckpt" / "rank_2"

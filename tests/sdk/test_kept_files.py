@@ -1,4 +1,4 @@
-"""Files that an earlier version wrote are gone on from, bit for bit (written on 2026-11-22 by rank 1 of 2)."""
+"""Files that an earlier version wrote are gone on from, bit for bit (made on 2026-11-22 by rank 1 of 2)."""
 
 import gzip
 import json

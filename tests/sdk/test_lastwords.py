@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.sdk.lastwords import tells_of_a_dead_peer, write_note
+from faultrun.sdk.evidence import tells_of_a_dead_peer, write_note
 
 
 def chained() -> BaseException:

@@ -22,9 +22,9 @@ def environment() -> Iterator[None]:
 
 
 def test_copies_take_less_than_one_percent_of_the_time() -> None:
-    from faultrun.sdk.mindspore.interval import Interval
+    from faultrun.sdk.mindspore.callback import CopyInterval
 
-    interval = Interval(None)
+    interval = CopyInterval(None)
     copies = 0
     for step in range(1, 3001):
         if interval.stepped(step, 0.010):
@@ -35,9 +35,9 @@ def test_copies_take_less_than_one_percent_of_the_time() -> None:
 
 
 def test_a_cheap_copy_is_made_at_every_step_and_an_interval_that_is_given_is_kept() -> None:
-    from faultrun.sdk.mindspore.interval import Interval
+    from faultrun.sdk.mindspore.callback import CopyInterval
 
-    cheap, given = Interval(None), Interval(7)
+    cheap, given = CopyInterval(None), CopyInterval(7)
     copies = {cheap: 0, given: 0}
     for step in range(1, 71):
         for interval in (cheap, given):
@@ -46,13 +46,13 @@ def test_a_cheap_copy_is_made_at_every_step_and_an_interval_that_is_given_is_kep
                 interval.copied(0.0005)
     assert (copies[cheap], copies[given]) == (70, 10)
     with pytest.raises(ValueError, match="at least 1"):
-        Interval(0)
+        CopyInterval(0)
 
 
 def test_ranks_with_other_costs_copy_the_same_steps() -> None:
     """Of three ranks one copies slowly; after its first measurements all have copies of the same steps."""
     from faultrun.model.wire import INTERVAL_OFFSET, SLOT_BYTES, pack_number, widest_interval
-    from faultrun.sdk.mindspore.interval import Interval
+    from faultrun.sdk.mindspore.callback import CopyInterval
 
     page = bytearray(3 * SLOT_BYTES)
 
@@ -62,7 +62,7 @@ def test_ranks_with_other_costs_copy_the_same_steps() -> None:
         return widest_interval(bytes(page))
 
     costs_s = (0.0001, 0.0003, 0.0011)
-    intervals = [Interval(None, partial(agree, rank)) for rank in range(3)]
+    intervals = [CopyInterval(None, partial(agree, rank)) for rank in range(3)]
     copied: list[list[int]] = [[], [], []]
     for step in range(6, 100):  # resumed at step 5
         for rank in (step % 3, (step + 1) % 3, (step + 2) % 3):
@@ -75,12 +75,10 @@ def test_ranks_with_other_costs_copy_the_same_steps() -> None:
 
 
 def test_the_names_that_are_taken_get_mindspores_own_suffix(tmp_path: Path) -> None:
-    from faultrun.sdk.mindspore.files import breakpoint_names
-    from faultrun.sdk.mindspore.memory import HostState, Place
+    from faultrun.sdk.files import Position
+    from faultrun.sdk.mindspore.provider import breakpoint_names
 
-    names = breakpoint_names(
-        tmp_path, "net", HostState(place=Place(step=55, epoch=2, batch=15, step_num=55), arrays={})
-    )
+    names = breakpoint_names(tmp_path, "net", Position(55, 2, 15))
     assert names(0) == tmp_path / "net-2_15_breakpoint.ckpt"
     assert names(2) == tmp_path / "net_2-2_15_breakpoint.ckpt"
 
@@ -88,13 +86,13 @@ def test_the_names_that_are_taken_get_mindspores_own_suffix(tmp_path: Path) -> N
 def test_numbers_are_counted_as_the_configs_append_info_asks() -> None:
     import numpy as np
 
-    from faultrun.sdk.mindspore.files import appended
-    from faultrun.sdk.mindspore.memory import HostState, Place
+    from faultrun.sdk.files import Position
+    from faultrun.sdk.mindspore.parameters import HostState
+    from faultrun.sdk.mindspore.provider import appended
 
-    place = Place(step=55, epoch=2, batch=15, step_num=15)
-    state = HostState(place=place, arrays={"w": np.zeros(2), "scale_sense": np.array([8.0], np.float32)})
-    assert appended(state, {}) == {"epoch_num": 2, "step_num": 55, "global_step": 55, "loss_scale": 8.0}
-    based = appended(state, {"epoch_num": 3, "step_num": 40})
+    state = HostState(Position(55, 2, 15), {"w": np.zeros(2), "scale_sense": np.array([8.0], np.float32)})
+    assert appended(state, {}, 15) == {"epoch_num": 2, "step_num": 55, "global_step": 55, "loss_scale": 8.0}
+    based = appended(state, {"epoch_num": 3, "step_num": 40}, 15)
     assert (based["epoch_num"], based["step_num"]) == (5, 55)
 
 
@@ -141,7 +139,7 @@ def test_a_gasp_that_could_never_save_is_refused_when_it_is_made(tmp_path: Path)
 def test_updates_are_marked_without_a_word_in_the_script_and_what_else_changes_is_known() -> None:
     from mindspore import nn
 
-    from faultrun.sdk.mindspore.optimizer import begun_counter, mark_updates, updated_in_marks
+    from faultrun.sdk.mindspore.parameters import begun_counter, mark_updates, updated_in_marks
 
     network = one_step_network()
     assert mark_updates(network)
@@ -164,41 +162,45 @@ def test_a_state_saved_inside_a_step_has_nothing_of_that_step_in_it(tmp_path: Pa
 
     import numpy as np
 
-    from faultrun.sdk.files import Folder, Saved, Shelf, Stamp
-    from faultrun.sdk.gate import Gate
-    from faultrun.sdk.keeper import After, NotSaved, Order
-    from faultrun.sdk.mindspore.keeper import MindSporeKeeper, Training
-    from faultrun.sdk.mindspore.memory import HostMemory, HostState, Place
-    from faultrun.sdk.mindspore.optimizer import begun_counter, mark_updates, updated_in_marks
+    from faultrun.sdk.files import Folder, Position, Saved, SaveWriter
+    from faultrun.sdk.mindspore.parameters import (
+        HostMemory,
+        HostState,
+        begun_counter,
+        mark_updates,
+        updated_in_marks,
+    )
+    from faultrun.sdk.mindspore.provider import MindSporeProvider
     from faultrun.sdk.session import Session
+    from faultrun.sdk.state_provider import SaveOrder
+    from faultrun.sdk.update_lock import NotSaved
 
     network = one_step_network()
     mark_updates(network)
     memory = HostMemory(network, updated_in_marks(network))
     begun = begun_counter(network)
     assert begun is not None
-    place = Place(step=7, epoch=1, batch=7, step_num=7)
-    training = Training(
-        gate=Gate(), memory=memory, place=place, begun=begun, mark=(place, begun()), live=True
-    )
     written: list[HostState] = []
 
-    def write(shelf: Shelf, state: HostState, stamp: Stamp) -> Saved:
+    def write(state: HostState) -> Saved:
         written.append(state)
-        return Saved(path=str(tmp_path / "x"), step=stamp.step, size_bytes=0, took_s=0.0, digest="")
+        return Saved(path=str(tmp_path / "x"), step=7, size_bytes=0, took_s=0.0, digest="")
 
-    keeper = MindSporeKeeper(training, Shelf(Folder(directory=tmp_path), Session()), write)
+    provider = MindSporeProvider(SaveWriter(Folder(directory=tmp_path), Session()), write)
+    provider.memory, provider.begun, provider.live = memory, begun, True
+    provider.position = Position(7, 1, 7)
+    provider.mark = provider.position, begun()
     parameters = {one.name: one for _, one in network.parameters_and_names()}
     parameters["1.moving_mean"].asnumpy()[:] = 9.0  # as the forward pass of step 8 does
-    training.gate.begin()
-    keeper.save(Order(until_s=time.monotonic() + 0.2, after=After.GO_ON))
+    provider.lock.begin()
+    provider.save(SaveOrder(until_s=time.monotonic() + 0.2))
     (state,) = written
-    assert state.place.step == 7
+    assert state.position.step == 7
     assert not np.any(state.arrays["1.moving_mean"])
     assert "tft_updates_begun" not in state.arrays
     parameters["tft_updates_begun"].asnumpy()[0] += 1
     with pytest.raises(NotSaved):  # an update has begun, and there is no copy
-        keeper.save(Order(until_s=time.monotonic() + 0.2, after=After.GO_ON))
+        provider.save(SaveOrder(until_s=time.monotonic() + 0.2))
 
 
 def one_step_network() -> Any:

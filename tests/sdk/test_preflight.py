@@ -8,21 +8,21 @@ import pytest
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.errors import FaultrunError
-from faultrun.sdk.files import Folder, Shelf
-from faultrun.sdk.preflight import preflight
+from faultrun.sdk.files import Folder, SaveWriter
 from faultrun.sdk.session import Session
+from faultrun.sdk.state_provider import preflight
 
 SESSION = Session(rank=1, world_size=4, run_id="run-1")
 
 
 def refused(folder: Folder, session: Session = SESSION) -> FaultrunError:
     with pytest.raises(FaultrunError) as error:
-        preflight(Shelf(folder, session), "rank_1")
+        preflight(SaveWriter(folder, session), "rank_1")
     return error.value
 
 
 def test_a_tiny_save_is_made_and_nothing_of_it_is_left_or_was_ever_a_checkpoint(tmp_path: Path) -> None:
-    shelf = Shelf(Folder(directory=str(tmp_path / "ck")), SESSION)
+    shelf = SaveWriter(Folder(directory=str(tmp_path / "ck")), SESSION)
     preflight(shelf, "rank_1")
     assert list(tmp_path.rglob("*")) == [tmp_path / "ck", tmp_path / "ck" / "rank_1"]
     seen: list[Path] = []
@@ -63,5 +63,5 @@ def test_a_disk_that_is_full_today_is_said_and_training_goes_on(
     def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    preflight(Shelf(Folder(directory=tmp_path), SESSION), "rank_1", full)
+    preflight(SaveWriter(Folder(directory=tmp_path), SESSION), "rank_1", full)
     assert "(No space left on device); training goes on" in capsys.readouterr().err

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.sdk.torch.recorder import Position, Recorder
+from faultrun.sdk.files import Position
+from faultrun.sdk.torch.recorder import RngRecorder
 from faultrun.sdk.torch.rng import current_rng, restore_rng, rng_from_plain, rng_to_plain
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -25,10 +26,10 @@ def test_random_numbers_survive_being_written_down(tmp_path: Path, waiting: int)
     for _ in range(waiting):  # normal numbers are made in pairs: the second waits in the state
         random.gauss(0, 1)
         np.random.randn()
-    place, own = Position(step=4, epoch=1, batches=2), torch.Generator().manual_seed(3)
+    place, own = Position(step=4, epoch=1, step_in_epoch=2), torch.Generator().manual_seed(3)
     documented = current_rng(own)
-    Recorder(tmp_path / "n", "run", 2).step(place, own)
-    recorded = Recorder(tmp_path / "n", "run", 2).at_step(place)
+    RngRecorder(tmp_path / "n", "run", 2).step(place, own)
+    recorded = RngRecorder(tmp_path / "n", "run", 2).at_step(place)
     assert recorded is not None
     drawn = []
     for one in (documented, rng_from_plain(rng_to_plain(documented)), recorded):
@@ -59,7 +60,7 @@ def test_every_record_is_of_its_own_moment(tmp_path: Path) -> None:
         lambda: random.seed(5),
         lambda: torch.rand(1),
     ]
-    recorder = Recorder(None, "run", 2)
+    recorder = RngRecorder(None, "run", 2)
     for change in changes:
         change()
         recorded, documented = recorder.read(recorder.step(Position(step=1), None)), current_rng()
@@ -73,22 +74,22 @@ def test_every_record_is_of_its_own_moment(tmp_path: Path) -> None:
 
 
 def test_the_last_steps_and_the_one_under_way_are_kept(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "n", "run", 2)
+    recorder = RngRecorder(tmp_path / "n", "run", 2)
     for step in range(1, 6):
         recorder.under_way(Position(step=step), None)
         recorder.step(Position(step=step), None)
     recorder.under_way(Position(step=6), None)
     found = [step for step in range(8) if recorder.at_step(Position(step=step)) is not None]
     assert found == [4, 5, 6]
-    assert Recorder(tmp_path / "n", "another run", 2).at_step(Position(step=5)) is None
+    assert RngRecorder(tmp_path / "n", "another run", 2).at_step(Position(step=5)) is None
 
 
 def test_a_record_of_another_place_is_not_taken(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "n", "run", 2)
-    recorder.step(Position(step=5, epoch=1, batches=2), None)
-    recorder.epoch(Position(step=3, epoch=1, batches=0), None)
-    assert recorder.at_step(Position(step=5, epoch=1, batches=3)) is None
-    assert recorder.at_step(Position(step=3, epoch=1, batches=0)) is None
+    recorder = RngRecorder(tmp_path / "n", "run", 2)
+    recorder.step(Position(step=5, epoch=1, step_in_epoch=2), None)
+    recorder.epoch(Position(step=3, epoch=1, step_in_epoch=0), None)
+    assert recorder.at_step(Position(step=5, epoch=1, step_in_epoch=3)) is None
+    assert recorder.at_step(Position(step=3, epoch=1, step_in_epoch=0)) is None
     assert recorder.at_epoch(1) is not None
     assert recorder.at_epoch(2) is None
 
@@ -99,21 +100,21 @@ def test_who_resumes_twice_at_the_same_step_draws_the_same_numbers_twice(
 ) -> None:
     """Whatever was trained in between, and wherever else it was resumed meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Position(step=50, epoch=2, batches=3)
+        place = Position(step=50, epoch=2, step_in_epoch=3)
         file = Path(folder, "n")
-        first = Recorder(file, "run", 2)
-        first.epoch(place._replace(batches=0), None)
+        first = RngRecorder(file, "run", 2)
+        first.epoch(place._replace(step_in_epoch=0), None)
         torch.rand(1)
         first.step(place, None)
-        found = Recorder(file, "run", 2).at_step(place), Recorder(file, "run", 2).at_epoch(2)
+        found = RngRecorder(file, "run", 2).at_step(place), RngRecorder(file, "run", 2).at_epoch(2)
         for resumed in (*others, 50):
-            training = Recorder(file, "run", 2)
+            training = RngRecorder(file, "run", 2)
             training.at_step(Position(step=resumed, epoch=9))
             for step in range(resumed + 1, resumed + 1 + later):
                 torch.rand(1)
                 training.epoch(Position(step=step, epoch=step), None)
                 training.step(Position(step=step, epoch=step), None)
-        again = Recorder(file, "run", 2).at_step(place), Recorder(file, "run", 2).at_epoch(2)
+        again = RngRecorder(file, "run", 2).at_step(place), RngRecorder(file, "run", 2).at_epoch(2)
         for one, other in zip(found, again, strict=True):
             assert one is not None
             assert other is not None

@@ -12,16 +12,15 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.files import Folder, Shelf
-from faultrun.sdk.gate import Window
-from faultrun.sdk.keeper import After, NotSaved, Order
+from faultrun.sdk.files import Folder, SaveWriter
 from faultrun.sdk.session import Session
+from faultrun.sdk.state_provider import SaveOrder
 from faultrun.sdk.torch import protect
-from faultrun.sdk.torch.capture import Buffers, Objects
-from faultrun.sdk.torch.fence import Device
+from faultrun.sdk.torch.capture import Buffers, Device, Objects, copied
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.keeper import Form, TorchKeeper
+from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.state import Parts
+from faultrun.sdk.update_lock import NotSaved, UpdatePhase
 from faultrun.sdk.worker import Worker
 from sdk.scripts.train_all import Everything
 from sdk.support import wrappers
@@ -163,26 +162,26 @@ def test_an_optimizer_without_hooks_is_refused_with_a_way_out(tmp_path: Path) ->
 
 def protected(directory: Any, *optimizers: Any, **more: Any) -> Guard:
     """As under faultrun."""
-    shelf_owner = Worker(Session())
+    owner = Worker(Session())
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("faultrun.sdk.torch.worker", lambda: shelf_owner)
+        patched.setattr("faultrun.sdk.torch.worker", lambda: owner)
         return protect(nn.Linear(2, 2), *optimizers, directory=directory, **more)
 
 
 class Stream:
-    """A device that does what it is asked later: a fence passes once ``done`` has come to its number."""
+    """A device that does what it is asked later: a mark is passed once ``done`` has come to its number."""
 
     def __init__(self) -> None:
         self.asked = 0
         self.done = 1 << 30
 
-    def fence(self) -> Callable[[], bool]:
+    def mark(self) -> Callable[[], bool]:
         self.asked += 1
         number = self.asked
         return lambda: number <= self.done
 
 
-def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchKeeper, nn.Module, Any]:
+def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchProvider, nn.Module, Any]:
     net = nn.Linear(2, 2)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
     parts = Parts(
@@ -190,12 +189,12 @@ def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchKee
         optimizers=(optimizer,),
         objects=Objects({}),
         buffers=Buffers(net),
-        device=Device(fence=stream.fence, ahead=64, to_host=lambda state: state),
+        device=Device(mark=stream.mark, ahead=64, to_host=lambda state: state),
         forward_hooks=False,
     )
-    shelf = Shelf(Folder(directory=tmp_path), Session())
-    guard = Guard(lambda: parts, Worker(Session()), shelf)
-    return guard, TorchKeeper(guard, Form()), net, optimizer
+    writer = SaveWriter(Folder(directory=tmp_path), Session())
+    guard = Guard(lambda: parts, Worker(Session()), writer)
+    return guard, TorchProvider(guard), net, optimizer
 
 
 def one_step(guard: Guard, net: nn.Module, optimizer: Any) -> None:
@@ -204,16 +203,16 @@ def one_step(guard: Guard, net: nn.Module, optimizer: Any) -> None:
     guard.step()
 
 
-def soon(window_s: float = 5.0) -> Order:
+def soon(window_s: float = 5.0) -> SaveOrder:
     import time
 
-    return Order(until_s=time.monotonic() + window_s, after=After.GO_ON)
+    return SaveOrder(until_s=time.monotonic() + window_s)
 
 
 def test_a_program_ahead_of_its_device_is_saved_where_the_device_stands(tmp_path: Path) -> None:
     """The third update hangs on the device; the program has gone on and asked for two more."""
     stream = Stream()
-    guard, keeper, net, optimizer = ahead_of_its_device(tmp_path, stream)
+    guard, provider, net, optimizer = ahead_of_its_device(tmp_path, stream)
     for _ in range(2):
         one_step(guard, net, optimizer)
     device_state = {name: one.clone() for name, one in net.state_dict().items()}
@@ -221,7 +220,7 @@ def test_a_program_ahead_of_its_device_is_saved_where_the_device_stands(tmp_path
     for _ in range(3):
         one_step(guard, net, optimizer)
     net.load_state_dict(device_state)  # what a device that hangs would hold
-    saved = keeper.save(soon())
+    saved = provider.save(soon())
     assert saved.step == 2
     state = torch.load(saved.path, weights_only=True)
     steps = {float(one["step"]) for one in state["optimizer"]["state"].values()}
@@ -230,19 +229,19 @@ def test_a_program_ahead_of_its_device_is_saved_where_the_device_stands(tmp_path
 
 def test_a_device_that_hangs_inside_an_update_cannot_be_saved(tmp_path: Path) -> None:
     stream = Stream()
-    guard, keeper, net, optimizer = ahead_of_its_device(tmp_path, stream)
+    guard, provider, net, optimizer = ahead_of_its_device(tmp_path, stream)
     one_step(guard, net, optimizer)
     stream.done = stream.asked + 1  # past the beginning of the next update, not past its end
     one_step(guard, net, optimizer)
     with pytest.raises(NotSaved, match="middle of an update"):
-        keeper.save(soon(0.5))
-    assert guard.gate.window is Window.CLEAN
+        provider.save(soon(0.5))
+    assert guard.lock.phase is UpdatePhase.CLEAN
 
 
 def test_the_same_step_is_written_once(tmp_path: Path) -> None:
-    guard, keeper, net, optimizer = ahead_of_its_device(tmp_path, Stream())
+    guard, provider, net, optimizer = ahead_of_its_device(tmp_path, Stream())
     one_step(guard, net, optimizer)
-    first, second = keeper.save(soon()), keeper.save(soon())
+    first, second = provider.save(soon()), provider.save(soon())
     assert first == second
     assert len(list(tmp_path.rglob("*.pt"))) == 1
 
@@ -250,7 +249,15 @@ def test_the_same_step_is_written_once(tmp_path: Path) -> None:
 def test_a_script_may_save_in_its_own_format(tmp_path: Path) -> None:
     guard, _, net, optimizer = ahead_of_its_device(tmp_path, Stream())
     one_step(guard, net, optimizer)
-    form = Form(state=lambda: {"mine": net.weight.detach().clone()}, write=torch.save)
-    saved = TorchKeeper(guard, form).save(soon())
+    own = TorchProvider(guard, lambda: {"mine": net.weight.detach().clone()}, torch.save)
+    saved = own.save(soon())
     assert torch.load(saved.path, weights_only=True)["mine"].shape == (2, 2)
     assert os.path.getsize(saved.path) == saved.size_bytes  # noqa: PTH202
+
+
+def test_a_copy_of_a_state_counts_nothing_anew(tmp_path: Path) -> None:
+    """``MultiStepLR`` keeps a Counter, which would count the pairs that it is made of."""
+    net = nn.Linear(2, 2)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(torch.optim.SGD(net.parameters(), lr=0.1), [3, 3, 5])
+    objects = Objects({"scheduler": scheduler})
+    assert copied(objects.capture()) == {"scheduler": scheduler.state_dict()}

@@ -9,7 +9,7 @@ import pytest
 
 from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, pack_word, unpack_progress
-from faultrun.sdk.progress import ProgressSlot
+from faultrun.sdk.session import ProgressSlot
 from faultrun.supervisor.progress import ProgressPage, phase_of
 
 

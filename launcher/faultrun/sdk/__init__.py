@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder, Shelf
-from faultrun.sdk.preflight import folder_of
-from faultrun.sdk.script import ScriptKeeper
-from faultrun.sdk.session import RecoveryPoint
+from faultrun.sdk.files import Folder, SaveWriter, folder_of
+from faultrun.sdk.session import ResumePoint as RecoveryPoint
+from faultrun.sdk.state_provider import ScriptProvider, preflight
 from faultrun.sdk.worker import worker
 
 __all__ = [
@@ -44,7 +43,7 @@ __all__ = [
 
 _LONGEST_END_S = 86400.0
 
-_script: ScriptKeeper | None = None
+_script: ScriptProvider | None = None
 
 
 def start(
@@ -68,9 +67,9 @@ def start(
         return
     if directory is None:
         raise ValueError("sdk.start(save=...) needs directory=: where the saves go")
-    _script = ScriptKeeper(save, Shelf(folder_of(directory), this.session), name)
+    _script = ScriptProvider(save, SaveWriter(folder_of(directory), this.session), name)
     this.keep(_script)
-    _script.preflight()
+    preflight(_script.writer, f"rank_{this.session.rank}")
 
 
 def step(n: int, epoch: int | None = None) -> None:
@@ -91,7 +90,7 @@ def updating() -> Iterator[None]:
     _script.begin()
     with phase(WorkPhase.UPDATING):
         yield  # an exception leaves the state marked as half changed, which it is
-    _script.end()
+    _script.lock.end()
 
 
 @contextlib.contextmanager

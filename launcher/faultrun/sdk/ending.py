@@ -1,17 +1,4 @@
-"""Whether this interpreter ends with 0: it has decided by the time it is taken down, and does not tell.
-
-Frameworks crash while they are taken down, and then the code that the script
-earned is lost. It is 0 for certain in two cases, by what CPython (3.10 to 3.13) leaves behind:
-
-* the lowest frame of the main thread stands at its return: nothing was raised
-  past it, and a module that returns ends with 0;
-* the ``SystemExit`` of the newest ``sys.exit(0)`` was dropped with no Python
-  frame below it, and every frame still stands where it called: nobody has
-  caught it, and the interpreter has taken its code.
-
-Everything else is no answer: an exception, ``raise SystemExit(x)`` without
-``sys.exit``, a ``finally`` on the way, ``os._exit``.
-"""
+"""Whether this interpreter ends with 0: it has decided by the time it is taken down, and does not tell."""
 
 import opcode
 import sys
@@ -22,10 +9,24 @@ from typing import NoReturn
 _RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 
 
-class Ending:
-    """Stands before ``sys.exit``; ``begin`` while the program runs, in any thread; asked while it ends.
+class ExitWatch:
+    """Knows whether the exit code will be 0.
 
-    Made when the SDK is imported: ``sys.exit(main())`` looks ``sys.exit`` up before ``main`` runs.
+    Frameworks crash while they are taken down, and then the code that the
+    script earned is lost. It is 0 for certain in two cases, by what CPython
+    (3.10 to 3.13) leaves behind:
+
+    * the lowest frame of the main thread stands at its return: nothing was
+      raised past it, and a module that returns ends with 0;
+    * the ``SystemExit`` of the newest ``sys.exit(0)`` was dropped with no
+      Python frame below it, and every frame still stands where it called:
+      nobody has caught it, and the interpreter has taken its code.
+
+    Everything else is no answer: an exception, ``raise SystemExit(x)`` without
+    ``sys.exit``, a ``finally`` on the way, ``os._exit``. Stands before
+    ``sys.exit``; ``begin`` while the program runs, in any thread; asked while
+    it ends. Made when the SDK is imported: ``sys.exit(main())`` looks
+    ``sys.exit`` up before ``main`` runs.
     """
 
     def __init__(self) -> None:
@@ -62,13 +63,13 @@ class Ending:
 class _Farewell:
     """Goes with an exception, and tells when that is dropped."""
 
-    def __init__(self, ending: Ending, number: int, stack: tuple[tuple[FrameType, int], ...]) -> None:
-        self._ending = ending
+    def __init__(self, watch: ExitWatch, number: int, stack: tuple[tuple[FrameType, int], ...]) -> None:
+        self._watch = watch
         self._number = number
         self._stack = stack
 
     def __del__(self) -> None:
-        self._ending.dropped(self._number, self._stack)
+        self._watch.dropped(self._number, self._stack)
 
 
 def _stack() -> tuple[tuple[FrameType, int], ...]:

@@ -12,16 +12,15 @@ import shutil
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from faultrun.model.checkpoint import Kind
 from faultrun.sdk.session import Session
 
-MANIFEST_SUFFIX = ".manifest.json"
-SCHEMA = 1
-
+_MANIFEST_SUFFIX = ".manifest.json"
+_SCHEMA = 1
 _BLOCK_BYTES = 1 << 20
 
 
@@ -48,14 +47,20 @@ class Folder:
         return Path(self.directory)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
-    """What the manifest says about the state in a file. ``step`` is global."""
+def folder_of(directory: str | os.PathLike[str] | Folder) -> Folder:
+    """A folder as given, or the one for a pure data parallel run in ``directory``."""
+    return directory if isinstance(directory, Folder) else Folder(directory=directory)
 
-    step: int
+
+class Position(NamedTuple):
+    """How far a training is: ``step`` is global; ``epoch`` as the script counts; None where it does not.
+
+    ``step_in_epoch``: so many batches of that epoch are consumed.
+    """
+
+    step: int = 0
     epoch: int | None = None
     step_in_epoch: int | None = None
-    kind: Kind = Kind.GASP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +108,10 @@ class Sink:
     def flush(self) -> None:
         """Nothing is held back."""
 
-    @property
-    def digest(self) -> str:
-        """Of everything written so far."""
-        return f"crc32:{self._crc:08x}"
-
-    def finish(self) -> None:
-        """Bring it to the disk."""
+    def finish(self) -> tuple[int, str]:
+        """Bring it to the disk; size and digest of everything that was written."""
         os.fsync(self._file.fileno())
+        return self.size_bytes, f"crc32:{self._crc:08x}"
 
     def close(self) -> None:
         """Close; brings nothing anywhere."""
@@ -118,51 +119,55 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """Writes the saves of one rank."""
+class SaveWriter:
+    """Writes the saves of one rank, and drops its old ones."""
 
     folder: Folder
     session: Session
 
-    def save(self, names: Names, stamp: Stamp, fill: Callable[[Sink], object]) -> Saved:
+    def save(
+        self, names: Names, position: Position, fill: Callable[[Sink], object], kind: Kind = Kind.GASP
+    ) -> Saved:
         """Have ``fill`` write the content through a digesting sink. Whatever it raises comes out."""
-        began_s = time.monotonic()
-        partial = self._partial(names(0))
-        try:
+
+        def write(partial: Path) -> tuple[int, str]:
             with contextlib.closing(Sink(partial)) as sink:
                 fill(sink)
-                sink.finish()
-            path = _publish(partial, names)
-            saved = self.saved(path, stamp.step, sink.size_bytes, sink.digest)
-            self._write_manifest(path, stamp, saved)
-        finally:
-            partial.unlink(missing_ok=True)
-        return _timed(saved, began_s)
+                return sink.finish()
 
-    def save_by_path(self, names: Names, stamp: Stamp, fill: Callable[[str], object]) -> Saved:
+        return self._save(names, position, kind, write)
+
+    def save_by_path(
+        self, names: Names, position: Position, fill: Callable[[str], object], kind: Kind = Kind.GASP
+    ) -> Saved:
         """The same for a writer that wants a file name, with the final suffix: the digest is read back."""
+
+        def write(partial: Path) -> tuple[int, str]:
+            fill(str(partial))
+            return _digest_of(partial)
+
+        return self._save(names, position, kind, write)
+
+    def _save(
+        self, names: Names, position: Position, kind: Kind, write: Callable[[Path], tuple[int, str]]
+    ) -> Saved:
         began_s = time.monotonic()
         partial = self._partial(names(0))
         try:
-            fill(str(partial))
-            size_bytes, digest = _digest_of(partial)
+            size_bytes, digest = write(partial)
             path = _publish(partial, names)
-            saved = self.saved(path, stamp.step, size_bytes, digest)
-            self._write_manifest(path, stamp, saved)
+            self._write_manifest(
+                path, position, {"kind": kind.value, "size_bytes": size_bytes, "digest": digest}
+            )
         finally:
             partial.unlink(missing_ok=True)
-        return _timed(saved, began_s)
-
-    def saved(self, path: Path, step: int, size_bytes: int, digest: str = "") -> Saved:
-        """What is told of a file that is whole; it took no time if it was there."""
-        group = self.folder.replica_group
         return Saved(
             path=str(path),
-            step=step,
+            step=position.step,
             size_bytes=size_bytes,
-            took_s=0.0,
+            took_s=round(time.monotonic() - began_s, 6),
             digest=digest,
-            replica_group=group,
+            replica_group=self.folder.replica_group,
         )
 
     def prune(self, newest: Saved) -> None:
@@ -173,22 +178,27 @@ class Shelf:
         """
         point = self.session.point
         kept = {_identity(newest.path), _identity(point.path if point is not None else "")}
-        others = [one for one in self._gasps() if _identity(one.path) != _identity(newest.path)]
-        others.sort(key=lambda one: (one.life, one.step), reverse=True)
-        for one in others[self.folder.keep - 1 :]:
-            if _identity(one.path) not in kept:
+        others = [path for path in self._gasps() if _identity(path) != _identity(newest.path)]
+        for path in others[self.folder.keep - 1 :]:
+            if _identity(path) not in kept:
                 with contextlib.suppress(OSError):  # first: without its manifest it passes for a user's file
-                    one.path.unlink(missing_ok=True)
-                    _manifest_of(one.path).unlink(missing_ok=True)
+                    path.unlink(missing_ok=True)
+                    _manifest_of(path).unlink(missing_ok=True)
         for left in self.folder.path.rglob(f".tmp.rank{self.session.rank}_*"):
             with contextlib.suppress(OSError):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
 
-    def _gasps(self) -> list["_Gasp"]:
-        """Those of this run and rank that say whose they are."""
-        found = (_told_by(manifest) for manifest in self.folder.path.rglob(f"*{MANIFEST_SUFFIX}"))
+    def _gasps(self) -> list[Path]:
+        """The files of this run and rank whose manifests say so; the newest first."""
         ours = (Kind.GASP.value, self.session.run_id, self.session.rank)
-        return [one for one in found if one is not None and (one.kind, one.run_id, one.rank) == ours]
+        found = []
+        for manifest in self.folder.path.rglob(f"*{_MANIFEST_SUFFIX}"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                told = json.loads(manifest.read_bytes())
+                if (told["kind"], told["run_id"], told["rank"]) == ours:
+                    path = manifest.with_name(manifest.name.removesuffix(_MANIFEST_SUFFIX))
+                    found.append((int(told["incarnation"]), int(told["step"]), path))
+        return [path for *_, path in sorted(found, reverse=True)]
 
     def _partial(self, path: Path) -> Path:
         _make_directory(path.parent)
@@ -196,58 +206,27 @@ class Shelf:
         partial.unlink(missing_ok=True)
         return partial
 
-    def _write_manifest(self, path: Path, stamp: Stamp, saved: Saved) -> None:
+    def _write_manifest(self, path: Path, position: Position, content: dict[str, str | int]) -> None:
         session = self.session
-        content = {
-            "schema": SCHEMA,
+        told = {
+            "schema": _SCHEMA,
             "path": path.name,
-            "kind": stamp.kind.value,
-            "step": stamp.step,
-            "epoch": stamp.epoch,
-            "step_in_epoch": stamp.step_in_epoch,
+            **position._asdict(),
             "world_size": session.world_size,
             "rank": session.rank,
             "replica_group": list(self.folder.replica_group or range(session.world_size)),
-            "size_bytes": saved.size_bytes,
-            "digest": saved.digest,
+            **content,
             "run_id": session.run_id,
             "incarnation": session.incarnation,
             "node": session.node,
         }
         partial = self._partial(_manifest_of(path))
         with partial.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
+            json.dump(told, file)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(_manifest_of(path))
         _sync_directory(path.parent)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gasp:
-    """A file, as its manifest describes it."""
-
-    path: Path
-    kind: str
-    run_id: str
-    rank: int
-    life: int
-    step: int
-
-
-def _told_by(manifest: Path) -> _Gasp | None:
-    try:
-        fields: Any = json.loads(manifest.read_bytes())
-        return _Gasp(
-            path=manifest.with_name(manifest.name.removesuffix(MANIFEST_SUFFIX)),
-            kind=fields["kind"],
-            run_id=fields["run_id"],
-            rank=fields["rank"],
-            life=int(fields["incarnation"]),
-            step=int(fields["step"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _identity(path: str | Path) -> tuple[int, int] | str:
@@ -277,12 +256,8 @@ def _publish(partial: Path, names: Names) -> Path:
         return path
 
 
-def _timed(saved: Saved, began_s: float) -> Saved:
-    return replace(saved, took_s=round(time.monotonic() - began_s, 6))
-
-
 def _manifest_of(path: Path) -> Path:
-    return path.with_name(path.name + MANIFEST_SUFFIX)
+    return path.with_name(path.name + _MANIFEST_SUFFIX)
 
 
 def _digest_of(path: Path) -> tuple[int, str]:
@@ -296,13 +271,10 @@ def _digest_of(path: Path) -> tuple[int, str]:
 
 
 def _make_directory(directory: Path) -> None:
-    missing = []
-    while not directory.exists():
-        missing.append(directory)
-        directory = directory.parent
-    for made in reversed(missing):
-        made.mkdir(exist_ok=True)
-        _sync_directory(made.parent)
+    if not directory.exists():
+        _make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _sync_directory(directory.parent)
 
 
 def _sync_directory(directory: Path) -> None:

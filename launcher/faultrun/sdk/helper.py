@@ -1,70 +1,58 @@
 """The helper thread: hears the request to save whatever the main thread is doing, saves, answers, leaves.
 
-It does all the talking. The main thread only stores its step (``progress``)
-and passes the gate (``gate``); it never waits for this thread, except while
-its state is being read.
+It does all the talking. The main thread only stores its step and passes the
+update lock; it never waits for this thread, except while its state is being
+read. It is woken by a pipe that a C-level signal handler, or another thread,
+writes a byte to: the main thread may be inside a collective that never
+returns, and then no Python signal handler runs. CPython's own C handler still
+writes the signal's number to the wakeup descriptor, in whatever thread the
+kernel picked, and needs no signal mask set up before the framework starts its threads.
 """
 
 import contextlib
 import os
 import select
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
-from faultrun.sdk.alarm import Alarm
-from faultrun.sdk.keeper import After, Keeper, NotSaved, Order
-from faultrun.sdk.link import Link
-from faultrun.sdk.progress import ProgressSlot
-from faultrun.sdk.session import Session
-from faultrun.sdk.stacks import write_other_threads
+from faultrun.sdk.evidence import write_other_threads
+from faultrun.sdk.session import ProgressSlot, Session, SupervisorLink
+from faultrun.sdk.state_provider import SaveOrder, StateProvider
+from faultrun.sdk.update_lock import NotSaved
 
-STOPPED = 143
+_STOPPED = 143
 """How a worker leaves after it was asked to: 128 + SIGTERM, as a shell reports it."""
 
+_NOTHING = "the script gave faultrun.sdk nothing to save"
 _TALK_S = 1.0
 _LINE_AFTER_SIGNAL_S = 0.03
 _STALLED_S = 1.0
 _FLUSH_S = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """To save and leave: within how long, and whether a peer is gone (see ``Order``)."""
-
-    window_s: float
-    peers_lost: bool
-
-
-class Helper:
-    """Serves one worker until its process ends. ``keeper`` may come later than the thread."""
+class Helper(threading.Thread):
+    """Serves one worker until its process ends. ``provider`` may come later than the thread."""
 
     def __init__(self, session: Session, slot: ProgressSlot | None) -> None:
+        super().__init__(name="faultrun-helper", daemon=True)
         self._session = session
         self._slot = slot
-        self._link = Link(session)
+        self._link = SupervisorLink(session)
         self._told: tuple[int, int | None] | None = None
-        self._thread = threading.Thread(target=self._run, name="faultrun-helper", daemon=True)
-        self.alarm = Alarm()
-        self.keeper: Keeper | None = None
+        self.pipe = WakeupPipe()
+        self.provider: StateProvider | None = None
         self.cooperative = False
         self.step: tuple[int, int | None] | None = None
         self.requested = threading.Event()
         self.main_is_out = threading.Event()
 
-    def start(self) -> None:
-        """Start the thread; it lives as long as the process."""
-        self._thread.start()
-
-    @property
-    def serves(self) -> bool:
-        """Whether the thread still runs, as it should."""
-        return self._thread.is_alive()
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Serve as long as the process lives."""
         poll_at_s = 0.0
         while True:
             if time.monotonic() >= poll_at_s:
@@ -81,11 +69,11 @@ class Helper:
     def _wait(self, timeout_s: float) -> bool:
         """Wait for a reason to wake up; whether SIGTERM was one."""
         poller = select.poll()
-        poller.register(self.alarm.fd, select.POLLIN)
+        poller.register(self.pipe.fd, select.POLLIN)
         if self._link.fd is not None:
             poller.register(self._link.fd, select.POLLIN)
         poller.poll(timeout_s * 1000)
-        return self.alarm.read()
+        return self.pipe.read()
 
     def _talk(self) -> None:
         """Report the newest step, if it is news."""
@@ -100,42 +88,38 @@ class Helper:
     def _obey(self, content: dict[str, Any]) -> None:
         match content["kind"]:
             case "gasp":
-                self._gasp(self._request(content))
+                self._gasp(content)
             case "save":
-                window_s = self._request(content).window_s
                 step = content.get("step")
-                order = Order(
-                    until_s=time.monotonic() + window_s - _margin_s(window_s),
-                    after=After.GO_ON,
-                    step=step if isinstance(step, int) else None,
-                )
-                self._save(order)
+                until_s = _answer_by_s(self._window_s(content))
+                self._save(SaveOrder(until_s=until_s, step=step if isinstance(step, int) else None))
             case "threads":
                 write_other_threads(self._session)
             case _:
                 pass  # a newer supervisor's word
 
-    def _gasp(self, request: _Request) -> None:
+    def _gasp(self, request: dict[str, Any]) -> None:
         """Save what there is and leave. Returns only when there is nothing to save and nobody to leave."""
         self.requested.set()
-        if self.keeper is None and not self.cooperative:
-            self._link.send("failed", why="the script gave faultrun.sdk nothing to save")
+        if self.provider is None and not self.cooperative:
+            self._link.send("failed", why=_NOTHING)
             return
-        until_s = time.monotonic() + request.window_s
-        step = self.keeper.newest() if self.keeper is not None else None
+        window_s = self._window_s(request)
+        until_s, save_by_s = time.monotonic() + window_s, _answer_by_s(window_s)
+        step = self.provider.newest() if self.provider is not None else None
         self._link.send("ack", **({} if step is None else {"step": step}))
         if self.cooperative:
             self._let_the_loop_stop(until_s)
-        if self.keeper is not None:
-            save_by_s = until_s - _margin_s(request.window_s)
-            self._save(Order(until_s=save_by_s, after=After.LEAVE, peers_lost=request.peers_lost))
+        if self.provider is not None:
+            lost = request.get("reason") == "peer"
+            self._save(SaveOrder(until_s=save_by_s, leaves=True, peers_lost=lost))
         leave()
 
-    def _request(self, content: dict[str, Any]) -> _Request:
-        window_s = _seconds(content.get("deadline_s"), self._session.grace_s)
-        return _Request(window_s=window_s, peers_lost=content.get("reason") == "peer")
+    def _window_s(self, request: dict[str, Any]) -> float:
+        told = request.get("deadline_s")
+        return float(told) if isinstance(told, int | float) and told > 0 else self._session.grace_s
 
-    def _request_after_signal(self) -> _Request:
+    def _request_after_signal(self) -> dict[str, Any]:
         """SIGTERM says neither how long nor why; the line that follows it at once does."""
         if self._link.fd is not None:
             poller = select.poll()
@@ -143,8 +127,8 @@ class Helper:
             poller.poll(_LINE_AFTER_SIGNAL_S * 1000)
             for content in self._link.receive():
                 if content["kind"] == "gasp":
-                    return self._request(content)
-        return _Request(window_s=self._session.grace_s, peers_lost=False)
+                    return content
+        return {}
 
     def _let_the_loop_stop(self, until_s: float) -> None:
         """A loop that asks ``should_stop`` ends by itself, unless a peer is gone and it is stuck.
@@ -160,22 +144,21 @@ class Helper:
             if now_s >= give_up_s or now_s - moved_s >= _STALLED_S:
                 return
 
-    def _save(self, order: Order) -> None:
-        """Have the keeper save, and tell what became of it. Nothing it does ends this thread."""
-        if self.keeper is None:
-            self._link.send("failed", why="the script gave faultrun.sdk nothing to save")
+    def _save(self, order: SaveOrder) -> None:
+        """Have the provider save, and tell what became of it. Nothing it does ends this thread."""
+        if self.provider is None:
+            self._link.send("failed", why=_NOTHING)
             return
         if self._slot is not None:
             self._slot.begin_save()
         try:
             with self._watched(order):
-                saved = self.keeper.save(order)
+                saved = self.provider.save(order)
         except (NotSaved, OSError) as err:
             self._link.send("failed", why=_short(str(err) or type(err).__name__))
         except BaseException as err:  # noqa: BLE001 - the user's or the framework's writer may raise anything
             self._link.send("failed", why=_short(f"{type(err).__name__}: {err}"))
         else:
-            stopping = order.after is After.LEAVE
             self._link.send(
                 "saved",
                 path=saved.path,
@@ -184,16 +167,16 @@ class Helper:
                 took_s=saved.took_s,
                 digest=saved.digest,
                 replica_group=saved.replica_group,
-                stopping=stopping,
+                stopping=order.leaves,
             )
             with contextlib.suppress(OSError):
-                self.keeper.prune(saved)
+                self.provider.prune(saved)
         finally:
-            if self._slot is not None and order.after is After.GO_ON:
+            if self._slot is not None and not order.leaves:
                 self._slot.end_save()
 
     @contextlib.contextmanager
-    def _watched(self, order: Order) -> Iterator[None]:
+    def _watched(self, order: SaveOrder) -> Iterator[None]:
         """Say so shortly before the window closes on a save that is still under way."""
         why = "the save did not finish within the window"
         left_s = max(0.0, order.until_s - time.monotonic())
@@ -216,7 +199,7 @@ def leave() -> None:
     flusher = threading.Thread(target=_flush, daemon=True)
     flusher.start()
     flusher.join(_FLUSH_S)
-    os._exit(STOPPED)
+    os._exit(_STOPPED)
 
 
 def _flush() -> None:
@@ -225,14 +208,67 @@ def _flush() -> None:
             stream.flush()
 
 
-def _margin_s(window_s: float) -> float:
-    """What is kept of a window for the answer: after it comes SIGKILL."""
-    return min(0.5, window_s / 5)
-
-
-def _seconds(value: object, default: float) -> float:
-    return float(value) if isinstance(value, int | float) and value > 0 else default
+def _answer_by_s(window_s: float) -> float:
+    """When a save must be over (monotonic clock): some of the window is kept for the answer."""
+    return time.monotonic() + window_s - min(0.5, window_s / 5)
 
 
 def _short(why: str) -> str:
     return why if len(why) <= 2000 else why[:2000] + " ..."
+
+
+class WakeupPipe:
+    """A pipe with one reader and ``poke`` for all others; rung by SIGTERM too after ``take_sigterm``."""
+
+    def __init__(self) -> None:
+        self.fd, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._previous: Any = signal.SIG_DFL
+        self.has_sigterm = False
+
+    def poke(self) -> None:
+        """Wake the reader."""
+        with contextlib.suppress(BlockingIOError):  # full: it has enough reasons to wake up
+            os.write(self._writer, b"\0")
+
+    def read(self) -> bool:
+        """Empty the pipe; whether SIGTERM was among what woke us."""
+        woken = b""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.fd, 512):
+                woken += data
+        return signal.SIGTERM in woken
+
+    def take_sigterm(self) -> bool:
+        """Have SIGTERM wake the reader instead of ending the process.
+
+        Only the main thread may ask for signals: False from any other. A
+        handler that the script had set before still runs whenever the
+        interpreter comes to it. Child processes that are forked get back what was there before.
+        """
+        if self.has_sigterm:
+            return True
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        self._previous = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        signal.siginterrupt(signal.SIGTERM, False)  # a slow write of the script goes on
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self.has_sigterm = True
+        return True
+
+    def release_in_child(self) -> None:
+        """In a forked child: its SIGTERM is not ours, and must not ring in the parent."""
+        if self.has_sigterm:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, self._previous if self._previous is not None else signal.SIG_DFL)
+            self.has_sigterm = False
+        os.close(self.fd)
+        os.close(self._writer)
+
+    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:
+        """Runs in the main thread when the interpreter gets to it, which may be never."""
+        # an event loop of the script may have taken the wakeup descriptor
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._writer, bytes([signum]))
+        if callable(self._previous):
+            self._previous(signum, frame)

@@ -1,20 +1,57 @@
-"""Who this worker is and where it resumes: the environment that faultrun set, read once and checked.
+"""What faultrun gave this worker: who it is and where it resumes, a socket, and a slot in the progress page.
 
-Knows nothing of training. Outside faultrun there is no session, and all of the SDK does nothing.
+The environment is read once and checked; outside faultrun there is no
+session, and all of the SDK does nothing. Knows nothing of training.
 """
 
+import contextlib
+import ctypes
+import fcntl
 import os
+import socket
+import struct
+import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
-from faultrun.model.wire import PROGRESS_VARIABLE, SOCKET_VARIABLE
+import faultrun
+from faultrun.model.progress import WorkPhase
+from faultrun.model.wire import (
+    INTERVAL_OFFSET,
+    MAX_LINE_BYTES,
+    PROGRESS_VARIABLE,
+    SLOT_BYTES,
+    SOCKET_VARIABLE,
+    STOP_OFFSET,
+    message,
+    pack_number,
+    pack_word,
+    parse,
+    unpack_number,
+    widest_interval,
+)
 
-DEFAULT_GRACE_S = 30.0
+_DEFAULT_GRACE_S = 30.0
 """Length of the grace window when nobody says another: what container platforms give."""
+_ONE_SECOND = struct.pack("ll", 1, 0)  # struct timeval
+_PHASES = tuple(WorkPhase)
+_NUMBER = {phase: number for number, phase in enumerate(_PHASES)}
+_COMPUTING = _NUMBER[WorkPhase.COMPUTING]
+_SAVING = _NUMBER[WorkPhase.SAVING]
+_DONE = _NUMBER[WorkPhase.DONE]
+
+_LIBC = ctypes.PyDLL(None)
+"""Keeps Python's lock: a thread that computes would give it back only after 5 ms, at each step."""
+_LIBC.pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long)
+_LIBC.pwrite.restype = ctypes.c_ssize_t
+_OUT_OF_THE_WAY = 512
+"""A script that closes what it does not know, and opens files then, must not get our number for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryPoint:
+class ResumePoint:
     """Where this worker is to go on.
 
     ``path`` is the checkpoint file or directory that was chosen for this rank; ``step`` the global
@@ -38,13 +75,12 @@ class Session:
     world_size: int = 1
     run_id: str = ""
     incarnation: int = 0
-    grace_s: float = DEFAULT_GRACE_S
+    grace_s: float = _DEFAULT_GRACE_S
     node: str = ""
     socket: str = ""
     progress: str = ""
     error_file: str = ""
-    point: RecoveryPoint | None = None
-    replica_ranks: tuple[int, ...] = field(default=())
+    point: ResumePoint | None = None
 
 
 def read_session(environ: Mapping[str, str]) -> Session | None:
@@ -72,11 +108,11 @@ def read_identity(environ: Mapping[str, str]) -> Session:
     )
 
 
-def _recovery_point(environ: Mapping[str, str], incarnation: int) -> RecoveryPoint | None:
+def _recovery_point(environ: Mapping[str, str], incarnation: int) -> ResumePoint | None:
     path = environ.get("FAULTRUN_RESUME_FROM", "")
     if not path:
         return None
-    return RecoveryPoint(
+    return ResumePoint(
         path=path,
         step=_number(environ, ("FAULTRUN_RESUME_STEP",)),
         epoch=_number(environ, ("FAULTRUN_RESUME_EPOCH",)),
@@ -97,5 +133,177 @@ def _seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        return DEFAULT_GRACE_S
-    return seconds if 0 < seconds < 1e6 else DEFAULT_GRACE_S
+        return _DEFAULT_GRACE_S
+    return seconds if 0 < seconds < 1e6 else _DEFAULT_GRACE_S
+
+
+class SupervisorLink:
+    """The worker's end of ``FAULTRUN_SOCKET``: introduces itself, comes back when it was lost.
+
+    Loses messages rather than time: training never waits for it. Used by the helper thread, and by the
+    watchdog of a save: sending is locked, receiving is not. Never raises OSError.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._buffer = b""
+        self._socket: socket.socket | None = None
+
+    @property
+    def fd(self) -> int | None:
+        """What to wait on for messages; None while not connected."""
+        return self._socket.fileno() if self._socket is not None else None
+
+    def connect(self) -> bool:
+        """Connect and say hello; False when nobody listens."""
+        if self._socket is not None:
+            return True
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        # not settimeout: Python would then wait that long in recv, even with MSG_DONTWAIT
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _ONE_SECOND)
+        try:
+            connection.connect(self._session.socket)
+        except OSError:
+            connection.close()
+            return False
+        self._buffer = b""
+        self._socket = connection
+        return self.send(
+            "hello",
+            rank=self._session.rank,
+            pid=os.getpid(),
+            incarnation=self._session.incarnation,
+            sdk=faultrun.__version__,
+        )
+
+    def send(self, kind: str, **fields: Any) -> bool:
+        """Send one message; False when it did not get through."""
+        line = message(kind, **fields)
+        with self._lock:
+            if self._socket is None:
+                return False
+            try:
+                self._socket.sendall(line)
+            except OSError:
+                self._close()
+                return False
+            return True
+
+    def receive(self) -> list[dict[str, Any]]:
+        """The messages that have arrived by now; closes the connection when it has ended."""
+        if self._socket is None:
+            return []
+        try:
+            data = self._socket.recv(MAX_LINE_BYTES, socket.MSG_DONTWAIT)
+        except (BlockingIOError, TimeoutError):
+            return []
+        except OSError:
+            data = b""
+        if not data or len(self._buffer) > MAX_LINE_BYTES:
+            with self._lock:
+                self._close()
+            return []
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        return [content for content in map(parse, lines) if content is not None]
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+
+class ProgressSlot:
+    """This worker's slot in the progress page: one write a step, readable by faultrun even after SIGKILL.
+
+    The page is written, not mapped: a mapped file that somebody cuts (``truncate``, logrotate) ends its
+    process with SIGBUS. What was cut away comes back with the next step. ``where`` is ``<path>:<slot>``;
+    OSError or ValueError: no such place.
+    """
+
+    __slots__ = ("_at", "_count", "_epoch", "_fd", "_page_bytes", "_saving", "_step", "_work")
+
+    def __init__(self, where: str) -> None:
+        path, _, slot = where.rpartition(":")
+        self._at = int(slot) * SLOT_BYTES
+        self._fd, self._page_bytes = _opened(path, self._at + SLOT_BYTES)
+        self._count = 0
+        self._step = 0
+        self._epoch = -1
+        self._work = _COMPUTING
+        self._saving = 0
+        self._tell()
+
+    def stepped(self, step: int, epoch: int) -> None:
+        """``step`` is finished; -1 when the epoch is not known."""
+        self._step = step
+        self._epoch = epoch
+        self._count += 1
+        self._work = _COMPUTING
+        self._tell()
+
+    def works_at(self, phase: WorkPhase) -> WorkPhase:
+        """What the main thread does from now on; returns what it did before. DONE is final, until a step."""
+        before = self._work
+        if before != _DONE:
+            self._work = _NUMBER[phase]
+            self._tell()
+        return _PHASES[before]
+
+    def begin_save(self) -> None:
+        """The helper thread saves, whatever the main thread does: it may have to wait. May be nested."""
+        self._saving += 1
+        self._tell()
+
+    def end_save(self) -> None:
+        """That save is over."""
+        self._saving -= 1
+        self._tell()
+
+    def _tell(self) -> None:
+        work = _SAVING if self._saving else self._work
+        self._write(self._at, pack_word(self._step, self._epoch, work, time.monotonic(), self._count))
+
+    def propose_stop(self, step: int) -> None:
+        """Ask all ranks of this node to stop after ``step``, unless one has before.
+
+        Ranks that meet in a collective every step need no lock: whoever comes
+        second sees the first one's proposal a step early.
+        """
+        if self.agreed_stop() == 0:
+            self._write(STOP_OFFSET, pack_number(step))
+
+    def agreed_stop(self) -> int:
+        """The step after which the ranks of this node stop; 0 while nobody was asked to."""
+        return unpack_number(self._read(SLOT_BYTES), STOP_OFFSET)
+
+    def agree_on_interval(self, steps: int) -> int:
+        """Copies are made every ``steps`` here; the interval that suits every rank of this node."""
+        self._write(self._at + INTERVAL_OFFSET, pack_number(steps))
+        return widest_interval(self._read(self._page_bytes))
+
+    def _write(self, offset: int, data: bytes) -> None:
+        """A disk that is full or gone costs the word, not the training."""
+        _LIBC.pwrite(self._fd, data, len(data), offset)
+
+    def _read(self, size_bytes: int) -> bytes:
+        """From the page's beginning; zeros for what is not there."""
+        data = b""
+        with contextlib.suppress(OSError):
+            data = os.pread(self._fd, size_bytes, 0)
+        return data.ljust(size_bytes, b"\0")
+
+
+def _opened(path: str, least_bytes: int) -> tuple[int, int]:
+    """A descriptor, and the size of the page."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    there_bytes = os.fstat(fd).st_size
+    if there_bytes < least_bytes:
+        os.close(fd)
+        raise ValueError(f"{path} has no slot that ends at byte {least_bytes}")
+    with contextlib.suppress(OSError):  # few descriptors are allowed here
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
+        os.close(fd)
+        fd = high
+    return fd, there_bytes - there_bytes % SLOT_BYTES

@@ -13,32 +13,29 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from faultrun.errors import FaultrunError
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.ending import Ending
+from faultrun.sdk.ending import ExitWatch
+from faultrun.sdk.evidence import answer_with_stacks, tells_of_a_dead_peer, write_note
 from faultrun.sdk.helper import Helper
-from faultrun.sdk.keeper import Keeper
-from faultrun.sdk.lastwords import tells_of_a_dead_peer, write_note
-from faultrun.sdk.progress import ProgressSlot
-from faultrun.sdk.session import Session, read_identity, read_session
-from faultrun.sdk.stacks import answer_with_stacks
+from faultrun.sdk.session import ProgressSlot, Session, read_identity, read_session
+from faultrun.sdk.state_provider import StateProvider
 
 if TYPE_CHECKING:
     from faultrun.testing import Injector
 
-LINGER_S = 2.0
+_LINGER_S = 2.0
 """How long a script that died of a lost peer waits for faultrun's request, which is milliseconds away."""
 
 _LINGER_UNFINISHED_S = 0.3
 _LEAVES_WITHIN_S = 1800.0
 _LOOK_S = 0.05
 
-
-_ending = Ending() if read_session(os.environ) and multiprocessing.parent_process() is None else None
+_exit_watch = ExitWatch() if read_session(os.environ) and multiprocessing.parent_process() is None else None
 
 
 class Worker:
@@ -47,40 +44,37 @@ class Worker:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._pid = os.getpid()
-        self._slot = _slot_of(session)
+        self._slot: ProgressSlot | None = None
+        with contextlib.suppress(OSError, ValueError):  # where faultrun gave none, or it is gone
+            self._slot = ProgressSlot(session.progress)
         self._helper = Helper(session, self._slot)
         self._error: BaseException | None = None
-        self._chaos = _chaos_of(os.environ)
+        self._faults = _faults()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._uncaught
         answer_with_stacks(session)
-        self._ending = None if self._slot is None else _ending or Ending()
-        if self._ending is not None:
-            self._ending.begin()
+        self._exit_watch = None if self._slot is None else _exit_watch or ExitWatch()
+        if self._exit_watch is not None:
+            self._exit_watch.begin()
         _as_the_end_begins(self._leaving)
         atexit.register(self._at_exit)  # what the script registers later runs earlier, and is part of its job
         os.register_at_fork(after_in_child=self._in_child)
         self._helper.start()
-        if self._chaos is not None:
-            self._chaos.at("startup")
+        if self._faults is not None:
+            self._faults.at("startup")
 
     @property
     def _leads(self) -> bool:
         """Whether it is the rank's own process. One that a shell or a script has started decides nothing."""
         return os.getsid(0) == self._pid
 
-    @property
-    def asked(self) -> bool:
-        """Whether this rank was asked to save and leave."""
-        return self._helper.requested.is_set()
-
-    def keep(self, keeper: Keeper) -> None:
-        """From now on ``keeper`` holds the state; SIGTERM means "save and leave".
+    def keep(self, provider: StateProvider) -> None:
+        """From now on ``provider`` holds the state; SIGTERM means "save and leave".
 
         FaultrunError outside the main thread.
         """
         self._take_sigterm()
-        self._helper.keeper = keeper
+        self._helper.provider = provider
 
     def step(self, step: int, epoch: int | None) -> None:
         """``step`` is finished."""
@@ -89,15 +83,15 @@ class Worker:
         first = self._helper.step is None
         self._helper.step = (step, epoch)
         if first:
-            self._helper.alarm.poke()
-        if self._chaos is not None:
-            self._chaos.at("step", step)
+            self._helper.pipe.poke()
+        if self._faults is not None:
+            self._faults.at("step", step)
 
     def works_at(self, phase: WorkPhase) -> WorkPhase:
         """What this rank does from now on; returns what it did before. A microsecond."""
         before = self._slot.works_at(phase) if self._slot is not None else WorkPhase.UNKNOWN
-        if self._chaos is not None and phase is WorkPhase.SAVING:
-            self._chaos.at("save", self._helper.step[0] if self._helper.step is not None else None)
+        if self._faults is not None and phase is WorkPhase.SAVING:
+            self._faults.at("save", self._helper.step[0] if self._helper.step is not None else None)
         return before
 
     def done(self, ends_within_s: float) -> None:
@@ -130,7 +124,7 @@ class Worker:
         return 0 < agreed <= step
 
     def _take_sigterm(self) -> None:
-        if not self._helper.alarm.take_sigterm():
+        if not self._helper.pipe.take_sigterm():
             raise FaultrunError(
                 "faultrun.sdk cannot take SIGTERM here",
                 because="Python gives signals to the main thread only, and this is another one",
@@ -148,7 +142,7 @@ class Worker:
         self._main_is_out()
         if tells_of_a_dead_peer(error):
             print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
-            self._helper.requested.wait(LINGER_S)
+            self._helper.requested.wait(_LINGER_S)
         self._await_leaving()
 
     def _at_exit(self) -> None:
@@ -156,13 +150,13 @@ class Worker:
         if os.getpid() != self._pid:
             return
         self._main_is_out()
-        keeper = self._helper.keeper
-        if self._error is None and keeper is not None and keeper.unfinished():
+        provider = self._helper.provider
+        if self._error is None and provider is not None and provider.unfinished():
             self._helper.requested.wait(_LINGER_UNFINISHED_S)  # sys.exit in an except clause of the script
         if self._error is None and self._slot is not None and self._slot.agreed_stop():
-            self._helper.requested.wait(LINGER_S)  # stopped by a peer's proposal; the request comes
+            self._helper.requested.wait(_LINGER_S)  # stopped by a peer's proposal; the request comes
         self._await_leaving()
-        if self._ending is not None and self._ending.is_zero() and self._leads:
+        if self._exit_watch is not None and self._exit_watch.is_zero() and self._leads:
             said = self.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
             self._say_done(None if said else _LEAVES_WITHIN_S)
 
@@ -184,19 +178,19 @@ class Worker:
 
     def _main_is_out(self) -> None:
         self._helper.main_is_out.set()
-        if self._helper.keeper is not None:
-            self._helper.keeper.stop()
+        if self._helper.provider is not None:
+            self._helper.provider.stop()
 
     def _await_leaving(self) -> None:
         """While a request is served this process ends in the helper thread, or by SIGKILL at the deadline."""
         helper = self._helper
-        if helper.requested.is_set() and (helper.keeper is not None or helper.cooperative):
-            while helper.serves:
+        if helper.requested.is_set() and (helper.provider is not None or helper.cooperative):
+            while helper.is_alive():
                 time.sleep(_LOOK_S)
 
     def _in_child(self) -> None:
         """A forked data loader is no worker: its signals and its end are its own."""
-        self._helper.alarm.release_in_child()
+        self._helper.pipe.release_in_child()
         _forget()
 
 
@@ -231,9 +225,9 @@ def _forget() -> None:
     _worker = None
 
 
-def _chaos_of(environ: Mapping[str, str]) -> "Injector | None":
+def _faults() -> "Injector | None":
     """Faults on demand (``faultrun.testing``), where somebody asked for them."""
-    if not environ.get("FAULTRUN_CHAOS"):
+    if not os.environ.get("FAULTRUN_CHAOS"):
         return None
     from faultrun.testing import from_environment
 
@@ -246,11 +240,3 @@ def _as_the_end_begins(call: Callable[[], None]) -> None:
     if register is not None:
         with contextlib.suppress(RuntimeError):  # the end has begun
             register(call)
-
-
-def _slot_of(session: Session) -> ProgressSlot | None:
-    if not session.progress:
-        return None
-    with contextlib.suppress(OSError, ValueError):
-        return ProgressSlot(session.progress)
-    return None

@@ -2,25 +2,32 @@
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from mindspore import get_context
 from mindspore.train import Callback, CheckpointConfig
 
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Names, Saved, Shelf, Stamp, numbered
-from faultrun.sdk.gate import Gate
-from faultrun.sdk.mindspore.files import appended, breakpoint_names, write_checkpoint
-from faultrun.sdk.mindspore.interval import Interval
-from faultrun.sdk.mindspore.keeper import MindSporeKeeper, Training
-from faultrun.sdk.mindspore.memory import HostMemory, HostState, Place
-from faultrun.sdk.mindspore.optimizer import begun_counter, mark_updates, updated_in_marks
-from faultrun.sdk.preflight import folder_of, preflight
+from faultrun.sdk.files import Names, Position, Saved, SaveWriter, folder_of, numbered
+from faultrun.sdk.mindspore.parameters import (
+    HostMemory,
+    HostState,
+    begun_counter,
+    mark_updates,
+    updated_in_marks,
+)
+from faultrun.sdk.mindspore.provider import MindSporeProvider, appended, breakpoint_names, write_checkpoint
+from faultrun.sdk.state_provider import preflight
 from faultrun.sdk.worker import Worker, worker
 
-_NOWHERE = Place(step=0, epoch=0, batch=0, step_num=0)
+_COPY_SHARE = 0.01
+"""Copies take at most this share of the time of the steps between them."""
+
+_WARM_UP = 3
 
 
 class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
@@ -45,22 +52,22 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
     ) -> None:
         super().__init__()
         self._worker = self._find_worker()
-        self._training = Training(gate=Gate())
-        self._interval = Interval(None)
+        self._interval = CopyInterval(None)
         if self._worker is None:
             return
         if not isinstance(prefix, str) or "/" in prefix:
             raise ValueError(f"prefix must be a string without '/', not {prefix!r}")
         config = CheckpointConfig() if config is None else config
         self._prefix = prefix
-        self._shelf = Shelf(folder_of(Path.cwd() if directory is None else directory), self._worker.session)
-        preflight(self._shelf)
+        writer = SaveWriter(folder_of(Path.cwd() if directory is None else directory), self._worker.session)
+        preflight(writer)
+        self._provider = MindSporeProvider(writer, self._write)
         self._network = config.saved_network
         self._base = dict(config.append_dict or {})  # now: ModelCheckpoint counts up in the very same dict
         self._marks = every is None
         self._counter: Callable[[], int] | None = None
         self._counted_first = 0
-        self._interval = Interval(every, self._worker.agree_on_interval)
+        self._interval = CopyInterval(every, self._worker.agree_on_interval)
         self._offset: int | None = None
         self._batch_num = 0
         self._ended_s = 0.0
@@ -76,18 +83,17 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         if self._worker is None:
             return
         params = run_context.original_args()
-        training = self._training
-        network = params.train_network
+        provider, network = self._provider, params.train_network
         if self._marks and get_context("device_target") == "CPU":
             mark_updates(network)
         saved = self._network if self._network is not None else network
-        training.memory = HostMemory(saved, updated_in_marks(network))
-        self._counter = begun_counter(network) if training.memory.views is not None else None
+        provider.memory = memory = HostMemory(saved, updated_in_marks(network))
+        self._counter = begun_counter(network) if memory.views is not None else None
         self._counted_first = self._counter() if self._counter is not None else 0
         self._batch_num = int(params.batch_num)
-        training.running = True
-        self._worker.keep(MindSporeKeeper(training, self._shelf, self._write))
-        preflight(self._shelf, save=self._save_no_parameters)
+        provider.running = True
+        self._worker.keep(provider)
+        preflight(provider.writer, save=self._save_no_parameters)
         self._ended_s = time.perf_counter()
 
     def on_train_step_begin(self, run_context: Any) -> None:
@@ -96,7 +102,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
             return
         if self._offset is None:
             self._offset = self._steps_before(run_context.original_args())
-        self._training.gate.begin()
+        self._provider.lock.begin()
         self._worker.works_at(WorkPhase.COLLECTIVE)
 
     def on_train_step_end(self, run_context: Any) -> None:
@@ -104,10 +110,11 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         if self._worker is None:
             return
         params = run_context.original_args()
-        place = self._place(params)
-        due = self._interval.stepped(place.step, time.perf_counter() - self._ended_s)
-        self._training.gate.boundary(lambda: self._capture(place, due))
-        self._worker.step(place.step, place.epoch)
+        step = (self._offset or 0) + int(params.cur_step_num)
+        position = Position(step, int(params.cur_epoch_num), (step - 1) % int(params.batch_num) + 1)
+        due = self._interval.stepped(step, time.perf_counter() - self._ended_s)
+        self._provider.lock.boundary(lambda: self._capture(position, due))
+        self._worker.step(step, position.epoch)
         self._ended_s = time.perf_counter()
 
     def on_train_epoch_end(self, _run_context: Any) -> None:
@@ -128,7 +135,8 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
 
     def on_train_end(self, _run_context: Any) -> None:
         """Nothing is unfinished any more."""
-        self._training.running = False
+        if self._worker is not None:
+            self._provider.running = False
         self._works_at(WorkPhase.UNKNOWN)
 
     def _works_at(self, phase: WorkPhase) -> None:
@@ -138,24 +146,25 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
     def _find_worker(self) -> Worker | None:
         return worker()
 
-    def _capture(self, place: Place, due: bool) -> None:
-        training = self._training
-        if training.memory is None:
+    def _capture(self, position: Position, due: bool) -> None:
+        provider = self._provider
+        memory = provider.memory
+        if memory is None:
             return
         if self._counter is not None and self._counter() != self._counted_first:
-            training.begun = self._counter  # a graph compiled before it was marked would never count
-        if training.begun is not None:
-            with training.memory.lock:
-                training.memory.copy_early()
-                training.mark = place, training.begun()
-        if training.place is None:
-            training.live = training.memory.views_are_live()
-        training.place = place
-        training.step_s = self._interval.step_s
-        needless = training.live and (training.begun is not None or training.gate.is_wanted)
-        if (due or training.gate.is_wanted) and not needless:
+            provider.begun = self._counter  # a graph compiled before it was marked would never count
+        if provider.begun is not None:
+            with memory.lock:
+                memory.copy_early()
+                provider.mark = position, provider.begun()
+        if provider.position is None:
+            provider.live = memory.views_are_live()
+        provider.position = position
+        provider.step_s = self._interval.step_s
+        needless = provider.live and (provider.begun is not None or provider.lock.is_wanted)
+        if (due or provider.lock.is_wanted) and not needless:
             began_s = time.perf_counter()
-            training.memory.copy(place)
+            memory.copy(position)
             self._interval.copied(time.perf_counter() - began_s)
             self._tell_interval()
 
@@ -170,16 +179,6 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
                 " costs as many; DyingGasp(every=1) or OptTFTWrapper(optimizer) change that",
                 file=sys.stderr,
             )
-
-    def _place(self, params: Any) -> Place:
-        step_num = int(params.cur_step_num)
-        step = (self._offset or 0) + step_num
-        return Place(
-            step=step,
-            epoch=int(params.cur_epoch_num),
-            batch=(step - 1) % int(params.batch_num) + 1,
-            step_num=step_num,
-        )
 
     def _steps_before(self, params: Any) -> int:
         """Global steps before this script's counting began: MindSpore counts a resumed run from 1 again.
@@ -197,24 +196,85 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         point = self._worker.session.point if self._worker is not None else None
         return (point.step or 0) if point is not None else 0
 
-    def _write(self, shelf: Shelf, state: HostState, stamp: Stamp) -> Saved:
+    def _write(self, state: HostState) -> Saved:
         """Runs in the helper thread."""
-        memory = self._training.memory
-        dtypes = memory.dtypes if memory is not None else {}
-        names, content = self._names(state), self._content(state)
-        return shelf.save_by_path(names, stamp, lambda path: write_checkpoint(path, state, dtypes, content))
+        return self._write_as(self._names(state.position), state)
 
     def _save_no_parameters(self, directory: Path) -> None:
-        state = HostState(place=_NOWHERE, arrays={})
-        content = self._content(state)
-        self._shelf.save_by_path(
-            numbered(directory / "state.ckpt"),
-            Stamp(step=0),
-            lambda path: write_checkpoint(path, state, {}, content),
+        self._write_as(numbered(directory / "state.ckpt"), HostState(Position(0, 0, 0), {}))
+
+    def _write_as(self, names: Names, state: HostState) -> Saved:
+        memory, content = self._provider.memory, self._content(state)
+        dtypes = memory.dtypes if memory is not None else {}
+        return self._provider.writer.save_by_path(
+            names, state.position, lambda path: write_checkpoint(path, state, dtypes, content)
         )
 
-    def _names(self, state: HostState) -> Names:
-        return breakpoint_names(self._shelf.folder.path, self._prefix, state)
+    def _names(self, position: Position) -> Names:
+        return breakpoint_names(self._provider.writer.folder.path, self._prefix, position)
 
     def _content(self, state: HostState) -> dict[str, Any]:
-        return appended(state, self._base)
+        return appended(state, self._base, state.position.step - (self._offset or 0))
+
+
+class CopyInterval:
+    """How often to copy the state: so seldom that it costs less than a given share of the training time.
+
+    Learns what a copy and a step cost, in seconds. Replica groups can resume only from a step that each of
+    them has saved, and each rank measures other costs. So the learnt interval is a power of two, the
+    longest of any rank counts, and copies fall on global steps that it divides.
+
+    ``agree`` is told this rank's interval and returns the longest of all ranks.
+    """
+
+    def __init__(self, every: int | None, agree: Callable[[int], int] | None = None) -> None:
+        if every is not None and every < 1:
+            raise ValueError("every counts steps: it must be at least 1")
+        self._fixed = every
+        self._agree = agree
+        self._agreed = 1
+        self._copies: deque[float] = deque(maxlen=7)
+        self._steps: deque[float] = deque(maxlen=21)
+        self._seen = 0
+
+    @property
+    def every(self) -> int:
+        """Copy once in so many steps, as known so far."""
+        if self._fixed is not None:
+            return self._fixed
+        return self._agreed
+
+    @property
+    def step_s(self) -> float:
+        """What a step usually takes, copies left out; 0 before one is known."""
+        return median(self._steps) if self._steps else 0.0
+
+    @property
+    def copy_s(self) -> float:
+        """What a copy usually takes; 0 before one was made."""
+        return median(self._copies) if self._copies else 0.0
+
+    def stepped(self, step: int, took_s: float) -> bool:
+        """Global ``step`` took so long (the first, which compiles, is not counted); whether to copy now."""
+        self._seen += 1
+        if self._seen > 1:
+            self._steps.append(took_s)
+        if self._fixed is None:
+            own = self._affordable()
+            self._agreed = max(own, self._agree(own)) if self._agree is not None else own
+        return step % self.every == 0
+
+    def copied(self, took_s: float) -> None:
+        """A copy was made, and took so long."""
+        if self._seen > 1:
+            self._copies.append(took_s)
+
+    def _affordable(self) -> int:
+        """The least power of two of steps that are worth a copy."""
+        if not self._copies or len(self._steps) < _WARM_UP:
+            return 1
+        worth = median(self._copies) / (_COPY_SHARE * max(median(self._steps), 1e-9))
+        every = 1
+        while every < worth:
+            every *= 2
+        return every

@@ -16,11 +16,10 @@ from typing import Any
 import mindspore
 from mindspore import nn
 
-from faultrun.sdk.files import Names, numbered
+from faultrun.sdk.files import Names, Position, numbered
 from faultrun.sdk.mindspore.callback import DyingGasp
-from faultrun.sdk.mindspore.files import appended
-from faultrun.sdk.mindspore.memory import HostState
-from faultrun.sdk.mindspore.optimizer import MarkingOptimizer
+from faultrun.sdk.mindspore.parameters import HostState, MarkingOptimizer
+from faultrun.sdk.mindspore.provider import loss_scale
 from faultrun.sdk.worker import Worker, lone_worker
 
 
@@ -51,7 +50,7 @@ class TFTRegister(DyingGasp):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """The real one where MindIO is."""
-        if has_mindio():
+        if _has_mindio():
             return _real_register(*args, **kwargs)
         return super().__new__(cls)
 
@@ -73,35 +72,33 @@ class TFTRegister(DyingGasp):
     def _find_worker(self) -> Worker | None:
         return lone_worker()
 
-    def _names(self, state: HostState) -> Names:
-        rank, place = self._rank(), state.place
-        file = f"ttp_rank_{rank}-{place.epoch}_{place.batch}.ckpt"
-        return numbered(
-            self._shelf.folder.path / f"tft_saved_checkpoints-step_{place.step}" / f"rank_{rank}" / file
+    def _names(self, position: Position) -> Names:
+        rank = self._provider.writer.session.rank
+        folder = (
+            self._provider.writer.folder.path / f"tft_saved_checkpoints-step_{position.step}" / f"rank_{rank}"
         )
+        return numbered(folder / f"ttp_rank_{rank}-{position.epoch}_{position.step_in_epoch}.ckpt")
 
     def _content(self, state: HostState) -> dict[str, Any]:
         """As MindIO appends: ``step_num`` is global."""
-        content = {
-            "epoch_num": state.place.epoch,
-            "step_num": state.place.step,
-            "cur_rank": self._rank(),
+        step, count = state.position.step, state.arrays.get("global_step")
+        scale = loss_scale(state)
+        return {
+            "epoch_num": state.position.epoch,
+            "step_num": step,
+            "cur_rank": self._provider.writer.session.rank,
             "batch_num": self._batch_num,
-            "global_step": _global_step(state),
+            "global_step": step if count is None else mindspore.Tensor(count),
+            **({} if scale is None else {"loss_scale": scale}),
         }
-        scale = appended(state, {}).get("loss_scale")
-        return content if scale is None else {**content, "loss_scale": scale}
-
-    def _rank(self) -> int:
-        return self._worker.session.rank if self._worker is not None else 0
 
 
 class OptTFTWrapper(MarkingOptimizer):
-    """Marks where updates begin (``optimizer.py``): a lost peer costs no step, and no copies are made."""
+    """Marks where updates begin (``MarkingOptimizer``): a lost peer costs no step, and no copies are made."""
 
     def __new__(cls, opt: Any, **kwargs: Any) -> Any:
         """The real one where MindIO is."""
-        if has_mindio():
+        if _has_mindio():
             return nn.OptTFTWrapper(opt, **kwargs)
         return super().__new__(cls, opt, **kwargs)
 
@@ -118,7 +115,7 @@ class RestoreStrategyGenerator:
         return ranks, restore_map
 
 
-def has_mindio() -> bool:
+def _has_mindio() -> bool:
     """Whether the real thing can work: MindIO is installed and the device is an Ascend."""
     installed = any(find_spec(name) is not None for name in ("mindio_ttp", "mindio_tft"))
     return installed and mindspore.get_context("device_target") == "Ascend"
@@ -133,8 +130,3 @@ def _real_register(*args: Any, **kwargs: Any) -> Any:
         os.environ.setdefault("MS_TFT_PORT", str(args[2]))
         args = (args[3],)
     return mindspore.train.TrainFaultTolerance(*args, **kwargs)
-
-
-def _global_step(state: HostState) -> Any:
-    array = state.arrays.get("global_step")
-    return state.place.step if array is None else mindspore.Tensor(array)

@@ -18,13 +18,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.files import Folder, Shelf
-from faultrun.sdk.preflight import check, folder_of, preflight
+from faultrun.sdk.files import Folder, SaveWriter, folder_of
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.capture import Buffers, Objects
-from faultrun.sdk.torch.fence import device_of
+from faultrun.sdk.state_provider import check_folder, preflight
+from faultrun.sdk.torch.capture import Buffers, Objects, device_of
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.keeper import Form, TorchKeeper
+from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.worker import worker
 
@@ -67,14 +66,14 @@ def protect(
         )
 
     this = worker()
-    shelf = Shelf(folder_of(directory), this.session if this is not None else Session())
+    writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     if this is None:
-        return Guard(parts, None, shelf)
-    check(shelf.folder, shelf.session)
-    guard = Guard(parts, this, shelf)
-    keeper = TorchKeeper(guard, Form(state=state_fn, write=save_fn))
-    this.keep(keeper)
-    preflight(shelf, f"rank_{shelf.session.rank}", keeper.save_no_tensors)
+        return Guard(parts, None, writer)
+    check_folder(writer.folder, writer.session)
+    guard = Guard(parts, this, writer)
+    provider = TorchProvider(guard, state_fn, save_fn)
+    this.keep(provider)
+    preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)
     return guard
 
 

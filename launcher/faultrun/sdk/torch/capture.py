@@ -4,30 +4,59 @@ Parameters and optimizer state change only inside ``optimizer.step()`` and
 are read live, so that there is no copy of them. All else that makes up a
 step is small: hyperparameters, schedulers and the like, random numbers,
 where the data stand, and the buffers that a forward pass changes.
+
+A CUDA program runs ahead of its device: ``optimizer.step()`` returns although
+the gradients it uses hang in a collective for ever. What the device has
+really done is told by events that were recorded along the way (``DeviceMark``).
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.optim.lr_scheduler import LRScheduler
 
-from faultrun.sdk.torch.engine import memory_at
-from faultrun.sdk.torch.fence import Fence, map_tensors
-from faultrun.sdk.torch.recorder import Position
+from faultrun.sdk.files import Position
+from faultrun.sdk.torch.rng import memory_at
 
-_NONE: dict[str, int] = {}
-
-SMALL_BYTES = 1 << 16
+_LEAVES = frozenset({int, float, bool, str, type(None)})
+_SMALL_BYTES = 1 << 16
 """An object whose ``state_dict`` has no more tensor bytes than this is captured at every step."""
+
+DeviceMark = Callable[[], bool]
+"""Whether the device has come past this place of the program. Never waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """Where the parameters are. The program may be ``ahead`` by so many steps and still be saved.
+
+    ``mark`` puts up a mark at the place that the program has reached now; None when the device is never
+    behind. ``to_host`` returns a state with all tensors on the CPU; ``rng`` asks for the state of the
+    device's random numbers, None when there are none but the CPU's.
+    """
+
+    mark: Callable[[], DeviceMark] | None
+    ahead: int
+    to_host: Callable[[Any], Any]
+    rng: Callable[[], Any] | None = None
+
+
+@dataclass(slots=True)
+class Passage:
+    """Where a boundary lies in what the device does: ``done`` is its end, ``left`` the next update begins."""
+
+    done: DeviceMark
+    left: DeviceMark | None = None
 
 
 class Boundary(NamedTuple):
     """The end of one step.
 
     ``rng`` is its slot in the recorder; ``groups`` are each optimizer's, with
-    their hyperparameters; ``updates`` counts the updates of each optimizer since the start.
+    their hyperparameters; ``updates`` counts the updates of each optimizer since the start. ``passage`` is
+    None where the device is never behind.
     """
 
     position: Position
@@ -36,14 +65,7 @@ class Boundary(NamedTuple):
     objects: dict[str, Any]
     versions: dict[str, int]
     updates: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class Passage:
-    """Where a boundary lies in what the device does: ``done`` is its end, ``left`` the next update begins."""
-
-    done: Fence
-    left: Fence | None = None
+    passage: Passage | None = None
 
 
 class Objects:
@@ -51,21 +73,21 @@ class Objects:
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
         self._objects = dict(objects)
-        small = {name for name, one in objects.items() if _tensor_bytes(one.state_dict()) <= SMALL_BYTES}
-        self._small = [(name, one, _copier(one)) for name, one in objects.items() if name in small]
-        self._large = [(name, one) for name, one in objects.items() if name not in small]
+        large = {name for name, one in objects.items() if _total(one.state_dict(), _bytes_of) > _SMALL_BYTES}
+        self._small = {name: one for name, one in objects.items() if name not in large}
+        self._large = {name: one for name, one in objects.items() if name in large}
 
     def capture(self) -> dict[str, Any]:
-        """Copies of the small ones' states; ``finished`` makes them what ``state_dict`` returns."""
-        return {name: copy(one) for name, one, copy in self._small}
+        """Copies of the small ones' states."""
+        return {name: _frozen_state(one) for name, one in self._small.items()}
 
     def versions(self) -> dict[str, int]:
         """For each large one, a number that grows when a tensor of it is changed in place."""
-        return {name: _version(one.state_dict()) for name, one in self._large} if self._large else _NONE
+        return {name: _total(one.state_dict(), _version_of) for name, one in self._large.items()}
 
     def live(self) -> dict[str, Any]:
         """The large ones' states as they are."""
-        return {name: one.state_dict() for name, one in self._large}
+        return {name: one.state_dict() for name, one in self._large.items()}
 
     def load(self, states: Mapping[str, Any]) -> None:
         """Put every state back. KeyError when one is missing."""
@@ -85,11 +107,11 @@ class Buffers:
         live = {name: one.detach() for name, one in model.named_buffers() if kept.get(name) is one}
         self._copies = {name: one.clone(memory_format=torch.preserve_format) for name, one in live.items()}
         pairs = [(one, self._copies[name]) for name, one in live.items()]
-        self._small = [pair for pair in pairs if _bytes_of(pair[0]) <= SMALL_BYTES]
-        self._large = [pair for pair in pairs if _bytes_of(pair[0]) > SMALL_BYTES]
+        self._small = [pair for pair in pairs if _bytes_of(pair[0]) <= _SMALL_BYTES]
+        self._large = [pair for pair in pairs if _bytes_of(pair[0]) > _SMALL_BYTES]
         self._seen = [one._version for one, _ in self._large]
         on_cpu = all(one.device.type == "cpu" and one.is_contiguous() for one, _ in self._small)
-        self._moves = [(_memory_of(copy), _memory_of(one)) for one, copy in self._small if on_cpu]
+        self._moves = [(_memory_of(kept), _memory_of(one)) for one, kept in self._small if on_cpu]
         self._copy_small = self._move if on_cpu else self._copy
 
     def capture(self) -> None:
@@ -98,9 +120,9 @@ class Buffers:
             self._copy_small()
         if not self._large:
             return
-        for number, (one, copy) in enumerate(self._large):
+        for number, (one, kept) in enumerate(self._large):
             if one._version != self._seen[number]:
-                copy.copy_(one)
+                kept.copy_(one)
                 self._seen[number] = one._version
 
     def copies(self) -> dict[str, Any]:
@@ -109,26 +131,11 @@ class Buffers:
 
     def _move(self) -> None:
         """The quickest way for a few small tensors on the CPU; ``_small`` keeps their memory where it is."""
-        for copy, live in self._moves:
-            copy[:] = live
+        for kept, live in self._moves:
+            kept[:] = live
 
     def _copy(self) -> None:
-        torch._foreach_copy_([copy for _, copy in self._small], [one for one, _ in self._small])
-
-
-def groups_of(optimizer: Any) -> list[dict[str, Any]]:
-    """The groups with their hyperparameters: a scheduler may change them before the next update."""
-    return [group.copy() for group in optimizer.param_groups]
-
-
-def finished(objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Captured states as ``state_dict`` would have returned them."""
-    return {
-        name: {key: value for key, value in state.fields.items() if key != "optimizer"}
-        if isinstance(state, _SchedulerState)
-        else state
-        for name, state in objects.items()
-    }
+        torch._foreach_copy_([kept for _, kept in self._small], [one for one, _ in self._small])
 
 
 def nothing_is_missing(before: Boundary | None, last: Boundary, now: Boundary) -> bool:
@@ -140,7 +147,6 @@ def nothing_is_missing(before: Boundary | None, last: Boundary, now: Boundary) -
     """
     if before is None:
         return now.updates == (last.updates[0] + 1,) if len(now.updates) == 1 and not now.objects else False
-    before, last, now = (one._replace(objects=finished(one.objects)) for one in (before, last, now))
     usual = [b - a for a, b in zip(before.updates, last.updates, strict=True)]
     since = [b - a for a, b in zip(last.updates, now.updates, strict=True)]
     if usual != since:
@@ -166,40 +172,18 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-class _SchedulerState(NamedTuple):
-    """All that a scheduler's object holds, its optimizer too."""
-
-    fields: dict[str, Any]
-
-
-def _copier(one: Any) -> Callable[[Any], Any]:
-    """How to copy the state of ``one``: in no time, if it is of the usual kind."""
-    if type(one).__module__.startswith("torch.optim.") and type(one).state_dict is LRScheduler.state_dict:
-        return _copied_scheduler
-    return _frozen_state
-
-
-def _copied_scheduler(one: Any) -> Any:
-    """Torch's own schedulers replace what they change, and their ``state_dict`` is their ``__dict__``."""
-    return _SchedulerState(one.__dict__.copy())
-
-
 def _frozen_state(one: Any) -> Any:
     scale = getattr(one, "_scale", None)
     if isinstance(scale, torch.Tensor) and scale.is_cuda and hasattr(one, "_growth_tracker"):
-        return _frozen_scaler(one, scale)
-    return map_tensors(one.state_dict(), lambda tensor: tensor.detach().clone())
-
-
-def _frozen_scaler(scaler: Any, scale: Any) -> dict[str, Any]:
-    """``GradScaler.state_dict`` without its wait for the device: numbers are read when they are saved."""
-    return {
-        "scale": scale.detach().clone(),
-        "growth_factor": scaler.get_growth_factor(),
-        "backoff_factor": scaler.get_backoff_factor(),
-        "growth_interval": scaler.get_growth_interval(),
-        "_growth_tracker": scaler._growth_tracker.detach().clone(),
-    }
+        # GradScaler.state_dict without its wait for the device: numbers are read when they are saved
+        return {
+            "scale": scale.detach().clone(),
+            "growth_factor": one.get_growth_factor(),
+            "backoff_factor": one.get_backoff_factor(),
+            "growth_interval": one.get_growth_interval(),
+            "_growth_tracker": one._growth_tracker.detach().clone(),
+        }
+    return copied(one.state_dict())
 
 
 def _memory_of(tensor: Any) -> memoryview:
@@ -211,25 +195,68 @@ def _bytes_of(tensor: Any) -> int:
     return size_bytes
 
 
-def _tensor_bytes(state: Any) -> int:
-    total = 0
-
-    def count(tensor: Any) -> Any:
-        nonlocal total
-        total += _bytes_of(tensor)
-        return tensor
-
-    map_tensors(state, count)
-    return total
+def _version_of(tensor: Any) -> int:
+    version: int = tensor._version
+    return version
 
 
-def _version(state: Any) -> int:
-    total = 0
+def _total(state: Any, number_of: Callable[[Any], int]) -> int:
+    numbers: list[int] = []
+    map_tensors(state, lambda tensor: numbers.append(number_of(tensor)))
+    return sum(numbers)
 
-    def count(tensor: Any) -> Any:
-        nonlocal total
-        total += tensor._version
-        return tensor
 
-    map_tensors(state, count)
-    return total
+def device_of(model: Any) -> Device:
+    """The device of the model's first parameter; the CPU for a model without any."""
+    first = next(iter(model.parameters()), None)
+    if first is None or first.device.type != "cuda":
+        return Device(mark=None, ahead=2, to_host=lambda state: state)
+    device = first.device
+    return Device(
+        mark=_cuda_mark,
+        ahead=64,
+        to_host=lambda state: _from_cuda(state, device),
+        rng=lambda: torch.cuda.get_rng_state(device),
+    )
+
+
+def _cuda_mark() -> DeviceMark:
+    event = torch.cuda.Event()
+    event.record()
+    passed: DeviceMark = event.query
+    return passed
+
+
+def _from_cuda(state: Any, device: Any) -> Any:
+    """On a stream of our own: the default one may be blocked behind the collective that hangs.
+
+    Into pageable memory, for pinning memory waits for the device.
+    """
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        moved = map_tensors(state, lambda tensor: tensor.to("cpu") if tensor.is_cuda else tensor)
+    stream.synchronize()
+    return moved
+
+
+def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
+    """``value`` with ``change`` applied to every tensor in it; containers are new, of the same kinds."""
+    if type(value) in _LEAVES:
+        return value
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if type(value) is dict:
+        return {key: map_tensors(one, change) for key, one in value.items()}
+    if isinstance(value, dict):
+        new = copy.copy(value)  # a Counter made of pairs would count them
+        for key, one in value.items():
+            new[key] = map_tensors(one, change)
+        return new
+    if type(value) in (list, tuple):
+        return type(value)(map_tensors(one, change) for one in value)
+    return value
+
+
+def copied(state: Any) -> Any:
+    """A copy that the main thread cannot change any more."""
+    return map_tensors(state, lambda tensor: tensor.detach().clone())

@@ -23,14 +23,14 @@ import torch
 from faultrun.errors import FaultrunError
 from faultrun.model.checkpoint import Kind
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Saved, Shelf, Stamp, numbered
-from faultrun.sdk.gate import Gate, Window
-from faultrun.sdk.session import RecoveryPoint
+from faultrun.sdk.files import Position, Saved, SaveWriter, numbered
+from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.batches import check_positions, generator_of, opened_after, set_epoch
-from faultrun.sdk.torch.capture import Boundary, Passage, groups_of
-from faultrun.sdk.torch.recorder import FILE_NAME, Position, Recorder
-from faultrun.sdk.torch.rng import Rng, cuda_rng_if_used, reseeded, restore_rng
-from faultrun.sdk.torch.state import Parts, Randomness, Seat, assemble, is_ours, load_into, read_state, rng_of
+from faultrun.sdk.torch.capture import Boundary, Passage
+from faultrun.sdk.torch.recorder import RngRecorder
+from faultrun.sdk.torch.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
+from faultrun.sdk.torch.state import Parts, assemble, is_ours, load_into, read_state
+from faultrun.sdk.update_lock import UpdateLock, UpdatePhase
 from faultrun.sdk.worker import Worker
 
 
@@ -41,17 +41,16 @@ class Guard:
     ``load`` look at the ``parts``.
     """
 
-    def __init__(self, make_parts: Callable[[], Parts], worker: Worker | None, shelf: Shelf) -> None:
+    def __init__(self, make_parts: Callable[[], Parts], worker: Worker | None, writer: SaveWriter) -> None:
         self._make_parts = make_parts
-        self.shelf = shelf
-        self.gate = Gate()
+        self.writer = writer
+        self.lock = UpdateLock()
         self._epoch_rng: Rng | None = None
         self.in_loop = False
         self._worker = worker
         ahead = 2 if worker is None else self.parts.device.ahead
-        self._fence = None if worker is None else self.parts.device.fence
+        self._mark = None if worker is None else self.parts.device.mark
         self.history: deque[Boundary] = deque(maxlen=ahead)
-        self.passages: deque[Passage] = deque(maxlen=ahead)
         self._position = Position()
         self._pending: tuple[Position, Rng, Rng | None] | None = None
         self._generator: Any = None
@@ -78,9 +77,9 @@ class Guard:
     @property
     def step_in_epoch(self) -> int:
         """How many batches of ``epoch`` are consumed."""
-        return self._position.batches or 0
+        return self._position.step_in_epoch or 0
 
-    def resume(self, load: Callable[[str], object] | None = None) -> RecoveryPoint | None:
+    def resume(self, load: Callable[[str], object] | None = None) -> ResumePoint | None:
         """Put back everything, random numbers too, from where faultrun says; None when training starts anew.
 
         A checkpoint in a format of your own is given to ``load(path)``; its
@@ -113,10 +112,13 @@ class Guard:
         last noted them; when it was killed in the instant between two notes, new ones.
         """
         position = load_into(self.parts, state)
-        rng, epoch_rng = rng_of(state, "rng"), rng_of(state, "epoch_rng")
-        if state["rank"] != self.seat.rank:
+        rng, epoch_rng = (
+            None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
+        )
+        rank = self.writer.session.rank
+        if state["rank"] != rank:
             noted, began = self.recorder.at_step(position), self.recorder.at_epoch(position.epoch)
-            rng, epoch_rng = noted or (rng and reseeded(rng, self.seat.rank)), began or epoch_rng
+            rng, epoch_rng = noted or (rng and reseeded(rng, rank)), began or epoch_rng
         self._position = position
         if rng is not None:
             restore_rng(rng)
@@ -136,7 +138,7 @@ class Guard:
             self._count_batch(epoch)
             self._works_at(WorkPhase.COMPUTING)
             yield batch
-            if self.gate.window is not Window.CLEAN:
+            if self.lock.phase is not UpdatePhase.CLEAN:
                 self.step()
         self.in_loop = False
         self._works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
@@ -150,9 +152,9 @@ class Guard:
         """
         last = self._position
         self._position = Position(
-            last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.batches
+            last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
-        self.gate.boundary(self._capture)
+        self.lock.boundary(self._capture)
         if self._worker is not None:
             self._worker.step(self._position.step, self._position.epoch)
 
@@ -161,7 +163,7 @@ class Guard:
         """Mark a change of parameters that no protected optimizer makes, such as clipping them."""
         self._begin()
         yield  # an exception leaves the state marked as half changed, which it is
-        self.gate.end()
+        self.lock.end()
 
     def save(self, path: str | Path) -> Saved:
         """Write the whole state to ``path``, with a manifest, between two steps: your periodic checkpoint.
@@ -170,23 +172,20 @@ class Guard:
         """
         before = self._works_at(WorkPhase.SAVING)
         boundary = self.boundary_now(self.recorder.main_slot)
-        state = self.parts.device.to_host(
-            assemble(self.parts, boundary, boundary, self.randomness, self.seat)
+        state = self.parts.device.to_host(self.state_at(boundary))
+        saved = self.writer.save(
+            numbered(Path(path)), boundary.position, lambda sink: torch.save(state, sink), Kind.PERIODIC
         )
-        stamp = stamp_of(boundary.position, Kind.PERIODIC)
-        saved = self.shelf.save(numbered(Path(path)), stamp, lambda sink: torch.save(state, sink))
         self._works_at(before)
         return saved
 
-    @property
-    def seat(self) -> Seat:
-        """Whose state this is."""
-        return Seat(rank=self.shelf.session.rank, world_size=self.shelf.session.world_size)
-
-    @property
-    def randomness(self) -> Randomness:
-        """Any thread."""
-        return Randomness(recorder=self.recorder, epoch=self._epoch_rng)
+    def state_at(self, boundary: Boundary) -> dict[str, Any]:
+        """The state at ``boundary``, where it lies. Any thread, while the main thread changes nothing."""
+        newest = self.history[-1] if self.history else boundary
+        if newest.position.step <= boundary.position.step:
+            newest = boundary
+        rng = self.recorder.read(boundary.rng), self._epoch_rng
+        return assemble(self.parts, boundary, newest, rng, self.writer.session)
 
     def boundary_now(self, slot: int) -> Boundary:
         """What a boundary at this moment would say. Any thread, while the main thread stands still.
@@ -198,23 +197,24 @@ class Guard:
     def _boundary(self, rng: int) -> Boundary:
         parts, objects = self.parts, self.parts.objects
         parts.buffers.capture()
-        groups = [groups_of(optimizer) for optimizer in parts.optimizers]
+        # a scheduler may change the hyperparameters before the next update
+        groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
         updates = tuple(self._updates) or (0,) * len(groups)
         return Boundary(self._position, rng, groups, objects.capture(), objects.versions(), updates)
 
     def _capture(self) -> None:
         if self._worker is not None:
-            slot = self.recorder.step(self._position, self._generator)
-            self.history.append(self._boundary(slot))
-            if self._fence is not None:
-                self.passages.append(Passage(done=self._fence()))
+            boundary = self._boundary(self.recorder.step(self._position, self._generator))
+            if self._mark is not None:
+                boundary = boundary._replace(passage=Passage(done=self._mark()))
+            self.history.append(boundary)
 
     def _after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
         self._works_at(WorkPhase.COLLECTIVE if model.training else WorkPhase.EVALUATING)
         if model.training:
             last = self._position
-            self.recorder.under_way(Position(last.step + 1, last.epoch, last.batches), self._generator)
+            self.recorder.under_way(Position(last.step + 1, last.epoch, last.step_in_epoch), self._generator)
 
     def _works_at(self, phase: WorkPhase) -> WorkPhase:
         return self._worker.works_at(phase) if self._worker is not None else phase
@@ -224,7 +224,7 @@ class Guard:
         for number, optimizer in enumerate(parts.optimizers):
             optimizer.register_step_pre_hook(self._before_update)
             optimizer.register_step_post_hook(partial(self._after_update, number))
-        if parts.forward_hooks and self.seat.world_size > 1:
+        if parts.forward_hooks and self.writer.session.world_size > 1:
             parts.model.register_forward_hook(self._after_forward)
 
     def _before_update(self, *_: object) -> None:
@@ -233,12 +233,13 @@ class Guard:
 
     def _after_update(self, number: int, *_: object) -> None:
         self._updates[number] += 1
-        self.gate.end()
+        self.lock.end()
 
     def _begin(self) -> None:
-        self.gate.begin()
-        if self._fence is not None and self.passages and self.passages[-1].left is None:
-            self.passages[-1].left = self._fence()
+        self.lock.begin()
+        passage = self.history[-1].passage if self.history else None
+        if self._mark is not None and passage is not None and passage.left is None:
+            passage.left = self._mark()
 
     def _open(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches that are left, with the random numbers as they were at this place."""
@@ -248,37 +249,32 @@ class Guard:
         pending, self._pending = self._pending, None
         set_epoch(loader, epoch)
         if pending is None or pending[0].epoch != epoch:
-            self._position = Position(step=self._position.step, epoch=epoch, batches=0)
+            self._position = Position(step=self._position.step, epoch=epoch, step_in_epoch=0)
             self._epoch_rng = self.recorder.read(self.recorder.epoch(self._position, generator))
-            self.gate.boundary(self._capture)  # an epoch begins: no new step, but a place to go on from
+            self.lock.boundary(self._capture)  # an epoch begins: no new step, but a place to go on from
             return iter(loader)
         position, rng, epoch_rng = pending
         self._position = position
         self._epoch_rng = epoch_rng or rng
         restore_rng(self._epoch_rng, generator)
         self.recorder.epoch(position, generator)
-        batches = opened_after(loader, position.batches or 0) if position.batches else iter(loader)
-        if position.batches:
+        batches = opened_after(loader, position.step_in_epoch) if position.step_in_epoch else iter(loader)
+        if position.step_in_epoch:
             restore_rng(rng, generator)
-        self.gate.boundary(self._capture)
+        self.lock.boundary(self._capture)
         return batches
 
-    def _recorder(self, steps: int) -> Recorder:
+    def _recorder(self, steps: int) -> RngRecorder:
         """In a file where there is a run to come back to and the file system can map it; else in memory."""
-        run_id = self.shelf.session.run_id
+        session = self.writer.session
         if self._worker is None:
-            return Recorder(None, run_id, steps, cuda_rng_if_used)
+            return RngRecorder(None, session.run_id, steps, cuda_rng_if_used)
         device_rng = self.parts.device.rng
         with contextlib.suppress(OSError, ValueError):
-            path = self.shelf.folder.path / f"rank_{self.shelf.session.rank}" / FILE_NAME
-            return Recorder(path, run_id, steps, device_rng)
-        return Recorder(None, run_id, steps, device_rng)
+            path = self.writer.folder.path / f"rank_{session.rank}" / "random-state"
+            return RngRecorder(path, session.run_id, steps, device_rng)
+        return RngRecorder(None, session.run_id, steps, device_rng)
 
     def _count_batch(self, epoch: int) -> None:
         last = self._position
-        self._position = Position(last.step, epoch, (last.batches or 0) + 1)
-
-
-def stamp_of(position: Position, kind: Kind) -> Stamp:
-    """What the manifest says about a state at ``position``."""
-    return Stamp(step=position.step, epoch=position.epoch, step_in_epoch=position.batches, kind=kind)
+        self._position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)

@@ -8,8 +8,6 @@ survivors may have finished when this rank was killed in it.
 
 What a rank has once resumed with is kept apart: the steps after it write over
 the records, and whoever resumes there again must draw the same numbers.
-
-Without a file (``path`` is None) the same in memory, for saves of the living.
 """
 
 import ctypes
@@ -19,15 +17,12 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from faultrun.sdk.torch.engine import RAW_BYTES, Engine, state_of
-from faultrun.sdk.torch.rng import Rng
-from faultrun.sdk.torch.twisters import AREA_BYTES, NumpyTwister, PythonTwister
-
-FILE_NAME = "random-state"
+from faultrun.sdk.files import Position
+from faultrun.sdk.torch.rng import AREA_BYTES, NumpyRng, PythonRng, Rng
 
 _SLOT_BYTES = 16 * 1024
 _KEPT = 4
@@ -37,22 +32,19 @@ _HEADER = struct.Struct("<QqqqIII")
 _PYTHON_AT = 64
 _NUMPY_AT = _PYTHON_AT + AREA_BYTES
 _TENSORS_AT = _NUMPY_AT + AREA_BYTES
+_EARLIER = struct.Struct("<QiB3xI624I4xfB3xdB7x")
+"""torch's generator as earlier versions copied it out of memory: seed, words left, seeded, next word, words,
+and the second of a normal pair, if one waits, as float and as double."""
+_STATE = struct.Struct("<QiiQ624QdddiifB3x")  # as get_state packs the same
 
 
-class Position(NamedTuple):
-    """``step`` is global; ``epoch`` as the script counts it; ``batches`` of that epoch are consumed."""
-
-    step: int = 0
-    epoch: int | None = None
-    batches: int | None = None
-
-
-class Recorder:
+class RngRecorder:
     """Slots of random numbers: a ring of steps, two of steps under way, two of epochs, one for each asker,
     and what was resumed with.
 
     A slot is written over while it still has its old name on it: nobody
-    resumes at a step so long ago. OSError where the file system cannot map files.
+    resumes at a step so long ago. Without a file (``path`` is None) the same in memory, for saves of the
+    living. OSError where the file system cannot map files.
     """
 
     def __init__(
@@ -67,16 +59,8 @@ class Recorder:
         self._kept_epochs = range(self._kept_steps.stop, self._kept_steps.stop + _KEPT)
         self._page = _mapped(path, self._kept_epochs.stop * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
-        self._cpu = Engine(torch.default_generator)
-        self._live = self._cpu.live
-        bytes_of_page = memoryview(self._page)
-        starts = [slot * _SLOT_BYTES + _TENSORS_AT for slot in range(steps + 6)]
-        self._raw = [bytes_of_page[start : start + RAW_BYTES] for start in starts]
         self._device_rng = device_rng
-        self._python = PythonTwister()
-        self._numpy = NumpyTwister()
-        self._python_there = [-1] * (steps + 6)
-        self._numpy_there = [-1] * (steps + 6)
+        self._python, self._numpy = PythonRng(), NumpyRng()
 
     def step(self, position: Position, loader: Any) -> int:
         """Record the end of a step; the slot, which is overwritten after as many steps as there are slots."""
@@ -96,34 +80,16 @@ class Recorder:
     def record(self, slot: int, position: Position, loader: Any) -> int:
         """Record in this slot, which is returned."""
         start = slot * _SLOT_BYTES
-        if self._python_there[slot] != self._python.look():
-            self._put(start + _PYTHON_AT, self._python.packed())
-            self._python_there[slot] = self._python.version
-        if self._numpy_there[slot] != self._numpy.look():
-            self._put(start + _NUMPY_AT, self._numpy.packed())
-            self._numpy_there[slot] = self._numpy.version
-        if self._live is not None:
-            self._raw[slot][:] = self._live
-            length = RAW_BYTES
-        else:
-            state = self._cpu.asked()
-            length = len(state)
-            self._put(start + _TENSORS_AT, state)
-        cuda = kept = 0
+        self._put(start + _PYTHON_AT, self._python.packed())
+        self._put(start + _NUMPY_AT, self._numpy.packed())
+        state = memoryview(torch.default_generator.get_state().numpy())
+        self._put(start + _TENSORS_AT, state)
+        device = kept = 0
         if loader is not None or self._device_rng is not None:
-            cuda, kept = self._put_others(self._address + start + _TENSORS_AT + length, loader)
+            device, kept = self._put_others(self._address + start + _TENSORS_AT + len(state), loader)
         step, epoch, batches = position
-        _HEADER.pack_into(
-            self._page,
-            start,
-            self._run,
-            step,
-            -1 if epoch is None else epoch,
-            -1 if batches is None else batches,
-            length,
-            cuda,
-            kept,
-        )
+        place = (-1 if epoch is None else epoch, -1 if batches is None else batches)
+        _HEADER.pack_into(self._page, start, self._run, step, *place, len(state), device, kept)
         return slot
 
     def read(self, slot: int) -> Rng:
@@ -131,14 +97,14 @@ class Recorder:
         start = slot * _SLOT_BYTES
         tensors, at = [], start + _TENSORS_AT
         for length in _HEADER.unpack_from(self._page, start)[4:]:
-            tensors.append(self._page[at : at + length])
+            tensors.append(_tensor(self._page[at : at + length]))
             at += length
         return Rng(
-            cpu=state_of(tensors[0]),
-            python=PythonTwister.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT]),
-            numpy=NumpyTwister.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT]),
-            cuda=_tensor(tensors[1]),
-            loader=_tensor(tensors[2]),
+            cpu=tensors[0],
+            python=PythonRng.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT]),
+            numpy=NumpyRng.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT]),
+            cuda=tensors[1],
+            loader=tensors[2],
         )
 
     def at_step(self, position: Position) -> Rng | None:
@@ -158,12 +124,9 @@ class Recorder:
         if slot in recorded:
             same = (one for one in kept if one in keys and fits(keys[one]))
             oldest = min(kept, key=lambda one: keys[one].step if one in keys else -1)
-            self._copy(slot, next(same, oldest))
+            start = slot * _SLOT_BYTES
+            self._put(next(same, oldest) * _SLOT_BYTES, self._page[start : start + _SLOT_BYTES])
         return self.read(slot)
-
-    def _copy(self, slot: int, into: int) -> None:
-        start, end = slot * _SLOT_BYTES, into * _SLOT_BYTES
-        self._page[end : end + _SLOT_BYTES] = self._page[start : start + _SLOT_BYTES]
 
     def _put(self, at: int, data: bytes | memoryview) -> None:
         self._page[at : at + len(data)] = data
@@ -199,4 +162,10 @@ def _mapped(path: Path | None, size_bytes: int) -> mmap.mmap:
 
 
 def _tensor(data: bytes) -> Any:
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else None
+    if not data:
+        return None
+    if len(data) == _EARLIER.size:
+        seed, left, seeded, following, *words, single, singly, double, doubly = _EARLIER.unpack(data)
+        waiting = (0.0, double if doubly else 0.0, 0.0, doubly, 0, single if singly else 0.0, singly)
+        data = _STATE.pack(seed, left, seeded, following, *words, *waiting)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)

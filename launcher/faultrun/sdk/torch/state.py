@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from faultrun.sdk.torch.capture import Boundary, Buffers, Objects, finished
-from faultrun.sdk.torch.fence import Device, map_tensors
-from faultrun.sdk.torch.recorder import Position, Recorder
-from faultrun.sdk.torch.rng import Rng, rng_from_plain, rng_to_plain
+from faultrun.sdk.files import Position
+from faultrun.sdk.session import Session
+from faultrun.sdk.torch.capture import Boundary, Buffers, Device, Objects, map_tensors
+from faultrun.sdk.torch.rng import Rng, rng_to_plain
 
-SCHEMA = 1
+_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,22 +34,6 @@ class Parts:
     buffers: Buffers
     device: Device
     forward_hooks: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """Whose state it is."""
-
-    rank: int
-    world_size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Randomness:
-    """The random numbers at each boundary, and those at the beginning of the epoch."""
-
-    recorder: Recorder
-    epoch: Rng | None
 
 
 def unwrapped(model: Any) -> Any:
@@ -90,9 +74,12 @@ def is_compiled(model: Any) -> bool:
 
 
 def assemble(
-    parts: Parts, boundary: Boundary, newest: Boundary, randomness: Randomness, seat: Seat
+    parts: Parts, boundary: Boundary, newest: Boundary, rng: tuple[Rng, Rng | None], session: Session
 ) -> dict[str, Any]:
-    """The state at ``boundary``, on its device; ``newest`` is how far the program is ahead of it."""
+    """The state at ``boundary``, on its device; ``newest`` is how far the program is ahead of it.
+
+    ``rng``: the random numbers at the boundary, and those at the beginning of its epoch.
+    """
     position = boundary.position
     optimizers = [
         _optimizer_state(optimizer, boundary, newest, number)
@@ -100,28 +87,23 @@ def assemble(
     ]
     model = {**parts.model.state_dict(), **parts.buffers.copies()}
     return {
-        "faultrun": SCHEMA,
+        "faultrun": _SCHEMA,
         "global_step": position.step,
         "epoch": position.epoch,
-        "step_in_epoch": position.batches,
-        "rank": seat.rank,
-        "world_size": seat.world_size,
+        "step_in_epoch": position.step_in_epoch,
+        "rank": session.rank,
+        "world_size": session.world_size,
         "model": model,
         "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
-        "objects": {**finished(boundary.objects), **parts.objects.live()},
-        "rng": rng_to_plain(randomness.recorder.read(boundary.rng)),
-        "epoch_rng": None if randomness.epoch is None else rng_to_plain(randomness.epoch),
+        "objects": {**boundary.objects, **parts.objects.live()},
+        "rng": rng_to_plain(rng[0]),
+        "epoch_rng": None if rng[1] is None else rng_to_plain(rng[1]),
     }
 
 
 def emptied(state: Any) -> Any:
     """The same with tensors of no elements: what is left is what pickling could stumble over."""
     return map_tensors(state, lambda tensor: torch.empty(0, dtype=tensor.dtype))
-
-
-def copied(state: Any) -> Any:
-    """A copy that the main thread cannot change any more."""
-    return map_tensors(state, lambda tensor: tensor.detach().clone())
 
 
 def read_state(path: str) -> Any:
@@ -137,7 +119,7 @@ def read_state(path: str) -> Any:
 
 def is_ours(state: Any) -> bool:
     """Whether a loaded object is what ``assemble`` makes."""
-    return isinstance(state, dict) and state.get("faultrun") == SCHEMA
+    return isinstance(state, dict) and state.get("faultrun") == _SCHEMA
 
 
 def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
@@ -147,13 +129,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
         optimizer.load_state_dict(one)
     parts.objects.load(_numbers_for_scalers(state["objects"]))
-    return Position(step=state["global_step"], epoch=state["epoch"], batches=state["step_in_epoch"])
-
-
-def rng_of(state: Mapping[str, Any], key: str) -> Rng | None:
-    """The random numbers under ``key`` ("rng" or "epoch_rng")."""
-    plain = state[key]
-    return None if plain is None else rng_from_plain(plain)
+    return Position(state["global_step"], state["epoch"], state["step_in_epoch"])
 
 
 def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, number: int) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
+from faultrun.sdk.evidence import write_other_threads
 from faultrun.sdk.session import Session
-from faultrun.sdk.stacks import write_other_threads
 
 
 def fetch(started: threading.Event, ended: threading.Event) -> None:

@@ -1,0 +1,158 @@
+"""The helper thread's view of a torch training: which step to save now, and the writing of it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from faultrun.sdk.files import Position, Saved, Sink, numbered
+from faultrun.sdk.state_provider import SaveOrder, StateProvider, limits_of
+from faultrun.sdk.torch.capture import Boundary, DeviceMark, copied, nothing_is_missing, same
+from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.state import emptied, is_ours, read_state
+from faultrun.sdk.update_lock import NotSaved, UpdatePhase
+
+_DEVICE_BEHIND_S = 2.0
+_LOOK_S = 0.002
+
+
+class TorchProvider(StateProvider):
+    """Over a ``Guard``. ``state_fn()`` replaces our dict, ``save_fn(state, path)`` replaces ``torch.save``.
+
+    Both run in the helper thread at a moment when no update is under way.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        state_fn: Callable[[], Any] | None = None,
+        save_fn: Callable[[Any, str], object] | None = None,
+    ) -> None:
+        super().__init__(guard.writer, guard.lock)
+        self._guard = guard
+        self._state_fn = state_fn
+        self._save_fn = save_fn
+        self._chosen: Boundary | None = None
+
+    def save_no_tensors(self, directory: Path) -> None:
+        """Save into ``directory`` all that a gasp would hold now but its tensors. Main thread.
+
+        ``save_fn`` is not tried: it may write gigabytes. Whatever the script's objects raise comes out;
+        ValueError: it could not be read again.
+        """
+        guard = self._guard
+        if self._state_fn is not None:
+            state = emptied(self._state_fn())
+        else:
+            state = emptied(guard.state_at(guard.boundary_now(guard.recorder.main_slot)))
+        content = state if self._save_fn is None else {}
+        place = numbered(directory / "state.pt")
+        saved = self.writer.save(place, Position(), lambda sink: torch.save(content, sink))
+        plain = self._state_fn is None and self._save_fn is None
+        if plain and not is_ours(read_state(saved.path)):
+            raise ValueError("torch.load(weights_only=True) refuses to read it again; are all states plain?")
+
+    def newest(self) -> int | None:
+        """The step of the last boundary."""
+        history = self._guard.history
+        return history[-1].position.step if history else None
+
+    def save(self, order: SaveOrder) -> Saved:
+        """As ``StateProvider.save``."""
+        phase = self.lock.hold(limits_of(order), self._updated_and_whole, lambda: self._is_due(order))
+        held = True
+        try:
+            if phase is UpdatePhase.CLEAN:
+                self._chosen = self._settled_by(min(order.until_s, time.monotonic() + _DEVICE_BEHIND_S))
+            boundary = self._chosen
+            if boundary is None:
+                raise NotSaved("the device stands in the middle of an update")
+            there = self._there_already(boundary.position.step)
+            if there is not None:
+                return there
+            state = self._state(boundary)
+            ahead = boundary.position.step > self._guard.history[-1].position.step
+            if not order.leaves:
+                state = copied(state)
+                self.lock.release()
+                held = False
+            self._last = self._written(state, boundary, ahead)
+            return self._last
+        finally:
+            if held and not order.leaves:
+                self.lock.release()
+
+    def unfinished(self) -> bool:
+        """Whether ``Guard.batches`` has not come to its end."""
+        return self._guard.in_loop
+
+    def _updated_and_whole(self) -> bool:
+        """Asked when the main thread stands after an update: find what can be saved."""
+        guard = self._guard
+        if not guard.history:
+            return False
+        last = guard.history[-1]
+        before = guard.history[-2] if len(guard.history) > 1 else None
+        now = guard.boundary_now(guard.recorder.helper_slot)
+        mark = guard.parts.device.mark
+        if nothing_is_missing(before, last, now) and (mark is None or _passes(mark(), 0.05)):
+            position = now.position._replace(step=now.position.step + 1)
+            self._chosen = now._replace(position=position)
+        else:
+            self._chosen = self._settled() if last.passage is not None else None
+        return self._chosen is not None
+
+    def _settled_by(self, until_s: float) -> Boundary | None:
+        """The newest boundary once the device has come to it; an older one if it never does."""
+        if not self._guard.history:
+            raise NotSaved("training has not begun: there is nothing to save")
+        newest = self._guard.history[-1]
+        if newest.passage is None:
+            return newest
+        _passes(newest.passage.done, until_s - time.monotonic())
+        return self._settled()
+
+    def _settled(self) -> Boundary | None:
+        """The newest boundary that the device has reached and not yet left by an update."""
+        for boundary in reversed(self._guard.history):
+            passage = boundary.passage
+            if passage is not None and passage.done():
+                return None if passage.left is not None and passage.left() else boundary
+        return None
+
+    def _state(self, boundary: Boundary) -> Any:
+        if self._state_fn is not None:
+            return self._state_fn()
+        return self._guard.parts.device.to_host(self._guard.state_at(boundary))
+
+    def _written(self, state: Any, boundary: Boundary, ahead: bool) -> Saved:
+        folder, session = self.writer.folder, self.writer.session
+        names = numbered(folder.path / f"rank_{session.rank}" / f"gasp-step_{boundary.position.step}.pt")
+
+        def fill(sink: Sink) -> None:
+            torch.save(state, sink)
+            if ahead:
+                self._check_still(boundary)
+
+        write = self._save_fn
+        if write is None:
+            return self.writer.save(names, boundary.position, fill)
+        return self.writer.save_by_path(names, boundary.position, lambda path: write(state, path))
+
+    def _check_still(self, boundary: Boundary) -> None:
+        """A main thread that was taken for stuck may have moved after all, past no lock."""
+        objects = self._guard.parts.objects
+        if not same(boundary.objects, objects.capture()) or boundary.versions != objects.versions():
+            raise NotSaved("the step went on while it was being saved")
+
+
+def _passes(mark: DeviceMark, timeout_s: float) -> bool:
+    """Whether the device comes to ``mark`` in time."""
+    until_s = time.monotonic() + timeout_s
+    while not mark():
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(_LOOK_S)
+    return True
