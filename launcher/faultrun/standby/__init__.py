@@ -12,19 +12,21 @@ means that nobody needs us.
 import gc
 import json
 import os
+import random
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from .belongings import Belongings, leftovers
-from .handover import Refused, become
-from .rehearsal import Rehearsal, Spoiled, rehearsal_for
-from .shadows import shadowed
+from .process_state import ProcessState, leftovers, shadowed
+from .rehearsal import CannotStandBy, Rehearsal, rehearsal_for
 
-PROBE = "probe"
-PROBED = 73
+_PROBE = "probe"
+_PROBED = 73
 """Exit code of a Python that was only asked whether it comes here at all."""
+_LISTENING = "0A"  # the kernel's TCP_LISTEN in /proc/net/tcp
+_LOOK_S = 0.002
 
 
 def wait(told: str, before: frozenset[str]) -> None:
@@ -33,63 +35,105 @@ def wait(told: str, before: frozenset[str]) -> None:
     ``told`` is ``FD FRAMEWORK``; ``before`` are the modules that Python had
     before ``site`` came here.
     """
-    if told == PROBE:
-        os._exit(PROBED)
+    if told == _PROBE:
+        os._exit(_PROBED)
     fd, _, framework = told.partition(" ")
     channel = Channel(int(fd))
     rehearsal = rehearsal_for(framework)
-    ready = _prepare(rehearsal, before)
-    channel.say(**ready)
-    if ready["kind"] == "refuse":
+    try:
+        channel.say(kind="ready", **_prepare(rehearsal, before))
+        while (order := channel.hear())["kind"] != "go":
+            if order["kind"] == "look":
+                channel.say(kind="here")
+        _become(order, rehearsal)
+    except (CannotStandBy, OSError) as error:
+        channel.say(kind="refuse", why=str(error))
         os._exit(0)
-    while True:
-        order = channel.hear()
-        if order["kind"] == "look":
-            channel.say(kind="here")
-        elif order["kind"] == "go":
-            try:
-                become(order, rehearsal)
-            except (Refused, OSError) as error:
-                channel.say(kind="refuse", why=str(error))
-                os._exit(0)
-            channel.say(kind="taken")
-            channel.close()
-            return
+    channel.say(kind="taken")
+    channel.close()
 
 
 def _prepare(rehearsal: Rehearsal, before: frozenset[str]) -> dict[str, Any]:
-    """Import and rehearse; what is left of the rehearsal afterwards is a reason to refuse."""
+    """Import and rehearse; what is left of the rehearsal afterwards is a reason to refuse (CannotStandBy)."""
     began_s = time.monotonic()
     try:
         rehearsal.load()
     except ImportError as error:
-        return {"kind": "refuse", "why": f"{rehearsal.name} cannot be imported: {error}"}
+        raise CannotStandBy(f"{rehearsal.name} cannot be imported: {error}") from None
     loaded_s = time.monotonic()
     names = shadowed(before)
     if names:
-        return {
-            "kind": "refuse",
-            "why": f"the program has its own {' '.join(names)}, which was imported from elsewhere",
-        }
-    mine = Belongings.of_this_process()
-    try:
-        note = rehearsal.rehearse()
-    except Spoiled as error:
-        return {"kind": "refuse", "why": str(error)}
-    mine.restore()
+        own = " ".join(names)
+        raise CannotStandBy(f"the program has its own {own}, which was imported from elsewhere")
+    before_it = ProcessState.now()
+    note = rehearsal.rehearse()
+    before_it.restore()
     gc.collect()
     if rehearsal.frozen:
         gc.freeze()
-    left = leftovers(mine, rehearsal.threads)
+    left = leftovers(before_it, rehearsal.threads)
     if left:
-        return {"kind": "refuse", "why": f"the rehearsal left {left} behind"}
+        raise CannotStandBy(f"the rehearsal left {left} behind")
     sys.stdout.flush()
     return {
-        "kind": "ready",
         "note": note,
         "load_s": round(loaded_s - began_s, 3),
         "rehearse_s": round(time.monotonic() - loaded_s, 3),
     }
+
+
+def _become(order: Mapping[str, Any], rehearsal: Rehearsal) -> None:
+    """Carry out ``go``: give the process all that a fresh worker has from its first moment on.
+
+    Environment, arguments, folder, output files. CannotStandBy or OSError:
+    nothing of the program has run, and a fresh worker must take the place.
+    """
+    if rehearsal.changed():
+        raise CannotStandBy(f"{rehearsal.name} was changed on the disk")
+    for name in order["unset"]:
+        os.environ.pop(name, None)
+    os.environ.update(order["set"])
+    os.chdir(order["folder"])
+    _speak_into(order["stdout"], order["stderr"])
+    own = len(sys.argv[1:])
+    sys.argv[1:] = order["arguments"]
+    sys.orig_argv[len(sys.orig_argv) - own :] = order["arguments"]
+    random.seed()
+    rehearsal.reseed()
+    if order["port"]:
+        _await_listener(order["port"], order["patience_s"])
+
+
+def _speak_into(stdout: str, stderr: str) -> None:
+    """Replace descriptors 1 and 2, for C libraries too; what was said before stays where it was said."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes = sys.modules.get("ctypes")
+    if ctypes is not None:
+        ctypes.CDLL(None).fflush(None)
+    for path, fd in ((stdout, 1), (stderr, 2)):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        os.dup2(opened, fd)
+        os.close(opened)
+
+
+def _await_listener(port: int, patience_s: float) -> None:
+    """Let rank 0 listen first: a client that is refused comes back after 0.25 to 0.75 s (TCPStore)."""
+    wanted = f":{port:04X}"
+    until_s = time.monotonic() + patience_s
+    while not _listens(wanted) and time.monotonic() < until_s:
+        time.sleep(_LOOK_S)
+
+
+def _listens(wanted: str) -> bool:
+    """Whether a socket of this network namespace listens there (the kernel's proc_net_tcp.rst)."""
+    for table in ("/proc/net/tcp6", "/proc/net/tcp"):
+        if os.path.exists(table):
+            with open(table, encoding="ascii") as file:
+                rows = [line.split(None, 4) for line in file]
+            if any(len(row) > 4 and row[3] == _LISTENING and row[1].endswith(wanted) for row in rows):
+                return True
+    return False
 
 
 class Channel:

@@ -1,69 +1,64 @@
 """What can be done before the rank is known, by framework."""
 
+import os
+import sys
 from importlib import import_module
-from typing import Protocol
 
 
-class Spoiled(Exception):
-    """The rehearsal has changed what a program would notice, and it cannot be taken back."""
+class CannotStandBy(Exception):
+    """This process would be another worker than a fresh one; the text says why."""
 
 
-class Rehearsal(Protocol):
-    """A framework's part of being a standby.
+class Rehearsal:
+    """A framework's part of being a standby; by itself no framework: the interpreter alone."""
 
-    ``threads``: how many idle ones its rehearsal may leave. ``frozen``: what it has loaded is taken out
-    of the garbage collector's rounds (``gc.freeze``).
-    """
+    name = "python"
+    modules: tuple[str, ...] = ()
+    """What every program of the framework imports; the first one is the package itself."""
+    threads = 0
+    """How many idle threads its rehearsal may leave."""
+    frozen = False
+    """Whether what it has loaded is taken out of the garbage collector's rounds (``gc.freeze``)."""
 
-    name: str
-    threads: int
-    frozen: bool
+    def __init__(self) -> None:
+        self._file: tuple[int, ...] = ()
 
     def load(self) -> None:
-        """Import what every program of the framework imports. ImportError when that is impossible."""
-        ...
+        """Import the modules. ImportError when that is impossible."""
+        for name in self.modules:
+            import_module(name)
+        self._file = self._file_now()
 
     def rehearse(self) -> str:
         """Do once what is slow the first time; return what could not be done, "" when all could.
 
-        Afterwards the framework must be as it was after ``load``; Spoiled when it is not.
+        Afterwards the framework must be as it was after ``load``; CannotStandBy when it is not.
         """
-        ...
+        return ""
 
-    def changed(self) -> str:
-        """Why the framework on the disk is not the one in memory; "" when it is."""
-        ...
+    def changed(self) -> bool:
+        """Whether the framework on the disk is another than the one in memory."""
+        return self._file_now() != self._file
 
     def reseed(self) -> None:
-        """Give every source of random numbers the state that it has in a fresh process."""
-        ...
+        """Give every source of random numbers what it has in a fresh process: numpy's is never the same."""
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed()
+
+    def _file_now(self) -> tuple[int, ...]:
+        """Device, inode, size and mtime of the package's first file; empty if it has none."""
+        package = sys.modules.get(self.name)
+        try:
+            found = os.stat(getattr(package, "__file__", None) or "")
+        except OSError:
+            return ()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def rehearsal_for(framework: str) -> Rehearsal:
     """The rehearsal of a framework by its name; any other name means that only Python is started."""
     if framework in ("torch", "mindspore"):
-        made: Rehearsal = import_module(f".rehearsal_{framework}", __package__).make()
+        made: Rehearsal = import_module(f".rehearsal_{framework}", __package__).Rehearsed()
         return made
-    return Bare()
-
-
-class Bare:
-    """No framework: the interpreter alone."""
-
-    name = "python"
-    threads = 0
-    frozen = False
-
-    def load(self) -> None:
-        """See ``Rehearsal``."""
-
-    def rehearse(self) -> str:
-        """See ``Rehearsal``."""
-        return ""
-
-    def changed(self) -> str:
-        """See ``Rehearsal``."""
-        return ""
-
-    def reseed(self) -> None:
-        """See ``Rehearsal``."""
+    return Rehearsal()

@@ -8,43 +8,24 @@ done (rules of derivation imported, the parser's tables built).
 """
 
 import signal
-import sys
 from importlib import import_module
 from typing import Any
 
-from .package_files import Identity, identity
-from .rehearsal import Spoiled
+from .rehearsal import CannotStandBy, Rehearsal
 
 _PROVED = ("2.10.",)
 """Versions with which a worker was held against one that had not compiled before."""
 
 
-def make() -> "MindSporeRehearsal":
-    """The rehearsal of MindSpore."""
-    return MindSporeRehearsal()
-
-
-class MindSporeRehearsal:
+class Rehearsed(Rehearsal):
     """See ``Rehearsal``."""
 
     name = "mindspore"
+    modules = ("mindspore", *(f"mindspore.{one}" for one in ("communication", "dataset", "nn", "train")))
     threads = 256
     """The front end keeps one, idle, from its first compilation on; on large machines perhaps a pool."""
     frozen = True
     """Each compilation has the collector look at all objects, and nearly all are MindSpore's modules."""
-
-    def __init__(self) -> None:
-        self._files: Identity | None = None
-
-    def load(self) -> None:
-        """See ``Rehearsal``."""
-        import mindspore
-        import mindspore.communication
-        import mindspore.dataset
-        import mindspore.nn
-        import mindspore.train
-
-        self._files = identity(mindspore)
 
     def rehearse(self) -> str:
         """See ``Rehearsal``."""
@@ -66,7 +47,7 @@ class MindSporeRehearsal:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if _has_a_device():
-            raise Spoiled("the rehearsal chose a device")
+            raise CannotStandBy("the rehearsal chose a device")
         return note
 
     def _compile(self, mindspore: Any, compiler: Any) -> None:
@@ -82,16 +63,6 @@ class MindSporeRehearsal:
         images = mindspore.Tensor([[0.0] * 4] * 2, mindspore.float32)
         labels = mindspore.Tensor([0, 1], mindspore.int32)
         compiler.compile(train, images, labels, phase="export", do_convert=False)
-
-    def changed(self) -> str:
-        """See ``Rehearsal``."""
-        import mindspore
-
-        return "" if identity(mindspore) == self._files else "MindSpore was changed on the disk"
-
-    def reseed(self) -> None:
-        """See ``Rehearsal``: initial weights are drawn with numpy's generator."""
-        sys.modules["numpy"].random.seed()
 
 
 def _front_end() -> Any:

@@ -1,39 +1,30 @@
 """torch, rehearsed on the processor: imports, first updates, a process group of one, a checkpoint."""
 
+import contextlib
+import ctypes
 import io
-import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
-from .openmp import one_thread
-from .package_files import Identity, identity
+from .rehearsal import Rehearsal
+
+_OPENMP_RUNTIMES = ("libgomp", "libiomp5", "libomp")
 
 
-def make() -> "TorchRehearsal":
-    """The rehearsal of torch."""
-    return TorchRehearsal()
-
-
-class TorchRehearsal:
+class Rehearsed(Rehearsal):
     """See ``Rehearsal``. Never touches an accelerator: everything happens on the processor, in tiny."""
 
     name = "torch"
-    threads = 0
-    frozen = False
-
-    def __init__(self) -> None:
-        self._files: Identity | None = None
+    modules = ("torch", "torch.distributed", "torch.nn.parallel", "torch.optim")
 
     def load(self) -> None:
         """See ``Rehearsal``."""
+        super().load()
         import torch
-        import torch.distributed
-        import torch.nn.parallel
-        import torch.optim
 
         # Its first optimizer imports torch._dynamo: half of a cold start, hidden in a constructor.
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-        self._files = identity(torch)
 
     def rehearse(self) -> str:
         """See ``Rehearsal``."""
@@ -41,7 +32,7 @@ class TorchRehearsal:
 
         generator = torch.get_rng_state()
         try:
-            with one_thread(), warnings.catch_warnings():
+            with _one_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._train(torch)
                 return self._train_in_a_group(torch)
@@ -82,14 +73,27 @@ class TorchRehearsal:
             loss.backward()
             optimizer.step()
 
-    def changed(self) -> str:
-        """See ``Rehearsal``."""
-        import torch
 
-        return "" if identity(torch) == self._files else "torch was changed on the disk"
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have OpenMP use the calling thread alone: a process that has a pool must not fork without an exec.
 
-    def reseed(self) -> None:
-        """See ``Rehearsal``: torch's own generator begins with a constant, numpy's does not."""
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed()
+    By its own call, not ``torch.set_num_threads``, which also takes MKL's own choice of
+    threads away for good.
+    """
+    runtimes = [ctypes.CDLL(path) for path in _loaded()]
+    before = [runtime.omp_get_max_threads() for runtime in runtimes]
+    for runtime in runtimes:
+        runtime.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        for runtime, threads in zip(runtimes, before, strict=True):
+            runtime.omp_set_num_threads(threads)
+
+
+def _loaded() -> set[str]:
+    """Paths of the OpenMP runtimes in this process."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line.split(None, 5)[5].rstrip() for line in maps if line.count("/")}
+    return {path for path in paths if path.rpartition("/")[2].startswith(_OPENMP_RUNTIMES)}

@@ -1,6 +1,13 @@
-"""What a process owns beside its memory, as it was before the rehearsal, and given back after it."""
+"""What a process owns beside its memory, as it was before the rehearsal, and given back after it.
+
+And the modules that a fresh worker would have imported in place of others:
+Python looks into the program's folder first. A ``token.py`` there means that a
+fresh worker's ``import token``, and that of the framework, finds it; a standby
+has imported the standard library's long before.
+"""
 
 import atexit
+import contextlib
 import gc
 import logging
 import multiprocessing
@@ -12,10 +19,12 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+_NO_FILE = ("-m", "-c", "-", "")
+
 
 @dataclass(frozen=True)
-class Belongings:
-    """One look at this process. Compared with a later look it tells what somebody left."""
+class ProcessState:
+    """Compared with a later one it tells what somebody left behind."""
 
     hooks: dict[tuple[Any, str], Any]
     lists: list[tuple[list[Any], list[Any]]]
@@ -30,8 +39,8 @@ class Belongings:
     fds: frozenset[int]
 
     @classmethod
-    def of_this_process(cls) -> "Belongings":
-        """Look now."""
+    def now(cls) -> "ProcessState":
+        """The state of this process."""
         hooks = ("excepthook", "displayhook", "unraisablehook", "breakpointhook", "stdout", "stderr", "stdin")
         lists: list[list[Any]] = [sys.path, sys.meta_path, sys.path_hooks, sys.argv]
         return cls(
@@ -78,7 +87,7 @@ class Belongings:
             multiprocessing.set_start_method(None, force=True)
 
 
-def leftovers(before: Belongings, threads_allowed: int) -> str:
+def leftovers(before: ProcessState, threads_allowed: int) -> str:
     """What cannot be given back: descriptors, threads, callbacks at exit. Empty when there is nothing."""
     found = []
     if fds := _fds() - before.fds:
@@ -101,13 +110,39 @@ def _threads() -> frozenset[int]:
 
 def _fds() -> frozenset[int]:
     """Open descriptors, without the one that reads the folder."""
-    listed = map(int, os.listdir("/proc/self/fd"))
-    return frozenset(fd for fd in listed if os.path.exists(f"/proc/self/fd/{fd}") or _is_open(fd))
+    found = set()
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            os.fstat(fd)
+            found.add(fd)
+    return frozenset(found)
 
 
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
+def shadowed(before: frozenset[str]) -> list[str]:
+    """Names that are in the program's folder and were imported from elsewhere since ``before``."""
+    imported = {name.partition(".")[0] for name in sys.modules.keys() - before}
+    folder = _folder()
+    return sorted(name for name in imported & _modules_in(folder) if not _is_from(name, folder))
+
+
+def _folder() -> str:
+    program = sys.argv[0] if sys.argv else ""
+    if program in _NO_FILE:
+        return os.getcwd()  # what Python itself uses for -m
+    return os.path.dirname(os.path.realpath(program)) or os.getcwd()
+
+
+def _modules_in(folder: str) -> set[str]:
+    names = set()
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            stem, dot, ending = entry.name.partition(".")
+            is_file = ending in ("py", "pyc") or ending.endswith("so")
+            if is_file or (not dot and os.path.exists(f"{entry.path}/__init__.py")):
+                names.add(stem)
+    return names
+
+
+def _is_from(name: str, folder: str) -> bool:
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return os.path.realpath(file).startswith(f"{folder}{os.sep}")
