@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.frameworks.mindspore_version import PROVED, installed_version
+from faultrun.frameworks.mindspore import PROVED, installed_version
 from faultrun.model.spec import Command, MsScheduler
 from support.asking import plan, refusal
 

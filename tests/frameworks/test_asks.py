@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.frameworks.asks import asks
+from faultrun.frameworks.program_files import asks
 
 
 @pytest.mark.parametrize(

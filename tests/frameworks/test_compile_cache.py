@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.frameworks.compile_cache import variables
+from faultrun.frameworks.environment import compile_cache_variables
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason, Restart
 from support.asking import plan
 from support.story import checkpoint, topology
@@ -29,7 +29,7 @@ def cache(*words: str, **environ: str) -> str:
 
 def test_nothing_is_kept_unless_it_is_asked_for(script: Path) -> None:
     assert cache(str(script)) == cache("--compile_cache=none", str(script)) == ""
-    assert variables("", PLAN) == {}
+    assert compile_cache_variables("", PLAN) == {}
 
 
 def test_a_folder_serves_one_script_with_its_arguments_and_its_workers(script: Path) -> None:
@@ -54,12 +54,15 @@ def test_who_has_a_cache_already_keeps_it_and_others_are_told(tmp_path: Path, sc
 
 
 def test_a_start_that_failed_is_followed_by_an_empty_folder() -> None:
-    assert variables("/c/key", PLAN) == {
+    assert compile_cache_variables("/c/key", PLAN) == {
         "MS_COMPILER_CACHE_ENABLE": "1",
         "MS_COMPILER_CACHE_PATH": "/c/key/0",
     }
     failed = Ledger(attempts=(Attempt(path=POINT.path, failures=2),))
-    assert variables("/c/key", replace(PLAN, ledger=failed))["MS_COMPILER_CACHE_PATH"] == "/c/key/2"
+    assert (
+        compile_cache_variables("/c/key", replace(PLAN, ledger=failed))["MS_COMPILER_CACHE_PATH"]
+        == "/c/key/2"
+    )
     unseen = Ledger(restarts=(Restart(at_s=1, step=-1), Restart(at_s=2, step=30)))
     from_nothing = replace(PLAN, point=None, ledger=unseen)
-    assert variables("/c/key", from_nothing)["MS_COMPILER_CACHE_PATH"] == "/c/key/1"
+    assert compile_cache_variables("/c/key", from_nothing)["MS_COMPILER_CACHE_PATH"] == "/c/key/1"

@@ -7,7 +7,6 @@ where a name changes what another framework does; those are named below.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from faultrun.frameworks import compile_cache
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, RunSpec
@@ -72,7 +71,7 @@ def worker_environment(
     unset = _unset(spec, life)
     return {
         **_unless_set(life),
-        **compile_cache.variables(spec.compile_cache, life.plan),
+        **compile_cache_variables(spec.compile_cache, life.plan),
         **{name: value for name, value in base.items() if name not in unset},
         **dict(spec.environment),
         **_ranks(spec, seat, life),
@@ -221,3 +220,22 @@ def _simulated(spec: RunSpec) -> dict[str, str]:
         return pretended
     rank = str(spec.simulation.rank)
     return {**pretended, "RANK": rank, "RANK_ID": rank, "MS_NODE_ID": rank}
+
+
+def compile_cache_variables(folder: str, plan: Plan) -> dict[str, str]:
+    """What a worker of ``plan`` is told; each rank keeps a folder of its own in there.
+
+    An incarnation that did not get past its start may have left half a file: the next begins a folder anew.
+    """
+    if not folder:
+        return {}
+    return {
+        "MS_COMPILER_CACHE_ENABLE": "1",
+        "MS_COMPILER_CACHE_PATH": f"{folder}/{_failed_starts(plan)}",
+    }
+
+
+def _failed_starts(plan: Plan) -> int:
+    if plan.point is None:
+        return sum(restart.step < 0 for restart in plan.ledger.restarts)
+    return next((one.failures for one in plan.ledger.attempts if one.path == plan.point.path), 0)

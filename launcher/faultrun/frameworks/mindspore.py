@@ -1,16 +1,31 @@
-"""MindSpore's own scheduler: a process of ours that only keeps the cluster's membership.
+"""MindSpore in a run: its own scheduler process, which version the workers import, their compiled graphs.
 
-msrun runs the user's script a second time for it; here it is a line of
-Python, so nothing of the user's happens twice. It serves one incarnation: a
-scheduler refuses a node that registers again.
+**Scheduler.** It only keeps the cluster's membership. msrun runs the user's script a second time for it; here
+it is a line of Python, so nothing of the user's happens twice. It serves one incarnation: a scheduler refuses
+a node that registers again.
+
+**Compiled graphs.** MindSpore 2.10 takes a kept graph as it is, with every Python number that was a constant
+when it was compiled (seen: ``x * self.k`` goes on with the ``k`` of the first run). So a folder serves one
+script with the same arguments, workers and version; whether its constants change with the step at which
+training resumes, only its author knows.
 """
 
+import hashlib
 import shutil
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from faultrun.frameworks.environment import WorkerLaunchSpec, scheduler_address
 from faultrun.model.spec import Command, Framework, RunSpec
+
+PROVED: Mapping[str, str] = {
+    "2.10.0": "benchmarks.campaigns.starts and tests/faults/test_ms_scheduler.py, on CPU, 1 to 8 workers",
+}
+"""Versions whose workers our own scheduler has served, and how that was shown."""
+
+_ASK = "import importlib.metadata as m; print(m.version('mindspore'))"
+_PATIENCE_S = 10.0
 
 _PROGRAM = (
     "import mindspore as ms; "
@@ -41,6 +56,46 @@ def scheduler_environment(base: Mapping[str, str], spec: RunSpec, life: WorkerLa
         "FAULTRUN_RUN_ID": spec.run_id,
         "FAULTRUN_BOOT_ID": life.boot,
     }
+
+
+def installed_version(command: Command, our_python: str, import_path: Sequence[str]) -> str | None:
+    """The version that the Python of ``command`` would import; None when it has none, or does not say.
+
+    ``import_path`` is ours: a command that names no other Python (a shell
+    script) is taken to use it.
+    """
+    python = _python_of(command)
+    if python is None or Path(python).parent == Path(our_python).parent:
+        return next((version for folder in import_path if (version := _in_folder(Path(folder)))), None)
+    try:
+        asked = subprocess.run(
+            [python, "-c", _ASK], capture_output=True, text=True, timeout=_PATIENCE_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked.stdout.strip() or None
+
+
+def compile_cache_key(source: Path | None, command: Command, world_size: int, version: str | None) -> str:
+    """A name for what may share compiled graphs. A script that cannot be read counts by its name."""
+    try:
+        script = source.read_bytes() if source is not None else b""
+    except OSError:
+        script = b""
+    parts = (script, *map(str.encode, (*command.prefix, *command.script_args, str(world_size), str(version))))
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:16]
+
+
+def _in_folder(folder: Path) -> str | None:
+    """By the name of ``mindspore-<version>.dist-info``; ``importlib.metadata`` would cost PID 1 five MiB."""
+    try:
+        found = sorted(folder.glob("mindspore-*.dist-info"))
+    except OSError:
+        return None
+    return found[0].name.removeprefix("mindspore-").removesuffix(".dist-info") if found else None
 
 
 def _python_of(command: Command) -> str | None:

@@ -30,9 +30,8 @@ def resolve_compile_cache(
     if "MS_COMPILER_CACHE_PATH" in around.environ:
         notes.no_effect("compile_cache", "MS_COMPILER_CACHE_PATH is set")
         return ""
-    from faultrun.frameworks.compile_cache import key
-    from faultrun.frameworks.mindspore_version import installed_version
+    from faultrun.frameworks.mindspore import compile_cache_key, installed_version
 
     version = installed_version(program.command, around.python, around.import_path)
     home = Path(log_dir) / "compile_cache" if asked == _WITH_THE_LOGS else Path(asked)
-    return str(home.absolute() / key(program.source, program.command, world_size, version))
+    return str(home.absolute() / compile_cache_key(program.source, program.command, world_size, version))

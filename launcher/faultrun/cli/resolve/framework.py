@@ -43,7 +43,7 @@ def resolve_framework(settings: Settings, notes: Notes, program: Program, recipe
 def _imported(program: Program) -> Framework:
     """What the program imports, or the first Python file that it is a wrapper of."""
     from faultrun.frameworks.detect import detect
-    from faultrun.frameworks.wrapped import python_files
+    from faultrun.frameworks.program_files import python_files
 
     if program.source is not None:
         found = detect(program.source, program.search).framework

@@ -26,7 +26,7 @@ def resolve_scheduler(
         return MsScheduler.NATIVE
     if asked == MsScheduler.NATIVE.value:
         return MsScheduler.NATIVE
-    from faultrun.frameworks.mindspore_version import PROVED, installed_version
+    from faultrun.frameworks.mindspore import PROVED, installed_version
 
     if asked == MsScheduler.BUILTIN.value:
         if not _loopback(meeting.master_addr):

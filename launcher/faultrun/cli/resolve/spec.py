@@ -131,7 +131,7 @@ def _recovery(
     resume = settings.read("resume", one_of(Resume)) or Resume.AUTO
     when = settings.read("restore_configs", one_of(RestoreConfigs)) or RestoreConfigs.NEVER
     found = recovery(settings, notes, recipe, world_size=workers.world, resume=resume)
-    from faultrun.frameworks.asks import asks
+    from faultrun.frameworks.program_files import asks
 
     words = (*program.command.prefix, *program.command.script_args)
     return replace(

@@ -1,17 +1,21 @@
 """Which Python files a wrapper would run, read from its words and from the text of shell scripts.
 
-A guess that serves to tell the framework: nothing is run, and what variables and
-``cd`` make of a path is not worked out; a file of that name near the script is taken.
+A guess that serves to tell the framework, and whether the program asks where to resume (it names our
+variables, or uses the SDK). Nothing is run, and what variables and ``cd`` make of a path is not worked out;
+a file of that name near the script is taken.
 """
 
 import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
+from faultrun.frameworks.detect import Unreadable, local_modules, read_imports
+
 _MOST_FILES = 64
-_MAX_BYTES = 1 << 20
+_MOST_LOOKED_AT = 128
+_MAX_BYTES = 4 << 20
 _DEEPEST = 3
 _SHELL_SCRIPT = re.compile(rb"#!\s*\S*/(env\s+(-S\s+)?)?(ba|da|z|k|a)?sh\b")
 _COMMENT = re.compile(r"(?m)(^|\s)#.*$")
@@ -20,6 +24,8 @@ _MODULE = re.compile(r"\s-m\s+([A-Za-z_][\w.]*)")
 _PYTEST = frozenset({"pytest", "py.test"})
 _ENDS = (".py", "/__main__.py")
 _TESTS = ("test_*.py", "*_test.py")
+_ASKS = re.compile(rb"FAULTRUN_RESUME|RESTORE_RANKS|(?m:^\s*(from|import)\b[^#\n]*\bfaultrun\b)")
+_CODE = re.compile(r"-\w*c")
 
 
 def python_files(words: Sequence[str]) -> tuple[Path, ...]:
@@ -30,6 +36,36 @@ def python_files(words: Sequence[str]) -> tuple[Path, ...]:
 def source_files(words: Sequence[str]) -> tuple[Path, ...]:
     """The same with the shell scripts themselves."""
     return tuple(dict.fromkeys(islice(_files(words), _MOST_FILES)))
+
+
+def asks(words: Sequence[str], source: Path | None, search: Sequence[Path]) -> bool | None:
+    """Look through the files that ``words`` run, and their local modules; None where no Python is found."""
+    code = [after for word, after in pairwise(words) if _CODE.fullmatch(word)]
+    if any(_ASKS.search(text.encode(errors="replace")) for text in code):
+        return True
+    files = dict.fromkeys((*([source] if source is not None else []), *source_files(words)))
+    looked = list(_with_modules(list(files), search, set(), _DEEPEST))
+    if any(_ASKS.search(_head(file)) for file in looked):
+        return True
+    return False if any(file.suffix == ".py" for file in looked) else None
+
+
+def _with_modules(
+    files: Sequence[Path], search: Sequence[Path], seen: set[Path], depth: int
+) -> Iterator[Path]:
+    for file in files:
+        if file in seen or len(seen) >= _MOST_LOOKED_AT:
+            continue
+        seen.add(file)
+        yield file
+        if file.suffix != ".py" or depth == 0:
+            continue
+        try:
+            names = read_imports(file)
+        except Unreadable:
+            continue
+        modules = list(local_modules(names, file, search or (file.parent,)))
+        yield from _with_modules(modules, search, seen, depth - 1)
 
 
 def _files(words: Sequence[str]) -> Iterator[Path]:
