@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.dry_run import show
 from support.asking import plan
 from support.ckpt_bytes import ckpt, save
@@ -19,7 +19,7 @@ SILENT = struct.pack("<Q", len(_HEAD)) + _HEAD + b"x"
 def told(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[str, int]:
     script = save(folder / "train.py", b"")
     words = (f"--checkpoint_dir={folder}/ckpt", f"--log_dir={folder}/log", "--worker_num=1", str(script))
-    code = show(plan(*words).spec, Surroundings(environ={}, python=sys.executable, import_path=(), pid=1))
+    code = show(plan(*words).spec, ProcessContext(environ={}, python=sys.executable, import_path=(), pid=1))
     (line,) = (one for one in capsys.readouterr().out.splitlines() if one.startswith("after a failure: "))
     return line.removeprefix("after a failure: ").replace(f"{folder}/", ""), code
 

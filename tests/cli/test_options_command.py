@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import click
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.cli.options.option import Option, Takes
-from faultrun.cli.options.table import every_option
+from faultrun.cli.options.settings import OPTIONS
 from faultrun.errors import UsageError
 from support.asking import ask, program
 
@@ -25,8 +26,8 @@ def wrong(*words: str) -> UsageError:
     return caught.value
 
 
-@pytest.mark.parametrize("option", list(every_option()), ids=lambda option: option.name)
-def test_every_option_is_accepted_with_underscores_and_with_dashes(option: Option) -> None:
+@pytest.mark.parametrize("option", list(OPTIONS.values()), ids=lambda option: option.name)
+def test_every_option_is_accepted_with_underscores_and_with_dashes(option: Option[Any]) -> None:
     value = [] if option.takes is Takes.NOTHING else ["1"]
     for spelling in (option.name, option.name.replace("_", "-")):
         asked = ask(f"--{spelling}", *value, "train.py")
@@ -34,9 +35,9 @@ def test_every_option_is_accepted_with_underscores_and_with_dashes(option: Optio
         assert asked.words == ("train.py",)
 
 
-@pytest.mark.parametrize("option", list(every_option()), ids=lambda option: option.name)
-def test_the_example_of_every_option_is_understood(option: Option) -> None:
-    words = option.example.split()
+@pytest.mark.parametrize("option", list(OPTIONS.values()), ids=lambda option: option.name)
+def test_the_example_of_every_option_is_understood(option: Option[Any]) -> None:
+    words = option.use.split()
     assert option.name in ask(*words, "train.py").options
 
 

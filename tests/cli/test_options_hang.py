@@ -2,7 +2,7 @@
 
 import pytest
 
-from faultrun.cli.resolve.hang import hang_factor, hang_limits, hang_signal, hang_timeout
+from faultrun.cli.options.values import hang_factor, hang_limits, hang_timeout, one_of
 from faultrun.model.hang import HangPolicy, HangSignal, Span
 from support.asking import plan, refusal
 
@@ -48,7 +48,7 @@ def test_each_limit_can_be_given_and_learnt_ones_between_bounds() -> None:
         (hang_limits, "step", "'step' is not one of"),
         (hang_limits, "step=10m..1m", "10m is longer than 1m"),
         (hang_limits, "startup=1m..2m", "startup is not learnt"),
-        (hang_signal, "smoke", "'smoke' is none of sdk, log"),
+        (one_of(HangSignal), "smoke", "'smoke' is none of sdk, log"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_reason(reader: object, text: str, why: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.cli.options.option import Takes
-from faultrun.cli.options.table import every_option
+from faultrun.cli.options.settings import OPTIONS
 from support.asking import program
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -30,7 +30,7 @@ def test_the_help_page_fits_100_columns() -> None:
 
 def test_every_option_is_on_the_help_page_with_a_sentence() -> None:
     text = page()
-    for option in every_option():
+    for option in OPTIONS.values():
         assert f"{option.spelled} " in text or f"{option.spelled}\n" in text
         assert option.help.endswith((".", ".json FILE is msrun's bind file."))
         assert (option.takes is Takes.NOTHING) == (option.metavar == "")

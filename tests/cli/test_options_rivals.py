@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.options.errors import torchrun_only
+from faultrun.cli.options.errors import TORCHRUN_ONLY
 from faultrun.cli.options.option import Takes
-from faultrun.cli.options.table import BY_NAME, every_option
+from faultrun.cli.options.settings import OPTIONS
 
 EVERYDAY = {
     "nnodes", "nproc_per_node", "node_rank", "master_addr", "master_port", "max_restarts", "standalone",
@@ -44,9 +44,9 @@ def declared(source: str) -> dict[str, tuple[set[str], bool]]:
 
 
 def ours() -> set[str]:
-    names = {option.name for option in every_option()}
+    names = {option.name for option in OPTIONS.values()}
     long = {f"--{name}" for name in names} | {f"--{name.replace('_', '-')}" for name in names}
-    return long | {f"-{option.short}" for option in every_option() if option.short}
+    return long | {f"-{option.short}" for option in OPTIONS.values() if option.short}
 
 
 @pytest.mark.mindspore
@@ -55,7 +55,7 @@ def test_every_option_of_the_real_msrun_is_ours_with_the_same_shape() -> None:
     assert len(real) >= 15
     for name, (spellings, takes_value) in real.items():
         assert spellings <= ours(), f"msrun has {spellings}"
-        assert (BY_NAME[name].takes is not Takes.NOTHING) == takes_value
+        assert (OPTIONS[name].takes is not Takes.NOTHING) == takes_value
 
 
 @pytest.mark.torch
@@ -63,14 +63,14 @@ def test_every_option_of_the_real_torchrun_is_ours_or_refused_with_a_reason() ->
     real = declared(source_of("torch", "distributed/run.py"))
     assert real.keys() >= EVERYDAY
     for name, (spellings, takes_value) in real.items():
-        if name in torchrun_only():
-            assert name not in BY_NAME
+        if name in TORCHRUN_ONLY:
+            assert name not in OPTIONS
             continue
         assert spellings <= ours(), f"torchrun has {spellings}"
-        assert (BY_NAME[name].takes is not Takes.NOTHING) == takes_value
-        assert BY_NAME[name].torch, f"{name} is not read from PET_{name.upper()}"
+        assert (OPTIONS[name].takes is not Takes.NOTHING) == takes_value
+        assert OPTIONS[name].torch, f"{name} is not read from PET_{name.upper()}"
 
 
 def test_the_everyday_options_of_torchrun_are_promised_whatever_is_installed() -> None:
-    assert BY_NAME.keys() >= EVERYDAY
-    assert not EVERYDAY & torchrun_only()
+    assert OPTIONS.keys() >= EVERYDAY
+    assert not EVERYDAY & TORCHRUN_ONLY.keys()

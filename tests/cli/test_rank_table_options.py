@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.errors import FaultrunError, UsageError
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
@@ -33,7 +33,7 @@ class Pod:
 
     def run(self, *words: str, imports: str = "torch", **environ: str) -> Resolved:
         script = self.write("job/train.py", f"import {imports}\n" if imports else "")
-        around = Surroundings(environ=environ, python=sys.executable, import_path=(), pid=1, root=self.root)
+        around = ProcessContext(environ=environ, python=sys.executable, import_path=(), pid=1, root=self.root)
         return resolve(settle(*words, script, environ=environ), around)
 
     def refusal(self, *words: str, imports: str = "torch", **environ: str) -> FaultrunError:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.cli.control import client
-from faultrun.cli.resolve import windows
+from faultrun.cli.resolve import supervision
 from faultrun.manifests import rules_faultrun
 from faultrun.manifests.lint import RULES, Cluster, NotAManifest, lint
 from support.manifests import CLUSTER, FIELD, Case, cases, changed, findings, rendered, rules
@@ -156,7 +156,7 @@ def test_the_hook_looks_where_the_run_is() -> None:
 
 
 def test_the_variables_are_those_that_faultrun_reads() -> None:
-    assert rules_faultrun.TERMINATION_VARIABLE == windows.TERMINATION_VARIABLE
+    assert rules_faultrun.TERMINATION_VARIABLE == supervision.TERMINATION_VARIABLE
     assert rules_faultrun.LOG_DIR_VARIABLE == client.LOG_DIR_VARIABLE
 
 

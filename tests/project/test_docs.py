@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from faultrun.cli.app import program
-from faultrun.cli.options.page_worker import WORKER_VARIABLES
+from faultrun.cli.options.page import WORKER_VARIABLES
 from faultrun.cli.verbs import VERBS
 from faultrun.errors import FaultrunError
 from support.pages import PAGES, ROOT, behind_faultrun, blocks, commands, links

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from faultrun.cli.options.command import Asked, FaultrunGroup, run_command
-from faultrun.cli.options.settings import Settings, collect
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.options.command import FaultrunGroup, run_command
+from faultrun.cli.options.settings import Asked, Settings, collect
+from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.errors import FaultrunError
 
@@ -30,7 +30,9 @@ def settle(*words: str, environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def plan(*words: str, environ: Mapping[str, str] | None = None, pid: int = SOME_PID) -> Resolved:
-    around = Surroundings(environ=environ or {}, python=sys.executable, import_path=tuple(sys.path), pid=pid)
+    around = ProcessContext(
+        environ=environ or {}, python=sys.executable, import_path=tuple(sys.path), pid=pid
+    )
     return resolve(settle(*words, environ=environ), around)
 
 

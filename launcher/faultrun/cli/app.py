@@ -8,7 +8,8 @@ import click
 
 from faultrun import __version__
 from faultrun.cli.console import write
-from faultrun.cli.options.command import Asked, FaultrunGroup, run_command
+from faultrun.cli.options.command import FaultrunGroup, run_command
+from faultrun.cli.options.settings import Asked
 from faultrun.cli.verbs import MODULES, VERBS
 from faultrun.errors import FaultrunError
 from faultrun.workers import signals

@@ -15,9 +15,8 @@ from faultrun.cli.doctor import storage as storage_checks
 from faultrun.cli.doctor.check import Check, Status
 from faultrun.cli.doctor.storage import Folder, Save
 from faultrun.cli.doctor.surroundings import FRAMEWORKS, Clocks
-from faultrun.cli.options.command import Asked
-from faultrun.cli.options.settings import Settings, collect
-from faultrun.cli.resolve.windows import resolve_windows
+from faultrun.cli.options.settings import Asked, Settings, collect
+from faultrun.cli.resolve.supervision import resolve_windows
 from faultrun.errors import FaultrunError
 from faultrun.model.spec import Windows
 from faultrun.platforms import cgroup, host, local, ports, storage
@@ -28,7 +27,6 @@ _SAMPLE_BYTES = 32 << 20
 _SAMPLE_S = 1.0
 _ANSWER_S = 20.0
 _TERMINATION_LOG = "/dev/termination-log"
-_LOG_DIR = "faultrun_log"
 
 
 @click.command()
@@ -94,8 +92,8 @@ def _settings(asked: Asked) -> tuple[Settings, Windows, tuple[str, str, str] | N
 
 
 def _folders(settings: Settings, windows: Windows) -> Iterator[Check]:
-    yield from storage_checks.log_dir_checks(_folder(settings.read("log_dir", str) or _LOG_DIR))
-    for path in settings.read_all("checkpoint_dir", str):
+    yield from storage_checks.log_dir_checks(_folder(settings.log_dir))
+    for path in settings.texts(Settings.checkpoint_dir):
         yield from storage_checks.checkpoint_dir_checks(_folder(path), _newest(path), windows)
 
 

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 
 from faultrun import __version__
-from faultrun.cli.options.command import Asked, FaultrunGroup, run_command
-from faultrun.cli.options.settings import Settings, collect
-from faultrun.cli.options.values import seconds
+from faultrun.cli.options.command import FaultrunGroup, run_command
+from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.manifests.page import Wishes
 
-_DEFAULT_LOG_DIR = "faultrun_log"
 _ABOUT_ITSELF = frozenset({"-h", "--help", "--version"})
 
 
@@ -21,11 +19,12 @@ def read_wishes(words: tuple[str, ...], environ: Mapping[str, str]) -> Wishes:
     if asked is None or "config" in asked.options or "FAULTRUN_CONFIG" in environ:
         return Wishes()
     settings = collect(asked, environ)
+    own, both = settings.stop_grace, settings.shutdown_timeout
     return Wishes(
-        stop_grace_s=_stop_grace_s(settings),
-        log_dir=settings.read("log_dir", str) or _DEFAULT_LOG_DIR,
-        checkpoint_dirs=settings.read_all("checkpoint_dir", str),
-        resume=settings.read("resume", str),
+        stop_grace_s=both if own is None else own,
+        log_dir=settings.log_dir,
+        checkpoint_dirs=settings.texts(Settings.checkpoint_dir),
+        resume=settings.read(Settings.resume, str),
     )
 
 
@@ -36,8 +35,3 @@ def _asked(words: tuple[str, ...]) -> Asked | None:
     program = FaultrunGroup(run_command(lambda asked: asked), version=__version__)
     answer = program.main(list(words), "faultrun", standalone_mode=False)
     return answer if isinstance(answer, Asked) else None
-
-
-def _stop_grace_s(settings: Settings) -> float | None:
-    own, both = (settings.read(name, seconds()) for name in ("stop_grace", "shutdown_timeout"))
-    return both if own is None else own

@@ -1,36 +1,49 @@
 """From words on the command line to ``Asked``: which options were given, and what is left for SCRIPT.
 
-Nothing is interpreted here: values stay the texts they were typed as.
+Nothing is interpreted here: values stay the texts they were typed as. The help page is written here, too.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import click
 from click.shell_completion import CompletionItem
 
 from faultrun.cli.options.errors import as_usage_error
-from faultrun.cli.options.help import USAGE, WIDTH, write_introduction, write_options
 from faultrun.cli.options.option import Takes
-from faultrun.cli.options.table import BY_NAME, every_option
+from faultrun.cli.options.settings import OPTIONS, SECTIONS, Asked
 
 RUN = "run"
 """The verb that may be left out."""
 
-_SETTINGS: dict[str, object] = {
-    "allow_interspersed_args": False,
-    "help_option_names": ["-h", "--help"],
-    "max_content_width": WIDTH,
-}
+_WIDTH = 100
+_NAME_COLUMN = 32
+_USAGE = "[OPTIONS] SCRIPT [SCRIPT_ARGS...]"
+_INTRODUCTION = (
+    "Start N training workers and watch them. When one fails, the others save, everything stops cleanly, the "
+    "newest whole checkpoint is chosen and all train again from there.",
+    "SCRIPT ending in .py runs with this Python, unbuffered; python, bash, pytest or an executable runs as "
+    "written. Everything after SCRIPT belongs to it.",
+)
+_VALUES = (
+    "TIME is 250ms, 30s, 5m, 1h or seconds. Names work with _ and with -. An option that is not given is "
+    "taken from its variable (FAULTRUN_MAX_RESTARTS=5; lists are separated by ;), then from torchrun's PET_ "
+    "variable, then from --config. A TEMPLATE may hold {checkpoint} {checkpoint_dir} {epoch} {step} "
+    "{global_step} {rank} {run_id} {incarnation}."
+)
 _LITERALS = frozenset({"true", "false", "1", "0"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The options that were typed, as texts by name, and SCRIPT with its arguments."""
+def _same_spelling(name: str) -> str:
+    return name.replace("-", "_")
 
-    options: Mapping[str, tuple[str, ...]]
-    words: tuple[str, ...]
+
+_CONTEXT: dict[str, object] = {
+    "allow_interspersed_args": False,
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": _WIDTH,
+    "token_normalize_func": _same_spelling,
+}
 
 
 class RunCommand(click.Command):
@@ -42,11 +55,19 @@ class RunCommand(click.Command):
 
     def format_help_text(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the tool does."""
-        write_introduction(formatter)
+        _write_texts(formatter, *_INTRODUCTION)
 
     def format_options(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options in their sections."""
-        write_options(formatter)
+        """Write every option by section, each with its unit and default."""
+        *_, last = SECTIONS
+        for title, options in SECTIONS.items():
+            rows = [(option.term, option.meaning) for option in options]
+            if title == last:
+                rows.append(("--version", "Print the version and exit."))
+                rows.append(("-h, --help", "Print this page and exit."))
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=_NAME_COLUMN)
+        _write_texts(formatter, _VALUES)
 
 
 def run_command(start: Callable[[Asked], object]) -> RunCommand:
@@ -59,7 +80,7 @@ def run_command(start: Callable[[Asked], object]) -> RunCommand:
         RUN,
         callback=callback,
         params=[*_parameters(), _script_argument()],
-        context_settings=_SETTINGS | {"token_normalize_func": _same_spelling},
+        context_settings=_CONTEXT,
         short_help="Start workers and keep them training (the verb may be left out).",
         options_metavar="[OPTIONS]",
     )
@@ -69,13 +90,11 @@ class FaultrunGroup(click.Group):
     """The whole program: a first word that is no verb is the beginning of ``run``."""
 
     def __init__(self, run: RunCommand, *, version: str) -> None:
+        version_option = _version_option(version)
         super().__init__(
-            "faultrun",
-            context_settings=_SETTINGS | {"token_normalize_func": _same_spelling},
-            params=[_version_option(version)],
-            subcommand_metavar=USAGE,
+            "faultrun", context_settings=_CONTEXT, params=[version_option], subcommand_metavar=_USAGE
         )
-        run.params.append(_version_option(version))
+        run.params.append(version_option)
         self.run = run
         self.add_command(run)
 
@@ -96,24 +115,22 @@ class FaultrunGroup(click.Group):
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Both forms: the run, and the other verbs."""
-        formatter.write_usage(ctx.command_path, USAGE)
+        formatter.write_usage(ctx.command_path, _USAGE)
         if len(self.commands) > 1:
             formatter.write_usage(ctx.command_path, "VERB [OPTIONS]", prefix="       ")
 
-    def format_help_text(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the tool does."""
-        write_introduction(formatter)
+        self.run.format_help_text(ctx, formatter)
 
-    def format_options(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs, then the options of ``run``."""
-        rows = [
-            (name, command.get_short_help_str(limit=WIDTH))
-            for name, command in self.commands.items()
-            if not command.hidden
-        ]
+        shown = {name: verb for name, verb in self.commands.items() if not verb.hidden}
         with formatter.section("Verbs (faultrun VERB --help)"):
-            formatter.write_dl(rows)
-        write_options(formatter)
+            formatter.write_dl(
+                [(name, verb.get_short_help_str(limit=_WIDTH)) for name, verb in shown.items()]
+            )
+        self.run.format_options(ctx, formatter)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Verbs in the order in which they were added: the common ones first."""
@@ -125,12 +142,16 @@ class FaultrunGroup(click.Group):
         return [*super().shell_complete(ctx, incomplete), *self.run.shell_complete(run_ctx, incomplete)]
 
 
+def _write_texts(formatter: click.HelpFormatter, *texts: str) -> None:
+    for text in texts:
+        formatter.write_paragraph()
+        formatter.write_text(text)
+
+
 def _parameters() -> list[click.Parameter]:
     made: list[click.Parameter] = []
-    for option in every_option():
-        names = [f"--{option.name}", option.name]
-        if option.short:
-            names.insert(0, f"-{option.short}")
+    for option in OPTIONS.values():
+        names = [*([f"-{option.short}"] if option.short else []), f"--{option.name}", option.name]
         if option.takes is Takes.NOTHING:
             made.append(click.Option(names, is_flag=True, default=None))
         else:
@@ -139,15 +160,12 @@ def _parameters() -> list[click.Parameter]:
 
 
 def _script_argument() -> click.Argument:
-    def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]
-
     return click.Argument(
         ["words"],
         nargs=-1,
         type=click.UNPROCESSED,
         metavar="SCRIPT [SCRIPT_ARGS...]",
-        shell_complete=files,
+        shell_complete=lambda _ctx, _param, incomplete: [CompletionItem(incomplete, type="file")],
     )
 
 
@@ -160,19 +178,9 @@ def _version_option(version: str) -> click.Option:
     return click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=show)
 
 
-def _same_spelling(name: str) -> str:
-    return name.replace("-", "_")
-
-
 def _as_texts(values: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    texts: dict[str, tuple[str, ...]] = {}
-    for name, value in values.items():
-        if isinstance(value, tuple):
-            if value:
-                texts[name] = tuple(str(entry) for entry in value)
-        elif value is not None:
-            texts[name] = (str(value),)
-    return texts
+    texts = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
+    return {name: tuple(map(str, some)) for name, some in texts.items() if some not in ((), (None,))}
 
 
 def _spell_out_switches(args: list[str]) -> list[str]:
@@ -184,27 +192,23 @@ def _spell_out_switches(args: list[str]) -> list[str]:
     at = 0
     while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
         word = args[at]
-        name = _same_spelling(word[2:]) if word.startswith("--") else ""
-        option = BY_NAME.get(name)
-        follower = args[at + 1].lower() if at + 1 < len(args) else ""
-        if option is not None and option.takes is Takes.SWITCH:
+        takes = _takes(word)
+        if takes is Takes.SWITCH:
+            follower = args[at + 1].lower() if at + 1 < len(args) else ""
             literal = follower in _LITERALS
             done.append(f"{word}={follower if literal else 'True'}")
             at += 2 if literal else 1
         else:
-            width = 2 if _wants_next_word(word) else 1
+            width = 2 if takes in (Takes.VALUE, Takes.LIST) else 1
             done += args[at : at + width]
             at += width
     return done + args[at:]
 
 
-def _wants_next_word(word: str) -> bool:
-    """Whether an option's value is the word after it: ``--log_dir D``, ``-t 3`` and ``-mt 3``."""
+def _takes(word: str) -> Takes | None:
+    """What the next word is to ``--log_dir``, ``-t`` and ``-mt``; None for ``--log_dir=D`` and ``-t3``."""
     if word.startswith("--"):
-        option = BY_NAME.get(_same_spelling(word[2:]))
-        return option is not None and option.takes in (Takes.VALUE, Takes.LIST)
-    valued = {option.short for option in every_option() if option.short and option.takes is not Takes.NOTHING}
-    for place, letter in enumerate(word[1:], start=1):
-        if letter in valued:
-            return place == len(word) - 1
-    return False
+        option = OPTIONS.get(_same_spelling(word[2:]))
+        return None if option is None else option.takes
+    valued = "".join(one.short for one in OPTIONS.values() if one.takes is not Takes.NOTHING)
+    return Takes.VALUE if re.fullmatch(f"-[^{valued}]*[{valued}]", word) else None

@@ -2,14 +2,15 @@
 
 import click
 
-from faultrun.cli.options.table import BY_NAME, every_option
+from faultrun.cli.options.settings import OPTIONS
+from faultrun.cli.options.values import likely
 from faultrun.errors import UsageError
 
 _HELP = "faultrun --help lists every option; options of the script come after SCRIPT"
-
 _RUN_OR_PROGRAM = ("run", "faultrun", None)
+_UNFILTERED = ("log lines are not filtered", "leave it out and grep worker_<rank>.log")
 
-_TORCHRUN_ONLY: dict[str, tuple[str, str]] = {
+TORCHRUN_ONLY = {
     "rdzv_conf": ("it tunes torchrun's rendezvous, and one node needs none", "leave it out"),
     "start_method": ("workers are programs of their own, not forks of the launcher", "leave it out"),
     "event_log_handler": (
@@ -22,8 +23,8 @@ _TORCHRUN_ONLY: dict[str, tuple[str, str]] = {
         "the console is chosen by stream and rank",
         "--tail_worker_log=0,1 or --tee=0:3,1:3",
     ),
-    "duplicate_stdout_filters": ("log lines are not filtered", "leave it out and grep worker_<rank>.log"),
-    "duplicate_stderr_filters": ("log lines are not filtered", "leave it out and grep worker_<rank>.log"),
+    "duplicate_stdout_filters": _UNFILTERED,
+    "duplicate_stderr_filters": _UNFILTERED,
     "local_addr": ("one node needs no address of its own", "leave it out, or --master_addr"),
     "logs_specs": ("torchrun's log plugins are not loaded", "--log_dir, --tee and --tail_worker_log"),
     "numa_binding": ("it needs CUDA's view of the machine", "--bind_numa=True or --bind_core=True"),
@@ -33,61 +34,43 @@ _TORCHRUN_ONLY: dict[str, tuple[str, str]] = {
 """torchrun's other options by name: why they are refused, and what to write instead."""
 
 
-def torchrun_only() -> frozenset[str]:
-    """Names of torchrun's options that are refused with a reason of their own."""
-    return frozenset(_TORCHRUN_ONLY)
-
-
 def as_usage_error(error: click.UsageError) -> UsageError:
     """The same complaint in our three lines."""
-    if error.ctx is not None and error.ctx.command.name not in _RUN_OR_PROGRAM:
-        return _about_verb(error, error.ctx.command_path)
-    if isinstance(error, click.NoSuchOption):
-        return _unknown_option(error.option_name)
     said = error.format_message().rstrip(".")
+    because = said[:1].lower() + said[1:]
+    about_run = error.ctx is None or error.ctx.command.name in _RUN_OR_PROGRAM
+    command = error.ctx.command_path if error.ctx is not None else ""
+    if isinstance(error, click.NoSuchOption):
+        return _unknown_option(error.option_name) if about_run else _unknown_of_verb(error, command)
+    if not about_run:
+        return UsageError(f"`{command}` is written wrongly", because=because, hint=f"{command} --help")
     if isinstance(error, click.BadOptionUsage):
-        option = BY_NAME.get(_key(error.option_name))
-        what = f"--{_key(error.option_name)} is written wrongly"
-        return UsageError(what, because=_lowered(said), hint=option.example if option else _HELP)
-    return UsageError("the command line is wrong", because=_lowered(said), hint=_HELP)
-
-
-def likely(name: str, names: list[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that ``name`` was probably meant to be; ``cutoff`` is difflib's, 1 for equal."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, names, n=1, cutoff=cutoff)
-    return close[0] if close else None
+        key = _key(error.option_name)
+        hint = OPTIONS[key].use if key in OPTIONS else _HELP
+        return UsageError(f"--{key} is written wrongly", because=because, hint=hint)
+    return UsageError("the command line is wrong", because=because, hint=_HELP)
 
 
 def _unknown_option(typed: str) -> UsageError:
     key = _key(typed)
-    if key in _TORCHRUN_ONLY:
-        because, hint = _TORCHRUN_ONLY[key]
+    if key in TORCHRUN_ONLY:
+        because, hint = TORCHRUN_ONLY[key]
         spelled = f"--{key.replace('_', '-')}"
         return UsageError(f"{spelled} is torchrun's and not supported", because=because, hint=hint)
-    match = likely(key, [option.name for option in every_option()])
-    hint = f"did you mean {BY_NAME[match].spelled}?  (e.g. {BY_NAME[match].example})" if match else _HELP
+    match = likely(key, list(OPTIONS))
+    hint = f"did you mean {OPTIONS[match].spelled}?  (e.g. {OPTIONS[match].use})" if match else _HELP
+    because = "neither faultrun nor msrun nor torchrun has it"
+    return UsageError(f"unknown option {typed}", because=because, hint=hint)
+
+
+def _unknown_of_verb(error: click.NoSuchOption, command: str) -> UsageError:
+    match = likely(error.option_name, error.possibilities or [])
     return UsageError(
-        f"unknown option {typed}", because="neither faultrun nor msrun nor torchrun has it", hint=hint
+        f"unknown option {error.option_name}",
+        because=f"`{command}` does not have it",
+        hint=f"did you mean {match}?" if match else f"{command} --help",
     )
-
-
-def _about_verb(error: click.UsageError, command: str) -> UsageError:
-    if isinstance(error, click.NoSuchOption):
-        match = likely(error.option_name, error.possibilities or [])
-        return UsageError(
-            f"unknown option {error.option_name}",
-            because=f"`{command}` does not have it",
-            hint=f"did you mean {match}?" if match else f"{command} --help",
-        )
-    because = _lowered(error.format_message().rstrip("."))
-    return UsageError(f"`{command}` is written wrongly", because=because, hint=f"{command} --help")
 
 
 def _key(typed: str) -> str:
     return typed.lstrip("-").replace("-", "_")
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]

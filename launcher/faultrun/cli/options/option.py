@@ -1,7 +1,20 @@
-"""What an option is: its spelling, unit, default and the words that explain it. The table is ``options``."""
+"""What an option is, where its value was written, and the error that blames that place.
 
-from dataclasses import dataclass
+The rows are the attributes of ``Settings``: ``settings.grace`` is the value, ``Settings.grace`` the option.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
+from typing import Any, Generic, TypeVar, overload
+
+from faultrun.cli.options.values import as_text, or_none, switch
+from faultrun.errors import ConfigError, FaultrunError, UsageError
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+_LONGEST_SHOWN = 120
 
 
 class Takes(Enum):
@@ -12,29 +25,97 @@ class Takes(Enum):
     NOTHING = "nothing"
     SWITCH = "True or False, or nothing for True"
 
-    @property
-    def shows_value(self) -> bool:
-        """Whether a value is written after the name."""
-        return self is not Takes.NOTHING
+
+class Layer(Enum):
+    """Who gave a value."""
+
+    COMMAND_LINE = "command line"
+    ENVIRONMENT = "environment"
+    CONFIG = "config file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option. ``name`` is its key in the config file and, in capitals, its ``FAULTRUN_`` variable.
+class Written:
+    """A value as it was written. ``where`` names the option, variable or line of the config file."""
 
-    ``example`` is a use that works, for the "try" line of an error.
-    ``torch`` options are also read from torchrun's ``PET_`` variables.
+    texts: tuple[str, ...]
+    layer: Layer
+    where: str
+
+    @property
+    def text(self) -> str:
+        """The one value of an option that takes one."""
+        return self.texts[-1]
+
+
+class Options:
+    """What was said of each option, as text by name; the rows read it."""
+
+    def __init__(self, given: Mapping[str, Written]) -> None:
+        self.given = given
+
+    def gave(self, option: "Option[Any]") -> bool:
+        """Whether somebody set it, in any layer."""
+        return option.name in self.given
+
+    def where(self, option: "Option[Any]") -> str:
+        """The place where it was set, or its spelling if nobody set it."""
+        return self.given[option.name].where if self.gave(option) else option.spelled
+
+    def texts(self, option: "Option[Any]") -> tuple[str, ...]:
+        """What was written, not yet read; empty if nobody set it."""
+        return self.given[option.name].texts if self.gave(option) else ()
+
+    def read(self, option: "Option[Any]", meaning: Callable[[str], V]) -> V | None:
+        """What the text means to somebody who knows more than its row; None if nobody set it."""
+        found = self.given.get(option.name)
+        return None if found is None else option.blamed(found, meaning)
+
+    def refuse(self, option: "Option[Any]", because: str, hint: str = "") -> FaultrunError:
+        """The error for a value that is readable and still impossible; the caller raises it."""
+        nobody = Written(texts=(), layer=Layer.COMMAND_LINE, where=option.spelled)
+        return option.wrong(self.given.get(option.name, nobody), because, hint)
+
+
+@dataclass(eq=False)
+class Option(Generic[T]):
+    """One option: what is to be known of it is stated in its row and nowhere else.
+
+    ``name`` is its key in the config file and, in capitals, its ``FAULTRUN_`` variable. ``reads`` gives a
+    text its meaning, or raises ValueError with the reason as a phrase. ``shown`` is the default in words
+    where ``default`` does not tell it. ``example`` is a value that works, the default if none is named;
+    beginning with ``-`` it is the whole use. ``dashes``: written so, as torchrun does. ``torch``: also read
+    from torchrun's ``PET_`` variables.
     """
 
-    name: str
     metavar: str
+    reads: Callable[[str], T]
     help: str
-    example: str
+    _: KW_ONLY
+    default: T
+    shown: str | None = None
+    example: str = ""
     takes: Takes = Takes.VALUE
     short: str = ""
     dashes: bool = False
     torch: bool = False
-    default: str = ""
+    name: str = field(default="", init=False)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, options: None, owner: type) -> "Option[T]": ...
+
+    @overload
+    def __get__(self, options: Options, owner: type) -> T: ...
+
+    def __get__(self, options: Options | None, owner: type) -> "Option[T] | T":
+        """The option itself from the class; else its value: UsageError, ConfigError from the config file."""
+        if options is None:
+            return self
+        found = options.given.get(self.name)
+        return self.default if found is None else self._value(found)
 
     @property
     def spelled(self) -> str:
@@ -42,14 +123,88 @@ class Option:
         return "--" + (self.name.replace("_", "-") if self.dashes else self.name)
 
     @property
+    def term(self) -> str:
+        """Every spelling and what follows, as the help page shows them."""
+        return f"{f'-{self.short}, ' if self.short else ''}{self.spelled} {self.metavar}".rstrip()
+
+    @property
     def variable(self) -> str:
         """The environment variable that sets it."""
         return f"FAULTRUN_{self.name.upper()}"
 
+    @property
+    def default_text(self) -> str:
+        """The default as a person would write it."""
+        return as_text(self.default) if self.shown is None else self.shown
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """Options that are shown together."""
+    @property
+    def meaning(self) -> str:
+        """What it does, whether it may be given again, and its default, as the help page says it."""
+        again = "  (repeatable)" if self.takes is Takes.LIST else ""
+        return f"{self.help}{again}{f'  [{self.default_text}]' if self.default_text else ''}"
 
-    title: str
-    options: tuple[Option, ...]
+    @property
+    def use(self) -> str:
+        """A use that works, for the "try" line of an error."""
+        value = self.example or self.default_text
+        if self.takes is Takes.NOTHING or value.startswith("-"):
+            return self.example or self.spelled
+        return f"{self.spelled}={value}"
+
+    def wrong(self, found: Written, because: str, hint: str = "") -> FaultrunError:
+        """The error that blames the place where the value was written."""
+        value = "true" if self.takes is Takes.NOTHING else self.use.replace("=", " ", 1).partition(" ")[2]
+        kind: type[FaultrunError]
+        match found.layer:
+            case Layer.COMMAND_LINE:
+                kind, joint, use = UsageError, "=", self.use
+            case Layer.ENVIRONMENT:
+                kind, joint, use = UsageError, "=", f"{self.variable}={value}"
+            case Layer.CONFIG:
+                kind, joint, use = ConfigError, ": ", f"{self.name}: {value}"
+        shown = found.texts and self.takes is not Takes.NOTHING
+        written = f"{found.where}{joint}{found.text}" if shown else found.where
+        if len(written) > _LONGEST_SHOWN:
+            written = f"{written[: _LONGEST_SHOWN - 3]}..."
+        return kind(f"{written} cannot be used", because=because, hint=hint or use)
+
+    def blamed(self, found: Written, meaning: Callable[[str], V]) -> V:
+        """What ``meaning`` makes of the text; its ValueError becomes the error of that place."""
+        try:
+            return meaning(found.text)
+        except ValueError as error:
+            raise self.wrong(found, str(error)) from None
+
+    def _value(self, found: Written) -> T:
+        return self.blamed(found, self.reads)
+
+
+class Repeatable(Option[tuple[V, ...]]):
+    """An option that may be given again; a list from a higher layer replaces the lower one."""
+
+    def __init__(self, metavar: str, reads: Callable[[str], V], says: str, **row: Any) -> None:
+        super().__init__(metavar, lambda text: (reads(text),), says, default=(), takes=Takes.LIST, **row)
+
+    def _value(self, found: Written) -> tuple[V, ...]:
+        return self.blamed(found, lambda _: tuple(one for text in found.texts for one in self.reads(text)))
+
+
+class OrNone(Option[str]):
+    """A text that may be none, which is the default."""
+
+    def __init__(self, metavar: str, reads: Callable[[str], str], says: str, *, example: str) -> None:
+        super().__init__(metavar, or_none(reads, ""), says, default="", shown="none", example=example)
+
+
+class Switch(Option[bool]):
+    """True or False; alone it means True."""
+
+    def __init__(self, says: str) -> None:
+        super().__init__("True|False", switch, says, default=True, takes=Takes.SWITCH, example="False")
+
+
+class Flag(Option[bool]):
+    """True where it is named."""
+
+    def __init__(self, says: str, **row: Any) -> None:
+        super().__init__("", switch, says, default=False, shown="", takes=Takes.NOTHING, **row)

@@ -4,13 +4,12 @@ Written anew by ``python -m faultrun.cli.options.page > docs/options.md``.
 """
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
-from faultrun.cli.options.option import Option, Takes
-from faultrun.cli.options.page_worker import WORKER_VARIABLES
-from faultrun.cli.options.table import SECTIONS
+from faultrun.cli.options.option import Takes
+from faultrun.cli.options.settings import SECTIONS
 from faultrun.cli.verbs import MODULES, VERBS
 
 _INTRODUCTION = """\
@@ -21,6 +20,51 @@ variable, its default. A variable is used where the option is not typed, a key o
 given. `TIME` is `250ms`, `30s`, `5m`, `1h` or seconds.
 """
 
+WORKER_VARIABLES: Mapping[str, str] = {
+    "RANK": "its rank in the whole run, from 0; also RANK_ID",
+    "RANK_ID": "the same, as Ascend's tools call it",
+    "LOCAL_RANK": "its place on this node, from 0",
+    "WORLD_SIZE": "workers of the whole run; also RANK_SIZE",
+    "RANK_SIZE": "the same, as Ascend's tools call it",
+    "LOCAL_WORLD_SIZE": "workers on this node",
+    "NODE_RANK": "index of this node; also GROUP_RANK",
+    "GROUP_RANK": "the same, as torchrun calls it",
+    "MASTER_ADDR": "where the workers meet",
+    "MASTER_PORT": "the port there; a fresh one in each incarnation",
+    "DEVICE_ID": "number of its device: by the rank table, else LOCAL_RANK",
+    "TORCHELASTIC_RESTART_COUNT": "the incarnation",
+    "TORCHELASTIC_MAX_RESTARTS": "max_restarts",
+    "TORCHELASTIC_RUN_ID": "the run's id",
+    "TORCHELASTIC_ERROR_FILE": "where torch's `record` writes an exception",
+    "PYTHONUNBUFFERED": "1: what is printed is in the log at once",
+    "FAULTRUN_RUN_ID": "the run's id",
+    "FAULTRUN_BOOT_ID": "this life of the supervisor; by it descendants are found that escaped",
+    "FAULTRUN_INCARNATION": "life of the worker group, from 0",
+    "FAULTRUN_GRACE_S": "seconds from SIGTERM to SIGKILL after a peer died",
+    "FAULTRUN_SOCKET": "the supervisor's socket, for the SDK",
+    "FAULTRUN_PROGRESS": "its slot in the page of steps, for the SDK",
+    "FAULTRUN_GROUP_INFO_FILE": "where MindSpore may write its replica groups",
+    "FAULTRUN_RESTART_REASON": "fault or continued; only when this incarnation resumes, as the next five",
+    "FAULTRUN_RESUME_FROM": "the checkpoint that was chosen for this rank; empty when there is none",
+    "FAULTRUN_RESUME_EPOCH": "its epoch, where it is known",
+    "FAULTRUN_RESUME_STEP": "its global step, where it is known",
+    "RESTORE_RANKS": "ranks whose checkpoint is missing (MindSpore's restore strategy); -1 for none",
+    "RESTORE_RANKS_MAP": "the rank whose file each of them loads instead",
+    "GROUP_INFO_FILE": "the same as FAULTRUN_GROUP_INFO_FILE, on Ascend only",
+    "RANK_TABLE_FILE": "Ascend's rank table, where there is one",
+    "MS_WORKER_NUM": "MindSpore: workers of the run",
+    "MS_NODE_ID": "MindSpore: the rank",
+    "MS_TOPO_TIMEOUT": "MindSpore: cluster_time_out",
+    "MS_SCHED_HOST": "MindSpore: where its scheduler listens",
+    "MS_SCHED_PORT": "MindSpore: the port there",
+    "MS_ROLE": "MindSpore: MS_WORKER",
+    "MS_DISABLE_HEARTBEAT": "MindSpore: 1 where ranks meet in the supervisor, unless it is set already",
+    "ASCEND_DEVICE_ID": "TensorFlow on Ascend: DEVICE_ID",
+    "DEVICE_INDEX": "TensorFlow on Ascend: the rank",
+    "JOB_ID": "TensorFlow on Ascend: HCCL's constant",
+}
+"""What each variable of a worker's environment means; a test compares the names with what workers get."""
+
 
 def page() -> str:
     """The whole page."""
@@ -28,29 +72,18 @@ def page() -> str:
 
 
 def _run() -> Iterator[str]:
-    for section in SECTIONS:
-        yield f"## {section.title}"
-        yield ""
-        yield "| option | variable | default | |"
-        yield "|---|---|---|---|"
-        for option in section.options:
+    for title, options in SECTIONS.items():
+        yield from (f"## {title}", "", "| option | variable | default | |", "|---|---|---|---|")
+        for option in options:
             again = " Repeatable." if option.takes is Takes.LIST else ""
             variable = "" if option.name in ("config", "dry_run") else f"`{option.variable}`"
-            default = _cell(option.default)
-            yield f"| `{_spelled(option)}` | {variable} | {default} | {_cell(option.help)}{again} |"
+            default = _cell(option.default_text)
+            yield f"| `{_cell(option.term)}` | {variable} | {default} | {_cell(option.help)}{again} |"
         yield ""
-
-
-def _spelled(option: Option) -> str:
-    short = f"-{option.short}, " if option.short else ""
-    return _cell(f"{short}{option.spelled} {option.metavar}".rstrip())
 
 
 def _verbs() -> Iterator[str]:
-    yield "## The other verbs"
-    yield ""
-    yield "| verb | option | |"
-    yield "|---|---|---|"
+    yield from ("## The other verbs", "", "| verb | option | |", "|---|---|---|")
     for name in VERBS:
         module = importlib.import_module(f"faultrun.cli.{MODULES[name]}")
         found = getattr(module, name.replace("-", "_"))
@@ -73,12 +106,8 @@ def _verb(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _worker() -> Iterator[str]:
-    yield "## What a worker finds in its environment"
-    yield ""
-    yield "| variable | |"
-    yield "|---|---|"
-    for name, text in WORKER_VARIABLES.items():
-        yield f"| `{name}` | {_cell(text)} |"
+    yield from ("## What a worker finds in its environment", "", "| variable | |", "|---|---|")
+    yield from (f"| `{name}` | {_cell(text)} |" for name, text in WORKER_VARIABLES.items())
 
 
 def _cell(text: str) -> str:

@@ -1,23 +1,20 @@
-"""The layers of settings, and where each value came from.
+"""Every option of ``faultrun run``, and the layers of settings: where each value came from.
 
 Command line > ``FAULTRUN_*`` > torchrun's ``PET_*`` > ``--config`` > default. A list from a higher layer
-replaces the lower one. Values are texts until ``read`` gives them a meaning, so that an error can name the
-place where the person wrote it.
+replaces the lower one. Values are texts until their option is read, so that an error can name the place where
+the person wrote it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import TypeVar
+from typing import Any
 
-from faultrun.cli.options.command import Asked
-from faultrun.cli.options.errors import likely
-from faultrun.cli.options.option import Option, Takes
-from faultrun.cli.options.table import BY_NAME, every_option
-from faultrun.cli.options.values import switch
-from faultrun.errors import ConfigError, FaultrunError, UsageError
-
-T = TypeVar("T")
+from faultrun.cli.options.option import Layer, Option, Takes, Written
+from faultrun.cli.options.recovery import FailureOptions, ResumeOptions
+from faultrun.cli.options.start import CommandOptions, MeetingOptions, WorkerOptions
+from faultrun.cli.options.values import likely
+from faultrun.cli.options.watching import LogOptions, WatchOptions
+from faultrun.errors import ConfigError
 
 INSIDE_WORKER = "FAULTRUN_INCARNATION"
 """Set in every worker: the variables of the run around us are then no wishes of the user."""
@@ -26,77 +23,44 @@ _SERVICE_LINKS = ("tcp://", "udp://", "sctp://")
 """Kubernetes sets FAULTRUN_MASTER_PORT=tcp://... in every pod beside a service named faultrun-master."""
 
 _TOLD_TO_WORKERS = frozenset({"FAULTRUN_RUN_ID"})
-_LONGEST_SHOWN = 120
 _NOT_IN_CONFIG = frozenset({"config"})
-_SHAPED = frozenset({("bind_core", "mapping"), ("bind_numa", "mapping")})
+_MAPPINGS = frozenset({"bind_core", "bind_numa"})
 
 
-class Layer(Enum):
-    """Who gave a value."""
-
-    COMMAND_LINE = "command line"
-    ENVIRONMENT = "environment"
-    CONFIG = "config file"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """A value as it was written. ``where`` names the option, variable or line of the config file."""
-
-    texts: tuple[str, ...]
-    layer: Layer
-    where: str
-
-    @property
-    def text(self) -> str:
-        """The one value of an option that takes one."""
-        return self.texts[-1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(
+    WorkerOptions, MeetingOptions, FailureOptions, ResumeOptions, LogOptions, WatchOptions, CommandOptions
+):
     """Everything the user said, in one layer. ``words`` are SCRIPT and its arguments."""
 
-    given: Mapping[str, Given]
+    def __init__(self, given: Mapping[str, Written], words: tuple[str, ...], notes: tuple[str, ...]) -> None:
+        super().__init__(given)
+        self.words = words
+        self.notes = notes
+
+
+SECTIONS: Mapping[str, tuple[Option[Any], ...]] = {
+    title: tuple(row for row in vars(rows).values() if isinstance(row, Option))
+    for title, rows in (
+        ("Workers", WorkerOptions),
+        ("Meeting point", MeetingOptions),
+        ("When a worker fails", FailureOptions),
+        ("Where to resume", ResumeOptions),
+        ("Logs and console", LogOptions),
+        ("Watching the run", WatchOptions),
+        ("This command", CommandOptions),
+    )
+}
+"""The options as the help page shows them, by the title of their section."""
+
+OPTIONS: Mapping[str, Option[Any]] = {option.name: option for rows in SECTIONS.values() for option in rows}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The options that were typed, as texts by name, and SCRIPT with its arguments."""
+
+    options: Mapping[str, tuple[str, ...]]
     words: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-    def read(self, name: str, meaning: Callable[[str], T]) -> T | None:
-        """The value of ``name`` as ``meaning`` reads it, None if nobody gave one.
-
-        Raises UsageError, or ConfigError for a value of the config file.
-        """
-        found = self.given.get(name)
-        if found is None:
-            return None
-        try:
-            return meaning(found.text)
-        except ValueError as error:
-            raise wrong(found, BY_NAME[name], str(error)) from None
-
-    def read_all(self, name: str, meaning: Callable[[str], T]) -> tuple[T, ...]:
-        """The values of a repeatable option; raises as ``read`` does."""
-        found = self.given.get(name)
-        if found is None:
-            return ()
-        try:
-            return tuple(meaning(text) for text in found.texts)
-        except ValueError as error:
-            raise wrong(found, BY_NAME[name], str(error)) from None
-
-    def flag(self, name: str) -> bool:
-        """Whether a flag is set."""
-        return self.read(name, switch) or False
-
-    def where(self, name: str) -> str:
-        """The place where ``name`` was set, or its spelling if nobody set it."""
-        found = self.given.get(name)
-        return BY_NAME[name].spelled if found is None else found.where
-
-    def refuse(self, name: str, because: str, hint: str = "") -> FaultrunError:
-        """The error for a value that is readable and still impossible; the caller raises it."""
-        nobody = Given(texts=(), layer=Layer.COMMAND_LINE, where=BY_NAME[name].spelled)
-        return wrong(self.given.get(name, nobody), BY_NAME[name], because, hint)
 
 
 def collect(asked: Asked, environ: Mapping[str, str]) -> Settings:
@@ -104,85 +68,51 @@ def collect(asked: Asked, environ: Mapping[str, str]) -> Settings:
 
     Raises ConfigError when the config file cannot be read, is no YAML mapping or has an unknown key.
     """
-    layers = [_from_command_line(asked), _from_variables(environ), _from_torchrun(environ)]
-    upper = _merged(layers)
+    upper = _from_torchrun(environ) | _from_variables(environ) | _from_command_line(asked)
     config = upper.get("config")
-    if config is not None:
-        layers.append(_from_config(config.text))
-    return Settings(given=_merged(layers), words=asked.words, notes=_misspelled(environ))
+    lower = {} if config is None else _from_config(config.text)
+    return Settings(lower | upper, asked.words, _misspelled(environ))
 
 
-def wrong(found: Given, option: Option, because: str, hint: str = "") -> FaultrunError:
-    """The error that blames the place where the value was written."""
-    kind = ConfigError if found.layer is Layer.CONFIG else UsageError
-    match found.layer:
-        case Layer.COMMAND_LINE:
-            joint, example = "=", option.example
-        case Layer.ENVIRONMENT:
-            joint, example = "=", f"{option.variable}={_example_value(option)}"
-        case Layer.CONFIG:
-            joint, example = ": ", f"{option.name}: {_example_value(option)}"
-    written = f"{found.where}{joint}{found.text}" if found.texts and option.takes.shows_value else found.where
-    return kind(f"{_shortened(written)} cannot be used", because=because, hint=hint or example)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
-
-
-def _example_value(option: Option) -> str:
-    if option.takes is Takes.NOTHING:
-        return "true"
-    return option.example.replace("=", " ", 1).split(" ", 1)[-1]
-
-
-def _merged(layers: list[dict[str, Given]]) -> dict[str, Given]:
-    merged: dict[str, Given] = {}
-    for layer in reversed(layers):
-        merged.update(layer)
-    return merged
-
-
-def _from_command_line(asked: Asked) -> dict[str, Given]:
+def _from_command_line(asked: Asked) -> dict[str, Written]:
     return {
-        name: Given(texts=texts, layer=Layer.COMMAND_LINE, where=BY_NAME[name].spelled)
+        name: Written(texts=texts, layer=Layer.COMMAND_LINE, where=OPTIONS[name].spelled)
         for name, texts in asked.options.items()
     }
 
 
-def _from_variables(environ: Mapping[str, str]) -> dict[str, Given]:
-    found: dict[str, Given] = {}
-    for option in every_option():
+def _from_variables(environ: Mapping[str, str]) -> dict[str, Written]:
+    found: dict[str, Written] = {}
+    for option in OPTIONS.values():
         value = environ.get(option.variable, "")
-        if not value.strip() or (option.variable in _TOLD_TO_WORKERS and INSIDE_WORKER in environ):
+        if option.variable in _TOLD_TO_WORKERS and INSIDE_WORKER in environ:
             continue
-        if value.startswith(_SERVICE_LINKS):
-            continue
-        texts = _several(value) if option.takes is Takes.LIST else (value,)
-        found[option.name] = Given(texts=texts, layer=Layer.ENVIRONMENT, where=option.variable)
+        if value.strip() and not value.startswith(_SERVICE_LINKS):
+            texts = _several(value) if option.takes is Takes.LIST else (value,)
+            found[option.name] = Written(texts=texts, layer=Layer.ENVIRONMENT, where=option.variable)
     return found
 
 
-def _from_torchrun(environ: Mapping[str, str]) -> dict[str, Given]:
+def _from_torchrun(environ: Mapping[str, str]) -> dict[str, Written]:
     """Read torchrun's own variables (torch/distributed/argparse_util.py); Kubeflow's operator sets them."""
-    found: dict[str, Given] = {}
-    for option in every_option():
-        variable = f"PET_{option.name.upper()}"
-        if option.torch and environ.get(variable, "").strip():
-            found[option.name] = Given(texts=(environ[variable],), layer=Layer.ENVIRONMENT, where=variable)
-    return found
+    variables = {name: f"PET_{name.upper()}" for name, option in OPTIONS.items() if option.torch}
+    return {
+        name: Written(texts=(environ[variable],), layer=Layer.ENVIRONMENT, where=variable)
+        for name, variable in variables.items()
+        if environ.get(variable, "").strip()
+    }
 
 
-def _from_config(path: str) -> dict[str, Given]:
+def _from_config(path: str) -> dict[str, Written]:
     from faultrun.cli.options.settings_file import read_config
 
-    found: dict[str, Given] = {}
+    found: dict[str, Written] = {}
     for entry in read_config(path):
         name = entry.key.replace("-", "_")
         where = f"{path}:{entry.line} {entry.key}"
-        option = BY_NAME.get(name)
+        option = OPTIONS.get(name)
         if option is None or name in _NOT_IN_CONFIG:
-            match = likely(name, [known for known in BY_NAME if known not in _NOT_IN_CONFIG])
+            match = likely(name, [known for known in OPTIONS if known not in _NOT_IN_CONFIG])
             raise ConfigError(
                 f"{where} is no option",
                 because="the keys of a config file are the names of options",
@@ -190,22 +120,19 @@ def _from_config(path: str) -> dict[str, Given]:
             )
         if not entry.texts:
             continue
-        given = Given(texts=entry.texts, layer=Layer.CONFIG, where=where)
-        if entry.shape != "scalar" and (name, entry.shape) not in _SHAPED and option.takes is not Takes.LIST:
-            raise wrong(given, option, f"it takes one value and was given a {entry.shape}")
+        written = Written(texts=entry.texts, layer=Layer.CONFIG, where=where)
+        as_mapping = entry.shape == "mapping" and name in _MAPPINGS
+        if entry.shape != "scalar" and option.takes is not Takes.LIST and not as_mapping:
+            raise option.wrong(written, f"it takes one value and was given a {entry.shape}")
         if name in found:
-            raise ConfigError(
-                f"{where} is given twice",
-                because=f"it was already set at {found[name].where}",
-                hint="remove one of them",
-            )
-        found[name] = given
+            because = f"it was already set at {found[name].where}"
+            raise ConfigError(f"{where} is given twice", because=because, hint="remove one of them")
+        found[name] = written
     return found
 
 
 def _several(value: str) -> tuple[str, ...]:
-    parts = (part.strip() for line in value.splitlines() for part in line.split(";"))
-    return tuple(part for part in parts if part)
+    return tuple(part.strip() for line in value.splitlines() for part in line.split(";") if part.strip())
 
 
 def _misspelled(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -215,8 +142,8 @@ def _misspelled(environ: Mapping[str, str]) -> tuple[str, ...]:
     notes = []
     for variable in sorted(environ):
         name = variable.removeprefix("FAULTRUN_").lower()
-        if variable.startswith("FAULTRUN_") and name not in BY_NAME:
-            match = likely(name, list(BY_NAME), cutoff=0.8)
+        if variable.startswith("FAULTRUN_") and name not in OPTIONS:
+            match = likely(name, list(OPTIONS), cutoff=0.8)
             if match is not None:
-                notes.append(f"{variable} has no effect here: did you mean {BY_NAME[match].variable}?")
+                notes.append(f"{variable} has no effect here: did you mean {OPTIONS[match].variable}?")
     return tuple(notes)

@@ -7,12 +7,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from faultrun.errors import ConfigError
-
-if TYPE_CHECKING:
-    import yaml
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 4
@@ -21,7 +18,7 @@ _FORM = "one `option: value` per line, such as `worker_num: 4`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ConfigEntry:
     """One key of the file. ``line`` counts from 1; ``texts`` is empty for null.
 
     ``shape`` is YAML's: scalar, sequence or mapping; a mapping's one text is JSON.
@@ -33,26 +30,32 @@ class Entry:
     shape: str
 
 
-def read_config(path: str) -> tuple[Entry, ...]:
+def read_config(path: str) -> Iterator[ConfigEntry]:
     """Read the file; ConfigError if it cannot be read, is no YAML or is no mapping."""
     import yaml
 
     try:
-        content = _read(path)
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
+        root: Any = yaml.compose(_read(path), Loader=yaml.SafeLoader)
     except OSError as error:
-        raise ConfigError(
-            f"cannot read the config file {path}", because=error.strerror or str(error), hint="--config=FILE"
-        ) from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError(f"{path} is not YAML", because=_one_line(error), hint=_FORM) from None
+        what, because = f"cannot read the config file {path}", error.strerror or str(error)
+        raise ConfigError(what, because=because, hint="--config=FILE") from None
+    except (yaml.YAMLError, ValueError) as error:
+        because = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not YAML", because=because, hint=_FORM) from None
     if root is None:
-        return ()
-    if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(
-            f"{path} holds no options", because=f"it is a {_shape(root)}, not a mapping", hint=_FORM
-        )
-    return tuple(_entries(path, root))
+        return
+    if root.id != "mapping":
+        because = f"it is a {root.id}, not a mapping"
+        raise ConfigError(f"{path} holds no options", because=because, hint=_FORM)
+    for key, value in root.value:
+        line = key.start_mark.line + 1
+        if key.id != "scalar":
+            because = f"its key is a {key.id}"
+            raise ConfigError(f"{path}:{line} holds no option", because=because, hint=_FORM)
+        try:
+            yield ConfigEntry(key=key.value, line=line, texts=_texts(value), shape=value.id)
+        except ValueError as error:
+            raise ConfigError(f"{path}:{line} cannot be used", because=str(error), hint=_FORM) from None
 
 
 def _read(path: str) -> str:
@@ -63,44 +66,21 @@ def _read(path: str) -> str:
     return content.decode("utf-8-sig")
 
 
-def _entries(path: str, root: "yaml.MappingNode") -> Iterator[Entry]:
-    for key, value in root.value:
-        line = key.start_mark.line + 1
-        where = f"{path}:{line}"
-        if _shape(key) != "scalar":
-            raise ConfigError(f"{where} holds no option", because=f"its key is a {_shape(key)}", hint=_FORM)
-        yield Entry(key=key.value, line=line, texts=tuple(_texts(where, value)), shape=_shape(value))
+def _texts(value: Any) -> tuple[str, ...]:
+    if value.id == "mapping":
+        return (json.dumps(_plain(value, depth=0)),)
+    nodes = value.value if value.id == "sequence" else [value]
+    other = next((node.id for node in nodes if node.id != "scalar"), None)
+    if other is not None:
+        raise ValueError(f"its list holds a {other}")
+    return tuple(str(node.value) for node in nodes if node.tag != _NULL)
 
 
-def _texts(where: str, value: "yaml.Node") -> Iterator[str]:
-    if _shape(value) == "mapping":
-        yield json.dumps(_plain(where, value, depth=0))
-        return
-    for node in value.value if _shape(value) == "sequence" else [value]:
-        if _shape(node) != "scalar":
-            raise ConfigError(
-                f"{where} cannot be used", because=f"its list holds a {_shape(node)}", hint=_FORM
-            )
-        if node.tag != _NULL:
-            yield str(node.value)
-
-
-def _plain(where: str, node: "yaml.Node", *, depth: int) -> object:
+def _plain(node: Any, *, depth: int) -> object:
     if depth > _MAX_DEPTH:
-        raise ConfigError(f"{where} cannot be used", because=f"it nests deeper than {_MAX_DEPTH}", hint=_FORM)
-    match _shape(node):
-        case "mapping":
-            return {str(key.value): _plain(where, value, depth=depth + 1) for key, value in node.value}
-        case "sequence":
-            return [_plain(where, value, depth=depth + 1) for value in node.value]
-        case _:
-            return node.value
-
-
-def _shape(node: "yaml.Node") -> str:
-    """YAML's own word for the kind of a node: scalar, sequence or mapping."""
-    return str(getattr(node, "id", "node"))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise ValueError(f"it nests deeper than {_MAX_DEPTH}")
+    if node.id == "mapping":
+        return {str(key.value): _plain(value, depth=depth + 1) for key, value in node.value}
+    if node.id == "sequence":
+        return [_plain(value, depth=depth + 1) for value in node.value]
+    return node.value

@@ -3,39 +3,76 @@
 Every reader raises ``ValueError`` with the reason as a phrase that follows "because:".
 """
 
+import math
 import os
 import re
 from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Rewrite, Stream
+from faultrun.model.hang import Span
+from faultrun.model.spec import Rewrite, SignalAnswer, Stream
+from faultrun.platforms.local import is_address
+
+E = TypeVar("E", bound=Enum)
+N = TypeVar("N")
+T = TypeVar("T")
 
 DAY_S = 86_400.0
+MOST_WORKERS = 1_000_000
 
+_NONE = ("", "none")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S, "": 1.0}
 _DURATION = r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)"
-_WHOLE = r"[+-]?\d{1,18}"
-_TRUE = frozenset({"true", "1", "yes", "on"})
-_FALSE = frozenset({"false", "0", "no", "off"})
-_STREAMS = r"[0-3]"
+_SWITCHES = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
 _STREAM_MAP = r"\d{1,9}:[0-3](,\d{1,9}:[0-3])*"
+_SIGNALS = {"TERM": 15, "INT": 2, "HUP": 1, "USR1": 10, "USR2": 12}
+_HANG_PHASES = ("startup", "compile", "step", "checkpoint", "evaluation")
+_NOT_LEARNT = ("startup", "compile")
+_SHORTEST_HANG_S = 0.1
+_MOST_STANDBYS = 1024
+
+
+def as_text(value: object) -> str:
+    """A default as a person would write it; times are floats, in seconds."""
+    match value:
+        case None | ():
+            return ""
+        case Enum():
+            return str(value.value)
+        case float():
+            unit = next(unit for unit in ("h", "m", "s") if value % _UNITS_S[unit] == 0)
+            return f"{value / _UNITS_S[unit]:g}{unit}"
+        case _:
+            return str(value)
+
+
+def likely(name: str, names: list[str], *, cutoff: float = 0.6) -> str | None:
+    """The known name that ``name`` was probably meant to be; ``cutoff`` is difflib's, 1 for equal."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, names, n=1, cutoff=cutoff)), None)
 
 
 def switch(text: str) -> bool:
     """True or False, in msrun's spelling or YAML's."""
-    word = text.strip().lower()
-    if word in _TRUE:
-        return True
-    if word in _FALSE:
-        return False
-    raise ValueError(f"{text!r} is neither True nor False")
+    found = _SWITCHES.get(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is neither True nor False")
+    return found
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
     """A reader of whole numbers from ``low`` to ``high``, both included."""
 
     def read(text: str) -> int:
-        if not re.fullmatch(_WHOLE, text.strip(), re.ASCII):
+        if not re.fullmatch(r"[+-]?\d{1,18}", text.strip(), re.ASCII):
             raise ValueError(f"{text!r} is not a whole number")
         number = int(text)
         if not low <= number <= high:
@@ -43,6 +80,27 @@ def whole(low: int, high: int) -> Callable[[str], int]:
         return number
 
     return read
+
+
+def one_of(kind: type[E]) -> Callable[[str], E]:
+    """A reader of the values of ``kind``."""
+
+    def read(text: str) -> E:
+        found = _member(kind, text, ())
+        assert found is not None
+        return found
+
+    return read
+
+
+def one_of_or_auto(kind: type[E]) -> Callable[[str], E | None]:
+    """The same; None for ``auto``."""
+    return lambda text: _member(kind, text, ("auto",))
+
+
+def or_none(reads: Callable[[str], T], nothing: N) -> Callable[[str], T | N]:
+    """As ``reads``, but an empty text and ``none`` mean ``nothing``."""
+    return lambda text: nothing if text in _NONE else reads(text)
 
 
 def seconds(longest_s: float = DAY_S) -> Callable[[str], float]:
@@ -68,14 +126,19 @@ def size(text: str) -> int:
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
 
 
-def backoff(text: str) -> tuple[float, float]:
+def span_s(text: str, length_s: Callable[[str], float]) -> tuple[float, float]:
     """``1s..60s`` as (1.0, 60.0); one time alone is both ends."""
     first, dots, last = text.partition("..")
-    shortest_s = seconds()(first)
-    longest_s = seconds()(last) if dots else shortest_s
-    if longest_s < shortest_s:
+    low_s = length_s(first)
+    high_s = length_s(last) if dots else low_s
+    if high_s < low_s:
         raise ValueError(f"{first.strip()} is longer than {last.strip()}")
-    return shortest_s, longest_s
+    return low_s, high_s
+
+
+def backoff(text: str) -> tuple[float, float]:
+    """The shortest wait and the longest."""
+    return span_s(text, seconds())
 
 
 def patience_s(text: str) -> int:
@@ -83,6 +146,17 @@ def patience_s(text: str) -> int:
     if text.strip().startswith("-"):
         return whole(-(10**9), -1)(text)
     return max(1, round(seconds(30 * DAY_S)(text)))
+
+
+def nodes(text: str) -> int:
+    """Torchrun's ``N`` or ``MIN:MAX``, of which the larger counts."""
+    match = re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is neither N nor MIN:MAX")
+    fewest, most = int(match[1]), int(match[2] or match[1])
+    if not 0 < fewest <= most:
+        raise ValueError(f"{text} holds no number of nodes")
+    return most
 
 
 def ranks(text: str) -> tuple[int, ...]:
@@ -95,7 +169,7 @@ def ranks(text: str) -> tuple[int, ...]:
 def streams(text: str) -> dict[int | None, Stream]:
     """Streams as torchrun writes them: ``3`` is {None: ALL}, ``0:1,1:2`` is {0: OUT, 1: ERR}."""
     written = text.strip()
-    if re.fullmatch(_STREAMS, written):
+    if re.fullmatch(r"[0-3]", written):
         return {None: Stream(int(written))}
     if not re.fullmatch(_STREAM_MAP, written, re.ASCII):
         raise ValueError(f"{text!r} is neither 0, 1, 2, 3 nor a list such as 0:1,1:3")
@@ -109,6 +183,64 @@ def endpoint(text: str) -> tuple[str, int | None]:
     if match is None:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return match[1], None if match[2] is None else whole(0, 65_535)(match[2])
+
+
+def standbys(text: str) -> int | None:
+    """How many: ``none`` is 0, ``auto`` is None."""
+    word = text.strip().lower()
+    if word in ("auto", "none"):
+        return 0 if word == "none" else None
+    try:
+        return whole(0, _MOST_STANDBYS)(text)
+    except ValueError:
+        because = f"{text!r} is neither none, auto nor a number from 0 to {_MOST_STANDBYS}"
+        raise ValueError(because) from None
+
+
+def signal_answers(text: str) -> tuple[tuple[int, SignalAnswer], ...]:
+    """``USR1=save,HUP=ignore`` by signal number."""
+    answers = []
+    for part in _parts(text):
+        name, _, answer = part.partition("=")
+        number = _SIGNALS.get(name.strip().upper().removeprefix("SIG"))
+        if number is None:
+            raise ValueError(f"{name!r} is none of {', '.join(_SIGNALS)}")
+        answers.append((number, one_of(SignalAnswer)(answer)))
+    return tuple(answers)
+
+
+def hang_timeout(text: str) -> float | None:
+    """A duration in seconds, None for ``auto`` (once called ``learnt``), infinite for ``off``."""
+    word = text.strip().lower()
+    if word in ("auto", "learnt"):
+        return None
+    return math.inf if word == "off" else _hang_limit_s(text)
+
+
+def hang_factor(text: str) -> float:
+    """A number above 1: at the usual length itself every second step would be a hang."""
+    try:
+        factor = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not 1 < factor <= 1e6:
+        raise ValueError(f"{text} is not between 1 and 1000000")
+    return factor
+
+
+def hang_limits(text: str) -> dict[str, Span]:
+    """``checkpoint=10m,step=2s..1h`` by name; one time alone is both bounds."""
+    limits: dict[str, Span] = {}
+    for part in _parts(text):
+        phase, equals, times = part.partition("=")
+        phase = phase.strip()
+        if phase not in _HANG_PHASES or not equals:
+            raise ValueError(f"{part!r} is not one of {', '.join(_HANG_PHASES)}, '=' and a time")
+        low_s, high_s = span_s(times, _hang_limit_s)
+        if ".." in times and phase in _NOT_LEARNT:
+            raise ValueError(f"{phase} is not learnt; it takes one time, not two")
+        limits[phase] = Span(low_s=low_s, high_s=high_s)
+    return limits
 
 
 def template(text: str) -> str:
@@ -131,8 +263,74 @@ def rewrite(text: str) -> Rewrite:
     return found
 
 
+def folder(text: str) -> str:
+    """A folder of checkpoints, which may come later."""
+    if not text:
+        raise ValueError("it is empty")
+    if Path(text).is_file():
+        raise ValueError(f"{text} is a file, not a folder of checkpoints")
+    return text
+
+
 def run_id(text: str) -> str:
     """A name that may be a folder: letters, digits, ``.``, ``_`` and ``-``, at most 128, no dot first."""
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}", text):
         raise ValueError(f"{text!r} is not a name of letters, digits, '.', '_' and '-' (at most 128)")
     return text
+
+
+def address(text: str) -> str:
+    """An address of IPv4 or IPv6."""
+    if not is_address(text):
+        raise ValueError(f"{text!r} is no address of IPv4 or IPv6")
+    return text
+
+
+def prom_file(text: str) -> str:
+    """A file for node_exporter."""
+    if not text.endswith(".prom"):
+        raise ValueError(f"{text!r} does not end in .prom, and node_exporter reads no other file")
+    return text
+
+
+def webhook(text: str) -> str:
+    """An address that takes a POST."""
+    _http(text, "a webhook is http://HOST/... or https://HOST/...")
+    return text
+
+
+def collector(text: str) -> str:
+    """The whole address: a collector takes traces at /v1/traces unless another path is given."""
+    parts = _http(text, "a collector is http://HOST:4318 or https://HOST/...; gRPC is not spoken")
+    return text if parts.path.strip("/") else urlunsplit(parts._replace(path="/v1/traces"))
+
+
+def _member(kind: type[E], text: str, others: tuple[str, ...]) -> E | None:
+    word = text.strip().lower()
+    if word in others:
+        return None
+    known = [member.value for member in kind]
+    if word not in known:
+        match = likely(text, known)
+        meant = f"; did you mean {match}?" if match else ""
+        raise ValueError(f"{text!r} is none of {', '.join([*others, *known])}{meant}")
+    return kind(word)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _hang_limit_s(text: str) -> float:
+    limit_s = seconds(7 * DAY_S)(text)
+    if limit_s < _SHORTEST_HANG_S:
+        shortest = f"{_SHORTEST_HANG_S * 1000:g} ms"
+        raise ValueError(f"{text.strip()} is shorter than {shortest}, and would always be over")
+    return limit_s
+
+
+def _http(text: str, form: str) -> SplitResult:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(form)
+    return parts

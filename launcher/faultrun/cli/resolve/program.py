@@ -1,20 +1,31 @@
-"""SCRIPT and its arguments: what a worker executes, and which file says what framework it needs."""
+"""SCRIPT and its arguments: what a worker executes, which file says so, and what framework it needs."""
 
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from faultrun.cli.options.errors import likely
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.options.values import likely
+from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.verbs import VERBS
+from faultrun.core.secrets import without_secret_words
 from faultrun.errors import UsageError
-from faultrun.model.spec import Command
+from faultrun.model.recipe import Recipe
+from faultrun.model.spec import Command, Framework
 
 _NO_SCRIPTS_OWN = frozenset({"worker_num", "local_worker_num", "nproc_per_node", "nnodes", "max_restarts"})
+_MSRUN_ONLY = (
+    Settings.cluster_time_out,
+    Settings.sim_level,
+    Settings.sim_rank_id,
+    Settings.ms_scheduler,
+)
+"""Nobody but MindSpore's workers makes use of these."""
 
 _PYTHON = r"python(\d(\.\d+)?)?"
 _PYTHON_ENDING = r"-[bBdEiIOPqsSuvx]*([mc])(.*)"
@@ -49,10 +60,10 @@ def misplaced(settings: Settings) -> str:
     return ""
 
 
-def resolve_program(settings: Settings, around: Surroundings) -> Program:
+def resolve_program(settings: Settings, process: ProcessContext) -> Program:
     """Decide what to execute; UsageError when SCRIPT is missing, a folder, or nothing that can run."""
     words = settings.words
-    as_module, as_written = settings.flag("module"), settings.flag("no_python")
+    as_module, as_written = settings.module, settings.no_python
     if not words:
         raise UsageError(
             "nothing to run",
@@ -60,26 +71,62 @@ def resolve_program(settings: Settings, around: Surroundings) -> Program:
             hint="faultrun --worker_num=4 train.py   (faultrun --help explains the options)",
         )
     if as_module and as_written:
-        raise settings.refuse(
-            "no_python", "with --module it is Python that runs", "one of -m and --no-python"
-        )
+        because = "with --module it is Python that runs"
+        raise settings.refuse(Settings.no_python, because, "one of -m and --no-python")
     script, *arguments = words
     if as_module:
-        prefix = (around.python, "-u", "-m", script)
-        found = _module(script, around)
+        prefix = (process.python, "-u", "-m", script)
+        found = _module(script, process)
         return _program(prefix, arguments, ("-m", *words), source=found, search=Path.cwd())
     if script.endswith(".py") and not as_written:
-        return _program((around.python, "-u", script), arguments, words, source=_file(script))
+        return _program((process.python, "-u", script), arguments, words, source=_file(script))
     if not as_written and re.fullmatch(_PYTHON, script):
-        return _python(_found(script), arguments, words, around)
+        return _python(_found(script), arguments, words, process)
     if not as_written and re.fullmatch(_SHELL, script):
         operand = _operand(arguments, _SHELL_ENDING, _SHELL_VALUED)
-        if not operand.kind and operand.text and not _on_path(operand.text):
+        if not operand.kind and operand.text and not shutil.which(operand.text):
             _file(operand.text)
         return _program((_found(script), *arguments[: operand.end]), arguments[operand.end :], words)
     files = (Path(word) for word in arguments if word.endswith(".py"))
     source = next((file for file in files if os.path.isfile(file)), None)  # noqa: PTH113  it never raises
     return _program((_executable(script),), arguments, words, source=source)
+
+
+def resolve_framework(ctx: ResolveContext, program: Program, recipe: Recipe | None) -> Framework:
+    """What the workers train with: named by the user or a recipe, else read from imports, else implied."""
+    settings = ctx.settings
+    if settings.framework is not None:
+        return settings.framework
+    if recipe is not None and recipe.framework is not None and not settings.gave(Settings.framework):
+        return recipe.framework
+    found = _imported(program)
+    if found is not Framework.PLAIN:
+        return found
+    implied = next((option for option in _MSRUN_ONLY if settings.gave(option)), None)
+    if implied is not None:
+        where = settings.where(implied)
+        ctx.note(f"framework mindspore, because {where} is given (override: --framework)")
+        return Framework.MINDSPORE
+    shown = without_secret_words(program.command.shown)
+    ctx.note(
+        f"no torch, MindSpore or TensorFlow import found; treating {shown} as plain "
+        "(override: --framework=torch)"
+    )
+    return Framework.PLAIN
+
+
+def _imported(program: Program) -> Framework:
+    """What the program imports, or the first Python file that it is a wrapper of."""
+    from faultrun.frameworks.detect import detect
+    from faultrun.frameworks.program_files import python_files
+
+    files = [(program.source, program.search)] if program.source is not None else []
+    words = (*program.command.prefix, *program.command.script_args)
+    for file, search in chain(files, ((file, (file.parent,)) for file in python_files(words))):
+        found = detect(file, search).framework
+        if found is not Framework.PLAIN:
+            return found
+    return Framework.PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +152,11 @@ def _program(
     return Program(command=command, source=source, search=(search or source.parent,))
 
 
-def _module(module: str, around: Surroundings) -> Path:
+def _module(module: str, process: ProcessContext) -> Path:
     """The file of ``python -m MODULE``: along the path that Python would use, the working directory first."""
     from faultrun.frameworks.detect import find_module
 
-    source = find_module(module, (str(Path.cwd()), *around.import_path))
+    source = find_module(module, (str(Path.cwd()), *process.import_path))
     if source is None:
         raise UsageError(
             f"no module {module} to run",
@@ -119,13 +166,13 @@ def _module(module: str, around: Surroundings) -> Path:
     return source
 
 
-def _python(python: str, arguments: Sequence[str], words: Sequence[str], around: Surroundings) -> Program:
+def _python(python: str, arguments: Sequence[str], words: Sequence[str], process: ProcessContext) -> Program:
     """``python [OPTIONS] FILE|-m MODULE|-c CODE [ARGS]``, as written."""
     operand = _operand(arguments, _PYTHON_ENDING, _PYTHON_VALUED)
     prefix, rest = (python, *arguments[: operand.end]), arguments[operand.end :]
     match operand.kind:
         case "m":
-            source = _module(operand.text, around)
+            source = _module(operand.text, process)
             return _program(prefix, rest, words, source=source, search=Path.cwd())
         case "" if operand.text not in ("", "-") and not Path(operand.text).is_dir():
             return _program(prefix, rest, words, source=_file(operand.text))
@@ -167,7 +214,7 @@ def _executable(script: str) -> str:
     if path.is_dir():
         _file(script)
     if not path.exists():
-        if not _on_path(script):
+        if not shutil.which(script):
             because = "there is no such file" if "/" in script else "there is no such file or command"
             raise UsageError(f"no script {script}", because=because, hint=_near(path))
         return script
@@ -181,27 +228,19 @@ def _executable(script: str) -> str:
 
 
 def _found(interpreter: str) -> str:
-    if not _on_path(interpreter):
+    if not shutil.which(interpreter):
         hint = "a .py file alone as SCRIPT runs with our own Python"
         raise UsageError(f"no command {interpreter}", because="it is not on PATH", hint=hint)
     return interpreter
 
 
-def _on_path(command: str) -> bool:
-    import shutil
-
-    return shutil.which(command) is not None
-
-
 def _near(path: Path) -> str:
     """A file beside the missing one whose name is nearly the same."""
-    from difflib import get_close_matches
-
     folder = path.parent
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    close = get_close_matches(path.name, names, n=1, cutoff=0.7)
+    close = likely(path.name, names, cutoff=0.7)
     if close:
-        return f"did you mean {folder / close[0]}?"
+        return f"did you mean {folder / close}?"
     if "/" not in str(path) and "." not in path.name:
         if path.name in VERBS:
             return f"a verb must be the first word: faultrun {path.name}"

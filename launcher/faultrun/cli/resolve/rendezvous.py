@@ -1,55 +1,114 @@
-"""Where the workers meet: msrun's and torchrun's options, for one node, as one ``Rendezvous``."""
+"""Where the workers meet, and who brings them together: msrun's and torchrun's options, for one node."""
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
 
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.options.values import endpoint, patience_s, whole
-from faultrun.cli.resolve.process_context import Notes
-from faultrun.model.spec import Framework, Rendezvous
+from faultrun.cli.options.values import endpoint
+from faultrun.cli.resolve.context import ResolveContext
+from faultrun.cli.resolve.program import Program
+from faultrun.model.spec import Command, Framework, MsScheduler, Rendezvous, Simulation
 from faultrun.platforms import local
 
 _LOCALHOST = "127.0.0.1"
 _USUAL_PORT = {Framework.MINDSPORE: 8118}
 _TORCH_PORT = 29_500
+_WITH_THE_LOGS = "log_dir"
 
 
-def resolve_meeting(settings: Settings, notes: Notes, framework: Framework) -> Rendezvous:
+def resolve_meeting(ctx: ResolveContext, framework: Framework) -> Rendezvous:
     """Address and first port; raises UsageError (ConfigError) for an address that is not this machine's."""
-    host, port = _host_and_port(settings, notes)
-    fixed = settings.flag("fixed_port")
-    if fixed and port is None:
+    settings = ctx.settings
+    host, port = _host_and_port(ctx)
+    if settings.fixed_port and port is None:
         port = _USUAL_PORT.get(framework, _TORCH_PORT)
-    patience = settings.read("cluster_time_out", patience_s)
+    patience_s = settings.cluster_time_out
     if framework is not Framework.MINDSPORE:
-        notes.no_effect("cluster_time_out", f"only MindSpore builds a cluster, and this is {framework.value}")
+        because = f"only MindSpore builds a cluster, and this is {framework.value}"
+        ctx.no_effect(because, Settings.cluster_time_out)
     return Rendezvous(
         master_addr=_address(settings, host, framework),
         port=port,
-        fixed_port=fixed,
-        cluster_time_out_s=600 if patience is None else patience,
+        fixed_port=settings.fixed_port,
+        cluster_time_out_s=patience_s,
+        rank_table_wait_s=settings.rank_table_wait,
     )
 
 
-def _host_and_port(settings: Settings, notes: Notes) -> tuple[str, int | None]:
+def resolve_scheduler(
+    ctx: ResolveContext, framework: Framework, command: Command, address: str, simulation: Simulation | None
+) -> MsScheduler:
+    """What serves the first incarnation; UsageError (ConfigError) for a builtin that could never listen."""
+    asked = ctx.settings.ms_scheduler
+    if framework is not Framework.MINDSPORE or simulation is not None:
+        because = "only MindSpore's workers look for a scheduler, and no dry run does"
+        ctx.no_effect(because, Settings.ms_scheduler)
+        return MsScheduler.NATIVE
+    loopback = _loopback(address)
+    if asked is MsScheduler.NATIVE or (asked is None and not (loopback and _simple(ctx.environ))):
+        return MsScheduler.NATIVE
+    if not loopback:
+        because = f"the built-in scheduler listens on loopback only, and they meet at {address}"
+        hint = "--master_addr=127.0.0.1, or --ms_scheduler=native"
+        raise ctx.settings.refuse(Settings.ms_scheduler, because, hint)
+    from faultrun.frameworks.mindspore import PROVED, installed_version
+
+    version = installed_version(command, ctx.process.python, ctx.process.import_path)
+    if asked is None:
+        return MsScheduler.BUILTIN if version in PROVED else MsScheduler.NATIVE
+    if version not in PROVED:
+        known = " ".join(PROVED)
+        ctx.note(
+            f"the built-in scheduler is proved for MindSpore {known}, and this is {version or 'unknown'}"
+        )
+    return MsScheduler.BUILTIN
+
+
+def resolve_compile_cache(
+    ctx: ResolveContext, framework: Framework, program: Program, world_size: int, log_dir: str
+) -> str:
+    """The folder of this job's graphs, absolute; empty when none are kept."""
+    asked = ctx.settings.compile_cache
+    if not asked:
+        return ""
+    if framework is not Framework.MINDSPORE:
+        because = f"only MindSpore keeps compiled graphs, and this is {framework.value}"
+        ctx.no_effect(because, Settings.compile_cache)
+        return ""
+    if "MS_COMPILER_CACHE_PATH" in ctx.environ:
+        ctx.no_effect("MS_COMPILER_CACHE_PATH is set", Settings.compile_cache)
+        return ""
+    from faultrun.frameworks.mindspore import compile_cache_key, installed_version
+
+    version = installed_version(program.command, ctx.process.python, ctx.process.import_path)
+    home = Path(log_dir) / "compile_cache" if asked == _WITH_THE_LOGS else Path(asked)
+    return str(home.absolute() / compile_cache_key(program.source, program.command, world_size, version))
+
+
+def _host_and_port(ctx: ResolveContext) -> tuple[str, int | None]:
     """``master_*`` before the endpoint of torchrun's rendezvous; neither counts when ``--standalone``."""
-    backend = settings.read("rdzv_backend", str) or ""
-    at = settings.read("rdzv_endpoint", endpoint if not backend.startswith("etcd") else _untouched)
-    host = settings.read("master_addr", str)
-    port = settings.read("master_port", whole(0, 65_535))
-    if settings.flag("standalone"):
-        for name in ("master_addr", "master_port", "rdzv_backend", "rdzv_endpoint"):
-            notes.no_effect(name, "--standalone chooses for itself")
+    settings = ctx.settings
+    etcd = settings.rdzv_backend.startswith("etcd")
+    at = None if etcd else settings.read(Settings.rdzv_endpoint, endpoint)
+    host, port = settings.master_addr, settings.master_port
+    if settings.standalone:
+        ctx.no_effect(
+            "--standalone chooses for itself",
+            Settings.master_addr,
+            Settings.master_port,
+            Settings.rdzv_backend,
+            Settings.rdzv_endpoint,
+        )
         return _LOCALHOST, None
-    notes.no_effect("rdzv_backend", "the workers of one node need no rendezvous server")
-    if backend.startswith("etcd"):
-        notes.no_effect("rdzv_endpoint", "it names etcd, which one node does not need")
-    elif host is not None or port is not None:
-        notes.no_effect("rdzv_endpoint", "--master_addr or --master_port says where to meet")
+    ctx.no_effect("the workers of one node need no rendezvous server", Settings.rdzv_backend)
+    if etcd:
+        ctx.no_effect("it names etcd, which one node does not need", Settings.rdzv_endpoint)
+    elif settings.gave(Settings.master_addr) or settings.gave(Settings.master_port):
+        ctx.no_effect("--master_addr or --master_port says where to meet", Settings.rdzv_endpoint)
     elif at is not None:
         host, port = at
     return host or _LOCALHOST, port or None
-
-
-def _untouched(text: str) -> tuple[str, int | None]:
-    return text, None
 
 
 def _address(settings: Settings, host: str, framework: Framework) -> str:
@@ -58,7 +117,7 @@ def _address(settings: Settings, host: str, framework: Framework) -> str:
     MindSpore is given an address, as msrun does; torch resolves names itself,
     and a name may be known only once the workers run.
     """
-    name = "master_addr" if "master_addr" in settings.given else "rdzv_endpoint"
+    named = Settings.master_addr if settings.gave(Settings.master_addr) else Settings.rdzv_endpoint
     bare = host.strip().removeprefix("[").removesuffix("]")
     address = bare
     if not local.is_address(bare):
@@ -67,8 +126,23 @@ def _address(settings: Settings, host: str, framework: Framework) -> str:
         try:
             address = local.address_of(bare)
         except OSError as error:
-            raise settings.refuse(name, f"{bare} has no address: {error.strerror}", "") from None
+            raise settings.refuse(named, f"{bare} has no address: {error.strerror}") from None
     if not local.owns_address(address):
         because = f"{address} is not an address of this machine, the only node of the run"
-        raise settings.refuse(name, because, "leave it out: the workers then meet at 127.0.0.1")
+        raise settings.refuse(named, because, "leave it out: the workers then meet at 127.0.0.1")
     return address
+
+
+def _loopback(address: str) -> bool:
+    """IPv4 only: nobody has seen how MindSpore writes the other kind into its frames."""
+    try:
+        return ipaddress.IPv4Address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _simple(environ: Mapping[str, str]) -> bool:
+    """Whether the workers train on CPU, without MindSpore's parameter servers and own recovery."""
+    devices = any(local.accelerators_of(kind, environ) is not None for kind in ("npu", "gpu"))
+    servers = environ.get("MS_SERVER_NUM", "0") not in ("", "0")
+    return not devices and not servers and environ.get("MS_ENABLE_RECOVERY", "0") != "1"

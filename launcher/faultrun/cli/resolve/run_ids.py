@@ -1,86 +1,34 @@
 """The name of the run: given, taken from the platform's job, or made up to be read aloud."""
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from faultrun.cli.options.settings import INSIDE_WORKER
+from faultrun.cli.options.settings import INSIDE_WORKER, Settings
+from faultrun.cli.resolve.context import ResolveContext
+from faultrun.model.topology import RunId
 
-_SOFT = (
-    "amber",
-    "brave",
-    "calm",
-    "clear",
-    "dawn",
-    "eager",
-    "fair",
-    "fleet",
-    "gentle",
-    "glad",
-    "keen",
-    "kind",
+_FIRST = (
+    "amber brave calm clear dawn eager fair fleet gentle glad keen kind light lively lucid mellow merry "
+    "noble quiet rapid ready silver steady sunny swift tidal vivid warm wise young zesty bold"
 )
-_MORE = (
-    "light",
-    "lively",
-    "lucid",
-    "mellow",
-    "merry",
-    "noble",
-    "quiet",
-    "rapid",
-    "ready",
-    "silver",
-    "steady",
+_SECOND = (
+    "alder ash aspen birch cedar elm fir hazel juniper larch linden maple avocet crane curlew falcon finch "
+    "heron ibis jay kestrel lark martin osprey owl plover raven robin swan tern wren kite"
 )
-_FIRST = (*_SOFT, *_MORE, "sunny", "swift", "tidal", "vivid", "warm", "wise", "young", "zesty", "bold")
-_TREES = (
-    "alder",
-    "ash",
-    "aspen",
-    "birch",
-    "cedar",
-    "elm",
-    "fir",
-    "hazel",
-    "juniper",
-    "larch",
-    "linden",
-    "maple",
-)
-_BIRDS = ("avocet", "crane", "curlew", "falcon", "finch", "heron", "ibis", "jay", "kestrel", "lark", "martin")
-_SECOND = (*_TREES, *_BIRDS, "osprey", "owl", "plover", "raven", "robin", "swan", "tern", "wren", "kite")
+_JOB_VARIABLES = ("MINDX_TASK_ID", "mindx-dls-test")
+"""MindX gives the task's id, and older manifests the job's name in the second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobId:
-    """An id that outlives our process, and the variable that holds it."""
-
-    name: str
-    source: str
-
-
-def platform_run_id(environ: Mapping[str, str]) -> JobId | None:
-    """The job's id as its platform says it, the most specific first; None outside of any.
-
-    MindX gives the task's id, and older manifests the job's name in the
-    variable ``mindx-dls-test``. In Volcano and indexed Kubernetes jobs the
-    pod's name survives rescheduling. Inside one of our own workers nothing
-    of this is ours.
-    """
-    if INSIDE_WORKER in environ:
-        return None
-    for variable in ("MINDX_TASK_ID", "mindx-dls-test"):
-        if environ.get(variable):
-            return JobId(name=_as_name(environ[variable]), source=variable)
-    if environ.get("SLURM_JOB_ID"):
-        return JobId(name=_as_name(f"slurm-{environ['SLURM_JOB_ID']}"), source="SLURM_JOB_ID")
-    if in_pod(environ) and environ.get("HOSTNAME"):
-        return JobId(name=_as_name(environ["HOSTNAME"]), source="HOSTNAME")
-    torch_id = environ.get("TORCHELASTIC_RUN_ID", "none")
-    if torch_id not in ("", "none"):
-        return JobId(name=_as_name(torch_id), source="TORCHELASTIC_RUN_ID")
-    return None
+def resolve_run_id(ctx: ResolveContext) -> RunId:
+    """``--run_id``, else ``--rdzv-id``, else the platform's job, else a new name."""
+    given, foreign = ctx.settings.run_id, ctx.settings.rdzv_id
+    if given is not None:
+        ctx.no_effect("--run_id names the run", Settings.rdzv_id)
+        return RunId(given)
+    name = "" if foreign == "none" else foreign
+    name = name or _job(ctx.environ)
+    return RunId(re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-")[:128] or "run") if name else _new()
 
 
 def in_pod(environ: Mapping[str, str]) -> bool:
@@ -88,16 +36,26 @@ def in_pod(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name) for name in ("VC_TASK_INDEX", "VK_TASK_INDEX", "KUBERNETES_SERVICE_HOST"))
 
 
-def readable_run_id(entropy: bytes) -> str:
-    """A name such as ``calm-heron-3f7a`` from at least 4 random bytes: 67 million of them."""
-    first, second = _FIRST[entropy[0] % len(_FIRST)], _SECOND[entropy[1] % len(_SECOND)]
-    return f"{first}-{second}-{entropy[2:4].hex()}"
+def _job(environ: Mapping[str, str]) -> str:
+    """The job's id as its platform says it, the most specific first; empty outside of any.
+
+    In Volcano and indexed Kubernetes jobs the pod's name survives rescheduling.
+    Inside one of our own workers nothing of this is ours.
+    """
+    if INSIDE_WORKER in environ:
+        return ""
+    slurm, torch = environ.get("SLURM_JOB_ID", ""), environ.get("TORCHELASTIC_RUN_ID", "none")
+    said = (
+        *(environ.get(variable, "") for variable in _JOB_VARIABLES),
+        f"slurm-{slurm}" if slurm else "",
+        environ.get("HOSTNAME", "") if in_pod(environ) else "",
+        "" if torch == "none" else torch,
+    )
+    return next(filter(None, said), "")
 
 
-def as_run_id(text: str) -> str:
-    """A foreign id (``--rdzv-id``) as a name that may be a folder."""
-    return _as_name(text)
-
-
-def _as_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).lstrip(".-")[:128] or "run"
+def _new() -> RunId:
+    """A name such as ``calm-heron-3f7a``: 67 million of them."""
+    adjective, noun, *rest = os.urandom(4)
+    first, second = _FIRST.split(), _SECOND.split()
+    return RunId(f"{first[adjective % len(first)]}-{second[noun % len(second)]}-{bytes(rest).hex()}")

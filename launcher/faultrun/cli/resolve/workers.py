@@ -3,20 +3,20 @@
 One node is supervised for now; everything that means several says "not yet" here.
 """
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
+from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.options.values import whole
-from faultrun.cli.resolve.platform import Table, allotted, own_server, rank_table, servers
-from faultrun.cli.resolve.process_context import Notes, Surroundings
+from faultrun.cli.options.values import MOST_WORKERS, whole
+from faultrun.cli.resolve.context import ResolveContext
+from faultrun.cli.resolve.platform import FinishedTable, allotted, own_server, read_rank_table, servers
 from faultrun.errors import FaultrunError
 from faultrun.model.spec import Framework, Simulation
 from faultrun.platforms import local
-from faultrun.platforms.ascend_operator import Allotment
 from faultrun.platforms.rank_table import node_names, seen_devices
 
-_MOST = 1_000_000
 _MSRUN_PER_NODE = 8
 _MSRUN_MOST_SIMULATED = 128
 
@@ -37,177 +37,155 @@ class Workers:
     devices: tuple[int, ...] = ()
 
 
-def resolve_workers(settings: Settings, around: Surroundings, notes: Notes, framework: Framework) -> Workers:
+def resolve_workers(ctx: ResolveContext, framework: Framework) -> Workers:
     """Settle world size and local size; raises UsageError (ConfigError) when they contradict each other."""
-    nodes = settings.read("nnodes", _nodes) or 1
-    if nodes > 1:
-        raise _not_yet(settings, "nnodes", f"this asks for {nodes}")
-    table = rank_table(settings, around, notes)
-    here = _local_count(settings, around)
-    world = settings.read("worker_num", whole(1, _MOST))
+    settings = ctx.settings
+    if settings.nnodes > 1:
+        raise _not_yet(settings, Settings.nnodes, f"this asks for {settings.nnodes}")
+    table = read_rank_table(ctx)
+    here = _local_count(ctx)
+    world = settings.worker_num
     if world is None:
-        world = _world_of_platform(settings, around, notes, framework, table) or _default_world(
-            around, notes, here
-        )
-    elif table is not None and table.world_size != world:
-        notes.add(f"{table.where} names {table.world_size} devices, --worker_num={world} wins")
-    simulation = _simulation(settings, around, notes, framework, world)
+        world = _world_of_platform(ctx, framework, table) or _default_world(ctx, here)
+    elif table is not None and table.content.world_size != world:
+        ctx.note(f"{table.where} names {table.content.world_size} devices, --worker_num={world} wins")
+    simulation = _simulation(ctx, framework, world)
     if simulation is not None:
-        return _simulated(settings, notes, simulation, here or simulation.world_size)
+        return _simulated(ctx, simulation, here or simulation.world_size)
+    _check_one_node(ctx, table, world, here)
+    if here is None and settings.gave(Settings.worker_num) and world > _MSRUN_PER_NODE:
+        ctx.note(f"all {world} workers run on this node (msrun takes {_MSRUN_PER_NODE} per node unless told)")
     count = world if here is None else here
-    _check_one_node(settings, notes, table, world, here)
-    if here is None and "worker_num" in settings.given and world > _MSRUN_PER_NODE:
-        notes.add(
-            f"all {world} workers run on this node (msrun takes {_MSRUN_PER_NODE} per node unless told)"
-        )
-    return Workers(world=world, local=count, simulation=None, devices=_devices(table, around, count))
+    return Workers(world=world, local=count, simulation=None, devices=_devices(ctx, table, count))
 
 
-def _devices(table: Table | None, around: Surroundings, count: int) -> tuple[int, ...]:
+def _devices(ctx: ResolveContext, table: FinishedTable | None, count: int) -> tuple[int, ...]:
     """What the table gives to this node, if that is what is started here."""
-    server = own_server(table.content, around) if table is not None else None
+    server = own_server(table.content, ctx.process) if table is not None else None
     if server is None or len(server.places) != count:
         return ()
-    return seen_devices(server.devices, around.environ, around.root / "dev")
+    return seen_devices(server.devices, ctx.environ, ctx.process.root / "dev")
 
 
-def _check_one_node(
-    settings: Settings, notes: Notes, table: Table | None, world: int, here: int | None
-) -> None:
-    name = "local_worker_num" if "local_worker_num" in settings.given else "nproc_per_node"
-    if here is not None and here > world:
+def _check_one_node(ctx: ResolveContext, table: FinishedTable | None, world: int, here: int | None) -> None:
+    settings = ctx.settings
+    if here is None:
+        if table is not None and len(table.content.servers) > 1:
+            asked = f"{table.where} names {len(table.content.servers)} servers"
+            raise _not_yet(settings, Settings.rank_table_file, asked)
+        if settings.node_rank > 0:
+            raise _not_yet(settings, Settings.node_rank, f"node {settings.node_rank} is not the only one")
+        return
+    own = settings.gave(Settings.local_worker_num)
+    option: Option[Any] = Settings.local_worker_num if own else Settings.nproc_per_node
+    if here > world:
         because = f"it asks for {here} workers on this node, and the whole run has {world}"
-        raise settings.refuse(name, because, f"--worker_num={here}, or --local_worker_num={world}")
-    if here is not None and here < world:
-        raise _not_yet(settings, name, f"{here} of {world} workers here means several")
-    if here is None and table is not None and len(table.content.servers) > 1:
-        raise _not_yet(
-            settings, "rank_table_file", f"{table.where} names {len(table.content.servers)} servers"
-        )
-    node = settings.read("node_rank", whole(-1, _MOST)) or 0
-    if node > 0 and here is None:
-        raise _not_yet(settings, "node_rank", f"node {node} is not the only one")
-    if node > 0:
-        notes.no_effect("node_rank", "all workers run on this node")
+        raise settings.refuse(option, because, f"--worker_num={here}, or --local_worker_num={world}")
+    if here < world:
+        raise _not_yet(settings, option, f"{here} of {world} workers here means several")
+    if settings.node_rank > 0:
+        ctx.no_effect("all workers run on this node", Settings.node_rank)
 
 
-def _not_yet(settings: Settings, name: str, asked: str) -> FaultrunError:
-    return settings.refuse(name, f"not yet: {_ONE_NODE}, and {asked}", _INSTEAD)
+def _not_yet(settings: Settings, option: Option[Any], asked: str) -> FaultrunError:
+    return settings.refuse(option, f"not yet: {_ONE_NODE}, and {asked}", _INSTEAD)
 
 
-def _nodes(text: str) -> int:
-    """Read torchrun's ``N`` or ``MIN:MAX``, of which the larger counts."""
-    match = re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is neither N nor MIN:MAX")
-    fewest, most = int(match[1]), int(match[2] or match[1])
-    if not 0 < fewest <= most:
-        raise ValueError(f"{text} holds no number of nodes")
-    return most
-
-
-def _local_count(settings: Settings, around: Surroundings) -> int | None:
-    given = settings.read("local_worker_num", whole(1, _MOST))
-    per_node = settings.read("nproc_per_node", lambda text: _per_node(text, around))
+def _local_count(ctx: ResolveContext) -> int | None:
+    given = ctx.settings.local_worker_num
+    per_node = ctx.settings.read(Settings.nproc_per_node, lambda text: _per_node(text, ctx.environ))
     if given is not None and per_node is not None and given != per_node:
-        raise settings.refuse("local_worker_num", f"--nproc-per-node says {per_node}", "one of the two")
-    return given if given is not None else per_node
+        because = f"--nproc-per-node says {per_node}"
+        raise ctx.settings.refuse(Settings.local_worker_num, because, "one of the two")
+    return per_node if given is None else given
 
 
-def _per_node(text: str, around: Surroundings) -> int:
+def _per_node(text: str, environ: Mapping[str, str]) -> int:
     """A number, or torchrun's words for what the machine has."""
     match text.strip():
         case "cpu":
             return local.processor_count()
         case "gpu" | "npu" as kind:
-            found = local.accelerators_of(kind, around.environ)
+            found = local.accelerators_of(kind, environ)
             if found is None:
                 raise ValueError(f"no {kind} is visible on this machine")
             return found.count
         case "auto":
-            kinds = (local.accelerators_of(kind, around.environ) for kind in ("npu", "gpu"))
+            kinds = (local.accelerators_of(kind, environ) for kind in ("npu", "gpu"))
             return next((found.count for found in kinds if found), local.processor_count())
         case "xpu":
             raise ValueError("xpu devices can only be counted by torch, which the launcher does not import")
         case number:
-            return whole(1, _MOST)(number)
+            return whole(1, MOST_WORKERS)(number)
 
 
-def _world_of_platform(
-    settings: Settings, around: Surroundings, notes: Notes, framework: Framework, table: Table | None
-) -> int | None:
+def _world_of_platform(ctx: ResolveContext, framework: Framework, table: FinishedTable | None) -> int | None:
     """What the rank table, else the Ascend Operator, says; several nodes are refused, with our place."""
     if table is not None:
-        notes.add(f"{table.world_size} workers, as {table.where} says")
-        return table.world_size
-    nodes = servers(around, notes)
+        ctx.note(f"{table.content.world_size} workers, as {table.where} says")
+        return table.content.world_size
+    nodes = servers(ctx)
+    several = ""
     if len(nodes) > 1:
-        names = set(node_names(around.environ))
+        names = node_names(ctx.environ)
         mine = next((f", of which this is number {at}" for at, ip in enumerate(nodes) if ip in names), "")
-        raise _not_yet(settings, "nnodes", f"the platform's serverList names {len(nodes)} nodes{mine}")
-    asked = allotted(settings, around, framework)
+        several = f"the platform's serverList names {len(nodes)} nodes{mine}"
+    asked = None if several else allotted(ctx, framework)
+    if asked is not None and asked.local == 0:
+        several = f"{asked.source} makes this the pod of a scheduler for workers elsewhere"
+    elif asked is not None and asked.local < asked.world:
+        several = f"{asked.source} mean several, of which this is number {asked.node_rank}"
+    if several:
+        raise _not_yet(ctx.settings, Settings.nnodes, several)
     if asked is None:
         return None
-    _check_allotment(settings, asked)
-    notes.add(f"{asked.world} workers, as {asked.source} say")
+    ctx.note(f"{asked.world} workers, as {asked.source} say")
     return asked.world
 
 
-def _check_allotment(settings: Settings, asked: Allotment) -> None:
-    if asked.local == 0:
-        raise _not_yet(
-            settings, "nnodes", f"{asked.source} makes this the pod of a scheduler for workers elsewhere"
-        )
-    if asked.local < asked.world:
-        place = f"{asked.source} mean several, of which this is number {asked.node_rank}"
-        raise _not_yet(settings, "nnodes", place)
-
-
-def _default_world(around: Surroundings, notes: Notes, here: int | None) -> int:
+def _default_world(ctx: ResolveContext, here: int | None) -> int:
     if here is not None:
         return here
-    visible = local.visible_accelerators(around.environ)
+    visible = local.visible_accelerators(ctx.environ)
     if visible is not None and visible.count:
-        notes.add(f"{visible.count} workers, as {visible.source} says")
+        ctx.note(f"{visible.count} workers, as {visible.source} says")
         return visible.count
-    notes.add("1 worker: no --worker_num, rank table or visible accelerator says more")
+    ctx.note("1 worker: no --worker_num, rank table or visible accelerator says more")
     return 1
 
 
-def _simulation(
-    settings: Settings, around: Surroundings, notes: Notes, framework: Framework, world: int
-) -> Simulation | None:
+def _simulation(ctx: ResolveContext, framework: Framework, world: int) -> Simulation | None:
     """MindSpore's dry run, from ``--sim_level`` or from MS_SIMULATION_LEVEL as msrun takes it."""
-    level = settings.read("sim_level", whole(-1, 3))
-    rank = settings.read("sim_rank_id", whole(-1, _MOST))
-    inherited = around.environ.get("MS_SIMULATION_LEVEL", "")
-    if level in (None, -1) and inherited.isdigit():
-        level, size = int(inherited), around.environ.get("RANK_SIZE", "")
-        world = int(size) if size.isdigit() and int(size) else world
-    if level is None or level == -1:
-        notes.no_effect("sim_rank_id", "--sim_level asks for no dry run")
+    level, rank = ctx.settings.sim_level, ctx.settings.sim_rank_id
+    inherited, size, own = (
+        _digits(ctx.environ.get(name, "")) for name in ("MS_SIMULATION_LEVEL", "RANK_SIZE", "RANK_ID")
+    )
+    if level == -1 and inherited is not None:
+        level, world = inherited, size or world
+    if level == -1:
+        ctx.no_effect("--sim_level asks for no dry run", Settings.sim_rank_id)
         return None
     if framework is not Framework.MINDSPORE:
-        notes.no_effect("sim_level", f"only MindSpore has dry runs, and this is {framework.value}")
+        because = f"only MindSpore has dry runs, and this is {framework.value}"
+        ctx.no_effect(because, Settings.sim_level)
         return None
-    own = around.environ.get("RANK_ID", "")
-    if rank in (None, -1):
-        rank = int(own) if own.isdigit() else None
-    if rank is not None and rank >= world:
-        raise settings.refuse(
-            "sim_rank_id", f"the run has ranks 0 to {world - 1}", f"--sim_rank_id={world - 1}"
-        )
-    return Simulation(level=level, rank=rank, world_size=world)
+    single = own if rank == -1 else rank
+    if single is not None and single >= world:
+        hint = f"--sim_rank_id={world - 1}"
+        raise ctx.settings.refuse(Settings.sim_rank_id, f"the run has ranks 0 to {world - 1}", hint)
+    return Simulation(level=level, rank=single, world_size=world)
 
 
-def _simulated(settings: Settings, notes: Notes, simulation: Simulation, here: int) -> Workers:
-    if here > simulation.world_size:
-        because = f"it asks for {here} workers on this node, and the whole run has {simulation.world_size}"
-        raise settings.refuse("local_worker_num", because, f"--local_worker_num={simulation.world_size}")
-    if simulation.rank is not None:
-        return Workers(world=simulation.world_size, local=1, simulation=simulation)
-    if here > _MSRUN_MOST_SIMULATED:
-        notes.add(f"the dry run starts rank 0 only: {here} processes are more than this machine should bear")
-        alone = Simulation(level=simulation.level, rank=0, world_size=simulation.world_size)
-        return Workers(world=simulation.world_size, local=1, simulation=alone)
-    return Workers(world=simulation.world_size, local=here, simulation=simulation)
+def _digits(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _simulated(ctx: ResolveContext, simulation: Simulation, here: int) -> Workers:
+    world = simulation.world_size
+    if here > world:
+        because = f"it asks for {here} workers on this node, and the whole run has {world}"
+        raise ctx.settings.refuse(Settings.local_worker_num, because, f"--local_worker_num={world}")
+    if simulation.rank is None and here > _MSRUN_MOST_SIMULATED:
+        ctx.note(f"the dry run starts rank 0 only: {here} processes are more than this machine should bear")
+        simulation = replace(simulation, rank=0)
+    return Workers(world=world, local=here if simulation.rank is None else 1, simulation=simulation)

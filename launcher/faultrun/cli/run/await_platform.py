@@ -9,11 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.resolve.platform import RANK_TABLE, rank_table_named, rank_table_wait_s, server_list_path
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.resolve.context import ProcessContext
+from faultrun.cli.resolve.platform import RANK_TABLE, SERVER_LIST, rank_table_named, server_list_path
 from faultrun.cli.resolve.spec import Resolved, resolve
-from faultrun.platforms.ascend_operator import parse_server_list
-from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
+from faultrun.platforms.rank_table_wait import NotFinished, Patience, await_file
 from faultrun.workers import signals
 
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -27,14 +26,14 @@ class StoppedWaiting(Exception):
         self.signum = signum
 
 
-def resolve_when_ready(settings: Settings, around: Surroundings, say: Callable[[str], None]) -> Resolved:
+def resolve_when_ready(settings: Settings, around: ProcessContext, say: Callable[[str], None]) -> Resolved:
     """Resolve, with what the platform writes waited for and read until it stood still.
 
     Raises what ``resolve`` does, NotFinished after the wait, and StoppedWaiting. A dry run waits for nothing.
     """
-    if settings.flag("dry_run"):
+    if settings.dry_run:
         return resolve(settings, around)
-    wait_s = rank_table_wait_s(settings)
+    wait_s = settings.rank_table_wait
     try:
         ready = _ready(settings, around, Patience(within_s=0.0, pause=_pause, say=say))
     except NotFinished:
@@ -43,7 +42,7 @@ def resolve_when_ready(settings: Settings, around: Surroundings, say: Callable[[
     return resolve(settings, ready)
 
 
-def _find_other_mistakes(settings: Settings, around: Surroundings) -> None:
+def _find_other_mistakes(settings: Settings, around: ProcessContext) -> None:
     """A typing error should not be told after minutes of waiting."""
     try:
         resolve(settings, around)
@@ -51,14 +50,13 @@ def _find_other_mistakes(settings: Settings, around: Surroundings) -> None:
         return
 
 
-def _ready(settings: Settings, around: Surroundings, patience: Patience) -> Surroundings:
+def _ready(settings: Settings, around: ProcessContext, patience: Patience) -> ProcessContext:
     named, listed = rank_table_named(settings, around), server_list_path(around)
     try:
         if named is not None:
             return replace(around, rank_table=await_file(RANK_TABLE, named.path, patience))
         if listed:
-            awaited = Awaited(what="server list", parse=parse_server_list)
-            return replace(around, servers=await_file(awaited, listed, patience))
+            return replace(around, servers=await_file(SERVER_LIST, listed, patience))
     except ValueError:
         return around  # it is finished and wrong: resolve says how, and what that means
     return around

@@ -10,10 +10,8 @@ from pathlib import Path
 
 from faultrun import __version__
 from faultrun.cli.console import say
-from faultrun.cli.options.command import Asked
-from faultrun.cli.options.settings import Settings, collect
-from faultrun.cli.options.values import whole
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.options.settings import Asked, Settings, collect
+from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import Resolved
 from faultrun.cli.run.await_platform import StoppedWaiting, resolve_when_ready
 from faultrun.configs.argv import check_template, pointed
@@ -22,7 +20,7 @@ from faultrun.core import template
 from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.errors import ConfigError
 from faultrun.model.printable import printable
-from faultrun.model.spec import Logs, RunSpec
+from faultrun.model.spec import RunSpec
 from faultrun.model.stop import StopSource
 from faultrun.platforms.rank_table_wait import NotFinished
 
@@ -32,7 +30,7 @@ _TERMINATION_BYTES = 4096
 
 def run(asked: Asked) -> int:
     """Do what was asked; return the exit code. Raises FaultrunError before anything is started."""
-    around = Surroundings(
+    around = ProcessContext(
         environ=dict(os.environ), python=sys.executable, import_path=tuple(sys.path), pid=os.getpid()
     )
     settings = collect(asked, around.environ)
@@ -41,7 +39,7 @@ def run(asked: Asked) -> int:
     except StoppedWaiting as stopped:
         return _never_began(settings, stopped)
     except NotFinished as error:
-        _write_termination_message(_termination_log(settings), f"{error.what}: {error.because}")
+        _write_termination_message(Path(settings.termination_log), f"{error.what}: {error.because}")
         raise
     from faultrun.cli.run.composition_view import speak
 
@@ -78,7 +76,7 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> None:
         )
 
 
-def _supervise(resolved: Resolved, around: Surroundings, ready: Callable[[], None]) -> int:
+def _supervise(resolved: Resolved, around: ProcessContext, ready: Callable[[], None]) -> int:
     from faultrun.cli.run.composition import Supervisor
     from faultrun.cli.run.report_at_end import report_at_end
 
@@ -98,16 +96,12 @@ def _supervise(resolved: Resolved, around: Surroundings, ready: Callable[[], Non
 def _never_began(settings: Settings, stopped: StoppedWaiting) -> int:
     """Told to stop before there was anything to stop."""
     source = StopSource[signal.Signals(stopped.signum).name]
-    code = settings.read("exit_code_on_stop", whole(0, 255))
-    code = STOP_EXIT_CODES[source] if code is None else code
+    asked = settings.exit_code_on_stop
+    code = STOP_EXIT_CODES[source] if asked is None else asked
     line = f"stopped by {source.value} while waiting for the platform; nothing was started; exit code {code}"
     say(line)
-    _write_termination_message(_termination_log(settings), line)
+    _write_termination_message(Path(settings.termination_log), line)
     return code
-
-
-def _termination_log(settings: Settings) -> Path:
-    return Path(settings.read("termination_log", str) or Logs().termination_log)
 
 
 def _bug(running: "Running") -> str:  # type: ignore[name-defined]  # noqa: F821  imported where it is needed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.composition_view import line_start, meter_for, narrator_for, sidecars, without_secrets
 from faultrun.cli.run.ready_notifier import ReadyNotifier
 from faultrun.cli.run.taking_up import ORIGINALS, answered_again, at_end, begin_anew
@@ -71,7 +71,7 @@ class Supervisor:
     """
 
     def __init__(
-        self, spec: RunSpec, around: Surroundings, say: Callable[[str], None], ready: Callable[[], None]
+        self, spec: RunSpec, around: ProcessContext, say: Callable[[str], None], ready: Callable[[], None]
     ) -> None:
         self._around = around
         self._say = say

@@ -7,7 +7,7 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.survey import scan_and_choose
 from faultrun.cli.console import answer
-from faultrun.cli.resolve.process_context import Surroundings
+from faultrun.cli.resolve.context import ProcessContext
 from faultrun.configs.argv import resume_args
 from faultrun.configs.rewrite import check
 from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
@@ -22,7 +22,7 @@ from faultrun.supervisor.prepare import device_of, filled, values
 from faultrun.supervisor.replicas import known_replicas
 
 
-def show(spec: RunSpec, around: Surroundings) -> int:
+def show(spec: RunSpec, around: ProcessContext) -> int:
     """Print the plan on stdout; return 0, or 65 when a recovery now would find nothing whole."""
     answer(f"run {spec.run_id}: {spec.topology.world_size} workers, framework {spec.framework.value}")
     point, words, code = _recovery_point(spec)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from faultrun.cli.resolve.windows import TERMINATION_VARIABLE
+from faultrun.cli.resolve.supervision import TERMINATION_VARIABLE
 from faultrun.model.spec import RunSpec
 from faultrun.workers.forked import Forked
 

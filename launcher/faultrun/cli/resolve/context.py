@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
 from faultrun.platforms.rank_table import RankTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ProcessContext:
     """Our own process: its environment, the Python that runs it, where that imports from, its process id.
 
     The platform's usual paths begin at ``root``. ``rank_table`` and ``servers`` are what it was waited for;
@@ -25,19 +27,26 @@ class Surroundings:
     servers: tuple[str, ...] | None = None
 
 
-@dataclass(slots=True)
-class Notes:
-    """Lines for stderr, each said once, in the order in which they came up."""
+@dataclass(frozen=True, slots=True)
+class ResolveContext:
+    """What the user said, where, and the lines for stderr that come of it, each once."""
 
     settings: Settings
-    lines: list[str] = field(default_factory=list)
+    process: ProcessContext
+    notes: list[str] = field(default_factory=list)
 
-    def add(self, line: str) -> None:
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment of our process."""
+        return self.process.environ
+
+    def note(self, line: str) -> None:
         """Say something that a person should know before the run starts."""
-        if line not in self.lines:
-            self.lines.append(line)
+        if line not in self.notes:
+            self.notes.append(line)
 
-    def no_effect(self, name: str, because: str) -> None:
-        """Say that option ``name`` does nothing here, if somebody set it."""
-        if name in self.settings.given:
-            self.add(f"{self.settings.where(name)} has no effect here: {because}")
+    def no_effect(self, because: str, *options: Option[Any]) -> None:
+        """Say of each of ``options`` that somebody set that it does nothing here."""
+        for option in options:
+            if self.settings.gave(option):
+                self.note(f"{self.settings.where(option)} has no effect here: {because}")

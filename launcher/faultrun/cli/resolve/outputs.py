@@ -1,0 +1,130 @@
+"""Where output goes and who watches: log files, the console, metrics, commands, as ``Logs`` and ``View``."""
+
+import importlib.util
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from faultrun.cli.options.option import Option
+from faultrun.cli.options.settings import Settings
+from faultrun.cli.resolve.context import ResolveContext
+from faultrun.cli.resolve.run_ids import in_pod
+from faultrun.errors import UsageError
+from faultrun.model.spec import Logs, Stream, View
+from faultrun.platforms import local
+
+_CONSOLE = (Settings.tail_worker_log, Settings.tee, Settings.redirects)
+_NOWHERE_ELSE = View().metrics_addr
+_METRICS = ("metrics are", "prometheus_client", "prometheus-client", "metrics")
+_SCALARS = ("scalars are", "tensorboard", "tensorboard", "tensorboard")
+_TRACES = (
+    "traces are",
+    "opentelemetry.exporter.otlp.proto.http",
+    "opentelemetry-exporter-otlp-proto-http",
+    "otel",
+)
+"""An optional part of faultrun: what is an extra, its module, its distribution, the name of the extra."""
+
+
+def resolve_logs(ctx: ResolveContext, *, join: bool, workers: int, master_addr: str) -> Logs:
+    """Settle names and streams for ranks 0 to ``workers`` - 1; raises UsageError (ConfigError)."""
+    settings = ctx.settings
+    name = settings.read(Settings.worker_log_name, lambda text: _log_name(text, master_addr))
+    tail = settings.tail_worker_log
+    tee = _per_rank(ctx, Settings.tee, settings.tee, workers)
+    redirects = _per_rank(ctx, Settings.redirects, settings.redirects, workers)
+    unknown = ", ".join(str(rank) for rank in tail or () if rank >= workers)
+    if unknown:
+        because = f"of the ranks 0 to {workers - 1} none is {unknown}"
+        ctx.no_effect(because, Settings.tail_worker_log)
+    if not join:
+        because = "with --join=False nobody stays at the console; follow the log files"
+        ctx.no_effect(because, *_CONSOLE)
+        tail, tee, redirects = None, (), ()
+    return Logs(
+        log_dir=settings.log_dir,
+        worker_log_name=name or Logs().worker_log_name,
+        tail=None if tail is None else frozenset(tail or range(workers)),
+        tee=tee,
+        redirects=redirects,
+        termination_log=settings.termination_log,
+        max_bytes=settings.log_max_size,
+    )
+
+
+def resolve_view(ctx: ResolveContext) -> View:
+    """Settle the options of "Watching the run"; raises UsageError (ConfigError) for what cannot work."""
+    settings = ctx.settings
+    own_addr = local.every_address() if in_pod(ctx.environ) else _NOWHERE_ELSE
+    view = View(
+        log_format=settings.log_format,
+        live_line=settings.live_line,
+        report=settings.report,
+        metrics_port=settings.metrics_port,
+        metrics_addr=settings.metrics_addr or own_addr,
+        metrics_file=settings.metrics_file,
+        tensorboard=settings.tensorboard,
+        otlp_endpoint=settings.otlp_endpoint,
+        on_event=settings.on_event,
+        webhook=settings.webhook,
+    )
+    if view.metrics_port is not None:
+        _need(settings, Settings.metrics_port, _METRICS)
+        _need_free(settings, view.metrics_addr, view.metrics_port)
+    for asked, option, extra in (
+        (view.metrics_file, Settings.metrics_file, _METRICS),
+        (view.tensorboard, Settings.tensorboard, _SCALARS),
+        (view.otlp_endpoint, Settings.otlp_endpoint, _TRACES),
+    ):
+        if asked:
+            _need(settings, option, extra)
+    return view
+
+
+def _log_name(text: str, master_addr: str) -> str:
+    """Fill in msrun's template: ``{ip}`` is the address that this machine shows to the master's."""
+    if "{ip}" in text:
+        text = text.replace("{ip}", local.address_towards(master_addr))
+    text = text.replace("{hostname}", local.hostname())
+    if "/" in text or "\0" in text:
+        raise ValueError(f"{text!r} is a path, and the files lie in --log_dir")
+    return text
+
+
+def _per_rank(
+    ctx: ResolveContext, option: Option[Any], chosen: Mapping[int | None, Stream] | None, workers: int
+) -> tuple[Stream, ...]:
+    if chosen is None:
+        return ()
+    unknown = [rank for rank in chosen if rank is not None and rank >= workers]
+    if unknown:
+        ctx.no_effect(f"of the local ranks 0 to {workers - 1} none is {unknown[0]}", option)
+    others = chosen.get(None, Stream.NONE)
+    return tuple(chosen.get(rank, others) for rank in range(workers))
+
+
+def _need(settings: Settings, option: Option[Any], extra: tuple[str, str, str, str]) -> None:
+    what, module, distribution, name = extra
+    with suppress(ModuleNotFoundError):
+        if importlib.util.find_spec(module) is not None:
+            return
+    raise UsageError(
+        f"{settings.where(option)} needs {distribution}, which is not installed",
+        because=f"{what} an extra of faultrun",
+        hint=f"pip install 'faultrun[{name}]'",
+    )
+
+
+def _need_free(settings: Settings, addr: str, port: int) -> None:
+    """Somebody who asked for metrics shall not find out later that there are none."""
+    with socket.socket(socket.AF_INET6 if ":" in addr else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((addr, port))
+        except OSError as error:
+            raise UsageError(
+                f"{settings.where(Settings.metrics_port)}: port {port} cannot be used",
+                because=f"{addr}: {error.strerror}",
+                hint="another port, or --metrics_file=FILE.prom",
+            ) from error
