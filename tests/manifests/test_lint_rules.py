@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.control import client
-from faultrun.cli.resolve import supervision
+from faultrun.cli.options.settings import Settings
 from faultrun.manifests import rules_faultrun
 from faultrun.manifests.lint import RULES, Cluster, NotAManifest, lint
 from support.manifests import CLUSTER, FIELD, Case, cases, changed, findings, rendered, rules
@@ -155,9 +154,8 @@ def test_the_hook_looks_where_the_run_is() -> None:
     assert rules(changed(text, "prestop]", "prestop, --log-dir=/job/log]")) == []
 
 
-def test_the_variables_are_those_that_faultrun_reads() -> None:
-    assert rules_faultrun.TERMINATION_VARIABLE == supervision.TERMINATION_VARIABLE
-    assert rules_faultrun.LOG_DIR_VARIABLE == client.LOG_DIR_VARIABLE
+def test_the_variable_is_that_which_faultrun_reads() -> None:
+    assert Settings.log_dir.variable == rules_faultrun.LOG_DIR_VARIABLE
 
 
 def test_jobs_without_anything_to_save_may_start_a_shell() -> None:

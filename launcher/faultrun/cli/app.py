@@ -1,8 +1,8 @@
 """The command line as a whole: verbs, errors as three lines, exit codes."""
 
-import importlib
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -10,7 +10,7 @@ from faultrun import __version__
 from faultrun.cli.console import write
 from faultrun.cli.options.command import FaultrunGroup, run_command
 from faultrun.cli.options.settings import Asked
-from faultrun.cli.verbs import MODULES, VERBS
+from faultrun.cli.verbs import VERBS, verb_command
 from faultrun.errors import FaultrunError
 from faultrun.workers import signals
 
@@ -35,10 +35,10 @@ def run_program() -> None:
 
 
 def program() -> FaultrunGroup:
-    """The whole command line; a verb's module is imported when it is used."""
+    """The whole command line; a verb's module is imported when it is used: PID 1 pays for none of them."""
     whole = FaultrunGroup(run_command(_run), version=__version__)
-    for name, summary in VERBS.items():
-        whole.add_command(_later(name, summary))
+    for name, verb in VERBS.items():
+        whole.add_command(_Later(name, short_help=verb.summary))
     return whole
 
 
@@ -48,23 +48,12 @@ def _run(asked: Asked) -> int:
     return run(asked)
 
 
-def _later(name: str, summary: str) -> click.Command:
-    """A verb whose module is imported when it is used: PID 1 pays for none of them."""
-
-    def verb() -> click.Command:
+class _Later(click.Command):
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
         signals.unblock()
-        module = importlib.import_module(f"faultrun.cli.{MODULES[name]}")
-        found = getattr(module, name.replace("-", "_"))
-        assert isinstance(found, click.Command)
-        return found
+        return verb_command(str(self.name)).make_context(info_name, args, parent=parent, **extra)
 
-    class Later(click.Command):
-        def make_context(
-            self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
-        ) -> click.Context:
-            return verb().make_context(info_name, args, parent=parent, **extra)
-
-        def invoke(self, ctx: click.Context) -> object:
-            return ctx.command.invoke(ctx)
-
-    return Later(name, short_help=summary)
+    def invoke(self, ctx: click.Context) -> object:
+        return ctx.command.invoke(ctx)

@@ -7,20 +7,12 @@ from pathlib import Path
 import click
 
 from faultrun.cli.console import answer
+from faultrun.cli.verbs import log_dir_option
 from faultrun.core import template
 from faultrun.errors import ConfigError, UsageError
 from faultrun.model.edit import By, EditResult, Setting
 
-_LOG_DIR = click.option(
-    "--log_dir",
-    "--log-dir",
-    "log_dir",
-    default="faultrun_log",
-    show_default=True,
-    envvar="FAULTRUN_LOG_DIR",
-    metavar="DIR",
-    help="The run's log_dir: originals are kept in DIR/original.",
-)
+_LOG_DIR = log_dir_option("The run's log_dir: originals are kept in DIR/original.")
 
 
 @click.group(no_args_is_help=False)

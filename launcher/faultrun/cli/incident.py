@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from faultrun.cli.console import answer
+from faultrun.cli.verbs import log_dir_option
 from faultrun.errors import LogDirError
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
@@ -13,7 +14,7 @@ _NAME = re.compile(r"incident_(\d+)\.txt")
 
 @click.command()
 @click.argument("number", required=False, type=int)
-@click.option("--log_dir", default="faultrun_log", show_default=True, help="The run's log_dir.")
+@log_dir_option("The run's log_dir.")
 def incident(number: int | None, log_dir: str) -> int:
     """Print the card of incident NUMBER, by default the newest."""
     folder = Path(log_dir)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.control.client import LOG_DIR_VARIABLE
+from faultrun.cli.verbs import log_dir_option
 from faultrun.core.span import several, span
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
@@ -29,14 +29,7 @@ _CHUNK_BYTES = 2_000_000
 
 
 @click.command()
-@click.option(
-    "--log_dir",
-    "--log-dir",
-    default="faultrun_log",
-    envvar=LOG_DIR_VARIABLE,
-    show_default=True,
-    help=f"The run's log_dir, or one under runs/; also {LOG_DIR_VARIABLE}.",
-)
+@log_dir_option("The run's log_dir, or one under runs/; also FAULTRUN_LOG_DIR.")
 @click.option(
     "--html", "html_file", metavar="FILE", help="Where the page goes.  [report.html in the log_dir]"
 )

@@ -10,10 +10,10 @@ from faultrun.manifests.edits import before
 from faultrun.manifests.finding import Finding
 from faultrun.manifests.page import Page, Wishes
 from faultrun.manifests.workload import Container, Pod, Workload
+from faultrun.model.spec import TERMINATION_VARIABLE
 from faultrun.text.patch import Patch
 from faultrun.text.yaml_tree import MappingNode, ScalarNode, SequenceNode, dig, items, scalar, text_at
 
-TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
 LOG_DIR_VARIABLE = "FAULTRUN_LOG_DIR"
 _MARGIN_S = 5
 _DEFAULT_GRACE_S = 30

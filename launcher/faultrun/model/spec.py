@@ -48,6 +48,9 @@ class RestartPolicy:
     backoff_max_s: float = 60.0
 
 
+TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
+"""``terminationGracePeriodSeconds`` of the pod: Kubernetes does not tell a container, so manifests do."""
+
 MAY_BE_LATE_S = 3.0
 """Of the 5 s that a window stays below the platform's: 2 s are for the end of all processes."""
 

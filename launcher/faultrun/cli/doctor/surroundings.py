@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from faultrun.cli.doctor.check import Check, fail, ok, warn
-from faultrun.cli.resolve.supervision import TERMINATION_VARIABLE
-from faultrun.model.spec import Windows
+from faultrun.model.spec import TERMINATION_VARIABLE, Windows
 from faultrun.platforms.host import Process
 from faultrun.platforms.local import Accelerators
 

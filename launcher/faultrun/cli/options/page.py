@@ -3,14 +3,13 @@
 Written anew by ``python -m faultrun.cli.options.page > docs/options.md``.
 """
 
-import importlib
 from collections.abc import Iterator, Mapping
 
 import click
 
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import SECTIONS
-from faultrun.cli.verbs import MODULES, VERBS
+from faultrun.cli.verbs import VERBS, verb_command
 
 _INTRODUCTION = """\
 # Options and environment variables
@@ -85,9 +84,7 @@ def _run() -> Iterator[str]:
 def _verbs() -> Iterator[str]:
     yield from ("## The other verbs", "", "| verb | option | |", "|---|---|---|")
     for name in VERBS:
-        module = importlib.import_module(f"faultrun.cli.{MODULES[name]}")
-        found = getattr(module, name.replace("-", "_"))
-        yield from _verb(name, found)
+        yield from _verb(name, verb_command(name))
     yield ""
 
 

@@ -9,11 +9,15 @@ from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
 from faultrun.frameworks import rehearse
 from faultrun.model.hang import HangPolicy, Span
-from faultrun.model.spec import Framework, RestartPolicy, Simulation, Supervision, Windows
+from faultrun.model.spec import (
+    TERMINATION_VARIABLE,
+    Framework,
+    RestartPolicy,
+    Simulation,
+    Supervision,
+    Windows,
+)
 from faultrun.model.standby import StandbyWish
-
-TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
-"""``terminationGracePeriodSeconds`` of the pod: Kubernetes does not tell a container, so manifests do."""
 
 _SLURM_END = "SLURM_JOB_END_TIME"
 _MARGIN_S = 5.0

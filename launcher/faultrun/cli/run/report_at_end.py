@@ -5,8 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from faultrun.cli.resolve.supervision import TERMINATION_VARIABLE
-from faultrun.model.spec import RunSpec
+from faultrun.model.spec import TERMINATION_VARIABLE, RunSpec
 from faultrun.workers.forked import Forked
 
 _PATIENCE_S = 20.0

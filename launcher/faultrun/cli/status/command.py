@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.control.client import LOG_DIR_VARIABLE
 from faultrun.cli.status.gather import gather
+from faultrun.cli.verbs import log_dir_option
 from faultrun.errors import UsageError
 from faultrun.observe.status import RunStatus, brief, lines
 from faultrun.observe.status_ranks import Pace
@@ -25,14 +25,7 @@ _NO_RICH = "--watch on a terminal needs rich, which is not installed"
 
 
 @click.command()
-@click.option(
-    "--log_dir",
-    "--log-dir",
-    default="faultrun_log",
-    envvar=LOG_DIR_VARIABLE,
-    show_default=True,
-    help=f"The run's log_dir; also {LOG_DIR_VARIABLE}.",
-)
+@log_dir_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
 @click.option("--watch", is_flag=True, help="Go on showing until the run has ended or Ctrl-C.")
 @click.option(

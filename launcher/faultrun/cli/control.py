@@ -1,0 +1,185 @@
+"""``stop``, ``prestop`` and ``checkpoint-now``: talking to a running supervisor over its socket.
+
+It is found through its log_dir, never by grepping processes.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from faultrun.cli.console import say
+from faultrun.cli.options.settings import Settings
+from faultrun.cli.verbs import log_dir_option
+from faultrun.errors import LogDirError
+from faultrun.journal.logdir import read_record
+from faultrun.model.wire import SOCKET_VARIABLE, message, parse
+
+_CONNECT_S = 5.0
+_REAP_S = 15.0
+_LAST_WORD_S = 5.0
+
+
+@click.command()
+@log_dir_option()
+@click.option("--timeout", type=float, help="Seconds to wait for its end.  [its window and 15 s]")
+def stop(log_dir: str, timeout: float | None) -> int:
+    """End the run of LOG_DIR: its workers save, then it exits 143. Returns when it has ended."""
+    line = _end(address_of(log_dir, os.environ), "cli", timeout)
+    say(line or "it had not ended when the time to wait was over")
+    return 0 if line else 1
+
+
+@click.command()
+@log_dir_option()
+@click.option("--timeout", type=float, help="Seconds to wait at most.  [the run's window and 15 s]")
+@click.option("--strict", is_flag=True, help="Exit 1 when nothing runs or the run did not end in time.")
+def prestop(log_dir: str, timeout: float | None, strict: bool) -> int:
+    """Kubernetes preStop hook: ask for the gasp, wait until the run has saved and ended, say so in one line.
+
+    Exits 0 even when nothing runs: a hook that fails is noise. The SIGTERM that follows changes nothing.
+    """
+    try:
+        line = _end(address_of(log_dir, os.environ), "prestop", timeout, late_s=_age_s())
+    except LogDirError as error:
+        say(f"nothing to stop: {error.because}")
+        return int(strict)
+    say(line or "not ended when the hook's time was over; SIGTERM follows")
+    return int(strict and not line)
+
+
+@click.command("checkpoint-now")
+@log_dir_option()
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds that a save may take.")
+def checkpoint_now(log_dir: str, timeout: float) -> int:
+    """Ask every worker that uses faultrun's SDK to save now and go on training; print what each did.
+
+    Exits 0 when all of them saved, 1 otherwise.
+    """
+    address = address_of(log_dir, os.environ)
+    try:
+        with closing(Conversation(address, within_s=timeout + _LAST_WORD_S)) as talk:
+            talk.ask("save", deadline_s=timeout)
+            return _tell_saves(talk)
+    except NobodyListens:
+        say("the run has already ended")
+    except TimeoutError:
+        say(f"some ranks had not saved after {timeout:g} s")
+    return 1
+
+
+class NobodyListens(Exception):
+    """There is no supervisor at that socket any more."""
+
+
+def address_of(log_dir: str, environ: Mapping[str, str]) -> str:
+    """The socket of the run of ``log_dir``; without a record there, the one that ``FAULTRUN_SOCKET`` names.
+
+    LogDirError when neither names a run.
+    """
+    found = read_record(Path(log_dir)).get("socket") or environ.get(SOCKET_VARIABLE)
+    if not found:
+        variable = Settings.log_dir.variable
+        raise LogDirError(
+            f"no run is known in {log_dir}",
+            because=f"there is no {Path(log_dir) / 'run.json'} that names one",
+            hint=f"--log_dir=DIR of the run, as it printed when it started, or {variable}=DIR",
+        )
+    return str(found)
+
+
+class Conversation:
+    """One connection: a request out, lines in until a deadline. NobodyListens when there is no other side."""
+
+    def __init__(self, address: str, *, within_s: float) -> None:
+        self.wait_at_most(within_s)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_CONNECT_S)
+        try:
+            self._socket.connect(address)
+        except OSError as error:
+            self._socket.close()
+            raise NobodyListens(address) from error
+
+    def ask(self, kind: str, **fields: Any) -> None:
+        """Send one request."""
+        try:
+            self._socket.sendall(message(kind, **fields))
+        except OSError as error:
+            raise NobodyListens from error
+
+    def wait_at_most(self, within_s: float) -> None:
+        """Set, or move, the moment at which ``answers`` gives up."""
+        self._deadline = time.monotonic() + within_s
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """Yield what is answered until the other side hangs up; TimeoutError at the deadline."""
+        unread = b""
+        while True:
+            self._socket.settimeout(max(0.001, self._deadline - time.monotonic()))
+            try:
+                data = self._socket.recv(65536)
+            except ConnectionError:
+                return
+            if not data:
+                return
+            *lines, unread = (unread + data).split(b"\n")
+            yield from (said for line in lines if (said := parse(line)) is not None)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+
+def _age_s() -> float:
+    """How long this process has lived: the kubelet's clock began when it started the hook."""
+    fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    began_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began_s)
+
+
+def _end(address: str, source: str, timeout: float | None, late_s: float = 0.0) -> str:
+    """Ask for the end and wait for it; the run's last line, empty when the time was over."""
+    try:
+        with closing(Conversation(address, within_s=_REAP_S if timeout is None else timeout)) as talk:
+            talk.ask("stop", source=source, late_s=round(late_s, 3))
+            for said in talk.answers():
+                if said["kind"] == "ended":
+                    return str(said.get("line", "the run has ended"))
+                if said["kind"] == "stopping" and timeout is None:
+                    talk.wait_at_most(float(said.get("window_s", 0.0)) + _REAP_S)
+    except NobodyListens:
+        return "the run has already ended"
+    except TimeoutError:
+        return ""
+    return "the run has ended"
+
+
+def _tell_saves(talk: Conversation) -> int:
+    awaited: set[int] = set()
+    code = 0
+    for said in talk.answers():
+        rank = int(said.get("rank") or 0)
+        match said["kind"]:
+            case "saving":
+                awaited = set(said.get("ranks", ()))
+                if not awaited:
+                    say("no worker uses faultrun's SDK: nobody can be asked to save")
+                    return 1
+            case "saved":
+                say(f"rank {rank} saved step {said.get('step')}: {said.get('path')}")
+                awaited.discard(rank)
+            case "failed":
+                say(f"rank {rank} could not save: {said.get('why')}")
+                awaited.discard(rank)
+                code = 1
+            case _:
+                continue
+        if not awaited:
+            return code
+    return 1
