@@ -117,7 +117,7 @@ def test_a_key_that_a_merge_brings_is_overridden_in_its_own_mapping_only() -> No
 
 
 def test_an_all_ascii_file_stays_so_and_any_other_shows_the_letters() -> None:
-    assert put("k: 1\n", "k", "/文/é") == 'k: "/\\u6587/\\xe9"\n'
+    assert put("k: 1\n", "k", "/文/é") == 'k: "/\\u6587/\\u00e9"\n'
     assert put("k: 1 # 文\n", "k", "/文\u2028😀") == 'k: "/文\\u2028😀" # 文\n'
 
 

@@ -37,9 +37,10 @@ def edited(text: str, patches: Sequence[Patch], *, before: str | None, after: st
     return Edited(text=whole, line=line_of(whole, first.start + lead), before=before, after=after)
 
 
-def unchanged(text: str, at: int, spelled: str) -> Edited:
-    """The text already holds the wanted value, spelled so at position ``at``."""
-    return Edited(text=text, line=line_of(text, at), before=spelled, after=spelled)
+def replaced(text: str, start: int, end: int, new: str) -> Edited:
+    """Put ``new`` in the place of the value ``text[start:end]``, which may be the same."""
+    patch = Patch(start=start, end=end, new=new)
+    return edited(text, [patch], before=text[start:end], after=new)
 
 
 def twice(lines: Sequence[int]) -> EditRefused:

@@ -10,21 +10,19 @@ the file itself has a single one.
 
 import configparser
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from faultrun.configs.edited import Edited, EditRefused, edited, no_parent, twice, unchanged
+from faultrun.configs.edited import Edited, EditRefused, edited, no_parent, only_document, replaced, twice
 from faultrun.configs.typed import as_spelled, plain
 from faultrun.model.edit import Key, Scalar
 from faultrun.text.patch import Patch, appended, line_break, line_of, next_line
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|$)")
 _HEADER = re.compile(r"\[(?P<name>.+)\]")
-_OPTION = re.compile(r"(?P<name>.*?)(?P<gap>\s*)(?:(?P<sep>[=:])(?P<pad>\s*)(?P<value>.*))?$", re.DOTALL)
+_OPTION = re.compile(r"(?P<name>.*?)(?P<separator>\s*[=:]\s*)(?P<value>.*)", re.DOTALL)
 _QUOTED = re.compile(r"(?P<mark>[\"']).*(?P=mark)", re.DOTALL)
 _NO_SECTION = "faultrun has put this section around options without one"
-
-_Tree = dict[str, dict[str, str | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,26 +37,28 @@ class _Option:
     separator: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Section:
-    name: str
-    last: int
-
-
 def edit(text: str, key: Key, value: Scalar) -> Edited:
     """Set ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     if key.document:
-        raise EditRefused("INI has one document", hint="leave out the number before #")
+        raise only_document("INI")
     before = _read(text)
-    sections, options = _scan(text)
-    section, name = _address(key, sections, options)
+    ends, options = _scan(text)
+    section, name = _address(key, ends, options)
     found = [option for option in options if (option.section, option.name.lower()) == (section, name.lower())]
     if len(found) > 1:
         raise twice([line_of(text, option.at) for option in found])
+    old = text[found[0].start : found[0].end] if found else ""
+    spelled = _percents(text, _in_quotes(old, value))
+    if found and spelled == before[section][name.lower()]:
+        return replaced(text, found[0].start, found[0].end, old)
+    written = spelled.replace("\n", line_break(text) + "\t")
     if found:
-        result, spelled = _replace(text, found[0], before[section][name.lower()], value)
+        patch = Patch(start=found[0].start, end=found[0].end, new=_lead(found[0], old) + written)
+        result = edited(text, [patch], before=old, after=written)
     else:
-        result, spelled = _insert(text, section, name, value, sections, options)
+        separators = [option.separator for option in options if option.section == section]
+        entry = f"{name}{(separators or [''])[-1] or ' = '}{written}"
+        result = edited(text, [appended(text, ends.get(section, 0), entry)], before=None, after=spelled)
     before.setdefault(section, {})[name.lower()] = spelled
     if _read(result.text) != before:
         raise EditRefused(
@@ -68,44 +68,20 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
     return result
 
 
-def _replace(text: str, option: _Option, read: str | None, value: Scalar) -> tuple[Edited, str]:
-    """``read`` is the old value as configparser gives it, without the indentation of its lines."""
-    old = text[option.start : option.end]
-    spelled = _percents(text, _in_quotes(old, value))
-    written = spelled.replace("\n", line_break(text) + "\t")
-    if spelled == read:
-        return unchanged(text, option.start, old), spelled
-    lead = " = "
-    if option.separator:
-        lead = " " if not old and option.separator[0] == " " and option.separator[-1] != " " else ""
-    patch = Patch(start=option.start, end=option.end, new=lead + written)
-    return edited(text, [patch], before=old, after=written), spelled
+def _lead(option: _Option, old: str) -> str:
+    """What goes between an option and its first value."""
+    if not option.separator:
+        return " = "
+    return " " if not old and option.separator[0] == " " and option.separator[-1] != " " else ""
 
 
-def _insert(
-    text: str,
-    section: str,
-    name: str,
-    value: Scalar,
-    sections: Sequence[_Section],
-    options: Sequence[_Option],
-) -> tuple[Edited, str]:
-    spelled = _percents(text, plain(value))
-    neighbours = [option for option in options if option.section == section]
-    separator = neighbours[-1].separator if neighbours else ""
-    last = next((found.last for found in reversed(sections) if found.name == section), 0)
-    entry = f"{name}{separator or ' = '}" + spelled.replace("\n", line_break(text) + "\t")
-    patch = appended(text, last, entry)
-    return edited(text, [patch], before=None, after=spelled), spelled
-
-
-def _address(key: Key, sections: Sequence[_Section], options: Sequence[_Option]) -> tuple[str, str]:
+def _address(key: Key, sections: Iterable[str], options: Sequence[_Option]) -> tuple[str, str]:
     """Section and option that ``key`` names; section names may hold dots themselves."""
     steps = [str(step) for step in key.steps]
     splits = [(".".join(steps[:at]), ".".join(steps[at:])) for at in range(1, len(steps))]
     whole = (_NO_SECTION, ".".join(steps))
     known = {(option.section, option.name.lower()) for option in options}
-    names = {section.name for section in sections if section.name != _NO_SECTION}
+    names = set(sections) - {_NO_SECTION}
     there = [split for split in (*splits, whole) if (split[0], split[1].lower()) in known]
     if len(there) == 1:
         return there[0]
@@ -124,52 +100,38 @@ def _address(key: Key, sections: Sequence[_Section], options: Sequence[_Option])
     raise no_parent(steps[0], sorted(names))
 
 
-def _scan(text: str) -> tuple[list[_Section], list[_Option]]:
-    """Sections and options in order, by configparser's rules for its default delimiters and comments."""
-    sections = [_Section(name=_NO_SECTION, last=0)]
+def _scan(text: str) -> tuple[dict[str, int], list[_Option]]:
+    """Where each section ends, and every option, by configparser's rules for delimiters and comments."""
+    ends = {_NO_SECTION: 0}
     options: list[_Option] = []
     section, open_option, indent = _NO_SECTION, False, 0
     for line in _LINE.finditer(text):
-        content = line.group().rstrip("\r\n")
-        stripped = content.strip()
-        depth = len(content) - len(content.lstrip())
+        content = line.group().rstrip()
+        stripped = content.lstrip()
+        depth = len(content) - len(stripped)
         if not stripped or stripped[0] in "#;":
             continue
-        end = line.start() + len(content.rstrip())
+        end = line.start() + len(content)
         if open_option and depth > indent:
             options[-1] = replace(options[-1], end=end)
-            sections = _grown(sections, next_line(text, end))
-            continue
-        indent = depth
-        header = _HEADER.match(stripped)
-        if header:
-            section, open_option = header["name"], False
-            sections.append(_Section(name=section, last=next_line(text, end)))
-            continue
-        options.append(_option(section, line.start() + depth, stripped))
-        open_option = True
-        sections = _grown(sections, next_line(text, end))
-    return sections, options
+        else:
+            indent = depth
+            header = _HEADER.match(stripped)
+            open_option = header is None
+            if header:
+                section = header["name"]
+            else:
+                options.append(_option(section, line.start() + depth, stripped))
+        ends[section] = next_line(text, end)
+    return ends, options
 
 
 def _option(section: str, at: int, stripped: str) -> _Option:
     found = _OPTION.match(stripped)
-    assert found is not None, "every line matches"
-    name = found["name"]
-    if found["sep"] is None:
-        name = stripped
-        return _Option(
-            section=section, name=name, at=at, start=at + len(name), end=at + len(name), separator=""
-        )
-    start = at + found.start("value")
-    separator = found["gap"] + found["sep"] + found["pad"]
-    return _Option(
-        section=section, name=name, at=at, start=start, end=at + len(stripped), separator=separator
-    )
-
-
-def _grown(sections: list[_Section], last: int) -> list[_Section]:
-    return [*sections[:-1], replace(sections[-1], last=last)]
+    name, separator = (found["name"], found["separator"]) if found else (stripped, "")
+    start = at + len(name) + len(separator)
+    end = at + len(stripped)
+    return _Option(section=section, name=name, at=at, start=start, end=end, separator=separator)
 
 
 def _in_quotes(old: str, value: Scalar) -> str:
@@ -201,7 +163,7 @@ def _percents(text: str, value: str) -> str:
     return value.replace("%", "%%")
 
 
-def _read(text: str) -> _Tree:
+def _read(text: str) -> dict[str, dict[str, str | None]]:
     reader = configparser.RawConfigParser(strict=False, allow_no_value=True, default_section="\0")
     try:
         reader.read_string(_headed(text))

@@ -21,15 +21,14 @@ from faultrun.configs.edited import (
     Edited,
     EditRefused,
     NoParent,
-    edited,
     not_a_value,
     prove,
+    replaced,
     twice,
-    unchanged,
 )
 from faultrun.configs.typed import decimal, retyped
 from faultrun.model.edit import Key, Scalar, ScalarKind
-from faultrun.text.patch import Patch, line_of
+from faultrun.text.patch import line_of
 
 _Chain = tuple[str | int, ...]
 _KINDS: dict[type, ScalarKind] = {
@@ -64,9 +63,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
     old = text[start:end]
     spelled = _spelled(retyped(_kind(place.node), value), old, text)
     new = ast.parse(spelled, mode="eval").body
-    if ast.dump(new) == ast.dump(place.node):
-        return unchanged(text, start, old)
-    result = edited(text, [Patch(start=start, end=end, new=spelled)], before=old, after=spelled)
+    result = replaced(text, start, end, old if ast.dump(new) == ast.dump(place.node) else spelled)
     expected = ast.dump(_Swap(place.node, new).visit(tree))
     prove(lambda: ast.dump(_parse(result.text)) == expected, result.line)
     return result

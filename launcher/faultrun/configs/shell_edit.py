@@ -1,20 +1,16 @@
 """One variable of a shell script changed; every other character stays.
 
 Understood: ``NAME=VALUE`` where a command may stand, alone, in front of a command or
-behind ``export``, ``declare``, ``readonly``, ``local``. Quotes, ``${...}``, ``$(...)``, comments and
-here-documents are skipped as the shell skips them. A missing name is appended only to
+behind ``export``, ``declare``, ``readonly``, ``local``. A missing name is appended only to
 a script that does nothing but set variables: elsewhere it would come too late.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from faultrun.configs.edited import Edited, EditRefused, edited, prove, twice, unchanged
-from faultrun.configs.env_edit import variable
-from faultrun.configs.quoting import word
+from faultrun.configs.edited import Edited, EditRefused
+from faultrun.configs.env_edit import Assignment, edit_variable, variable
 from faultrun.model.edit import Key, Scalar
-from faultrun.text.patch import Patch, appended, line_of
 from faultrun.text.shell import Word, tokens
 
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<index>\[[^\]]*\])?(?P<sign>\+?=)")
@@ -22,65 +18,23 @@ _DECLARE = {"export", "declare", "typeset", "readonly", "local"}
 _BEFORE_COMMAND = {"if", "then", "elif", "else", "do", "while", "until", "{", "!", "time"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Assignment:
-    name: str
-    start: int
-    end: int
-    spelled: str
-    simple: bool
-    export: str
-
-
-class _Command:
-    """A word that runs something."""
-
-
 def edit(text: str, key: Key, value: Scalar) -> Edited:
     """Set the variable ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
-    name = variable(key)
-    before = list(_parts(text))
-    assignments = _assignments(text)
-    found = [assignment for assignment in assignments if assignment.name == name]
-    if len(found) > 1:
-        raise twice([line_of(text, assignment.start) for assignment in found])
-    if found and not found[0].simple:
-        where = f"line {line_of(text, found[0].start)}"
-        raise EditRefused(
-            f"{where} sets an array, or adds to what is there", hint=f"write {name}=VALUE there"
-        )
-    if found:
-        result = _replaced(text, found[0], value)
-        expected = [(a.name, result.after if a == found[0] else a.spelled) for a in assignments]
-    elif len(assignments) < len(before):
+    name, parts = variable(key), list(_parts(text))
+    if None in parts and not any(part is not None and part.name == name for part in parts):
         raise EditRefused(
             f"the script does not set {name}",
             hint=f"add a line {name}= where it belongs, or use --resume_arg",
         )
-    else:
-        spelled = word(value, "")
-        export = assignments[-1].export if assignments else "export "
-        patch = appended(text, len(text), f"{export}{name}={spelled}")
-        result = edited(text, [patch], before=None, after=spelled)
-        expected = [*((a.name, a.spelled) for a in assignments), (name, spelled)]
-    prove(lambda: [(a.name, a.spelled) for a in _assignments(result.text)] == expected, result.line)
-    return result
+    return edit_variable(text, key, value, _assignments, export="export ")
 
 
-def _assignments(text: str) -> list[_Assignment]:
-    return [part for part in _parts(text) if isinstance(part, _Assignment)]
+def _assignments(text: str) -> list[Assignment]:
+    return [part for part in _parts(text) if part is not None]
 
 
-def _replaced(text: str, old: _Assignment, value: Scalar) -> Edited:
-    spelled = word(value, old.spelled)
-    if spelled == old.spelled:
-        return unchanged(text, old.start, spelled)
-    patch = Patch(start=old.start, end=old.end, new=spelled)
-    return edited(text, [patch], before=old.spelled, after=spelled)
-
-
-def _parts(text: str) -> Iterator[_Assignment | _Command]:
-    """Every assignment, and a mark for every other command, in order."""
+def _parts(text: str) -> Iterator[Assignment | None]:
+    """Every assignment, and None for every other command, in order."""
     at_start, declaring = True, ""
     for token in tokens(text):
         if not isinstance(token, Word):
@@ -94,12 +48,12 @@ def _parts(text: str) -> Iterator[_Assignment | _Command]:
             at_start, declaring = False, token.text + " "
         elif at_start and token.text not in _BEFORE_COMMAND:
             at_start = False
-            yield _Command()
+            yield None
 
 
-def _assignment(text: str, found: Word, head: "re.Match[str]", declaring: str) -> _Assignment:
+def _assignment(text: str, found: Word, head: "re.Match[str]", declaring: str) -> Assignment:
     start = found.start + head.end()
-    return _Assignment(
+    return Assignment(
         name=head["name"],
         start=start,
         end=found.end,

@@ -9,105 +9,101 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from faultrun.configs.edited import Edited, EditRefused, edited, no_parent, not_a_value, prove, unchanged
-from faultrun.configs.toml_tree import Group, Layout, Path, layout
+from faultrun.configs.edited import (
+    Edited,
+    EditRefused,
+    edited,
+    no_parent,
+    not_a_value,
+    only_document,
+    prove,
+    replaced,
+)
+from faultrun.configs.toml_places import Path, Places, at
 from faultrun.configs.typed import plain, retyped
-from faultrun.model.edit import Key, Scalar
+from faultrun.model.edit import Key, Scalar, ScalarKind
 from faultrun.text.patch import Patch, appended, line_break, next_line
+from faultrun.text.yaml_scalar import quoted
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-_COMMENT_LINE = re.compile(r"[ \t]*#[^\r\n]*(?:\r\n|\n|\r)?")
+_FIRST_HEADER = re.compile(r"^(?:[ \t]*#[^\n]*\n)*[ \t]*\[", re.MULTILINE)
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
     """Set ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     if key.document:
-        raise EditRefused("TOML has one document", hint="leave out the number before #")
+        raise only_document("TOML")
     before = _load(text)
-    found = layout(text)
-    leaf = next((leaf for leaf in found.leaves if leaf.path == key.steps), None)
-    if leaf is None:
+    old = at(before, key.steps)
+    if old is None:
         spelled = _spelled(value, text)
-        result = edited(text, [_insertion(text, found, key, spelled)], before=None, after=spelled)
+        result = edited(text, [_insertion(text, before, key, spelled)], before=None, after=spelled)
     else:
-        spelled = _spelled(retyped(leaf.kind, value), text)
-        if _read_alone(spelled) == _read_alone(leaf.spelled):
-            return unchanged(text, leaf.start, leaf.spelled)
-        patch = Patch(start=leaf.start, end=leaf.end, new=spelled)
-        result = edited(text, [patch], before=leaf.spelled, after=spelled)
+        _refuse_group(key, old)
+        spelled = _spelled(retyped(_kind(old), value), text)
+        place = Places(text, _load).of(key.steps)
+        assert place is not None, "every value has a place"
+        was = text[place.start : place.end]
+        same = _read_alone(spelled) == old
+        result = replaced(text, place.start, place.end, was if same else spelled)
     expected = _put(before, key.steps, _read_alone(spelled))
     prove(lambda: _load(result.text) == expected, result.line)
     return result
 
 
-def _insertion(text: str, found: Layout, key: Key, spelled: str) -> Patch:
-    *parents, name = key.steps
-    parent: Path = tuple(parents)
-    _refuse_group(found, key)
+def _refuse_group(key: Key, old: object) -> None:
+    if isinstance(old, dict):
+        raise not_a_value("a table", [f"{key.text}.{name}" for name in old])
+    if isinstance(old, list):
+        raise not_a_value("a list", [f"{key.text}[{at}]" for at in range(len(old))])
+
+
+def _insertion(text: str, before: dict[str, object], key: Key, spelled: str) -> Patch:
+    *steps, name = key.steps
+    parent = tuple(steps)
     if not isinstance(name, str):
         raise EditRefused(f"{name} is not a position in that list", hint="count from 0: KEY[0]")
-    table = next((group for group in found.groups if group.path == parent), None)
-    if table is not None:
-        return _into_inline(table, f"{_name(name, text)} = {spelled}")
-    entry = f"{_name(name, text)} = {spelled}"
-    if not parent:
-        return _at_top(text, found, entry)
-    header = next((header for header in found.headers if header.path == parent), None)
-    own = [statement for statement in found.statements if statement.section == parent]
-    if header is not None:
-        last = own[-1].end if own else header.end
-        return appended(text, next_line(text, last), _indent(text, own[-1].start if own else None) + entry)
-    dotted = [own for own in found.statements if len(own.section) < len(parent) < len(own.path)]
-    dotted = [own for own in dotted if own.path[: len(parent)] == parent]
-    if not dotted:
-        names = [str(header.path[0]) for header in found.headers]
-        raise no_parent(key.text.rpartition(".")[0] or str(parent[0]), list(dict.fromkeys(names)))
-    last_dotted = dotted[-1]
-    relative = ".".join(_name(str(step), text) for step in parent[len(last_dotted.section) :])
-    indent = _indent(text, last_dotted.start)
-    return appended(text, next_line(text, last_dotted.end), f"{indent}{relative}.{entry}")
-
-
-def _refuse_group(found: Layout, key: Key) -> None:
-    inside = found.inside(key.steps)
-    here = [group for group in found.groups if group.path == key.steps]
-    headers = [header for header in found.headers if header.path == key.steps]
-    if inside or here or headers:
-        depth = len(key.steps)
-        names = [f"[{path[depth]}]" if isinstance(path[depth], int) else f".{path[depth]}" for path in inside]
-        what = "a list" if names and names[0].startswith("[") else "a table"
-        raise not_a_value(what, [key.text + name for name in dict.fromkeys(names)])
-
-
-def _into_inline(table: Group, entry: str) -> Patch:
-    if not table.inline:
+    holder = at(before, parent)
+    if isinstance(holder, list):
         raise EditRefused("it is to stand in a list, which has no keys", hint="name a position: KEY[0]")
-    if table.last is None:
-        return Patch(start=table.start + 1, end=table.start + 1, new=f" {entry} ")
-    return Patch(start=table.last, end=table.last, new=f", {entry}")
+    if isinstance(holder, dict):
+        patch = _into_table(text, parent, name, spelled)
+        if patch is not None:
+            return patch
+    tables = [name for name, value in before.items() if isinstance(value, dict | list)]
+    raise no_parent(key.text.rpartition(".")[0] or str(key.steps[0]), tables)
 
 
-def _at_top(text: str, found: Layout, entry: str) -> Patch:
-    """Before the first ``[table]`` and the comments above it: behind it, the key would be the table's."""
-    own = [statement for statement in found.statements if not statement.section]
-    if own:
-        return appended(text, next_line(text, own[-1].end), entry)
-    if not found.headers:
-        return appended(text, len(text), entry)
-    lines = text[: found.headers[0].start].splitlines(keepends=True)
-    while lines and (_COMMENT_LINE.fullmatch(lines[-1]) or not lines[-1].endswith(("\n", "\r"))):
-        lines.pop()
-    at = len("".join(lines))
-    return Patch(start=at, end=at, new=entry + line_break(text))
+def _into_table(text: str, parent: Path, name: str, spelled: str) -> Patch | None:
+    """Behind the last value of the table; None for one that only other tables' headers name."""
+    places = Places(text, _load)
+    table, found = places.of(parent), places.last_statement(parent)
+    entry = f"{_name(name, text)} = {spelled}"
+    if table is not None and table.opening == "{":
+        if table.last is None:
+            return Patch(start=table.start + 1, end=table.start + 1, new=f" {entry} ")
+        return Patch(start=table.last, end=table.last, new=f", {entry}")
+    if found is not None:
+        statement, depth = found
+        dotted = "".join(_name(str(step), text) + "." for step in parent[depth:])
+        indent = _indent(text, statement.start)
+        return appended(text, next_line(text, statement.end), f"{indent}{dotted}{entry}")
+    if not parent:
+        return _at_top(text, entry)
+    return None if table is None else appended(text, next_line(text, table.end), entry)
 
 
-def _indent(text: str, start: int | None) -> str:
-    if start is None:
-        return ""
-    line_start = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
-    before = text[line_start:start]
+def _indent(text: str, start: int) -> str:
+    before = text[text.rfind("\n", 0, start) + 1 : start]
     return before if not before.strip() else ""
+
+
+def _at_top(text: str, entry: str) -> Patch:
+    """Before the first ``[table]`` and the comments above it: behind it, the key would be the table's."""
+    header = _FIRST_HEADER.search(text)
+    if header is None:
+        return appended(text, len(text), entry)
+    return Patch(start=header.start(), end=header.start(), new=entry + line_break(text))
 
 
 def _name(name: str, text: str) -> str:
@@ -116,18 +112,13 @@ def _name(name: str, text: str) -> str:
 
 def _spelled(value: Scalar, text: str) -> str:
     """``value`` as TOML; an all-ASCII file stays all-ASCII."""
-    if not isinstance(value, str):
-        return plain(value)
-    return '"' + "".join(_escaped(character, text.isascii()) for character in value) + '"'
+    return quoted(value, text) if isinstance(value, str) else plain(value)
 
 
-def _escaped(character: str, ascii_only: bool) -> str:
-    code = ord(character)
-    if character in _SHORT:
-        return _SHORT[character]
-    if 0x20 <= code < 0x7F or (code >= 0xA0 and not ascii_only):
-        return character
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _kind(old: object) -> ScalarKind:
+    """Its type; dates count as strings."""
+    kinds = {bool: ScalarKind.BOOL, int: ScalarKind.INT, tuple: ScalarKind.FLOAT}
+    return kinds.get(type(old), ScalarKind.STR)
 
 
 def _read_alone(spelled: str) -> object:
@@ -135,21 +126,16 @@ def _read_alone(spelled: str) -> object:
 
 
 def _load(text: str) -> dict[str, object]:
+    """What ``tomllib`` reads, with floats as ("float", digits)."""
+    module = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    loads: Callable[..., dict[str, object]] = module.loads
     try:
-        return _loads()(text, parse_float=lambda digits: ("float", digits))
+        return loads(text, parse_float=lambda digits: ("float", digits))
     except ValueError as error:
         message = str(error)
         if "overwrite" in message:
             raise EditRefused(f"a key is there twice: {message}", hint="leave one of them") from error
         raise EditRefused(message, hint="make it TOML") from error
-
-
-def _loads() -> "Callable[..., dict[str, object]]":
-    """``tomllib``, which Python has since 3.11; ``tomli`` is the same for 3.10."""
-    found: Callable[..., dict[str, object]] = import_module(
-        "tomllib" if sys.version_info >= (3, 11) else "tomli"
-    ).loads
-    return found
 
 
 def _put(tree: object, path: Path, new: object) -> object:

@@ -18,13 +18,12 @@ from faultrun.configs.edited import (
     not_a_value,
     prove,
     twice,
-    unchanged,
 )
 from faultrun.configs.typed import as_spelled, plain, retyped
 from faultrun.model.edit import Key, Scalar, ScalarKind
 from faultrun.text.patch import Patch, appended, line_of, next_line
-from faultrun.text.yaml_reader import Document, documents, resolved_tag
-from faultrun.text.yaml_scalar import quoted
+from faultrun.text.yaml_reader import Document, documents
+from faultrun.text.yaml_scalar import go_kind, quoted
 from faultrun.text.yaml_tree import (
     TAG_PREFIX,
     AliasNode,
@@ -128,9 +127,13 @@ class _Edit:
                 new, spelled = self._new_scalar(node)
                 before = self._text[node.start : node.end].rstrip(_BREAKS)
                 if new == node:
-                    return unchanged(self._text, node.start, before), self._document.root
+                    return self._unchanged(node, before), self._document.root
                 patches = self._scalar_patches(node, spelled)
         return edited(self._text, patches, before=before, after=spelled), _put(trail, new)
+
+    def _unchanged(self, node: Node, spelled: str) -> Edited:
+        line = line_of(self._text, node.start)
+        return Edited(text=self._text, line=line, before=spelled, after=spelled)
 
     def _insert(self, trail: list[tuple[Node, int]]) -> tuple[Edited, Node]:
         parent, _ = trail.pop()
@@ -205,7 +208,7 @@ class _Edit:
             )
 
     def _spelled_key(self, name: str) -> str:
-        bare = _PLAIN_KEY.fullmatch(name) and resolved_tag(name) == TAG_PREFIX + "str"
+        bare = _PLAIN_KEY.fullmatch(name) and go_kind(name) is ScalarKind.STR
         return name if bare else quoted(name, self._text)
 
 

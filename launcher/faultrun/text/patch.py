@@ -26,10 +26,13 @@ class Patch:
 
 
 def patched(text: str, patches: Iterable[Patch]) -> str:
-    """``text`` with ``patches``, which lie apart, in any order."""
-    for patch in sorted(patches, key=lambda one: one.start, reverse=True):
-        text = text[: patch.start] + patch.new + text[patch.end :]
-    return text
+    """``text`` with ``patches``, which lie apart, in any order; those of one place as they are given."""
+    pieces: list[str] = []
+    position = 0
+    for patch in sorted(patches, key=lambda one: (one.start, one.end)):
+        pieces += [text[position : patch.start], patch.new]
+        position = patch.end
+    return "".join([*pieces, text[position:]])
 
 
 def line_of(text: str, index: int) -> int:

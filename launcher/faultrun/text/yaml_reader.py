@@ -58,11 +58,6 @@ def read(text: str) -> YamlStream:
     return YamlStream(roots=roots, aliases=aliases)
 
 
-def resolved_tag(plain: str) -> str:
-    """The tag PyYAML gives to ``plain`` where it stands without quotes."""
-    return cast("_Events", yaml.SafeLoader("")).resolve(yaml.ScalarNode, plain, (True, False))
-
-
 def _is_empty(root: Node) -> bool:
     return isinstance(root, ScalarNode) and not root.value
 

@@ -1,5 +1,6 @@
 """One YAML scalar: how a value is written so that every reader takes it for the same, and how Go types it."""
 
+import json
 import re
 
 from faultrun.model.edit import ScalarKind
@@ -11,7 +12,8 @@ _INTEGER = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)"
 _FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 )
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
+_NOT_ASCII = re.compile(r"[^ -~]")
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _PLAIN = re.compile(r"(?:--?(?=[A-Za-z]))?[A-Za-z0-9_./$][A-Za-z0-9_./$(){}=@%+:,\- ]*")
 _ELSEWHERE_A_NUMBER = re.compile(r"[0-9]{4}-[0-9]|[0-9_]+:[0-9]|-+$")
 
@@ -47,22 +49,14 @@ def spelled(value: str | int | bool) -> str:
 
 
 def quoted(value: str, text: str) -> str:
-    """``value`` as a double-quoted scalar on one line of ``text``; an all-ASCII text stays all-ASCII."""
-    pieces: list[str] = []
-    for character in value:
-        code = ord(character)
-        if character in _ESCAPES:
-            pieces.append(_ESCAPES[character])
-        elif 0x20 <= code < 0x7F or (not text.isascii() and _printable(code)):
-            pieces.append(character)
-        elif code < 0x100:
-            pieces.append(f"\\x{code:02x}")
-        else:
-            pieces.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-    return '"' + "".join(pieces) + '"'
+    """``value`` in double quotes on one line of ``text``, as YAML and TOML read it alike.
+
+    An all-ASCII text stays all-ASCII. What either may not hold, or takes for a line break, is escaped.
+    """
+    odd = _NOT_ASCII if text.isascii() else _UNPRINTABLE
+    return odd.sub(_escaped, json.dumps(value, ensure_ascii=False))
 
 
-def _printable(code: int) -> bool:
-    """Whether YAML 1.1 takes it as it is and no reader takes it for a line break or a byte order mark."""
-    in_sets = 0xA0 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
-    return in_sets and code not in {0x2028, 0x2029, 0xFEFF}
+def _escaped(found: "re.Match[str]") -> str:
+    code = ord(found.group())
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
