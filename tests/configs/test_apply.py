@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from faultrun.configs.apply import apply
-from faultrun.configs.restore import restore
-from faultrun.configs.rewrite import carry_out, check
+from faultrun.configs.apply import apply, carry_out, check
+from faultrun.configs.originals import restore
 from faultrun.core.template import Values
 from faultrun.errors import ConfigError
 from faultrun.model.edit import Restored

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.configs.apply import apply
-from faultrun.configs.originals import of_a_person
-from faultrun.configs.restore import restore
+from faultrun.configs.originals import of_a_person, restore
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import set_aside
 from faultrun.model.edit import By

@@ -17,7 +17,7 @@ import pytest
 
 from faultrun.configs.apply import apply
 from faultrun.configs.files import LOCAL, Disk
-from faultrun.configs.restore import restore
+from faultrun.configs.originals import restore
 from faultrun.model.edit import Setting
 
 OLD = b'# a\npre_trained: ""  # b\nhas_trained_epoch: 0\n'

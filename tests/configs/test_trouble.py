@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from faultrun.configs.apply import apply, preview
+from faultrun.configs.apply import apply, check, preview
 from faultrun.configs.argv import pointed
-from faultrun.configs.files import MAX_BYTES, LocalDisk
-from faultrun.configs.lock import locked
-from faultrun.configs.rewrite import check
+from faultrun.configs.files import MAX_BYTES, Disk, locked
 from faultrun.errors import ConfigError
 from faultrun.model.spec import Rewrite
 from support.config_files import MODELZOO, one, written
@@ -151,7 +149,7 @@ def test_the_copy_follows_a_configmap_that_was_updated(originals: Path, here: Pa
     assert yaml.safe_load(Path(result.path).read_bytes()) == {"pre_trained": "/x.ckpt", "lr": 0.5}
 
 
-class Meddling(LocalDisk):
+class Meddling(Disk):
     """A disk on which somebody else writes the file while it is being edited, some times."""
 
     def __init__(self, victim: Path, times: int) -> None:
@@ -205,7 +203,7 @@ def test_a_lock_that_is_never_released_is_an_error_with_a_name(config: Path) -> 
     assert because.endswith(") has held .train.yaml.faultrun.lock for 0.05 s")
 
 
-class Full(LocalDisk):
+class Full(Disk):
     """A disk without space."""
 
     def write(self, descriptor: int, data: bytes) -> int:

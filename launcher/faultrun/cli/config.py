@@ -49,7 +49,7 @@ def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
 @_LOG_DIR
 def restore(files: tuple[str, ...], log_dir: str) -> int:
     """Give FILEs their first bytes back: all that were rewritten, if none is named."""
-    from faultrun.configs.restore import restore as give_back
+    from faultrun.configs.originals import restore as give_back
 
     if not Path(log_dir).is_dir():
         raise ConfigError(

@@ -6,28 +6,66 @@ a ConfigMap, a bind mount) is answered by an edited copy; pointing the script at
 ``argv.pointed``'s task.
 """
 
+import hashlib
+import os
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.configs.copies import copy_for
 from faultrun.configs.files import (
     LOCAL,
     TRIES,
     Disk,
     FileSnapshot,
     explained,
+    locked,
     replace_file,
     restless,
     snapshot,
     still,
 )
-from faultrun.configs.lock import locked
-from faultrun.configs.originals import Originals, holding
+from faultrun.configs.originals import Originals, folder_of_copy, holding
 from faultrun.configs.registry import edit
+from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.edit import By, Change, EditedCopy, EditResult, Setting
+from faultrun.model.spec import Rewrite
+
+_SAMPLE = template.Values(
+    checkpoint="/checkpoints/rank_0/net-2_1215.ckpt",
+    run_id="run",
+    incarnation=1,
+    epoch=2,
+    step=1215,
+    global_step=3090,
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes, see proc(5)
+
+
+def check(rewrites: Sequence[Rewrite], *, originals: Path) -> tuple[EditResult, ...]:
+    """Prove that every rewrite will work, by doing each on a sample in memory; nothing is written.
+
+    Returns what would happen to each file; ``copy`` tells that an edited copy
+    will be needed, which ``argv.pointed`` must be able to place. ConfigError
+    for a wrong template, file or key.
+    """
+    for rewrite in rewrites:
+        if "rank" in template.parse(rewrite.template).fields:
+            raise ConfigError(
+                f"{rewrite.template!r} cannot be written into {rewrite.file}",
+                because="{rank} differs from worker to worker, and they all read this one file",
+                hint="give it as an argument instead: --resume_arg",
+            )
+    return preview(_settings(rewrites, _SAMPLE), originals=originals)
+
+
+def carry_out(
+    rewrites: Sequence[Rewrite], values: template.Values, *, originals: Path
+) -> tuple[EditResult, ...]:
+    """Fill in every template and put the values into their files; see ``apply.apply``."""
+    return apply(_settings(rewrites, values), originals=originals)
 
 
 def preview(settings: Sequence[Setting], *, originals: Path) -> tuple[EditResult, ...]:
@@ -35,7 +73,7 @@ def preview(settings: Sequence[Setting], *, originals: Path) -> tuple[EditResult
     results: list[EditResult] = []
     for file, group in _by_file(settings):
         _, changes = _edited(snapshot(file), group)
-        results.append(EditResult(file=str(file), changes=changes, copy=copy_for(file, group, originals)))
+        results.append(EditResult(file=str(file), changes=changes, copy=_copy_for(file, group, originals)))
     return tuple(results)
 
 
@@ -55,6 +93,19 @@ def apply(
     preview(settings, originals=originals)
     place = _Place(originals=originals, disk=disk, by=by)
     return tuple(_apply(file, group, place) for file, group in _by_file(settings))
+
+
+def _settings(rewrites: Sequence[Rewrite], values: template.Values) -> tuple[Setting, ...]:
+    """The rewrites with their templates filled in. ConfigError for an unknown field or an unknown value."""
+    return tuple(
+        Setting(
+            file=rewrite.file,
+            key=rewrite.key,
+            value=template.rendered_value(template.parse(rewrite.template), values),
+            format=rewrite.format,
+        )
+        for rewrite in rewrites
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +132,7 @@ def _by_file(settings: Sequence[Setting]) -> list[tuple[Path, list[Setting]]]:
 
 
 def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
-    copy = copy_for(file, group, place.originals, place.by)
+    copy = _copy_for(file, group, place.originals, place.by)
     if copy is not None:
         return _write_copy(file, group, copy, place)
     with explained(file), locked(file):
@@ -134,3 +185,68 @@ def _edited(seen: FileSnapshot, group: Sequence[Setting]) -> tuple[bytes, tuple[
         data = done.data
         changes.append(done.change)
     return data, tuple(changes)
+
+
+def _copy_for(file: Path, group: Sequence[Setting], originals: Path, by: By = By.RUN) -> EditedCopy | None:
+    """The copy that must stand in for ``file``; None when the file itself can be replaced."""
+    reason = _why_not_in_place(file, group)
+    if not reason:
+        return None
+    tag = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
+    name = Path(group[0].file).name
+    spelled = dict.fromkeys(
+        spelling
+        for setting in group
+        for spelling in (
+            str(Path(setting.file)),
+            str(Path(setting.file).absolute()),
+            os.path.relpath(setting.file),
+            str(file),
+        )
+    )
+    return EditedCopy(
+        original=group[0].file,
+        path=str((originals.parent / "edited" / folder_of_copy(tag, by) / name).absolute()),
+        spellings=tuple(spelled),
+        reason=reason,
+    )
+
+
+def _why_not_in_place(file: Path, group: Sequence[Setting]) -> str:
+    """Why ``file`` cannot be replaced atomically and keep owner and mode; empty if it can."""
+    try:
+        status = file.stat()
+    except OSError:
+        return ""  # reading it says what is wrong, in better words
+    if not stat.S_ISREG(status.st_mode):
+        return ""
+    if any(_is_configmap(Path(setting.file)) for setting in group):
+        return "comes from a ConfigMap, which Kubernetes would write again"
+    if not status.st_mode & 0o222 or not os.access(file, os.W_OK):
+        return "is read-only"
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        return f"lies in a read-only directory ({file.parent})"
+    if status.st_nlink > 1:
+        return f"has {status.st_nlink} hard links, which a replacement would part"
+    if os.geteuid() != 0 and status.st_uid != os.geteuid():
+        return "belongs to another user, which a replacement would change"
+    if str(file) in _mount_points():
+        return "is a mount of its own and cannot be replaced by a rename"
+    return ""
+
+
+def _is_configmap(path: Path) -> bool:
+    """Kubernetes links FILE -> ..data/FILE and ``..data`` -> a dated directory, swapped as a whole."""
+    try:
+        return path.is_symlink() and path.readlink().parts[:1] == ("..data",)
+    except OSError:
+        return False
+
+
+def _mount_points() -> set[str]:
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return set()
+    points = (line.split(" ")[4] for line in lines if line.count(" ") > 4)
+    return {_OCTAL.sub(lambda found: chr(int(found.group(1), 8)), point) for point in points}

@@ -1,18 +1,18 @@
 """Reading a configuration and replacing it so that any crash leaves the old file or the new one.
 
-``Disk`` is every call that changes something: tests die at each of them in turn.
+One writer at a time, over all processes that ask.
 """
 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from faultrun.configs.target import not_there
 from faultrun.errors import ConfigError
+from faultrun.locks import Busy, held
 
 MAX_BYTES = 10_000_000
 """A configuration is written by people; what is larger is something else."""
@@ -20,81 +20,41 @@ MAX_BYTES = 10_000_000
 TRIES = 5
 """Attempts to edit a file that somebody else keeps writing."""
 
+WAIT_S = 10.0
+
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # NONBLOCK: a pipe swapped in must not hang us
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Disk(Protocol):
-    """The calls of ``os`` by which files change."""
+class Disk:
+    """Every call by which files change: tests die at each of them in turn."""
+
+    own = staticmethod(os.fchown)
+    mode = staticmethod(os.fchmod)
+    close = staticmethod(os.close)
 
     def create(self, path: Path) -> int:
         """Open a new file for writing, readable by its owner only."""
-
-    def write(self, descriptor: int, data: bytes) -> int:
-        """Write some of ``data``; return how much."""
-
-    def own(self, descriptor: int, uid: int, gid: int) -> None:
-        """Give the file to a user and a group."""
-
-    def mode(self, descriptor: int, mode: int) -> None:
-        """Set permission bits."""
-
-    def sync(self, descriptor: int) -> None:
-        """Wait until the file is on the disk."""
-
-    def close(self, descriptor: int) -> None:
-        """Close a descriptor."""
-
-    def replace(self, source: Path, target: Path) -> None:
-        """Rename over ``target``, atomically."""
-
-    def remove(self, path: Path) -> None:
-        """Unlink a file; nothing happens if it is not there."""
-
-    def sync_directory(self, path: Path) -> None:
-        """Wait until the names in a directory are on the disk."""
-
-    def make_directory(self, path: Path) -> None:
-        """Make a directory and those above it, where missing."""
-
-
-class LocalDisk:
-    """The operating system's."""
-
-    def create(self, path: Path) -> int:
-        """See Disk."""
         return os.open(path, _CREATE_FLAGS, 0o600)
 
     def write(self, descriptor: int, data: bytes) -> int:
-        """See Disk."""
+        """Write some of ``data``; return how much."""
         return os.write(descriptor, data)
 
-    def own(self, descriptor: int, uid: int, gid: int) -> None:
-        """See Disk."""
-        os.fchown(descriptor, uid, gid)
-
-    def mode(self, descriptor: int, mode: int) -> None:
-        """See Disk."""
-        os.fchmod(descriptor, mode)
-
     def sync(self, descriptor: int) -> None:
-        """See Disk."""
+        """Wait until the file is on the disk."""
         os.fsync(descriptor)
 
-    def close(self, descriptor: int) -> None:
-        """See Disk."""
-        os.close(descriptor)
-
     def replace(self, source: Path, target: Path) -> None:
-        """See Disk."""
+        """Rename over ``target``, atomically."""
         source.replace(target)
 
     def remove(self, path: Path) -> None:
-        """See Disk."""
+        """Unlink a file; nothing happens if it is not there."""
         path.unlink(missing_ok=True)
 
     def sync_directory(self, path: Path) -> None:
-        """See Disk."""
+        """Wait until the names in a directory are on the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -102,11 +62,11 @@ class LocalDisk:
             os.close(descriptor)
 
     def make_directory(self, path: Path) -> None:
-        """See Disk."""
+        """Make a directory and those above it, where missing."""
         path.mkdir(parents=True, exist_ok=True)
 
 
-LOCAL = LocalDisk()
+LOCAL = Disk()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +158,22 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def locked(path: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
+    """Hold ``path`` against other writers that ask. ConfigError when it stays held for ``wait_s``."""
+    lock = path.with_name(f".{path.name}.faultrun.lock")
+    with ExitStack() as taken:
+        try:
+            taken.enter_context(held(lock, wait_s=wait_s))
+        except Busy as busy:
+            raise ConfigError(
+                f"{path} is being changed by somebody else",
+                because=f"{busy.holder} has held {lock.name} for {wait_s:g} s",
+                hint=f"fuser {lock}",
+            ) from None
+        yield
+
+
 def _read(path: Path) -> FileSnapshot | None:
     """Read a whole file; None if it was written meanwhile."""
     try:
@@ -239,7 +215,8 @@ def _write_new(disk: Disk, path: Path, data: bytes, attributes: Attributes) -> N
         rest = memoryview(data)
         while rest:
             rest = rest[disk.write(descriptor, bytes(rest)) :]
-        if attributes.owner and attributes.owner != _owner(descriptor):
+        status = os.fstat(descriptor)
+        if attributes.owner and attributes.owner != (status.st_uid, status.st_gid):
             disk.own(descriptor, *attributes.owner)
         disk.mode(descriptor, attributes.mode)
         disk.sync(descriptor)
@@ -247,30 +224,20 @@ def _write_new(disk: Disk, path: Path, data: bytes, attributes: Attributes) -> N
         disk.close(descriptor)
 
 
-def _owner(descriptor: int) -> tuple[int, int]:
-    status = os.fstat(descriptor)
-    return status.st_uid, status.st_gid
-
-
 def _check_kind(path: Path, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
-        raise ConfigError(
-            f"{path} is a directory",
-            because="a value is set in one file",
-            hint=f"name a file in it: {path}/NAME",
-        )
-    if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(
-            f"{path} is not a file",
-            because="it is a device, pipe or socket",
-            hint="name the configuration file",
-        )
-    if status.st_size > MAX_BYTES:
-        raise ConfigError(
-            f"{path} is too large to be a configuration",
-            because=f"it has {status.st_size:,} bytes, the limit is {MAX_BYTES:,}",
-            hint="name the configuration file itself",
-        )
+        what, because = "is a directory", "a value is set in one file"
+        hint = f"name a file in it: {path}/NAME"
+    elif not stat.S_ISREG(status.st_mode):
+        what, because = "is not a file", "it is a device, pipe or socket"
+        hint = "name the configuration file"
+    elif status.st_size > MAX_BYTES:
+        what = "is too large to be a configuration"
+        because = f"it has {status.st_size:,} bytes, the limit is {MAX_BYTES:,}"
+        hint = "name the configuration file itself"
+    else:
+        return
+    raise ConfigError(f"{path} {what}", because=because, hint=hint)
 
 
 def _mark(status: os.stat_result) -> tuple[int, ...]:

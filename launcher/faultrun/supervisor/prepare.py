@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.configs.apply import carry_out
 from faultrun.configs.argv import pointed, resume_args
-from faultrun.configs.restore import restore
-from faultrun.configs.rewrite import carry_out
+from faultrun.configs.originals import restore
 from faultrun.core import template
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.model.edit import EditedCopy, EditResult

@@ -74,8 +74,7 @@ def _check(file: str, cluster: "Cluster") -> int:
 
 def _mend(file: str, cluster: "Cluster") -> int:
     """Rewrite a file with what can be mended, print the findings that are left; how many these are."""
-    from faultrun.configs.files import LOCAL, explained, replace_file, snapshot
-    from faultrun.configs.lock import locked
+    from faultrun.configs.files import LOCAL, explained, locked, replace_file, snapshot
     from faultrun.manifests import lint as rules
 
     _content(file)

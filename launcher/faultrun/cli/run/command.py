@@ -14,8 +14,8 @@ from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import Resolved
 from faultrun.cli.run.await_platform import StoppedWaiting, resolve_when_ready
+from faultrun.configs.apply import check
 from faultrun.configs.argv import check_template, pointed
-from faultrun.configs.rewrite import check
 from faultrun.core import template
 from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.errors import ConfigError

@@ -8,8 +8,8 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.survey import scan_and_choose
 from faultrun.cli.console import answer
 from faultrun.cli.resolve.context import ProcessContext
+from faultrun.configs.apply import check
 from faultrun.configs.argv import resume_args
-from faultrun.configs.rewrite import check
 from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from faultrun.checkpoints.finish_marks import mark_finished
-from faultrun.configs.originals import of_a_person
-from faultrun.configs.restore import restore
+from faultrun.configs.originals import of_a_person, restore
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, set_aside
 from faultrun.model.run import RunState
