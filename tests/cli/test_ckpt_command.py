@@ -180,6 +180,18 @@ def test_a_group_without_a_survivor_declines_with_minus_1(pairs: Path) -> None:
     assert script.read_text() == "export RESTORE_RANKS=-1\n"
 
 
+def test_recovery_info_never_uses_a_replacement_twice(tmp_path: Path) -> None:
+    for rank in range(3):
+        save(tmp_path / f"ckpt/rank_{rank}/net-1_9.ckpt", ckpt(1, 9))
+    with pytest.raises(FaultrunError) as told:
+        run(
+            tmp_path, "choose", str(tmp_path / "ckpt"), "--world_size=3", "--lost_ranks=0,1",
+            "--recovery_info", str(tmp_path / "info.json"),
+        )  # fmt: skip
+    assert "replica group {0,1,2} lost 2 ranks and has 1 to replace them one by one" in str(told.value)
+    assert not (tmp_path / "info.json").exists()
+
+
 def test_group_files_of_another_world_are_a_configuration_error(pairs: Path) -> None:
     with pytest.raises(FaultrunError) as told:
         run(

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.core.candidate_groups import moments
-from faultrun.core.recover import Chosen, Group, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.core.replica_groups import Group
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.model.plan import Attempt
 

@@ -13,17 +13,14 @@ size, and on the session if they tell no incarnation: two lives that passed
 the same step did not compute the same state.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faultrun.core.candidate_groups import CandidateGroup, least_preferred, moments
-from faultrun.core.restore import restore_ranks, restore_ranks_map
+from faultrun.core.replica_groups import Group
 from faultrun.model.checkpoint import Entry, RankFile, RecoveryPoint, Refusal, Shared, Verdict
 from faultrun.model.plan import Attempt
-from faultrun.model.restore import Restore, Supplier
-
-Group = frozenset[int]
-"""Ranks that hold the same state: the file of one serves all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +50,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Resume at ``point``; ``refused`` are the newer candidates and why not they.
-
-    ``restore`` says the same in the terms of replica groups.
-    """
+    """Resume at ``point``; ``refused`` are the newer candidates and why not they."""
 
     point: RecoveryPoint
-    restore: Restore
     refused: tuple[Refusal, ...]
 
 
@@ -131,10 +124,9 @@ def choose(
         if isinstance(answer, str):
             refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, judged)]
             continue
-        restore = _as_restore(answer, need)
         unverified = any(judged[one.path].unverifiable for _, one in answer)
-        point = replace(_point(answer, restore), unverified=unverified)
-        return Chosen(point=point, restore=restore, refused=(*refused, *foreign))
+        point = _point(answer, unverified=unverified)
+        return Chosen(point=point, refused=(*refused, *foreign))
     if not ours and not broken:
         return NothingFound(refused=tuple(foreign))
     unverifiable = sum(verdicts[one.path].unverifiable for one in ours if one.path in verdicts)
@@ -279,38 +271,34 @@ def _refusal(entry: Entry, why: str) -> Refusal:
     return Refusal(path=entry.path, global_step=entry.global_step, why=why)
 
 
-def _point(service: _Service, restore: Restore) -> RecoveryPoint:
+def _point(service: _Service, *, unverified: bool) -> RecoveryPoint:
+    """``restore_ranks`` and ``restore_ranks_map`` are in the forms that mindx_elastic gives trainers.
+
+    The map's keys are whole groups: ``{"0,8": 0, "1,9": 9}``. A reader must split them at
+    the commas: rank 1 is not in "10,18".
+    """
     first = service[0][1]
-    files = sorted(
-        (
-            RankFile(rank=rank, path=entry.path, from_rank=entry.rank)
-            for group, entry in service
-            for rank in group
-        ),
-        key=lambda file: file.rank,
+    files = (
+        RankFile(rank=rank, path=entry.path, from_rank=entry.rank)
+        for group, entry in service
+        for rank in group
     )
+    suppliers = {
+        ",".join(map(str, sorted(group))): entry.rank if entry.rank in group else min(group)
+        for group, entry in service
+    }
     return RecoveryPoint(
         path=first.path,
         kind=least_preferred(entry for _, entry in service),
         global_step=first.global_step,
         epoch=first.epoch,
         step_in_epoch=first.step_in_epoch,
-        files=tuple(files),
+        files=tuple(sorted(files, key=lambda file: file.rank)),
         source=Shared(),
-        restore_ranks=restore_ranks(restore),
-        restore_ranks_map=restore_ranks_map(restore),
+        restore_ranks=",".join(str(rank) for rank in sorted(suppliers.values(), key=lambda rank: rank or 0)),
+        restore_ranks_map=json.dumps(suppliers),
         identity=first.identity,
-    )
-
-
-def _as_restore(service: _Service, need: Need) -> Restore:
-    """The same answer in the words of ``core/restore.py``, for its text forms."""
-    suppliers = []
-    for group, entry in service:
-        holder = entry.rank if entry.rank in group else min(group)
-        suppliers.append(Supplier(group=tuple(sorted(group)), holders=(holder or 0,), path=entry.path))
-    return Restore(
-        global_step=service[0][1].global_step or 0, lost=need.lost_ranks, suppliers=tuple(suppliers)
+        unverified=unverified,
     )
 
 

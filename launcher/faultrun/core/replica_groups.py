@@ -5,24 +5,25 @@ Does not read files; ``checkpoints/group_info.py`` does.
 
 from collections.abc import Iterable, Mapping
 
-from faultrun.model.restore import Declined, ReplicaGroups
+Group = frozenset[int]
+"""Ranks that hold the same state: the file of one serves all."""
 
 
 def agree_on_groups(
     lists: Mapping[int, Iterable[int]], world_size: int, distrusted: frozenset[int] = frozenset()
-) -> ReplicaGroups | Declined:
-    """Return the replica groups that the per-rank lists describe.
+) -> tuple[Group, ...] | str:
+    """Return the replica groups that the per-rank lists describe, by their least member, or why not.
 
     ``lists[r]`` are the ranks whose checkpoint equals that of r, itself
     included. A rank without a list takes the group its peers give it, and so
     does a rank in ``distrusted`` (the dead: its file may be older than its
-    peers') unless no peer names it. Declined when a list is of another world
+    peers') unless no peer names it. There is no agreement when a list is of another world
     size, when two lists contradict each other, or when a rank is in no list.
     """
     claims = {rank: frozenset(members) for rank, members in lists.items()}
     for rank in sorted(claims):
         if why := _impossible(rank, claims[rank], world_size):
-            return Declined(why=why)
+            return why
 
     group_of: dict[int, frozenset[int]] = {}
     for rank in sorted(set(claims) - distrusted) + sorted(set(claims) & distrusted):
@@ -31,24 +32,12 @@ def agree_on_groups(
         for member in sorted(claims[rank]):
             known = group_of.setdefault(member, claims[rank])
             if known != claims[rank]:
-                return Declined(why=_contradiction(rank, claims[rank], member, known))
+                return _contradiction(rank, claims[rank], member, known)
 
     uncovered = sorted(set(range(world_size)) - set(group_of))
     if uncovered:
-        return Declined(why=f"rank {uncovered[0]} is in no group_info list, neither its own nor a peer's")
-
-    distinct = {tuple(sorted(members)) for members in group_of.values()}
-    return ReplicaGroups(world_size=world_size, groups=tuple(sorted(distinct)))
-
-
-def pure_data_parallel(world_size: int) -> ReplicaGroups:
-    """Return one group of all ranks: any verified copy serves everybody."""
-    return ReplicaGroups(world_size=world_size, groups=(tuple(range(world_size)),))
-
-
-def every_rank_its_own(world_size: int) -> ReplicaGroups:
-    """Return groups of one: nobody has a replica (fully sharded state)."""
-    return ReplicaGroups(world_size=world_size, groups=tuple((rank,) for rank in range(world_size)))
+        return f"rank {uncovered[0]} is in no group_info list, neither its own nor a peer's"
+    return tuple(sorted(set(group_of.values()), key=min))
 
 
 def _impossible(rank: int, members: frozenset[int], world_size: int) -> str:

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.checkpoints.group_info import FILE_NAME, read_group_files
-from faultrun.core.recover import Group
-from faultrun.core.replica_groups import agree_on_groups, every_rank_its_own
+from faultrun.core.replica_groups import Group, agree_on_groups
 from faultrun.model.checkpoint import Refusal
-from faultrun.model.restore import Declined, ReplicaGroups
 from faultrun.model.spec import Replicas, RunSpec
 
 
@@ -28,17 +26,12 @@ def known_replicas(spec: RunSpec, world_size: int) -> KnownReplicas:
     """The replica groups as the workers' files tell them. Never raises for what a file holds."""
     folder = Path(spec.logs.log_dir).absolute()
     found = read_group_files(str(folder / "device0" / FILE_NAME), world_size)
+    every_rank_its_own = tuple(frozenset({rank}) for rank in range(world_size))
     if not found.lists:
-        if spec.recovery.replicas is Replicas.AUTO:
-            return KnownReplicas(groups=None)
-        return KnownReplicas(groups=_groups(every_rank_its_own(world_size)))
+        return KnownReplicas(groups=None if spec.recovery.replicas is Replicas.AUTO else every_rank_its_own)
     agreed = agree_on_groups(found.lists, world_size)
-    if isinstance(agreed, Declined):
-        why = f"{agreed.why}; until that is settled every rank needs a file of its own"
+    if isinstance(agreed, str):
+        why = f"{agreed}; until that is settled every rank needs a file of its own"
         refusal = Refusal(path=str(folder / f"device*/{FILE_NAME}"), global_step=None, why=why)
-        return KnownReplicas(groups=_groups(every_rank_its_own(world_size)), refused=(refusal,))
-    return KnownReplicas(groups=_groups(agreed))
-
-
-def _groups(agreed: ReplicaGroups) -> tuple[Group, ...]:
-    return tuple(frozenset(group) for group in agreed.groups)
+        return KnownReplicas(groups=every_rank_its_own, refused=(refusal,))
+    return KnownReplicas(groups=agreed)

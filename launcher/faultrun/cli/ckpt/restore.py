@@ -1,5 +1,6 @@
 """``faultrun ckpt choose``: what the recovery point must serve, and the files that trainers read."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +9,9 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.group_info import read_group_files
 from faultrun.checkpoints.survey import Findings, verify_all
 from faultrun.core.recover import Chosen, Need
-from faultrun.core.replica_groups import agree_on_groups, pure_data_parallel
-from faultrun.core.restore import choose_suppliers, recovery_info, restore_ranks_script
+from faultrun.core.replica_groups import Group, agree_on_groups
 from faultrun.errors import ConfigError, NoWholeCheckpoint, UsageError
-from faultrun.model.checkpoint import Entry
-from faultrun.model.restore import Declined, ReplicaGroups, RestoreDecision
+from faultrun.model.checkpoint import Entry, RecoveryPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +31,9 @@ def need(request: Request, entries: Sequence[Entry]) -> Need:
     """What to choose for. Without a world size, the files tell it. Raises UsageError, ConfigError."""
     lost = _ranks(request.lost_ranks)
     world_size = request.world_size or _world_size(entries)
-    groups = _groups(request, world_size, lost)
     return Need(
         world_size=world_size,
-        groups=None if groups is None else tuple(frozenset(group) for group in groups.groups),
+        groups=_groups(request, world_size, lost),
         run_id=request.run_id,
         lost_ranks=lost,
         trust=request.trust,
@@ -46,16 +44,66 @@ def write_files(request: Request, catalog: Catalog, found: Findings, wanted: Nee
     """Write ``restore_ranks.sh`` and ``recovery_info.json`` where they were asked for."""
     if request.restore_ranks_sh is None and request.recovery_info is None:
         return
-    decision = _decision(catalog, found, wanted)
+    point = found.choice.point if isinstance(found.choice, Chosen) else None
+    if point is not None and point.global_step is None:
+        point = None
     if request.restore_ranks_sh is not None:
-        Path(request.restore_ranks_sh).write_text(restore_ranks_script(decision), encoding="utf-8")
+        Path(request.restore_ranks_sh).write_text(_restore_ranks_script(point), encoding="utf-8")
     if request.recovery_info is not None:
-        text = recovery_info(decision)
-        if isinstance(text, Declined):
+        try:
+            text = _recovery_info(point, catalog, found, wanted)
+        except ValueError as declined:
             raise NoWholeCheckpoint(
-                f"{request.recovery_info} not written", because=text.why, hint="faultrun ckpt list --why DIR"
-            )
+                f"{request.recovery_info} not written",
+                because=str(declined),
+                hint="faultrun ckpt list --why DIR",
+            ) from declined
         Path(request.recovery_info).write_text(text + "\n", encoding="utf-8")
+
+
+def _restore_ranks_script(point: RecoveryPoint | None) -> str:
+    """``restore_ranks.sh`` as mindx_elastic 2.0.4 sources it: the map is quoted, -1 means no restore."""
+    if point is None:
+        return "export RESTORE_RANKS=-1\n"
+    return (
+        f"export RESTORE_RANKS={point.restore_ranks}\nexport RESTORE_RANKS_MAP='{point.restore_ranks_map}'\n"
+    )
+
+
+def _recovery_info(point: RecoveryPoint | None, catalog: Catalog, found: Findings, wanted: Need) -> str:
+    """``recovery_info.json`` of 2023: ``{"normal_rank": {"0": 8}, "abnormal_rank": {"8": 0}}``.
+
+    ``abnormal_rank`` gives each lost rank a replacement of its own group, with a whole file of
+    the chosen step, and ``normal_rank`` is its inverse, so nobody replaces two: ValueError,
+    with the reason, when a group lost more members than it has left.
+    """
+    if point is None:
+        raise ValueError("no checkpoint with a known step can be used")
+    same = [
+        one
+        for one in found.scan.entries
+        if one.global_step == point.global_step and one.rank is not None and one.rank not in wanted.lost_ranks
+    ]
+    verdicts = verify_all(catalog, same)
+    able = {one.rank for one in same if verdicts[one.path].whole}
+    replacement: dict[int, int] = {}
+    for members in json.loads(point.restore_ranks_map):
+        group = [int(rank) for rank in members.split(",")]
+        lost = [rank for rank in group if rank in wanted.lost_ranks]
+        healthy = [rank for rank in group if rank in able]
+        if len(lost) > len(healthy):
+            raise ValueError(
+                f"replica group {{{members}}} lost {len(lost)} ranks "
+                f"and has {len(healthy)} to replace them one by one"
+            )
+        replacement.update(zip(lost, healthy, strict=False))
+    by_healthy = sorted((healthy, lost) for lost, healthy in replacement.items())
+    return json.dumps(
+        {
+            "normal_rank": {str(healthy): lost for healthy, lost in by_healthy},
+            "abnormal_rank": {str(lost): replacement[lost] for lost in sorted(replacement)},
+        }
+    )
 
 
 def _ranks(text: str) -> frozenset[int]:
@@ -75,34 +123,16 @@ def _world_size(entries: Sequence[Entry]) -> int:
     return 1 + max((entry.rank for entry in entries if entry.rank is not None), default=0)
 
 
-def _groups(request: Request, world_size: int, lost: frozenset[int]) -> ReplicaGroups | None:
+def _groups(request: Request, world_size: int, lost: frozenset[int]) -> tuple[Group, ...] | None:
     if request.group_info is None:
         return None
     files = read_group_files(request.group_info, world_size)
     agreed = agree_on_groups(files.lists, world_size, lost)
-    if isinstance(agreed, Declined):
+    if isinstance(agreed, str):
         unreadable = next(iter(files.unreadable.values()), "")
         raise ConfigError(
             f"no replica groups from {request.group_info}",
-            because=agreed.why + (f"; {unreadable}" if unreadable else ""),
+            because=agreed + (f"; {unreadable}" if unreadable else ""),
             hint="give --world_size, and the group_info.pb of a rank in <root>/device<rank>/",
         )
     return agreed
-
-
-def _decision(catalog: Catalog, found: Findings, wanted: Need) -> RestoreDecision:
-    """With every whole file of the chosen step, so that each lost rank can get a replacement of its own."""
-    if not isinstance(found.choice, Chosen) or found.choice.point.global_step is None:
-        return Declined(why="no checkpoint with a known step can be used")
-    step = found.choice.point.global_step
-    same = [one for one in found.scan.entries if one.global_step == step and one.rank is not None]
-    verdicts = verify_all(catalog, same)
-    available: dict[int, dict[int, str]] = {}
-    for one in same:
-        if one.rank is not None and verdicts[one.path].whole:
-            available.setdefault(one.rank, {step: one.path})
-    groups = pure_data_parallel(wanted.world_size)
-    if wanted.groups is not None:
-        members = sorted(tuple(sorted(group)) for group in wanted.groups)
-        groups = ReplicaGroups(world_size=wanted.world_size, groups=tuple(members))
-    return choose_suppliers(groups, wanted.lost_ranks, available)
