@@ -28,8 +28,8 @@ from pathlib import Path
 from benchmarks.campaigns import savers
 from benchmarks.campaigns.savers import Saver
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import Registry, builtin_formats
-from faultrun.checkpoints.survey import scan_and_choose
 from faultrun.core.recover import Chosen, Need
 
 FORMATS = Registry(formats=builtin_formats())

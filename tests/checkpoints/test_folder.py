@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultrun.checkpoints.find import Findings
 from faultrun.checkpoints.registry import builtin_formats
-from faultrun.checkpoints.survey import Findings
 from faultrun.core.recover import Chosen, NothingFound, NothingWhole
 from support.catalogs import survey_of
 from support.torch_files import ZIP

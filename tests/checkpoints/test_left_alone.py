@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.left_alone import FILE_NAME
+from faultrun.checkpoints.memory import LEFT_ALONE
 from support.catalogs import catalog_of
 from support.ckpt_bytes import ckpt, save
 
@@ -95,7 +95,7 @@ def test_a_list_that_cannot_be_kept_is_an_error_and_may_be_kept_later(tmp_path: 
 
 def test_a_line_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
     old_run(tmp_path)
-    kept = tmp_path / "log" / FILE_NAME
+    kept = tmp_path / "log" / LEFT_ALONE
     whole = kept.read_bytes()
     for size in range(len(whole) - 1):
         kept.write_bytes(whole[:size])

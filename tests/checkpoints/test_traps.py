@@ -4,8 +4,8 @@ import threading
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import Registry
-from faultrun.checkpoints.survey import scan_and_choose
 from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
 from support.catalogs import MINDSPORE, catalog_of, reasons, survey_of
 from support.ckpt_bytes import WEIGHTS, ckpt, records, save

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.checkpoints.survey import Findings
+from faultrun.checkpoints.find import Findings
 from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
 from faultrun.model.checkpoint import Kind
 from support.catalogs import survey_of

@@ -212,7 +212,7 @@ from dataclasses import replace
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Claim
 from faultrun.checkpoints.registry import Registry
-from faultrun.checkpoints.survey import verify_all
+from faultrun.checkpoints.find import verify_all
 from faultrun.cli.ckpt.bar import Bar
 from faultrun.model.checkpoint import Depth, Verdict
 
@@ -230,7 +230,7 @@ class Slow:
 
 catalog = Catalog([sys.argv[1]], registry=Registry(formats=(Slow(),)))
 bar = Bar()
-verify_all(catalog, catalog.scan().entries, watch=bar)
+verify_all(catalog, catalog.scan().entries, progress=bar)
 bar.close()
 """
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from faultrun.checkpoints import gasp_manifest, mindspore_ckpt, ttp
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import Findings, scan_and_choose
 from faultrun.checkpoints.format import Format
 from faultrun.checkpoints.registry import Registry
-from faultrun.checkpoints.survey import Findings, scan_and_choose
 from faultrun.core.recover import Need
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 

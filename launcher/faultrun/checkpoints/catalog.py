@@ -7,17 +7,17 @@ each, and remembered; ``core/recover.py`` decides.
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from itertools import chain
+from itertools import chain, islice
+from pathlib import Path
 
 from faultrun.checkpoints import gasp_manifest
 from faultrun.checkpoints.finish_marks import mark_of, marks_of
-from faultrun.checkpoints.format import Foreign, Look, Meter, Stamp, Unreadable, no_meter
-from faultrun.checkpoints.left_alone import FILE_NAME, LeftAlone
+from faultrun.checkpoints.format import Foreign, Format, Listing, Look, Meter, Stamp, Unreadable, no_meter
 from faultrun.checkpoints.listing import (
     Named,
     claimed,
@@ -27,7 +27,7 @@ from faultrun.checkpoints.listing import (
     unfinished_files,
     walk,
 )
-from faultrun.checkpoints.memory import Memory, stamp_in
+from faultrun.checkpoints.memory import LEFT_ALONE, LeftAlone, Memory, stamp_in
 from faultrun.checkpoints.names import place_of
 from faultrun.checkpoints.reading import compare_digest, stored_digest
 from faultrun.checkpoints.registry import Registry, load_registry
@@ -67,6 +67,18 @@ class _Pile:
     unfinished: list[Refusal] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
 
+    def add(self, one: Named | Refusal) -> None:
+        """Sort in what is claimed, or why a format could not claim."""
+        if isinstance(one, Refusal):
+            self.unfinished.append(one)
+            return
+        self.parts.update(one.parts)
+        if one.unfinished:
+            step = one.first.global_step
+            self.unfinished.append(Refusal(path=one.first.path, global_step=step, why=one.unfinished))
+        else:
+            self.named[one.first.path] = one
+
     def keep_one_name_each(self) -> None:
         """Leave out links to what was found under a name of its own, or under another link."""
         own = {stamp_in(one.first) for one in self.named.values() if not one.linked}
@@ -75,6 +87,16 @@ class _Pile:
                 if stamp_in(one.first) in own:
                     del self.named[path]
                 own.add(stamp_in(one.first))
+
+
+@dataclass(slots=True)
+class _Known:
+    """A path of the last scan: since when its stamp is this one (monotonic), and why it is no checkpoint."""
+
+    stamp: Stamp
+    members: tuple[str, ...]
+    at_s: float
+    unreadable: str = ""
 
 
 class Catalog:
@@ -99,13 +121,11 @@ class Catalog:
         self.registry = load_registry() if registry is None else registry
         self._settle_s = settle_s
         self._memory = Memory(memory_path)
-        self._left_alone = LeftAlone(memory_path and os.path.join(os.path.dirname(memory_path), FILE_NAME))  # noqa: PTH118, PTH120 - a string is all there is
+        self._left_alone = LeftAlone(memory_path and str(Path(memory_path).with_name(LEFT_ALONE)))
         self._formats = {one.name: one for one in self.registry.formats}
-        self._members: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, _Known] = {}
         self._series: dict[tuple[str, str, str], list[Entry]] = {}
         self._adopted: tuple[str, ...] = ()
-        self._seen_s: dict[tuple[str, Stamp], float] = {}
-        self._unreadable: dict[tuple[str, Stamp], str] = {}
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -128,21 +148,11 @@ class Catalog:
         """List, claim by name, read headers (once each), and give sessions a common count of steps."""
         pile = _Pile()
         for root in self.roots:
-            for found in walk(root):
-                if isinstance(found, Refusal):
-                    pile.refused.append(found)
-                    continue
-                if found.path in pile.parts:
-                    pile.parts.update(map(found.join, found.directories))
-                    continue
-                pile.unfinished += unfinished_files(found)
-                pile.linked.update({one.path: one for one in links_out(found, self.registry.formats)})
-                for one in claimed(found, root, self.registry.formats):
-                    self._sort(one, pile)
+            self._look(root, walk(root), self.registry.formats, pile)
         for folder in self._adopted:
-            self._look_for_gasps(folder, pile)
+            self._look(folder, islice(walk(folder), 1), (gasp_manifest.FORMAT,), pile)
         pile.keep_one_name_each()
-        self._forget_all_but(pile.named)
+        self._known = {path: self._known_as(one) for path, one in pile.named.items()}
         described = self._describe(tuple(pile.named.values()))
         marks = frozenset[str]().union(*map(marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
@@ -189,9 +199,9 @@ class Catalog:
         known = self._memory.verdict(entry, depth)
         if known is not None:
             return known
-        unreadable = self._unreadable.get((entry.path, stamp_in(entry)))
-        if unreadable is not None:
-            return Verdict(whole=False, why=unreadable, depth=Depth.STRUCTURE)
+        listed = self._known.get(entry.path)
+        if listed is not None and listed.unreadable:
+            return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
         verdict = self._judge(entry, Look(depth=depth, siblings=self._siblings(entry), meter=meter))
         if verdict.whole and verdict.depth is not Depth.CHECKSUM:
             self._settle(entry)
@@ -212,32 +222,27 @@ class Catalog:
                 return replace(entry, finished=mark_of(entry.path + gasp_manifest.SUFFIX) in marks)
         return entry
 
-    def _look_for_gasps(self, folder: str, pile: _Pile) -> None:
-        found = next(walk(folder), None)
-        if isinstance(found, Refusal):
-            pile.refused.append(found)
-        elif found is not None:
-            for one in claimed(found, folder, (gasp_manifest.FORMAT,)):
-                self._sort(one, pile)
+    def _look(
+        self, root: str, listings: Iterable[Listing | Refusal], formats: Sequence[Format], pile: _Pile
+    ) -> None:
+        for found in listings:
+            if isinstance(found, Refusal):
+                pile.refused.append(found)
+                continue
+            if found.path in pile.parts:
+                pile.parts.update(map(found.join, found.directories))
+                continue
+            if formats is self.registry.formats:
+                pile.unfinished += unfinished_files(found)
+                pile.linked.update({one.path: one for one in links_out(found, formats)})
+            for one in claimed(found, root, formats):
+                pile.add(one)
 
-    def _sort(self, one: Named | Refusal, pile: _Pile) -> None:
-        if isinstance(one, Refusal):
-            pile.unfinished.append(one)
-            return
-        pile.parts.update(one.parts)
-        if one.unfinished:
-            step = one.first.global_step
-            pile.unfinished.append(Refusal(path=one.first.path, global_step=step, why=one.unfinished))
-        else:
-            pile.named[one.first.path] = one
-            self._members[one.first.path] = one.members
-            self._seen_s.setdefault((one.first.path, stamp_in(one.first)), time.monotonic())
-
-    def _forget_all_but(self, there: Mapping[str, Named]) -> None:
-        """A long run sees far more files than it keeps."""
-        self._members = {path: members for path, members in self._members.items() if path in there}
-        self._seen_s = {key: at_s for key, at_s in self._seen_s.items() if key[0] in there}
-        self._unreadable = {key: why for key, why in self._unreadable.items() if key[0] in there}
+    def _known_as(self, named: Named) -> "_Known":
+        """What is known of a path, as long as its stamp is the same."""
+        known = self._known.get(named.first.path)
+        stamp = stamp_in(named.first)
+        return known if known and known.stamp == stamp else _Known(stamp, named.members, time.monotonic())
 
     def _describe(self, named: Sequence[Named]) -> list[Entry]:
         """Each with what its header says; in parallel if the first few mostly waited for the disk."""
@@ -268,7 +273,7 @@ class Catalog:
                 break
             self._memory.remember_header(found)
             return found
-        self._unreadable[named.first.path, stamp_in(named.first)] = whys[0]
+        self._known[named.first.path].unreadable = whys[0]
         return named.first
 
     def _read(self, entry: Entry) -> Entry:
@@ -317,11 +322,13 @@ class Catalog:
         """Wait until a file written to a moment ago had time to show that it goes on changing."""
         if time.time_ns() - entry.mtime_ns > _RECENT_NS:
             return
-        seen_s = self._seen_s.get((entry.path, stamp_in(entry)), time.monotonic())
-        time.sleep(max(0.0, seen_s + self._settle_s - time.monotonic()))
+        now_s = time.monotonic()
+        listed = self._known.get(entry.path)
+        time.sleep(max(0.0, (listed.at_s if listed else now_s) + self._settle_s - now_s))
 
     def _stamp(self, entry: Entry) -> Stamp | None:
-        return combined(stamp_of(path) for path in self._members.get(entry.path, (entry.path,)))
+        listed = self._known.get(entry.path)
+        return combined(map(stamp_of, listed.members if listed else (entry.path,)))
 
 
 def _changed(why: str) -> Verdict:

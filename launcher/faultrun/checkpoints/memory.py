@@ -1,17 +1,21 @@
-"""What was learned about files, remembered by (inode, size, mtime) in a JSON-lines file of the log_dir.
+"""What was learned about files, and which files are left alone, in JSON-lines files of the log_dir.
 
-A cache and only that: it neither reads checkpoints nor judges them. A line that
-cannot be understood is skipped, a file that cannot be written is done without.
+It neither reads checkpoints nor judges them. A line that cannot be understood is skipped.
 """
 
 import json
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Any
 
 from faultrun.checkpoints.format import Stamp
-from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+from faultrun.model.checkpoint import Depth, Entry, Identity, Kind, Verdict
+
+LEFT_ALONE = "left_alone.jsonl"
+"""The name of the list of what is left alone, beside the memory."""
 
 _FACTS = (
     "rank", "epoch", "step_in_epoch", "global_step", "world_size", "run_id", "incarnation", "session",
@@ -22,7 +26,10 @@ _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
 
 
 class Memory:
-    """Headers and verdicts by stamp; ``path`` None forgets at exit."""
+    """Headers and verdicts by (inode, size, mtime): a cache and only that. ``path`` None forgets at exit.
+
+    A file that cannot be written is done without.
+    """
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -33,16 +40,26 @@ class Memory:
         self._lines = 0
         self._room = _MOST_LINES
         self._lock = threading.Lock()
-        self._load()
+        for said in _lines_of(path):
+            self._lines += 1
+            with suppress(ValueError, TypeError, KeyError, AttributeError):
+                self._learn(json.loads(said))
 
     def header(self, named: Entry) -> Entry | None:
         """``named`` with the facts of its header, if they were read before."""
         facts = self._headers.get((named.format, named.path, stamp_in(named)))
-        return None if facts is None else _with_facts(named, facts)
+        if facts is None:
+            return None
+        try:
+            kind, group, *rest = facts
+            more: dict[str, Any] = dict(zip(_FACTS, rest, strict=True))
+            return replace(named, kind=Kind(kind), replica_group=tuple(group), **more)
+        except (ValueError, TypeError):  # written by another version
+            return None
 
     def remember_header(self, entry: Entry) -> None:
         """Keep the facts of ``entry`` until its file changes."""
-        facts = _facts(entry)
+        facts = [entry.kind.value, list(entry.replica_group), *(getattr(entry, name) for name in _FACTS)]
         self._headers[entry.format, entry.path, stamp_in(entry)] = facts
         self._note(_header_line(entry.format, entry.path, stamp_in(entry), facts))
 
@@ -75,13 +92,8 @@ class Memory:
         with self._lock:
             lines, self._unsaved = self._unsaved, []
             self._lines += len(lines)
-        data = "".join(lines).encode()
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(fd, data)
-            finally:
-                os.close(fd)
+            _append(self._path, "".join(lines))
         except OSError:  # a memory that cannot be kept costs time, not correctness
             self._path = None
 
@@ -105,7 +117,7 @@ class Memory:
         partial = f"{self._path}.tmp"
         try:
             with open(partial, "w", encoding="utf-8") as file:  # noqa: PTH123
-                file.writelines(map(_spelled, lines))
+                file.writelines(lines)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(partial, self._path)  # noqa: PTH105
@@ -114,37 +126,66 @@ class Memory:
         self._lines = len(lines)
         self._room = max(_MOST_LINES, 2 * len(lines))
 
-    def _note(self, line: dict[str, Any]) -> None:
-        if not self._path:
-            return
-        with self._lock:
-            self._unsaved.append(_spelled(line))
+    def _note(self, line: str) -> None:
+        if self._path:
+            with self._lock:
+                self._unsaved.append(line)
 
-    def _load(self) -> None:
-        if not self._path:
-            return
-        try:
-            with open(self._path, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
-                for line in lines:
-                    self._lines += 1
-                    self._learn(line)
-        except OSError:
-            return
+    def _learn(self, said: dict[str, Any]) -> None:
+        stamp = Stamp(*(int(number) for number in said["s"]))
+        if "h" in said:
+            self._headers[said["f"], said["p"], stamp] = said["h"]
+        elif "v" in said:
+            whole, why, depth, digest, looked = said["v"]
+            verdict = Verdict(whole=whole is True, why=str(why), depth=Depth(depth), digest=str(digest))
+            self._verdicts[said["f"], stamp] = (verdict, Depth(looked))
+        elif "k" in said:
+            self._seen[stamp] = int(said["k"])
 
-    def _learn(self, line: str) -> None:
-        try:
-            said = json.loads(line)
-            stamp = Stamp(*(int(number) for number in said["s"]))
-            if "h" in said:
-                self._headers[said["f"], said["p"], stamp] = said["h"]
-            elif "v" in said:
-                whole, why, depth, digest, looked = said["v"]
-                verdict = Verdict(whole=whole is True, why=str(why), depth=Depth(depth), digest=str(digest))
-                self._verdicts[said["f"], stamp] = (verdict, Depth(looked))
-            elif "k" in said:
-                self._seen[stamp] = int(said["k"])
-        except (ValueError, TypeError, KeyError, AttributeError):  # torn by a crash
+
+class LeftAlone:
+    """Checkpoints that this run must never resume from, known by what they are, in the file ``path``.
+
+    Not a cache: the list of strangers that was made when the run began cannot be
+    made again later, so who adds to it learns whether it is on the disk. None keeps
+    it in this process only.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._known: dict[tuple[int, int], list[Identity]] = {}
+        self._unkept: list[Identity] = []
+        names = Identity.__dataclass_fields__
+        for line in _lines_of(path):
+            with suppress(ValueError, TypeError, KeyError):
+                said = json.loads(line)
+                numbers: dict[str, Any] = {
+                    name: None if said[name] is None else int(said[name]) for name in names
+                }
+                self._remember(Identity(**numbers))
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether ``entry`` is one of them, under whatever name, and nobody has written to it since."""
+        alike = self._known.get((entry.size_bytes, entry.mtime_ns), ())
+        return any(entry.identity.same_as(one) for one in alike)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Remember these, in this process; ``keep`` makes it last."""
+        for entry in entries:
+            if not self.holds(entry):
+                self._remember(entry.identity)
+                self._unkept.append(entry.identity)
+
+    def keep(self) -> None:
+        """Return once all that was added is on the disk. OSError when it cannot be; it may be tried again."""
+        if self._path is None or not self._unkept:
             return
+        # A line that was cut by a full disk or a kill must not swallow the first of these.
+        _append(self._path, "\n" + "".join(map(_line, map(asdict, self._unkept))), sync=True)
+        self._unkept.clear()
+
+    def _remember(self, identity: Identity) -> None:
+        self._known.setdefault((identity.size_bytes, identity.mtime_ns), []).append(identity)
 
 
 def stamp_in(entry: Entry) -> Stamp:
@@ -152,49 +193,48 @@ def stamp_in(entry: Entry) -> Stamp:
     return Stamp(entry.inode, entry.size_bytes, entry.mtime_ns)
 
 
-def _header_line(form: str, path: str, stamp: Stamp, facts: Sequence[Any]) -> dict[str, Any]:
-    return {"f": form, "p": path, "s": _numbers(stamp), "h": facts}
+def _header_line(form: str, path: str, stamp: Stamp, facts: list[Any]) -> str:
+    return _line({"f": form, "p": path, "s": _numbers(stamp), "h": facts})
 
 
-def _verdict_line(form: str, stamp: Stamp, verdict: Verdict, depth: Depth) -> dict[str, Any]:
+def _verdict_line(form: str, stamp: Stamp, verdict: Verdict, depth: Depth) -> str:
     values = [verdict.whole, verdict.why, verdict.depth.value, verdict.digest, depth.value]
-    return {"f": form, "s": _numbers(stamp), "v": values}
+    return _line({"f": form, "s": _numbers(stamp), "v": values})
 
 
-def _seen_line(stamp: Stamp, life: int) -> dict[str, Any]:
-    return {"s": _numbers(stamp), "k": life}
-
-
-def _spelled(line: dict[str, Any]) -> str:
-    return json.dumps(line, separators=(",", ":")) + "\n"
+def _seen_line(stamp: Stamp, life: int) -> str:
+    return _line({"s": _numbers(stamp), "k": life})
 
 
 def _numbers(stamp: Stamp) -> list[int]:
     return [stamp.inode, stamp.size_bytes, stamp.mtime_ns]
 
 
-def _facts(entry: Entry) -> list[Any]:
-    return [entry.kind.value, list(entry.replica_group), *(getattr(entry, name) for name in _FACTS)]
+def _line(said: dict[str, Any]) -> str:
+    return json.dumps(said, separators=(",", ":")) + "\n"
 
 
-def _with_facts(named: Entry, facts: Sequence[Any]) -> Entry | None:
+def _lines_of(path: str | None) -> Iterator[str]:
+    if path:
+        with suppress(OSError), open(path, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+            yield from lines
+
+
+def _append(path: str, text: str, *, sync: bool = False) -> None:
+    """Append in one write; with ``sync``, return once it and the file's name are on the disk. OSError."""
+    begins = not os.path.exists(path)  # noqa: PTH110 - a string is all there is
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        kind, group, *rest = facts
-        changes = dict(zip(_FACTS, rest, strict=True))
-        return _replaced(named, Kind(kind), tuple(group), changes)
-    except (ValueError, TypeError):  # written by another version
-        return None
-
-
-def _replaced(named: Entry, kind: Kind, group: tuple[int, ...], changes: dict[str, Any]) -> Entry:
-    return Entry(
-        path=named.path,
-        format=named.format,
-        kind=kind,
-        size_bytes=named.size_bytes,
-        mtime_ns=named.mtime_ns,
-        inode=named.inode,
-        series=named.series,
-        replica_group=group,
-        **changes,
-    )
+        data = text.encode()
+        while data:
+            data = data[os.write(fd, data) :]
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    if sync and begins:
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

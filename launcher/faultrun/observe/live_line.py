@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from faultrun.checkpoints.find import VerifyProgress
 from faultrun.core.span import span
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Entry
@@ -135,8 +136,8 @@ def _bar(share: float) -> str:
     return "#" * done + "." * (_BAR - done)
 
 
-class VerificationMeter:
-    """Implements ``checkpoints.survey.Watch`` for the live line. Called from several threads; cannot fail."""
+class VerificationMeter(VerifyProgress):
+    """Tells the live line how far a verification is. Called from several threads; cannot fail."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -146,22 +147,19 @@ class VerificationMeter:
         self._written_s = 0.0
 
     def begins(self, entries: Sequence[Entry]) -> None:
-        """See ``Watch``."""
+        """See ``VerifyProgress``."""
         with self._lock:
             self._expected_bytes += sum(entry.size_bytes for entry in entries)
 
     def reads(self, size_bytes: int) -> None:
-        """See ``Watch``."""
+        """See ``VerifyProgress``."""
         with self._lock:
             self._read_bytes += size_bytes
             if time.monotonic() - self._written_s > _METER_EVERY_S:
                 self._write()
 
-    def done(self, entry: Entry) -> None:
-        """See ``Watch``."""
-
     def over(self) -> None:
-        """The survey has ended: the next one counts anew."""
+        """See ``VerifyProgress``."""
         with self._lock:
             self._expected_bytes = self._read_bytes = 0
         with suppress(OSError):

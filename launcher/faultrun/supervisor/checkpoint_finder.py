@@ -4,10 +4,9 @@ from contextlib import suppress
 from dataclasses import replace
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
-from typing import Protocol
 
 from faultrun.checkpoints.catalog import Catalog, Scan
-from faultrun.checkpoints.survey import Findings, Watch, scan_and_choose
+from faultrun.checkpoints.find import Findings, VerifyProgress, scan_and_choose
 from faultrun.core import recover
 from faultrun.core.recover import Need
 from faultrun.errors import LogDirError
@@ -26,14 +25,6 @@ _RAN_OUT = 71
 Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
 
 
-class SurveyMeter(Watch, Protocol):
-    """Shows how far a verification is."""
-
-    def over(self) -> None:
-        """The survey has ended: the next one counts anew."""
-        ...
-
-
 class LocalCheckpoints:
     """Implements ``ports.CheckpointFinder``.
 
@@ -46,7 +37,7 @@ class LocalCheckpoints:
         spec: RunSpec,
         catalog: Catalog,
         clock: RunClock,
-        meter: SurveyMeter | None = None,
+        meter: VerifyProgress | None = None,
         neighbours: Neighbours | None = None,
     ) -> None:
         self._meter = meter
@@ -115,14 +106,14 @@ class LocalCheckpoints:
         return self._chosen(request, at_s, left_alone=left_alone)
 
     def _searched(self, need: Need) -> Findings:
-        found = scan_and_choose(self._catalog, need, watch=self._meter)
+        found = scan_and_choose(self._catalog, need, progress=self._meter)
         if isinstance(found.choice, recover.NothingWhole) and need.lost_ranks:
             # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.
             need = replace(need, lost_ranks=frozenset())
-            found = scan_and_choose(self._catalog, need, watch=self._meter)
+            found = scan_and_choose(self._catalog, need, progress=self._meter)
         if isinstance(found.choice, recover.NothingWhole) and need.quarantine:
             # Nothing older is left to fall back to: the quarantined file is still better than none.
-            found = scan_and_choose(self._catalog, replace(need, quarantine=()), watch=self._meter)
+            found = scan_and_choose(self._catalog, replace(need, quarantine=()), progress=self._meter)
         return found
 
     def read_back(self, path: str) -> Verdict:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from faultrun.checkpoints.find import VerifyProgress
 from faultrun.model.checkpoint import Entry
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 
 
-class Bar:
-    """Implements ``checkpoints.survey.Watch`` on stderr; to be closed, which ends the bar's line."""
+class Bar(VerifyProgress):
+    """``checkpoints.find.VerifyProgress`` on stderr; to be closed, which ends the bar's line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,19 +34,19 @@ class Bar:
             self._bar.render_finish()
 
     def begins(self, entries: Sequence[Entry]) -> None:
-        """See ``Watch``."""
+        """See ``VerifyProgress``."""
         with self._lock:
             self._expected_bytes += sum(entry.size_bytes for entry in entries)
 
     def reads(self, size_bytes: int) -> None:
-        """See ``Watch``. Each file is read by one thread, which tells the files apart."""
+        """See ``VerifyProgress``. Each file is read by one thread, which tells the files apart."""
         thread = threading.get_ident()
         with self._lock:
             self._reading[thread] = self._reading.get(thread, 0) + size_bytes
             self._show()
 
     def done(self, entry: Entry) -> None:
-        """See ``Watch``. What did not have to be read counts as done too."""
+        """See ``VerifyProgress``. What did not have to be read counts as done too."""
         with self._lock:
             self._reading.pop(threading.get_ident(), None)
             self._finished_bytes += entry.size_bytes

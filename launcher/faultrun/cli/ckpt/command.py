@@ -14,7 +14,7 @@ from faultrun.model.checkpoint import Depth
 
 if TYPE_CHECKING:
     from faultrun.checkpoints.catalog import Catalog, Scan
-    from faultrun.checkpoints.survey import Findings
+    from faultrun.checkpoints.find import Findings
 
 _DATA_ERROR = 65
 _SHOWN = 5
@@ -105,7 +105,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
     Verifies newest first and no more than needed. Ends with 65 when there
     are checkpoints and none can be used.
     """
-    from faultrun.checkpoints.survey import scan_and_choose
+    from faultrun.checkpoints.find import scan_and_choose
     from faultrun.cli.ckpt import restore
     from faultrun.cli.ckpt.bar import Bar
     from faultrun.cli.ckpt.rows import choice_object
@@ -114,7 +114,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
     request = restore.Request(**more)
     need = restore.need(request, catalog.scan().entries)
     with closing(Bar()) as bar:
-        found = scan_and_choose(catalog, need, depth=Depth(depth), watch=bar)
+        found = scan_and_choose(catalog, need, depth=Depth(depth), progress=bar)
         restore.write_files(request, catalog, found, need)
     if as_json:
         answer(json.dumps(choice_object(found.choice), indent=2))
@@ -142,14 +142,14 @@ def _catalog(roots: tuple[str, ...], pattern: str | None, log_dir: str | None) -
 def _show(
     roots: tuple[str, ...], depth: Depth, *, as_json: bool, why: bool, trust: bool, **where: str | None
 ) -> int:
-    from faultrun.checkpoints.survey import verify_all
+    from faultrun.checkpoints.find import verify_all
     from faultrun.cli.ckpt.bar import Bar
     from faultrun.cli.ckpt.rows import listed, saves, table
 
     catalog = _catalog(roots, **where)
     scan = catalog.scan()
     with closing(Bar()) as bar:
-        verdicts = {} if depth is Depth.NAME else verify_all(catalog, scan.entries, depth=depth, watch=bar)
+        verdicts = {} if depth is Depth.NAME else verify_all(catalog, scan.entries, depth=depth, progress=bar)
     found = saves(scan.entries, verdicts)
     if as_json:
         answer(json.dumps(listed(found, scan), indent=2))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import Findings, verify_all
 from faultrun.checkpoints.group_info import read_group_files
-from faultrun.checkpoints.survey import Findings, verify_all
 from faultrun.core.recover import Chosen, Need
 from faultrun.core.replica_groups import Group, agree_on_groups
 from faultrun.errors import ConfigError, NoWholeCheckpoint, UsageError

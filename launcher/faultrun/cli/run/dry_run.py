@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.survey import scan_and_choose
+from faultrun.checkpoints.find import scan_and_choose
 from faultrun.cli.console import answer
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.configs.apply import check

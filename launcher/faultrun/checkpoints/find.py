@@ -7,7 +7,6 @@ helper thread, the command line with a progress bar.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 from faultrun.checkpoints.catalog import Catalog, Scan
 from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
@@ -16,33 +15,20 @@ from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 _VERIFIERS = 4
 
 
-class Watch(Protocol):
-    """Who is told how verification goes on; called from several threads."""
+class VerifyProgress:
+    """Who is told how verification goes on, from several threads; this one ignores it."""
 
     def begins(self, entries: Sequence[Entry]) -> None:
-        """These files are about to be verified."""
-        ...
+        """Hear that these files are about to be verified."""
 
     def reads(self, size_bytes: int) -> None:
-        """So many bytes of them were just read."""
-        ...
+        """Hear that so many bytes of them were just read."""
 
     def done(self, entry: Entry) -> None:
-        """The verdict on ``entry`` is there, however much of it had to be read."""
-        ...
+        """Hear that the verdict on ``entry`` is there, however much of it had to be read."""
 
-
-class Unwatched:
-    """Tell nobody."""
-
-    def begins(self, entries: Sequence[Entry]) -> None:
-        """See ``Watch``."""
-
-    def reads(self, size_bytes: int) -> None:
-        """See ``Watch``."""
-
-    def done(self, entry: Entry) -> None:
-        """See ``Watch``."""
+    def over(self) -> None:
+        """Hear that the search has ended: the next one counts anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +46,7 @@ class Findings:
 
 
 def scan_and_choose(
-    catalog: Catalog, need: Need, *, depth: Depth = Depth.CHECKSUM, watch: Watch | None = None
+    catalog: Catalog, need: Need, *, depth: Depth = Depth.CHECKSUM, progress: VerifyProgress | None = None
 ) -> Findings:
     """Return where to resume under ``catalog``'s roots, verifying newest first and no more than needed."""
     scan = catalog.scan()
@@ -70,21 +56,27 @@ def scan_and_choose(
         choice = choose(scan.entries, verdicts, need, broken=scan.refused)
         if not isinstance(choice, NeedVerdicts):
             return Findings(choice=choice, scan=scan, verdicts=verdicts)
-        verdicts |= verify_all(catalog, [entries[path] for path in choice.paths], depth=depth, watch=watch)
+        verdicts |= verify_all(
+            catalog, [entries[path] for path in choice.paths], depth=depth, progress=progress
+        )
 
 
 def verify_all(
-    catalog: Catalog, entries: Sequence[Entry], *, depth: Depth = Depth.CHECKSUM, watch: Watch | None = None
+    catalog: Catalog,
+    entries: Sequence[Entry],
+    *,
+    depth: Depth = Depth.CHECKSUM,
+    progress: VerifyProgress | None = None,
 ) -> dict[str, Verdict]:
     """Verify ``entries`` (of the catalog's last scan), several at a time; verdicts by path."""
     if not entries:
         return {}
-    watched = Unwatched() if watch is None else watch
-    watched.begins(entries)
+    told = VerifyProgress() if progress is None else progress
+    told.begins(entries)
 
     def verify(entry: Entry) -> Verdict:
-        verdict = catalog.verify(entry, depth=depth, meter=watched.reads)
-        watched.done(entry)
+        verdict = catalog.verify(entry, depth=depth, meter=told.reads)
+        told.done(entry)
         return verdict
 
     if len(entries) == 1:
