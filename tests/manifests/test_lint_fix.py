@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from faultrun.manifests.command import commands_of, faultrun_of, shell_of, stays
 from faultrun.manifests.edits import after_line, first_entry, inside
 from faultrun.manifests.lint import NotAManifest, lint, mend
-from faultrun.manifests.quantity import quantity
+from faultrun.manifests.workload import quantity
 from faultrun.text.yaml_reader import read
 from faultrun.text.yaml_tree import mapping, scalar
 from support.manifests import CLUSTER, FIELD, Case, cases, changed, rendered, rules

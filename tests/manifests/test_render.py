@@ -15,13 +15,14 @@ from hypothesis import given as sampled
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from faultrun.cli.manifests.reader import read_wishes
+from faultrun.cli.manifests.reader import read_requirements
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests.render import explained, from_file, from_option, settle, write
-from faultrun.manifests.values import BY_NAME, TABLE
+from faultrun.manifests.values import TABLE
 from faultrun.text.yaml_scalar import spelled
 from support.manifests import KINDS, given, rendered, rules, template
 
+BY_NAME = {value.name: value for value in TABLE}
 CORE = {("v1", "ConfigMap"), ("batch/v1", "Job")}
 CASES = {
     "vcjob": (
@@ -223,7 +224,7 @@ def test_values_that_break_a_rule_together_make_nothing(settings: tuple[str, ...
 
 def test_a_missing_image_is_asked_for() -> None:
     with pytest.raises(UsageError) as refused:
-        write(template("job"), [], read_wishes)
+        write(template("job"), [], read_requirements)
     assert refused.value.what == "job needs image"
 
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from faultrun.cli.manifests.reader import read_wishes
-from faultrun.manifests.finding import Finding
-from faultrun.manifests.lint import Cluster, lint
-from faultrun.manifests.render import Given, Template, load, write
+from faultrun.cli.manifests.reader import read_requirements
+from faultrun.manifests.finding import LintFinding
+from faultrun.manifests.lint import lint
+from faultrun.manifests.lint_input import LintSettings
+from faultrun.manifests.render import GivenValue, ManifestTemplate, load, write
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
-CLUSTER = Cluster(reader=read_wishes)
+CLUSTER = LintSettings(reader=read_requirements)
 KINDS = ("vcjob", "ascendjob", "job", "jobset")
 
 FIELD = (Path(__file__).parents[1] / "data/field_vcjob.yaml").read_text(encoding="utf-8")
@@ -33,15 +34,15 @@ def cases(name: str) -> list[Case]:
     return [Case(head=tuple(head.split(" | ")), texts=tuple(body.split("\n====\n"))) for head, body in blocks]
 
 
-def template(name: str) -> Template:
+def template(name: str) -> ManifestTemplate:
     """A packaged template by its name."""
     return load(next(path for path in TEMPLATES.iterdir() if path.stem == name))
 
 
-def given(*settings: str) -> list[Given]:
+def given(*settings: str) -> list[GivenValue]:
     """Values as ``--set`` gives them."""
     return [
-        Given(name=name, text=text, where="--set")
+        GivenValue(name=name, text=text, where="--set")
         for name, _, text in (one.partition("=") for one in settings)
     ]
 
@@ -50,14 +51,14 @@ def given(*settings: str) -> list[Given]:
 def rendered(name: str, *settings: str) -> str:
     """What a template makes of an image and ``settings``."""
     image = () if name in {"slurm", "Dockerfile"} else ("image=registry.example/train:1.2",)
-    return write(template(name), given(*image, *settings), read_wishes)
+    return write(template(name), given(*image, *settings), read_requirements)
 
 
-def findings(text: str, cluster: Cluster = CLUSTER) -> list[Finding]:
+def findings(text: str, cluster: LintSettings = CLUSTER) -> list[LintFinding]:
     return list(lint(text, cluster))
 
 
-def rules(text: str, cluster: Cluster = CLUSTER) -> list[str]:
+def rules(text: str, cluster: LintSettings = CLUSTER) -> list[str]:
     """The rules that a text breaks, by line."""
     return [finding.rule for finding in lint(text, cluster)]
 

@@ -15,9 +15,9 @@ import jinja2.meta
 from markupsafe import Markup
 
 from faultrun.errors import ConfigError, FaultrunError, UsageError
-from faultrun.manifests.lint import Cluster, lint
-from faultrun.manifests.page import Reader
-from faultrun.manifests.values import BY_NAME, TABLE, Value
+from faultrun.manifests.lint import lint
+from faultrun.manifests.lint_input import LintSettings, Reader
+from faultrun.manifests.values import TABLE, TemplateValue
 from faultrun.model.edit import ScalarKind
 from faultrun.text.patch import MalformedText
 from faultrun.text.yaml_reader import read
@@ -35,7 +35,7 @@ _NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class ManifestTemplate:
     """One template; the comment at its head is about it, and is not copied."""
 
     name: str
@@ -69,13 +69,15 @@ class Template:
         return environment
 
 
-def load(path: Path) -> Template:
+def load(path: Path) -> ManifestTemplate:
     """Read the template that a file holds; its name is that of the file without the ending."""
-    return Template(name=path.stem, yaml=path.suffix == ".yaml", source=path.read_text(encoding="utf-8"))
+    return ManifestTemplate(
+        name=path.stem, yaml=path.suffix == ".yaml", source=path.read_text(encoding="utf-8")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GivenValue:
     """A value as it was written. ``where`` is ``--set`` or FILE:LINE."""
 
     name: str
@@ -89,16 +91,16 @@ class Given:
         return ConfigError(f"{self.where} {self.name} cannot be used", because=because, hint=hint)
 
 
-def from_option(text: str) -> Given:
+def from_option(text: str) -> GivenValue:
     """Read ``NAME=VALUE``. UsageError for anything else."""
     name, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
         because = "the form is NAME=VALUE"
         raise UsageError(f"{_SET} {text} cannot be used", because=because, hint=f"{_SET} name=resnet")
-    return Given(name=name.replace("-", "_"), text=value, where=_SET)
+    return GivenValue(name=name.replace("-", "_"), text=value, where=_SET)
 
 
-def from_file(file: str, text: str) -> tuple[Given, ...]:
+def from_file(file: str, text: str) -> tuple[GivenValue, ...]:
     """Read a YAML mapping of values. ConfigError, naming the line, if it is none."""
     hint = f"{file}: NAME: VALUE, one in a line"
     try:
@@ -116,13 +118,13 @@ def from_file(file: str, text: str) -> tuple[Given, ...]:
         what = f"{file}:{again.line} {again.value} is given twice"
         raise ConfigError(what, because=because, hint="leave one")
     return tuple(
-        Given(name=key.value, text=one, where=f"{file}:{key.line}")
+        GivenValue(name=key.value, text=one, where=f"{file}:{key.line}")
         for key, value in root.entries
         for one in _texts(f"{file}:{key.line} {key.value}", value)
     )
 
 
-def settle(template: Template, given: Sequence[Given]) -> dict[str, Filled]:
+def settle(template: ManifestTemplate, given: Sequence[GivenValue]) -> dict[str, Filled]:
     """The values of a template: the last one given counts, a list collects those of its place.
 
     Raises UsageError or ConfigError for a name that the template does not take
@@ -153,7 +155,7 @@ def settle(template: Template, given: Sequence[Given]) -> dict[str, Filled]:
     return values
 
 
-def write(template: Template, given: Sequence[Given], reader: Reader) -> str:
+def write(template: ManifestTemplate, given: Sequence[GivenValue], reader: Reader) -> str:
     """The finished text. ConfigError when it would break one of the rules of ``faultrun lint``."""
     values = settle(template, given)
     # the command that makes this text again
@@ -164,8 +166,10 @@ def write(template: Template, given: Sequence[Given], reader: Reader) -> str:
     text = template.filled(values, " ".join(note))
     if template.yaml:
         grace_s = values.get("grace_over_time")
-        cluster = Cluster(grace_over_time_s=grace_s if isinstance(grace_s, int) else None, reader=reader)
-        for finding in lint(text, cluster):
+        settings = LintSettings(
+            grace_over_time_s=grace_s if isinstance(grace_s, int) else None, reader=reader
+        )
+        for finding in lint(text, settings):
             raise ConfigError(
                 f"these values make a {template.name} that `faultrun lint` refuses: {finding.rule}",
                 because=f"{finding.what}: {finding.why}",
@@ -174,7 +178,7 @@ def write(template: Template, given: Sequence[Given], reader: Reader) -> str:
     return text
 
 
-def explained(template: Template) -> str:
+def explained(template: ManifestTemplate) -> str:
     """Every value of a template as a file of values, with its meaning and default."""
     lines = [f"# Values of {template.name}: {template.summary}"]
     for value in _taken(template):
@@ -186,7 +190,7 @@ def explained(template: Template) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _taken(template: Template) -> list[Value]:
+def _taken(template: ManifestTemplate) -> list[TemplateValue]:
     names = template.names
     return [value for value in TABLE if value.name in names]
 
@@ -211,16 +215,16 @@ def _texts(where: str, value: Node) -> list[str]:
             raise ConfigError(f"{where} cannot be used", because=because, hint="one value")
 
 
-def _unknown(template: Template, one: Given, known: list[str]) -> FaultrunError:
+def _unknown(template: ManifestTemplate, one: GivenValue, known: list[str]) -> FaultrunError:
     close = get_close_matches(one.name, known, n=1)
     elsewhere = f"the template {template.name} has no such value"
-    because = elsewhere if one.name in BY_NAME else "there is no such value"
+    because = elsewhere if one.name in {value.name for value in TABLE} else "there is no such value"
     return one.wrong(
         because, f"did you mean {close[0]}?" if close else f"faultrun render {template.name} --list"
     )
 
 
-def _read(value: Value, one: Given) -> str | int | bool:
+def _read(value: TemplateValue, one: GivenValue) -> str | int | bool:
     hint = f"{_SET} {value.name}={value.default}" if value.default else value.phrase
     try:
         found = value.read(one.text)

@@ -1,11 +1,13 @@
 """The parts of a manifest that rules look at: jobs, their pods, containers and config maps."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
+from functools import cached_property
 
 from faultrun.manifests.command import faultrun_of
-from faultrun.text.yaml_reader import YamlStream
 from faultrun.text.yaml_tree import (
     MappingNode,
     Node,
@@ -23,9 +25,14 @@ FAULT_LABEL = "fault-scheduling"
 _ASCEND_RESOURCE = "huawei.com/"
 _WRAPPERS = frozenset({"spec", "template", "jobTemplate"})
 _NATIVE_RESOURCES = ("kubernetes.io/", "hugepages-", "attachable-volumes-", "requests.", "limits.")
+_KUBERNETES_GRACE_S = 30
+_QUANTITY = re.compile(
+    r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?|[+-]?\.[0-9]{1,40})(?:([eE][+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)"
+)
+_POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
-class Kind(Enum):
+class WorkloadKind(Enum):
     """Kinds that have rules of their own; every other kind with a pod template is OTHER."""
 
     VCJOB = "Volcano Job"
@@ -37,109 +44,27 @@ class Kind(Enum):
 
 
 _KINDS = {
-    ("batch.volcano.sh", "Job"): Kind.VCJOB,
-    ("mindxdl.gitee.com", "AscendJob"): Kind.ASCENDJOB,
-    ("jobset.x-k8s.io", "JobSet"): Kind.JOBSET,
-    ("batch", "Job"): Kind.JOB,
-    ("apps", "Deployment"): Kind.DEPLOYMENT,
+    ("batch.volcano.sh", "Job"): WorkloadKind.VCJOB,
+    ("mindxdl.gitee.com", "AscendJob"): WorkloadKind.ASCENDJOB,
+    ("jobset.x-k8s.io", "JobSet"): WorkloadKind.JOBSET,
+    ("batch", "Job"): WorkloadKind.JOB,
+    ("apps", "Deployment"): WorkloadKind.DEPLOYMENT,
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """One container of a pod; ``name`` is for messages."""
-
-    node: MappingNode
-    name: str
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """``command`` and ``args`` together; empty when the image's own entry point decides."""
-        command = items(self.node, "command")
-        nodes = (*command, *items(self.node, "args")) if command else ()
-        return tuple(node.value for node in nodes if isinstance(node, ScalarNode))
-
-    @property
-    def word_nodes(self) -> tuple[Node, ...]:
-        """The nodes of ``words``."""
-        return (*items(self.node, "command"), *items(self.node, "args"))
-
-    @property
-    def faultrun(self) -> tuple[str, ...] | None:
-        """The words of faultrun if this container starts it by name; None if not, or if the image decides."""
-        return faultrun_of(self.words)
-
-    @property
-    def pre_stop(self) -> MappingNode | None:
-        """The preStop hook."""
-        return mapping(self.node, "lifecycle", "preStop")
-
-    @property
-    def means_to_save(self) -> bool:
-        """Whether it has a hook or runs faultrun."""
-        return self.pre_stop is not None or self.faultrun is not None
-
-    @property
-    def devices(self) -> dict[str, ScalarNode]:
-        """Extended resources in requests or limits, by name."""
-        found: dict[str, ScalarNode] = {}
-        for part in ("requests", "limits"):
-            for key, value in entries(self.node, "resources", part):
-                if is_extended(key.value) and isinstance(value, ScalarNode):
-                    found.setdefault(key.value, key)
-        return found
-
-    def variable(self, name: str) -> ScalarNode | None:
-        """The literal value of an environment variable; None when it is not set, or by reference."""
-        for entry in items(self.node, "env"):
-            if text_at(entry, "name") == name:
-                return scalar(entry, "value")
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
-    """One pod template: ``template`` holds metadata and ``spec``; ``role`` names it among several."""
-
-    template: MappingNode
-    spec: MappingNode
-    role: str
-    replicas: ScalarNode | None = None
-    restart_policy: ScalarNode | None = None
-
-    @property
-    def containers(self) -> tuple[Container, ...]:
-        """The containers, without init containers."""
-        nodes = (node for node in items(self.spec, "containers") if isinstance(node, MappingNode))
-        return tuple(
-            Container(node=node, name=text_at(node, "name") or f"container {position}")
-            for position, node in enumerate(nodes)
-        )
-
-    @property
-    def trainers(self) -> tuple[Container, ...]:
-        """The containers that train: those with devices, else the first."""
-        with_devices = tuple(one for one in self.containers if one.devices)
-        return with_devices or self.containers[:1]
-
-    @property
-    def grace(self) -> ScalarNode | None:
-        """``terminationGracePeriodSeconds``."""
-        return scalar(self.spec, "terminationGracePeriodSeconds")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """One object that makes pods."""
-
-    kind: Kind
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Named:
     root: MappingNode
-    pods: tuple[Pod, ...]
 
     @property
     def name(self) -> ScalarNode | None:
         """``metadata.name``."""
         return scalar(self.root, "metadata", "name")
+
+    @property
+    def named(self) -> str:
+        """The same as a text; empty when there is none."""
+        return text_at(self.root, "metadata", "name")
 
     @property
     def namespace(self) -> str:
@@ -151,38 +76,52 @@ class Workload:
         """``metadata.labels``."""
         return mapping(self.root, "metadata", "labels")
 
-    @property
-    def shown(self) -> str:
-        """Kind and name, for messages."""
-        return f"{self.kind.value} {self.name.value}" if self.name else self.kind.value
+    def label(self, name: str) -> ScalarNode | None:
+        """The value of one of them."""
+        return scalar(self.labels, name)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Workload(_Named):
+    """One object that makes pods."""
+
+    kind: WorkloadKind
+
+    @cached_property
+    def pods(self) -> tuple["Pod", ...]:
+        """Every pod template, wherever the kind keeps it."""
+        if is_object(self.root, "v1", "Pod"):
+            return tuple(self._pod(self.root, role="", owner=None))
+        return tuple(self._below(self.root, "", set()))
 
     @property
-    def containers(self) -> tuple[Container, ...]:
+    def containers(self) -> tuple["Container", ...]:
         """The containers of all pods."""
         return tuple(container for pod in self.pods for container in pod.containers)
 
     @property
-    def fault_scheduling(self) -> ScalarNode | None:
-        """The ``fault-scheduling`` label, of the job or else of a pod."""
-        own = scalar(self.labels, FAULT_LABEL)
-        of_pods = (scalar(pod.template, "metadata", "labels", FAULT_LABEL) for pod in self.pods)
-        return own or next((label for label in of_pods if label), None)
+    def shown(self) -> str:
+        """Kind and name, for messages."""
+        return f"{self.kind.value} {self.named}" if self.name else self.kind.value
 
     @property
+    def fault_scheduling(self) -> ScalarNode | None:
+        """The ``fault-scheduling`` label, of the job or else of a pod."""
+        return next(filter(None, (one.label(FAULT_LABEL) for one in (self, *self.pods))), None)
+
+    @cached_property
     def on_ascend(self) -> bool:
         """Whether anything in it says Ascend."""
-        labelled = scalar(self.labels, ASCEND_LABEL) or any(
-            scalar(pod.template, "metadata", "labels", ASCEND_LABEL) for pod in self.pods
-        )
+        labelled = any(one.label(ASCEND_LABEL) for one in (self, *self.pods))
         asked = any(name.startswith(_ASCEND_RESOURCE) for one in self.containers for name in one.devices)
-        return bool(self.kind is Kind.ASCENDJOB or labelled or asked or self.fault_scheduling)
+        return bool(self.kind is WorkloadKind.ASCENDJOB or labelled or asked or self.fault_scheduling)
 
     @property
     def by_volcano(self) -> bool:
         """Whether Ascend's Volcano schedules it, whose clock ends a graceful deletion."""
-        if self.kind is Kind.ASCENDJOB:
+        if self.kind is WorkloadKind.ASCENDJOB:
             return True
-        if self.kind is Kind.VCJOB:
+        if self.kind is WorkloadKind.VCJOB:
             return self.on_ascend or not any(one.devices for one in self.containers)
         return self.on_ascend and any(text_at(pod.spec, "schedulerName") == "volcano" for pod in self.pods)
 
@@ -192,50 +131,178 @@ class Workload:
         graceful = self.fault_scheduling is not None and self.fault_scheduling.value == "grace"
         return graceful or any(one.means_to_save for one in self.containers)
 
+    def _below(self, node: Node, role: str, seen: set[int]) -> Iterator["Pod"]:
+        """Templates under ``node``; ``role`` is the last name passed that says what the pods are for."""
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, MappingNode):
+            own = text_at(node, "name") or role
+            template = mapping(node, "template")
+            if template is not None:
+                yield from self._pod(template, role=own, owner=node)
+            for key, value in node.entries:
+                yield from self._below(value, own if key.value in _WRAPPERS else key.value, seen)
+        for item in items(node):
+            yield from self._below(item, role, seen)
+
+    def _pod(self, template: MappingNode, *, role: str, owner: MappingNode | None) -> Iterator["Pod"]:
+        spec = mapping(template, "spec")
+        if spec is not None and isinstance(spec.get("containers"), SequenceNode):
+            restarts = scalar(spec, "restartPolicy") or scalar(owner, "restartPolicy")
+            replicas = scalar(owner, "replicas")
+            yield Pod(
+                root=template, job=self, spec=spec, role=role, replicas=replicas, restart_policy=restarts
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pod(_Named):
+    """One pod template: ``root`` holds metadata and ``spec``; ``role`` names it among several."""
+
+    job: Workload
+    spec: MappingNode
+    role: str
+    replicas: ScalarNode | None = None
+    restart_policy: ScalarNode | None = None
+
+    @cached_property
+    def containers(self) -> tuple["Container", ...]:
+        """The containers, without init containers."""
+        nodes = (node for node in items(self.spec, "containers") if isinstance(node, MappingNode))
+        return tuple(
+            Container(node=node, name=text_at(node, "name") or f"container {position}", pod=self)
+            for position, node in enumerate(nodes)
+        )
+
+    @property
+    def trainers(self) -> tuple["Container", ...]:
+        """The containers that train: those with devices, else the first."""
+        return tuple(one for one in self.containers if one.devices) or self.containers[:1]
+
+    @property
+    def volumes(self) -> tuple[Node, ...]:
+        """The volumes."""
+        return items(self.spec, "volumes")
+
+    @property
+    def grace(self) -> ScalarNode | None:
+        """``terminationGracePeriodSeconds``."""
+        return scalar(self.spec, "terminationGracePeriodSeconds")
+
+    @property
+    def grace_s(self) -> int | None:
+        """The same in seconds, Kubernetes' default where it is not written; None if it is no number."""
+        return _KUBERNETES_GRACE_S if self.grace is None else self.grace.number
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Container:
+    """One container of a pod; ``name`` is for messages."""
+
+    node: MappingNode
+    name: str
+    pod: Pod
+
+    @property
+    def word_nodes(self) -> tuple[ScalarNode, ...]:
+        """``command`` and ``args`` together; empty when the image's own entry point decides."""
+        command = items(self.node, "command")
+        nodes = (*command, *items(self.node, "args")) if command else ()
+        return tuple(node for node in nodes if isinstance(node, ScalarNode))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What they say."""
+        return tuple(node.value for node in self.word_nodes)
+
+    @cached_property
+    def faultrun(self) -> tuple[str, ...] | None:
+        """The words of faultrun if this container starts it by name; None if not, or if the image decides."""
+        return faultrun_of(self.words)
+
+    @property
+    def pre_stop(self) -> MappingNode | None:
+        """The preStop hook."""
+        return mapping(self.node, "lifecycle", "preStop")
+
+    @property
+    def hook_words(self) -> tuple[ScalarNode, ...]:
+        """The command of the preStop hook."""
+        nodes = items(self.pre_stop, "exec", "command")
+        return tuple(node for node in nodes if isinstance(node, ScalarNode))
+
+    @property
+    def means_to_save(self) -> bool:
+        """Whether it has a hook or runs faultrun."""
+        return self.pre_stop is not None or self.faultrun is not None
+
+    @cached_property
+    def devices(self) -> tuple[str, ...]:
+        """Extended resources in requests or limits."""
+        parts = (entries(self.node, "resources", part) for part in ("requests", "limits"))
+        found = (key.value for part in parts for key, value in part if isinstance(value, ScalarNode))
+        return tuple(dict.fromkeys(name for name in found if is_extended(name)))
+
+    @property
+    def variables(self) -> tuple[Node, ...]:
+        """The entries of ``env``."""
+        return items(self.node, "env")
+
+    def variable(self, name: str) -> ScalarNode | None:
+        """The literal value of one; None when it is not set, or by reference."""
+        entry = next((one for one in self.variables if text_at(one, "name") == name), None)
+        return scalar(entry, "value")
+
+    @property
+    def mounts(self) -> tuple[Node, ...]:
+        """The entries of ``volumeMounts``."""
+        return items(self.node, "volumeMounts")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigMap:
+class PlatformMap:
+    """A config map through which one of Ascend's components talks to a job.
+
+    Prefix and key cannot be chosen: the components write exactly there. The
+    name is ``prefix`` and the job's; ``key`` is what is written; ``holds`` says
+    what that is. The folder is where the platform's own scripts, and faultrun,
+    look for the file.
+    """
+
+    prefix: str
+    key: str
+    folder: str
+    holds: str
+
+
+_PLATFORM_MAPS = tuple(
+    PlatformMap(prefix=prefix, key=key, folder=folder, holds=holds)
+    for prefix, key, folder, holds in (
+        ("rings-config-", "hccl.json", "/user/serverid/devindex/config", "the rank table"),
+        ("fault-config-", "fault-npus", "/user/restore/fault/config", "the ranks that failed"),
+        (
+            "reset-config-",
+            "reset.json",
+            "/user/restore/reset/config",
+            "the state of devices that are reset",
+        ),
+    )
+)
+
+
+def platform_map(name: str) -> PlatformMap | None:
+    """The platform's config map that ``name`` is one of, by its prefix."""
+    return next((one for one in _PLATFORM_MAPS if name.startswith(one.prefix)), None)
+
+
+class ConfigMap(_Named):
     """One config map."""
 
-    root: MappingNode
-
-    @property
-    def name(self) -> ScalarNode | None:
-        """``metadata.name``."""
-        return scalar(self.root, "metadata", "name")
-
-    @property
-    def namespace(self) -> str:
-        """``metadata.namespace``; empty when kubectl decides."""
-        return text_at(self.root, "metadata", "namespace")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """A file. ``stray`` are documents that are no Kubernetes objects."""
-
-    objects: tuple[MappingNode, ...]
-    stray: tuple[Node, ...]
-    workloads: tuple[Workload, ...]
-    config_maps: tuple[ConfigMap, ...]
-
-
-def manifest_of(stream: YamlStream) -> Manifest:
-    """Sort the documents of a stream; a ``List`` counts as its items."""
-    objects: list[MappingNode] = []
-    stray: list[Node] = []
-    for root in _opened(stream.roots):
-        if isinstance(root, MappingNode) and text_at(root, "apiVersion") and text_at(root, "kind"):
-            objects.append(root)
-        else:
-            stray.append(root)
-    workloads = ((root, tuple(_pods(root))) for root in objects)
-    return Manifest(
-        objects=tuple(objects),
-        stray=tuple(stray),
-        workloads=tuple(Workload(kind=_kind(root), root=root, pods=pods) for root, pods in workloads if pods),
-        config_maps=tuple(ConfigMap(root=root) for root in objects if _is(root, "v1", "ConfigMap")),
-    )
+    def is_of(self, job: Workload) -> bool:
+        """Whether the platform looks for it under the name of ``job``."""
+        platform = platform_map(self.named)
+        return platform is not None and self.named == platform.prefix + job.named
 
 
 def is_extended(resource: str) -> bool:
@@ -243,58 +310,23 @@ def is_extended(resource: str) -> bool:
     return "/" in resource and not any(part in resource for part in _NATIVE_RESOURCES)
 
 
-def _opened(roots: tuple[Node, ...]) -> Iterator[Node]:
-    for root in roots:
-        if isinstance(root, MappingNode) and _is(root, "v1", "List"):
-            yield from items(root, "items")
-        else:
-            yield root
+def quantity(text: str) -> Fraction | None:
+    """The number that a quantity of Kubernetes means: ``500m``, ``16Gi``, ``1e3``; None if it is none."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
+    number, exponent, unit = match[1], match[2] or "", match[3] or ""
+    if unit.endswith("i"):
+        return Fraction(number) * (1 << 10 * ("KMGTPE".index(unit[0]) + 1))
+    return Fraction(number + exponent) * Fraction(1000) ** _POWERS[unit]
 
 
-def _is(root: MappingNode, version: str, kind: str) -> bool:
+def is_object(root: Node, version: str, kind: str) -> bool:
+    """Whether ``root`` is an object of exactly this kind."""
     return text_at(root, "apiVersion") == version and text_at(root, "kind") == kind
 
 
-def _kind(root: MappingNode) -> Kind:
+def workload_of(root: MappingNode) -> Workload:
+    """Look at an object as at a workload; it has no pods if it is none."""
     group = text_at(root, "apiVersion").rpartition("/")[0]
-    return _KINDS.get((group, text_at(root, "kind")), Kind.OTHER)
-
-
-def _pods(root: MappingNode) -> Iterator[Pod]:
-    """Every pod template, wherever the kind keeps it."""
-    if _is(root, "v1", "Pod"):
-        yield from _pod(root, role="", owner=None)
-    else:
-        yield from _below(root, "", set())
-
-
-def _below(node: Node, role: str, seen: set[int]) -> Iterator[Pod]:
-    """Templates under ``node``; ``role`` is the last name passed that says what the pods are for."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    match node:
-        case MappingNode():
-            own = text_at(node, "name") or role
-            template = mapping(node, "template")
-            if template is not None:
-                yield from _pod(template, role=own, owner=node)
-            for key, value in node.entries:
-                yield from _below(value, own if key.value in _WRAPPERS else key.value, seen)
-        case SequenceNode():
-            for item in node.items:
-                yield from _below(item, role, seen)
-        case ScalarNode():
-            return
-
-
-def _pod(template: MappingNode, *, role: str, owner: MappingNode | None) -> Iterator[Pod]:
-    spec = mapping(template, "spec")
-    if spec is not None and isinstance(spec.get("containers"), SequenceNode):
-        yield Pod(
-            template=template,
-            spec=spec,
-            role=role,
-            replicas=scalar(owner, "replicas"),
-            restart_policy=scalar(spec, "restartPolicy") or scalar(owner, "restartPolicy"),
-        )
+    return Workload(root=root, kind=_KINDS.get((group, text_at(root, "kind")), WorkloadKind.OTHER))

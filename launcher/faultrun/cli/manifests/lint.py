@@ -11,7 +11,7 @@ from faultrun.cli.console import answer, say
 from faultrun.errors import FaultrunError, UsageError
 
 if TYPE_CHECKING:
-    from faultrun.manifests.lint import Cluster
+    from faultrun.manifests.lint_input import LintSettings
 
 _FINDINGS = 1
 _BOM = "\ufeff"
@@ -41,30 +41,30 @@ def lint(files: tuple[str, ...], fix: bool, grace_over_time: int | None) -> int:
     Each finding is a line, FILE:LINE: RULE what · why · fix. Ends with 1 if there
     are findings, with 65 if a FILE is not a manifest.
     """
-    from faultrun.cli.manifests.reader import read_wishes
-    from faultrun.manifests.lint import Cluster
+    from faultrun.cli.manifests.reader import read_requirements
+    from faultrun.manifests.lint_input import LintSettings
 
-    cluster = Cluster(grace_over_time_s=grace_over_time, reader=read_wishes)
-    codes = [_code(file, cluster, _mend if fix else _check) for file in files]
+    settings = LintSettings(grace_over_time_s=grace_over_time, reader=read_requirements)
+    codes = [_code(file, settings, _mend if fix else _check) for file in files]
     return max(codes)
 
 
-def _code(file: str, cluster: "Cluster", look: Callable[[str, "Cluster"], int]) -> int:
+def _code(file: str, settings: "LintSettings", look: Callable[[str, "LintSettings"], int]) -> int:
     """The exit code of one file; what is no manifest does not keep the other files from being checked."""
     try:
-        return _FINDINGS if look(file, cluster) else 0
+        return _FINDINGS if look(file, settings) else 0
     except NotAManifestError as error:
         say(str(error))
         return error.exit_code
 
 
-def _check(file: str, cluster: "Cluster") -> int:
+def _check(file: str, settings: "LintSettings") -> int:
     """Print the findings of a file; how many there are."""
     from faultrun.manifests import lint as rules
 
     text = _text(file, sys.stdin.buffer.read(_MOST_BYTES + 1) if file == _STDIN else _content(file))
     try:
-        found = rules.lint(text, cluster)
+        found = rules.lint(text, settings)
     except rules.NotAManifest as error:
         raise _not_a_manifest(f"{file}:{error.line}", error.because) from None
     for finding in found:
@@ -72,7 +72,7 @@ def _check(file: str, cluster: "Cluster") -> int:
     return len(found)
 
 
-def _mend(file: str, cluster: "Cluster") -> int:
+def _mend(file: str, settings: "LintSettings") -> int:
     """Rewrite a file with what can be mended, print the findings that are left; how many these are."""
     from faultrun.configs.files import LOCAL, explained, locked, replace_file, snapshot
     from faultrun.manifests import lint as rules
@@ -82,7 +82,7 @@ def _mend(file: str, cluster: "Cluster") -> int:
     with explained(path), locked(path):
         before = snapshot(path)
         try:
-            done = rules.mend(_text(file, before.data), cluster)
+            done = rules.mend(_text(file, before.data), settings)
         except rules.NotAManifest as error:
             raise _not_a_manifest(f"{file}:{error.line}", error.because) from None
         if done.mended:

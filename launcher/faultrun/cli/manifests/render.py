@@ -11,7 +11,7 @@ from faultrun.cli.console import answer
 from faultrun.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from faultrun.manifests.render import Template
+    from faultrun.manifests.render import ManifestTemplate
 
 _MOST_BYTES = 1 << 20
 
@@ -32,7 +32,7 @@ def render(
     --set comes before -f, and the last -f before the first. What is written
     passes `faultrun lint`, and names that must agree do.
     """
-    from faultrun.cli.manifests.reader import read_wishes
+    from faultrun.cli.manifests.reader import read_requirements
     from faultrun.manifests import render as rendering
 
     if name is None:
@@ -45,7 +45,7 @@ def render(
         return 0
     given = [one for file in files for one in rendering.from_file(file, _content(file))]
     given += [rendering.from_option(text) for text in settings]
-    text = rendering.write(template, given, read_wishes)
+    text = rendering.write(template, given, read_requirements)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -61,7 +61,7 @@ def _templates() -> dict[str, Path]:
     return {path.stem: path for path in files}
 
 
-def _template(name: str) -> "Template":
+def _template(name: str) -> "ManifestTemplate":
     from faultrun.manifests.render import load
 
     found = _templates()

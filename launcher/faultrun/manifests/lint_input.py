@@ -1,0 +1,140 @@
+"""What every rule is given: the text, what was understood of it, and the cluster's settings."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from faultrun.errors import FaultrunError
+from faultrun.manifests.workload import (
+    ConfigMap,
+    Container,
+    PlatformMap,
+    Pod,
+    Workload,
+    is_object,
+    platform_map,
+    workload_of,
+)
+from faultrun.text.yaml_tree import MappingNode, Node, ScalarNode, items, scalar, text_at
+
+GRACE_OVER_TIME_S = 900
+"""The scheduler's default of grace-over-time (ascend-for-volcano, plugin/const.go)."""
+GRACE_OVER_TIME_RANGE_S = (2, 3600)
+"""Its least and its most (the same)."""
+
+_GRACE_OVER_TIME = re.compile(r"""["']?grace-over-time["']?\s*:\s*["']?(-?\d{1,9})""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRequirements:
+    """What faultrun's options and variables ask of the pod around it; None where nothing is said."""
+
+    stop_grace_s: float | None = None
+    log_dir: str | None = None
+    checkpoint_dirs: tuple[str, ...] = ()
+    resume: str | None = None
+
+
+Reader = Callable[[tuple[str, ...], Mapping[str, str]], PodRequirements]
+"""Reads faultrun's words and variables as faultrun will; FaultrunError for what it would refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintSettings:
+    """What a manifest does not say. ``grace_over_time_s`` None: as a scheduler in the file says, else 900."""
+
+    grace_over_time_s: int | None = None
+    reader: Reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultrunCall:
+    """One container with faultrun in it; ``refused`` is what faultrun would say of its command line."""
+
+    container: Container
+    environ: dict[str, str]
+    asked: PodRequirements
+    refused: FaultrunError | None = None
+
+    @property
+    def where(self) -> Node:
+        """Where its command begins."""
+        return self.container.word_nodes[0]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LintInput:
+    """One file under review; a ``List`` counts as its items."""
+
+    text: str
+    roots: tuple[Node, ...]
+    settings: LintSettings
+
+    @cached_property
+    def documents(self) -> tuple[Node, ...]:
+        """Every document, a Kubernetes object or not."""
+        opened = (items(root, "items") if is_object(root, "v1", "List") else (root,) for root in self.roots)
+        return tuple(document for several in opened for document in several)
+
+    @cached_property
+    def objects(self) -> tuple[MappingNode, ...]:
+        """The documents with ``apiVersion`` and ``kind``."""
+        return tuple(
+            one
+            for one in self.documents
+            if isinstance(one, MappingNode) and text_at(one, "apiVersion") and text_at(one, "kind")
+        )
+
+    @cached_property
+    def workloads(self) -> tuple[Workload, ...]:
+        """The objects that make pods."""
+        return tuple(one for one in map(workload_of, self.objects) if one.pods)
+
+    @property
+    def pods(self) -> Iterator[Pod]:
+        """The pods of all workloads."""
+        return (pod for workload in self.workloads for pod in workload.pods)
+
+    @property
+    def containers(self) -> Iterator[Container]:
+        """The containers of all workloads."""
+        return (container for pod in self.pods for container in pod.containers)
+
+    @cached_property
+    def config_maps(self) -> tuple[ConfigMap, ...]:
+        """The config maps that the file defines."""
+        return tuple(ConfigMap(root=root) for root in self.objects if is_object(root, "v1", "ConfigMap"))
+
+    @property
+    def platform_maps(self) -> Iterator[tuple[ConfigMap, ScalarNode, PlatformMap]]:
+        """Those of the platform, with their names."""
+        for config_map in self.config_maps:
+            platform = platform_map(config_map.named)
+            if config_map.name is not None and platform is not None:
+                yield config_map, config_map.name, platform
+
+    @cached_property
+    def grace_over_time(self) -> tuple[int, str]:
+        """The scheduler's grace-over-time in seconds, and who says so."""
+        if self.settings.grace_over_time_s is not None:
+            return self.settings.grace_over_time_s, "as given"
+        for config_map in self.config_maps:
+            match = _GRACE_OVER_TIME.search(text_at(config_map.root, "data", "volcano-scheduler.conf"))
+            if match and GRACE_OVER_TIME_RANGE_S[0] <= int(match[1]) <= GRACE_OVER_TIME_RANGE_S[1]:
+                return int(match[1]), "the scheduler's, in this file"
+        return GRACE_OVER_TIME_S, "the scheduler's default"
+
+    @cached_property
+    def calls(self) -> tuple[FaultrunCall, ...]:
+        """Every container that starts faultrun by name."""
+        return tuple(self._call(one, one.faultrun) for one in self.containers if one.faultrun is not None)
+
+    def _call(self, container: Container, words: tuple[str, ...]) -> FaultrunCall:
+        literal = (one for one in container.variables if scalar(one, "value"))
+        environ = {text_at(one, "name"): text_at(one, "value") for one in literal}
+        try:
+            asked = self.settings.reader(words, environ)
+        except FaultrunError as error:
+            return FaultrunCall(container=container, environ=environ, asked=PodRequirements(), refused=error)
+        return FaultrunCall(container=container, environ=environ, asked=asked)
