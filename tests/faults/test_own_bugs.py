@@ -5,12 +5,15 @@ import sys
 
 import pytest
 
+from faultrun.observe.console_reporter import ConsoleReporter
+from faultrun.supervisor.exit_inspector import ExitInspector
+from faultrun.supervisor.worker_group import WorkerGroup
 from support.processes import wait_until
 from support.runs import FAULTRUN, HELD_SAVE, Launcher, Run
 
 _BROKEN = """
 import sys
-from faultrun.{module} import {name}
+from {module} import {name}
 def broken(*arguments, **more):
     raise RuntimeError("a bug of ours")
 {name}.{method} = broken
@@ -32,25 +35,25 @@ train()
 )
 
 
-def broken_program(launcher: Launcher, module: str, name: str, method: str) -> tuple[str, ...]:
+def broken_program(launcher: Launcher, owner: type, method: str) -> tuple[str, ...]:
     """The real program with one method that raises."""
     path = launcher.folder / "broken.py"
-    path.write_text(_BROKEN.format(module=module, name=name, method=method))
+    path.write_text(_BROKEN.format(module=owner.__module__, name=owner.__name__, method=method))
     return (sys.executable, str(path))
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "method"),
+    ("owner", "method"),
     [
-        ("supervisor.narrator", "PlainNarrator", "_exit"),  # in the loop
-        ("supervisor.coroner", "Coroner", "notes"),  # in the helper thread
-        ("supervisor.coroner", "Coroner", "saw"),  # between a death and its reaping
+        (ConsoleReporter, "_exit"),  # in the loop
+        (ExitInspector, "notes"),  # in the helper thread
+        (ExitInspector, "saw"),  # between a death and its reaping
     ],
 )
 def test_a_bug_ends_the_run_with_70_and_leaves_nothing_behind(
-    launcher: Launcher, module: str, name: str, method: str
+    launcher: Launcher, owner: type, method: str
 ) -> None:
-    launcher.faultrun = broken_program(launcher, module, name, method)
+    launcher.faultrun = broken_program(launcher, owner, method)
     run = launcher.run("if rank == 1 and life == 0: sys.exit(3)\ntrain_in_the_first_life()")
     assert run.ends() == 70
     kept = (run.log_dir / "faultrun_traceback.txt").read_text()
@@ -62,17 +65,15 @@ def test_a_bug_ends_the_run_with_70_and_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "method"),
+    ("owner", "method"),
     [
-        ("supervisor.narrator", "PlainNarrator", "_exit"),  # the survivors have been asked
-        ("supervisor.coroner", "Coroner", "saw"),  # nobody has
-        ("supervisor.crew", "Crew", "request_gasp"),  # nobody can, in the usual way
+        (ConsoleReporter, "_exit"),  # the survivors have been asked
+        (ExitInspector, "saw"),  # nobody has
+        (WorkerGroup, "request_gasp"),  # nobody can, in the usual way
     ],
 )
-def test_a_bug_costs_no_save_of_those_who_live(
-    launcher: Launcher, module: str, name: str, method: str
-) -> None:
-    launcher.faultrun = broken_program(launcher, module, name, method)
+def test_a_bug_costs_no_save_of_those_who_live(launcher: Launcher, owner: type, method: str) -> None:
+    launcher.faultrun = broken_program(launcher, owner, method)
     launcher.holds_saves(0)
     run = launcher.run(SAVES_ONCE, "--grace=600s").trains(range(2))
     run.kill(1)
@@ -86,7 +87,7 @@ def test_a_bug_costs_no_save_of_those_who_live(
 def test_a_program_below_a_shell_may_save_when_a_bug_ends_the_run_and_not_for_ever(
     launcher: Launcher,
 ) -> None:
-    launcher.faultrun = broken_program(launcher, "supervisor.coroner", "Coroner", "saw")
+    launcher.faultrun = broken_program(launcher, ExitInspector, "saw")
     script = launcher.folder / "train.sh"
     save_or_not = "if rank == 2: signal.signal(signal.SIGTERM, signal.SIG_IGN); train()\n"
     script.write_text(" ".join(launcher.program(save_or_not + SAVES_ONCE)) + "; true")

@@ -123,13 +123,12 @@ def test_a_reason_that_grows_when_it_is_passed_on_harms_nobody(desk: Desk) -> No
     assert controller.is_told()["kind"] == "failed"
 
 
-def test_verbs_that_were_taught_are_answered_and_others_are_not(desk: Desk) -> None:
-    desk.control.answer("status", lambda asked: {"phase": "running", "asked": asked["detail"]})
+def test_a_request_of_an_unknown_kind_is_not_answered(desk: Desk) -> None:
     controller = desk.peer()
     controller.says("dance")
-    controller.says("status", detail="short")
+    controller.says("save", deadline_s=12)
     desk.nothing()
-    assert controller.is_told() == {"kind": "status", "phase": "running", "asked": "short"}
+    assert controller.is_told()["kind"] == "saving"
 
 
 def test_a_worker_of_another_incarnation_is_not_heard(desk: Desk) -> None:

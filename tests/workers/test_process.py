@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.events import Exited, Signaled, Status
-from faultrun.workers.process import Launch, Process, start
+from faultrun.workers.process import Launch, Process, start, why_not_started
 from support.processes import lives, wait_until
 from support.scripts import ended, printed
 
@@ -278,3 +278,36 @@ def test_a_stranger_who_was_given_its_number_is_never_signalled() -> None:
     command = [*contained, sys.executable, "-c", _NUMBER_GIVEN_AWAY]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "True lives\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(errno.ENOENT, "", "trian"), "could not start trian: No such file or directory"),
+        (OSError(errno.ENOEXEC, ""), "could not start python: Exec format error"),
+        (
+            OSError(errno.EMFILE, "", "/log/w.log"),
+            "could not start a worker: Too many open files (ulimit -n)",
+        ),
+        (
+            OSError(errno.ENFILE, ""),
+            "could not start a worker: Too many open files in system (sysctl fs.file-max)",
+        ),
+        (OSError(errno.ENOMEM, ""), "could not start a worker: Cannot allocate memory"),
+        (
+            BlockingIOError(errno.EAGAIN, ""),
+            "could not start a worker: Resource temporarily unavailable"
+            " (ulimit -u, or the container's limit of pids)",
+        ),
+        (OSError("no number"), "could not start python: Input/output error"),
+    ],
+)
+def test_the_program_or_what_ran_out_is_named(error: OSError, words: str) -> None:
+    assert why_not_started(error, "python", Path("/log")) == words
+
+
+def test_room_is_missing_in_the_log_dir(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, "", "/x/worker_0.log")
+    assert why_not_started(error, "python", tmp_path) == (
+        f"could not start a worker: No space left on device in {tmp_path} (df -h)"
+    )

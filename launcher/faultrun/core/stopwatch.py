@@ -1,6 +1,7 @@
 """Times every recovery, part by part, from the same events that ``decide`` sees. Decides nothing."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from faultrun.model.events import (
     Drained,
@@ -19,22 +20,25 @@ from faultrun.model.run import Phase
 from faultrun.model.stop import StopRequested
 
 _STEPS = (FirstStep, FirstStepLogged)
+_MARKED: Mapping[type, str] = {
+    Drained: "drained",
+    PlanAdopted: "planned",
+    Prepared: "prepared",
+    IncarnationStarted: "started",
+    RanksMet: "met",
+    ClusterFormed: "formed",
+}
+_OF_THE_NEW = (RanksMet, ClusterFormed)
 _ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
-    """When what happened in the recovery that is under way; None: not yet, or nobody told."""
+class _Recovery:
+    """The one that is under way. ``at_s``: when what had happened, for what has and somebody told of."""
 
     noticed_s: float
     detect_s: float = 0.0
-    drained_s: float | None = None
-    planned_s: float | None = None
-    prepares_s: float | None = None
-    prepared_s: float | None = None
-    started_s: float | None = None
-    met_s: float | None = None
-    formed_s: float | None = None
+    at_s: Mapping[str, float] = field(default_factory=dict)
     standbys: int = 0
     incarnation: int = -1
 
@@ -46,7 +50,7 @@ class Stopwatch:
     phase: Phase = Phase.NEW
     steps: bool = False
     meets: bool = False
-    marks: Marks | None = None
+    recovery: _Recovery | None = None
 
 
 def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, RecoveryTimed | None]:
@@ -62,39 +66,30 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
         meets=watch.meets or isinstance(event, RanksMet),
     )
     if isinstance(event, RunStarted | StopRequested):
-        return replace(watch, marks=None), None
+        return replace(watch, recovery=None), None
     if before is Phase.RUNNING and phase in _ENDING:
         detect_s = event.silent_s if isinstance(event, HangDetected) else 0.0
-        return replace(watch, marks=Marks(noticed_s=event.at_s, detect_s=detect_s)), None
-    if watch.marks is None:
+        return replace(watch, recovery=_Recovery(noticed_s=event.at_s, detect_s=detect_s)), None
+    if watch.recovery is None:
         return watch, None
-    marks = _marked(watch.marks, event)
+    recovery = _marked(watch.recovery, event)
     if before is not phase and phase is Phase.PREPARING:
-        marks = replace(marks, prepares_s=event.at_s)
-    if event.incarnation != marks.incarnation or not _over(watch, event):
-        return replace(watch, marks=marks), None
+        recovery = replace(recovery, at_s={**recovery.at_s, "prepares": event.at_s})
+    if event.incarnation != recovery.incarnation or not _over(watch, event):
+        return replace(watch, recovery=recovery), None
     # A step that comes although none was expected is the end of the same recovery.
-    return replace(watch, marks=None if isinstance(event, _STEPS) else marks), _timed(marks, event)
+    return replace(watch, recovery=None if isinstance(event, _STEPS) else recovery), _timed(recovery, event)
 
 
-def _marked(marks: Marks, event: Event) -> Marks:
-    match event:
-        case Drained(at_s=at_s):
-            return replace(marks, drained_s=at_s)
-        case PlanAdopted(at_s=at_s):
-            return replace(marks, planned_s=at_s)
-        case Prepared(at_s=at_s):
-            return replace(marks, prepared_s=at_s)
-        case WorkerStarted(standby=True):
-            return replace(marks, standbys=marks.standbys + 1)
-        case IncarnationStarted(at_s=at_s, incarnation=incarnation):
-            return replace(marks, started_s=at_s, incarnation=incarnation)
-        case RanksMet(at_s=at_s, incarnation=marks.incarnation):
-            return replace(marks, met_s=at_s)
-        case ClusterFormed(at_s=at_s, incarnation=marks.incarnation):
-            return replace(marks, formed_s=at_s)
-        case _:
-            return marks
+def _marked(recovery: _Recovery, event: Event) -> _Recovery:
+    if isinstance(event, WorkerStarted) and event.standby:
+        return replace(recovery, standbys=recovery.standbys + 1)
+    if isinstance(event, IncarnationStarted):
+        recovery = replace(recovery, incarnation=event.incarnation)
+    mark = _MARKED.get(type(event))
+    if mark is None or (isinstance(event, _OF_THE_NEW) and event.incarnation != recovery.incarnation):
+        return recovery
+    return replace(recovery, at_s={**recovery.at_s, mark: event.at_s})
 
 
 def _over(watch: Stopwatch, event: Event) -> bool:
@@ -104,32 +99,28 @@ def _over(watch: Stopwatch, event: Event) -> bool:
     return isinstance(event, ClusterFormed if watch.meets else IncarnationStarted)
 
 
-def _timed(marks: Marks, event: Event) -> RecoveryTimed | None:
+def _timed(recovery: _Recovery, event: Event) -> RecoveryTimed | None:
     """None where this supervisor has not seen all of it."""
-    moments = (marks.drained_s, marks.planned_s, marks.prepares_s, marks.prepared_s, marks.started_s)
-    seen = [moment for moment in moments if moment is not None]
-    if len(seen) < len(moments):
+    at_s = {**recovery.at_s, "noticed": recovery.noticed_s, "over": event.at_s}
+    if not at_s.keys() >= {"drained", "planned", "prepares", "prepared", "started"}:
         return None
-    drained_s, planned_s, prepares_s, prepared_s, started_s = seen
-    last_s = next(one for one in (marks.formed_s, marks.met_s, started_s) if one is not None)
+
+    def span(begin: str, end: str) -> float:
+        return round(max(0.0, at_s[end] - at_s[begin]), 6)
+
+    last = next(mark for mark in ("formed", "met", "started") if mark in at_s)
     return RecoveryTimed(
         at_s=event.at_s,
         incarnation=event.incarnation,
-        total_s=_span(marks.noticed_s - marks.detect_s, event.at_s),
-        detect_s=round(marks.detect_s, 6),
-        drain_s=_span(marks.noticed_s, drained_s),
-        choose_s=_span(drained_s, planned_s),
-        pause_s=_span(planned_s, prepares_s),
-        rewrite_s=_span(prepares_s, prepared_s),
-        spawn_s=_span(prepared_s, started_s),
-        import_s=None if marks.met_s is None else _span(started_s, marks.met_s),
-        rendezvous_s=None
-        if marks.formed_s is None or marks.met_s is None
-        else _span(marks.met_s, marks.formed_s),
-        first_step_s=_span(last_s, event.at_s) if isinstance(event, _STEPS) else None,
-        standbys=marks.standbys,
+        total_s=round(max(0.0, event.at_s - recovery.noticed_s + recovery.detect_s), 6),
+        detect_s=round(recovery.detect_s, 6),
+        drain_s=span("noticed", "drained"),
+        choose_s=span("drained", "planned"),
+        pause_s=span("planned", "prepares"),
+        rewrite_s=span("prepares", "prepared"),
+        spawn_s=span("prepared", "started"),
+        import_s=span("started", "met") if "met" in at_s else None,
+        rendezvous_s=span("met", "formed") if {"met", "formed"} <= at_s.keys() else None,
+        first_step_s=span(last, "over") if isinstance(event, _STEPS) else None,
+        standbys=recovery.standbys,
     )
-
-
-def _span(begin_s: float, end_s: float) -> float:
-    return round(max(0.0, end_s - begin_s), 6)

@@ -1,15 +1,19 @@
 """The Unix socket: workers report through it, ``faultrun stop`` and friends command through it."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+import os
+import select
+import socket
+import struct
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from faultrun.core.heard import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep
 from faultrun.model.stop import StopRequested, StopSource
-from faultrun.model.wire import message, parse
-from faultrun.supervisor.lines import Peer, listen, same_user
+from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 
@@ -18,8 +22,55 @@ _SAVE_S = 60.0
 _MOST_GUESTS = 64
 """Connections that are no worker's, half-open ones and those that wait for an answer: so many of each."""
 _AGAIN_S = 0.5
+_SUN_PATH_BYTES = 107
+_UCRED = struct.Struct("3i")
 
-Verb = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+class _Peer:
+    """One connection; reads whole lines and never waits for a slow reader.
+
+    ``rank`` is set for a worker; a controller may wait for the run's end or
+    watch the saves that it asked for.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._buffer = b""
+        self.fd = connection.fileno()
+        self.rank: int | None = None
+        self.waits_for_end = False
+        self.watches_saves = False
+        self.gone = False
+
+    def lines(self) -> list[bytes]:
+        """The lines that are complete by now."""
+        try:
+            data = self._connection.recv(MAX_LINE_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        self.gone = not data
+        *whole, self._buffer = (self._buffer + data).split(b"\n")
+        if len(self._buffer) > MAX_LINE_BYTES:
+            self.gone = True
+        return whole
+
+    def send(self, line: bytes) -> None:
+        """Send now or not at all: a reader that does not keep up is not worth waiting for."""
+        with contextlib.suppress(OSError):
+            self._connection.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+    def wait_for_goodbye(self, patience_s: float) -> None:
+        """Wait, bounded, until the other side has read what was sent and hung up."""
+        with contextlib.suppress(OSError):
+            poll = select.poll()  # select() knows no descriptor above 1023
+            poll.register(self._connection, select.POLLIN)
+            poll.poll(patience_s * 1000)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
 
 
 class Control:
@@ -27,11 +78,10 @@ class Control:
 
     def __init__(self, log_dir: Path, reactor: Reactor, stop_window_s: float) -> None:
         self._stop_window_s = stop_window_s
-        self.path, self._listener = listen(log_dir)
+        self.path, self._listener = _listen(log_dir)
         self._reactor = reactor
-        self._peers: dict[int, Peer] = {}
-        self._ranks: dict[int, Peer] = {}
-        self._verbs: dict[str, Verb] = {}
+        self._peers: dict[int, _Peer] = {}
+        self._ranks: dict[int, _Peer] = {}
         self._incarnation = -1
         self._page: ProgressPage | None = None
         self._first_step_told = False
@@ -45,10 +95,6 @@ class Control:
         self._first_step_told = False
         self._began.clear()
         self._ranks.clear()
-
-    def answer(self, kind: str, verb: Verb) -> None:
-        """Have requests of ``kind`` answered by ``verb``, which must not block."""
-        self._verbs[kind] = verb
 
     def request_gasp(self, ranks: frozenset[int], window_s: float, *, peers_lost: bool) -> None:
         """Ask every connected rank to save and leave in ``window_s``. ``peers_lost`` as in RequestGasp."""
@@ -82,7 +128,7 @@ class Control:
             self._ranks[rank].send(line)
         return len(self._ranks)
 
-    def _answer_save(self, peer: Peer, deadline_s: float) -> None:
+    def _answer_save(self, peer: _Peer, deadline_s: float) -> None:
         self.request_save(deadline_s)
         peer.watches_saves = True
         peer.send(message("saving", ranks=sorted(self._ranks), deadline_s=deadline_s))
@@ -113,11 +159,11 @@ class Control:
             yield from self._make_room(0)
             self._pause()
             return
-        if not same_user(connection):
+        if not _same_user(connection):
             connection.close()
             return
         connection.setblocking(False)
-        peer = Peer(connection)
+        peer = _Peer(connection)
         self._peers[peer.fd] = peer
         self._reactor.watch(peer.fd, lambda: self._read(peer))
         yield from self._make_room(_MOST_GUESTS)
@@ -132,7 +178,7 @@ class Control:
             if self._is_guest(peer):
                 self._drop(peer)
 
-    def _is_guest(self, peer: Peer) -> bool:
+    def _is_guest(self, peer: _Peer) -> bool:
         return peer.rank is None or self._ranks.get(peer.rank) is not peer
 
     def _pause(self) -> None:
@@ -145,7 +191,7 @@ class Control:
         self._reactor.forget(self._listener.fileno())
         self._reactor.call_at(self._now() + _AGAIN_S, listen_again)
 
-    def _read(self, peer: Peer) -> Iterable[Event]:
+    def _read(self, peer: _Peer) -> Iterable[Event]:
         for line in peer.lines():
             content = parse(line)
             if content is not None:
@@ -153,7 +199,7 @@ class Control:
         if peer.gone:
             self._drop(peer)
 
-    def _heard(self, peer: Peer, content: Mapping[str, Any]) -> Iterable[Event]:
+    def _heard(self, peer: _Peer, content: Mapping[str, Any]) -> Iterable[Event]:
         kind = content["kind"]
         if kind == "hello" and content.get("incarnation") == self._incarnation:
             rank = whole(content.get("rank"))
@@ -171,8 +217,6 @@ class Control:
             peer.send(message("stopping", window_s=self._stop_window_s))
         elif kind == "save":
             self._answer_save(peer, seconds(content.get("deadline_s")) or _SAVE_S)
-        elif kind in self._verbs:
-            peer.send(message(kind, **self._verbs[kind](content)))
 
     def _worker_says(self, rank: int, content: Mapping[str, Any]) -> Iterable[Event]:
         if content["kind"] in ("saved", "failed"):
@@ -194,7 +238,7 @@ class Control:
         began = min(self._began.values(), default=newest)
         yield FirstStep(at_s=self._now(), incarnation=self._incarnation, step=newest, began=began)
 
-    def _drop(self, peer: Peer) -> None:
+    def _drop(self, peer: _Peer) -> None:
         self._reactor.forget(peer.fd)
         self._peers.pop(peer.fd, None)
         if peer.rank is not None and self._ranks.get(peer.rank) is peer:
@@ -203,3 +247,31 @@ class Control:
 
     def _now(self) -> float:
         return self._reactor.clock.now()
+
+
+def _listen(log_dir: Path) -> tuple[Path, socket.socket]:
+    """Bind in the log_dir; in the temp folder where that path is too long or takes no sockets."""
+    candidates = [log_dir.absolute() / "control.sock"]
+    candidates.append(Path(tempfile.gettempdir()) / f"faultrun-{os.getpid()}-{os.urandom(4).hex()}.sock")
+    failure: OSError | None = None
+    for place in candidates:
+        if len(os.fsencode(place)) > _SUN_PATH_BYTES:
+            continue
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            place.unlink(missing_ok=True)
+            listener.bind(os.fspath(place))
+            place.chmod(0o600)
+            listener.listen(1024)
+        except OSError as error:
+            listener.close()
+            failure = error
+            continue
+        return place, listener
+    raise failure or OSError("no place for the control socket")
+
+
+def _same_user(connection: socket.socket) -> bool:
+    """Whether the other side belongs to our user, or to root."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    return _UCRED.unpack(raw)[1] in (os.getuid(), 0)

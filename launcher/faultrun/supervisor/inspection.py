@@ -22,8 +22,7 @@ from faultrun.model.events import Event
 from faultrun.model.hang import HangDetected, HangDismissed, HangWarned, Stance, Suspicion
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import STACKS_FILE, THREADS_FILE
-from faultrun.supervisor.background import BackgroundTasks
-from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.workers.look import Snapshot, kernel_view, snapshots, waiting_in
 from faultrun.workers.process import Process
@@ -76,7 +75,7 @@ class Inspector:
             self._note_held(*self._glance)
             return ()
 
-        self.tasks.send(note, lambda: self._dismissed("a bug in faultrun"))
+        self.tasks.send(note)
 
     def suspected(self, beats: Mapping[int, Beat]) -> None:
         """A suspicion has come up; ``beats`` are the last words of all ranks by then."""
@@ -91,7 +90,7 @@ class Inspector:
         self._awaited = order
         workers, beats = self._group.workers(), self._beats
         self._group.ask_for_threads()
-        self.tasks.send(lambda: self._judge(order, workers, beats), lambda: self._unseen(order))
+        self.tasks.send(lambda: self._judge(order, workers, beats))
         self._reactor.call_at(self._now() + _OVERDUE_S, lambda: self._answer(order, self._unseen(order)))
 
     def _begin(self) -> None:

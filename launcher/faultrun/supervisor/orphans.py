@@ -13,7 +13,7 @@ from functools import partial
 
 from faultrun.model.events import Event, Signaled, Status
 from faultrun.supervisor.reactor import Reactor, Ready
-from faultrun.workers.session import is_shell, members, to_ask
+from faultrun.workers.look import is_shell, members, to_ask
 
 _DIED_OF_THE_REQUEST = Signaled(signum=signal.SIGTERM)
 

@@ -3,6 +3,7 @@
 import heapq
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -39,13 +40,14 @@ class RunClock:
 
 
 class Reactor:
-    """Collects events. ``post`` may be called from any thread, everything else from the loop's."""
+    """Collects events. ``post`` and ``fail`` may be called from any thread, the rest from the loop's."""
 
     def __init__(self, clock: RunClock) -> None:
         self.clock = clock
         self._epoll = select.epoll()
         self._ready: dict[int, Ready] = {}
         self._posted: deque[Event] = deque()
+        self._bug: BaseException | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._timers: list[tuple[float, int, Timer, int]] = []
         self._newest: dict[Timer, int] = {}
@@ -66,6 +68,11 @@ class Reactor:
     def post(self, event: Event) -> None:
         """Have ``event`` returned by the next ``wait``."""
         self._posted.append(event)
+        os.eventfd_write(self._wake, 1)
+
+    def fail(self, bug: BaseException) -> None:
+        """Have ``bug`` raised by the next ``wait``: another thread could not have meant to."""
+        self._bug = bug
         os.eventfd_write(self._wake, 1)
 
     def start_timer(self, timer: Timer, at_s: float, incarnation: int) -> None:
@@ -121,5 +128,49 @@ class Reactor:
 
     def _drain_posted(self) -> Iterable[Event]:
         os.eventfd_read(self._wake)
+        if self._bug is not None:
+            raise self._bug
         while self._posted:
             yield self._posted.popleft()
+
+
+class BackgroundTasks:
+    """Runs functions that yield events, one after the other; a bug in one is raised in the loop's thread."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._thread: threading.Thread | None = None
+        self._sent = self._dropped = 0
+
+    def send(self, task: Callable[[], Iterable[Event]]) -> None:
+        """Start ``task`` after the one before it has ended; post what it yields."""
+        before = self._thread
+        self._sent += 1
+        number = self._sent
+
+        def run() -> None:
+            if before is not None:
+                before.join()
+            if number <= self._dropped:
+                return
+            try:
+                for event in task():
+                    self._reactor.post(event)
+            except BaseException as bug:  # noqa: BLE001  carried to the main thread, which re-raises it
+                self._reactor.fail(bug)
+
+        self._thread = threading.Thread(target=run, name="faultrun-task", daemon=True)
+        self._thread.start()
+
+    def drop(self) -> None:
+        """Begin none of those that still wait."""
+        self._dropped = self._sent
+
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def settle(self, patience_s: float | None) -> None:
+        """Wait for the last task, for ever if None: a rewrite under way must not be cut by our own exit."""
+        if self._thread is not None:
+            self._thread.join(patience_s)

@@ -10,8 +10,7 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.gasp import SaveSeen
 from faultrun.model.run import Phase, Step
-from faultrun.supervisor.background import BackgroundTasks
-from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
 _SOONEST_S, _LATEST_S = 0.1, 30.0
 _SHARE = 0.05
@@ -48,7 +47,7 @@ class SaveWatch:
     def _send(self, life: int) -> Iterable[Event]:
         if life == self._life:
             if self._errands.idle():
-                self._errands.send(lambda: self._look(life), lambda: self._seen(life, ""))
+                self._errands.send(lambda: self._look(life))
             now_s = self._reactor.clock.now()
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))

@@ -33,10 +33,10 @@ from faultrun.supervisor.progress import Incarnation, ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.schedulers import Schedulers, head_start, listens_first
 from faultrun.supervisor.standbys import Standbys
-from faultrun.workers import policy, unstarted
 from faultrun.workers.follow import Streams
 from faultrun.workers.logs import LogFiles
-from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed
+from faultrun.workers.priority import as_usual, without_preempting
+from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed, why_not_started
 from faultrun.workers.sweep import sweep
 
 _SWEEP_PATIENCE_S = 10.0
@@ -154,7 +154,7 @@ class WorkerGroup:
         """Schedule the workers as any process, if they are still those that were meant."""
         if order.incarnation == self.incarnation.number:
             for worker in self._workers.values():
-                policy.as_usual(worker.pid)
+                as_usual(worker.pid)
 
     def dismiss_helpers(self) -> None:
         """End the scheduler: the workers it served are gone."""
@@ -236,7 +236,7 @@ class WorkerGroup:
         self.standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
         if shared.builtin_scheduler and topology.world_size > 1:
-            policy.without_preempting(self._workers[rank].pid)
+            without_preempting(self._workers[rank].pid)
         self._env.streams.show(files, rank, local_rank)
         return standby is not None
 
@@ -301,7 +301,7 @@ class WorkerGroup:
             self._post_failures((rank,), error)
 
     def _post_failures(self, ranks: tuple[int, ...], error: OSError) -> None:
-        why = unstarted.why(error, self._spec.command.prefix[0], self._env.log_dir)
+        why = why_not_started(error, self._spec.command.prefix[0], self._env.log_dir)
         for rank in ranks:
             self._reactor.post(
                 SpawnFailed(

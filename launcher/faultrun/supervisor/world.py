@@ -1,6 +1,6 @@
 """Every action is performed here and nowhere else; what comes of it returns as events."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from faultrun.errors import assert_never
 from faultrun.model.actions import (
@@ -23,18 +23,16 @@ from faultrun.model.actions import (
     VerifySave,
     Wake,
 )
-from faultrun.model.events import Event, PrepareFailed, Timer
+from faultrun.model.events import Event, Timer
 from faultrun.model.gasp import GaspVerified
-from faultrun.supervisor.background import BackgroundTasks
 from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.ports import Agreement, CheckpointFinder, Preparer
-from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.worker_group import WorkerGroup
 
-_LAST_ERRAND_S = 10.0
+_LAST_CHORE_S = 10.0
 _JOIN_BEFORE_FORK_S = 5.0
 _BUSY_S = 1.0
-_INTERNAL = 70
 
 
 class LocalWorld:
@@ -58,16 +56,13 @@ class LocalWorld:
         self._finder = finder
         self._preparer = preparer
         self._reactor = reactor
-        self._errands = BackgroundTasks(reactor)
+        self._chores = BackgroundTasks(reactor)
         self.readings = BackgroundTasks(reactor)
-        self._tasks = (self._errands, self.readings, inspector.tasks)
+        self._tasks = (self._chores, self.readings, inspector.tasks)
 
     def wait(self) -> Iterable[Event]:
         """See ``ports.World``."""
-        events = self._reactor.wait()
-        for tasks in self._tasks:
-            tasks.raise_bug()
-        return events
+        return self._reactor.wait()
 
     def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one row a case
         """See ``ports.World``."""
@@ -95,15 +90,15 @@ class LocalWorld:
             case StartStandby() | DismissStandbys() | RaiseStandbys() | GiveUpHandover():
                 self._group.standbys.perform(action)
             case VerifySave():
-                self._send(self.readings, action.incarnation, lambda: self._verify(action))
-            case Sweep(incarnation=incarnation):
+                self.readings.send(lambda: self._verify(action))
+            case Sweep():
                 self._group.dismiss_helpers()
-                self._send(self._errands, incarnation, lambda: (self._group.clean_up(action),))
-            case FindRecoveryPoint(incarnation=incarnation):
+                self._chores.send(lambda: (self._group.clean_up(action),))
+            case FindRecoveryPoint():
                 self.readings.drop()
-                self._send(self._errands, incarnation, lambda: self._find(action))
+                self._chores.send(lambda: self._find(action))
             case Prepare(plan=plan):
-                self._send(self._errands, plan.incarnation, lambda: self._preparer.prepare(plan, self._now()))
+                self._chores.send(lambda: self._preparer.prepare(plan, self._now()))
             case Publish(fact=fact):
                 self._agreement.state(fact)
             case RaiseAlarm(incarnation=incarnation, why=why):
@@ -113,14 +108,7 @@ class LocalWorld:
 
     def settle(self) -> None:
         """Wait, bounded, for what must not be cut; called once the loop has ended."""
-        self._errands.settle(_LAST_ERRAND_S)
-
-    def _send(self, tasks: BackgroundTasks, incarnation: int, task: Callable[[], Iterable[Event]]) -> None:
-        def bug() -> Event:
-            why = f"a bug in faultrun: {tasks.bug!r}"
-            return PrepareFailed(at_s=self._now(), incarnation=incarnation, exit_code=_INTERNAL, why=why)
-
-        tasks.send(task, bug)
+        self._chores.settle(_LAST_CHORE_S)
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from faultrun.model.printable import console_output
 from faultrun.model.spec import Logs, Stream
-from faultrun.workers.forked import Forked
+from faultrun.workers.forked import Forked, Orders
 from faultrun.workers.logs import LogFiles
-from faultrun.workers.orders import Orders
 from faultrun.workers.rotate import Rotator
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

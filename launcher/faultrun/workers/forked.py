@@ -1,10 +1,15 @@
-"""Forked helpers: small processes of our own that may block where the supervisor must not."""
+"""Forked helpers: small processes of our own that may block where the supervisor must not.
+
+One of them is the deadman, which outlives us by a moment to kill what the kernel does not.
+"""
 
 import contextlib
+import json
 import os
 import select
 import signal
 from collections.abc import Callable
+from typing import Any
 
 _FD_LIMIT = 65536
 
@@ -52,3 +57,75 @@ def keep_only(*fds: int) -> None:
         if low < fd:  # closerange(0, 0) closes everything (CPython hands close_range() a last of -1)
             os.closerange(low, fd)
         low = fd + 1
+
+
+_CHUNK = 1 << 16
+
+
+class Orders:
+    """Orders to a helper, of any length and number: the one who gives them never waits, and loses none.
+
+    Made before the fork. One side ``send``s, the other reads when ``bell`` is readable. A pipe takes 64 KiB
+    and then cuts: the log files of some hundred ranks are more. The orders are in a file without a name
+    that both share; the pipe only rings.
+    """
+
+    def __init__(self) -> None:
+        self._text = os.memfd_create("orders")
+        self.bell, self._rope = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._read_bytes = 0
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """The descriptors that the helper needs."""
+        return self._text, self.bell
+
+    def send(self, order: Any) -> None:
+        """Give one order, anything that is JSON. OSError: no memory is left."""
+        os.write(self._text, f"{json.dumps(order)}\n".encode())
+        with contextlib.suppress(OSError):  # full: it will look anyway; broken: nobody looks any more
+            os.write(self._rope, b".")
+
+    def received(self) -> tuple[list[Any], bool]:
+        """In the helper: the orders since the last call, and whether more may come."""
+        open_ = True
+        with contextlib.suppress(BlockingIOError):
+            open_ = bool(os.read(self.bell, _CHUNK))
+        lines = b""
+        while part := os.pread(self._text, _CHUNK, self._read_bytes):
+            lines += part
+            self._read_bytes += len(part)
+        return [json.loads(line) for line in lines.splitlines()], open_
+
+    def leave_to_helper(self) -> None:
+        """After the fork: the reading end is the helper's alone."""
+        os.close(self.bell)
+
+    def close(self) -> None:
+        """No more orders."""
+        os.close(self._rope)
+        os.close(self._text)
+
+
+def guard(sweep: Callable[[], object]) -> int:
+    """Fork the deadman and return its pid; it calls ``sweep`` once we are gone and ends.
+
+    PDEATHSIG ends the ranks when the supervisor is killed, but not *their* children: data loaders of a
+    killed rank would keep running and hold device memory. The deadman blocks on a pipe whose other end
+    only the supervisor has; end of file means that it is gone. It ignores every signal that can be
+    ignored: a SIGTERM to the process group is ours to answer. Must be called before any thread is started.
+    """
+    read_end, _held_by_us_alone = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(read_end)
+        return pid
+    try:
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        keep_only(read_end)
+        while os.read(read_end, 1):
+            pass
+        sweep()
+    finally:
+        os._exit(0)

@@ -1,4 +1,4 @@
-"""What the kernel says about a worker and its children: proc(5), read without ever waiting for them.
+"""What the kernel says about a worker, its children and its session: proc(5), read without ever waiting.
 
 ``stat``, ``schedstat``, ``io``, ``wchan``, ``syscall``, ``stack`` and ``status``
 take no lock that a process in an uninterruptible sleep may hold; ``cmdline``,
@@ -6,6 +6,9 @@ take no lock that a process in an uninterruptible sleep may hold; ``cmdline``,
 """
 
 import os
+import re
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +25,11 @@ _SLEEPING_CALLS = {
                 83: "fdatasync", 242: "accept4", 203: "connect"},
 }  # fmt: skip
 """Numbers of calls that wait, from the kernel's syscall tables of the two architectures."""
+
+_FORKED_ONLY = 0x40  # PF_FORKNOEXEC, include/linux/sched.h
+_HELD = re.compile(r"^Sig(?:Blk|Cgt):\t([0-9a-f]+)$", re.MULTILINE)
+_CAUGHT = re.compile(r"^SigCgt:\t([0-9a-f]+)$", re.MULTILINE)
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox", "fish", "csh", "tcsh"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +77,7 @@ def waiting_in(pid: int) -> tuple[str, str]:
 
 def catches(pid: int, signum: int) -> bool:
     """Whether the process has a handler for ``signum``."""
-    for line in _read(_PROC / str(pid) / "status").splitlines():
-        if line.startswith("SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
-    return False
+    return _mask(pid, _CAUGHT, signum)
 
 
 def kernel_view(pid: int) -> str:
@@ -83,6 +88,66 @@ def kernel_view(pid: int) -> str:
         if text:
             parts.append(f"/proc/{pid}/{name}\n{text}\n")
     return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A living process. ``program``: it was executed; a copy of its parent, as a data loader is, was not.
+
+    ``hears``: it catches SIGTERM, or holds it back to wait for it.
+    """
+
+    pid: int
+    parent: int
+    program: bool
+    hears: bool
+
+
+def members(leader: int) -> dict[int, Member]:
+    """Every living process of the session that ``leader`` began, by pid, without ``leader``."""
+    found = {}
+    for entry in os.scandir(_PROC):
+        pid = int(entry.name) if entry.name.isdigit() else leader
+        if pid == leader:
+            continue
+        with suppress(OSError):
+            if os.getsid(pid) != leader:
+                continue
+            fields = _stat(pid)
+            if fields and fields[0] not in "ZX":
+                program = not int(fields[6]) & _FORKED_ONLY
+                hears = _mask(pid, _HELD, signal.SIGTERM)
+                found[pid] = Member(pid=pid, parent=int(fields[1]), program=program, hears=hears)
+    return found
+
+
+def to_ask(found: dict[int, Member]) -> list[int]:
+    """Those to be told that the end comes: nobody above them would do it, and it does not only end them.
+
+    No program of the session is their ancestor. Who would merely die of SIGTERM (``tee`` behind a pipe,
+    which must live through the save of who writes to it) is passed over while one that hears it lives.
+    """
+    highest = {pid for pid in found if not any(one.program for one in _above(found[pid], found))}
+    hear = {pid for pid in found if found[pid].program and found[pid].hears}
+    lead_there = hear.union(*({one.pid for one in _above(found[pid], found)} for pid in hear))
+    return sorted(highest & lead_there if hear else highest)
+
+
+def is_shell(pid: int) -> bool:
+    """Whether ``pid`` runs a shell; known of a process that has ended, too, until it is reaped."""
+    stat = _read(_PROC / str(pid) / "stat")
+    return stat[stat.find("(") + 1 : stat.rfind(")")] in _SHELLS
+
+
+def _above(member: Member, found: dict[int, Member]) -> list[Member]:
+    """Its ancestors in the session, the nearest first."""
+    line, seen = [], {member.pid}
+    above = found.get(member.parent)
+    while above is not None and above.pid not in seen:
+        line.append(above)
+        seen.add(above.pid)
+        above = found.get(above.parent)
+    return line
 
 
 def _snapshot(pid: int, children: list[int]) -> Snapshot | None:
@@ -106,6 +171,12 @@ def _io_bytes(pid: int) -> int:
     """All that passed through read and write, caches and pipes too."""
     lines = dict(line.split(": ") for line in _read(_PROC / str(pid) / "io").splitlines())
     return int(lines.get("rchar", 0)) + int(lines.get("wchar", 0))
+
+
+def _mask(pid: int, masks: re.Pattern[str], signum: int) -> bool:
+    """Whether one of these masks of proc_pid_status(5) has ``signum``."""
+    status = _read(_PROC / str(pid) / "status")
+    return any(int(mask, 16) >> (signum - 1) & 1 for mask in masks.findall(status))
 
 
 def _cpu_s(fields: list[str]) -> float:

@@ -1,4 +1,4 @@
-"""Low priority for a process that must not be noticed, and back again when it is needed."""
+"""How the kernel schedules standbys until they are needed, and workers while MindSpore's ranks meet."""
 
 import contextlib
 import ctypes
@@ -12,6 +12,8 @@ _IOPRIO_WHO_PROCESS = 1
 _IOPRIO_IDLE = 3 << 13  # IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0) of linux/ioprio.h
 _IOPRIO_NONE = 0
 _SYS_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
+_PASSES = 3
+"""A thread may be born, with the policy of the one that made it, while they are being listed."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -89,3 +91,26 @@ def _set_ioprio(pid: int, priority: int) -> None:
     number = _SYS_IOPRIO_SET.get(os.uname().machine)
     if number is not None:
         _LIBC.syscall(number, _IOPRIO_WHO_PROCESS, pid, priority)
+
+
+def without_preempting(pid: int) -> None:
+    """Let no thread of ``pid`` preempt another by waking up; one with a policy of its own is left alone.
+
+    MindSpore's TCP client gives a connection up, and sleeps half a second, when its own event thread runs
+    before ``connect()`` has returned. On a busy machine that is the rule: the event wakes the thread, which
+    preempts the other. A thread under SCHED_BATCH preempts nobody when it wakes; it gets the same share.
+    """
+    _change(pid, os.SCHED_OTHER, os.SCHED_BATCH)
+
+
+def as_usual(pid: int) -> None:
+    """Take that back. Nothing happens to a process that has ended."""
+    _change(pid, os.SCHED_BATCH, os.SCHED_OTHER)
+
+
+def _change(pid: int, before: int, after: int) -> None:
+    for _ in range(_PASSES):
+        for thread in _threads(pid):
+            with contextlib.suppress(OSError):  # it has ended, or a sandbox forbids it
+                if os.sched_getscheduler(thread) == before:
+                    os.sched_setscheduler(thread, after, os.sched_param(0))

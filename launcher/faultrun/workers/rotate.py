@@ -12,8 +12,7 @@ import select
 from collections.abc import Sequence
 from pathlib import Path
 
-from faultrun.workers.forked import Forked
-from faultrun.workers.orders import Orders
+from faultrun.workers.forked import Forked, Orders
 
 FIRST_SUFFIX = ".first"
 NEWEST_SUFFIX = ".1"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from faultrun.workers.look import state_of
 from faultrun.workers.priority import Priority
 from faultrun.workers.process import Launch, Process, start
 
@@ -96,7 +97,7 @@ class Standby:
         """Give it its role; False when it cannot take one. It answers ``taken``, or never."""
         new, old = role.launch, self.launch
         stderr = new.stderr or new.stdout
-        if (new.cpus, new.memory_nodes) != (old.cpus, old.memory_nodes) or self._stopped():
+        if (new.cpus, new.memory_nodes) != (old.cpus, old.memory_nodes) or _silent(self.process.pid):
             return False
         program = len(new.argv) - len(role.arguments)
         if new.argv[:program] != old.argv[:program]:
@@ -142,12 +143,10 @@ class Standby:
         except OSError:
             return False
 
-    def _stopped(self) -> bool:
-        """Whether it is stopped or dead (proc_pid_stat(5)): then nobody would answer."""
-        try:
-            return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
-        except OSError:
-            return True
+
+def _silent(pid: int) -> bool:
+    """Whether it is stopped, dead or gone: then nobody would answer."""
+    return state_of(pid) in ("", "t", "T", "Z", "X")
 
 
 def _hooked(env: Mapping[str, str], told: str) -> dict[str, str]:

@@ -47,8 +47,8 @@ from faultrun.supervisor.save_watch import SaveWatch
 from faultrun.supervisor.standbys import Standbys, Terms
 from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
-from faultrun.workers.deadman import guard
 from faultrun.workers.follow import Follower, Streams
+from faultrun.workers.forked import guard
 from faultrun.workers.process import become_subreaper
 from faultrun.workers.rotate import Rotator
 from faultrun.workers.signals import SignalPipe

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from faultrun.workers.policy import as_usual, without_preempting
+from faultrun.workers.priority import as_usual, without_preempting
 
 THREADS = """
 import threading
