@@ -289,7 +289,7 @@ class Catalog:
     def _reconciled(self, entries: Sequence[Entry]) -> list[Entry]:
         series: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
         for entry in entries:
-            series[entry.format, place_of(entry.path.rpartition("/")[0]), entry.series].append(entry)
+            series[_series(entry)].append(entry)
         self._series.clear()
         for key, found in series.items():
             reconcile = getattr(self._formats[key[0]], "reconcile", None)
@@ -298,10 +298,10 @@ class Catalog:
 
     def _siblings(self, entry: Entry) -> list[Entry]:
         """The nearest other saves of the same rank, and other ranks' files of the same save."""
-        place = place_of(entry.path.rpartition("/")[0])
-        series = self._series.get((entry.format, place, entry.series), ())
+        series = self._series.get(_series(entry), ())
+        told = entry.identity.told
         own = (one for one in series if one.rank == entry.rank and one.path != entry.path)
-        others = (one for one in series if one.rank != entry.rank and _moment(one) == _moment(entry))
+        others = (one for one in series if one.rank != entry.rank and one.identity.told == told)
         near = nsmallest(_SIBLINGS, own, key=lambda one: abs(one.mtime_ns - entry.mtime_ns))
         return [*near, *nsmallest(_SIBLINGS, others, key=lambda one: one.rank or 0)]
 
@@ -339,5 +339,5 @@ def _failed(entry: Entry, err: Exception) -> str:
     return f"the format {entry.format} failed on it: {type(err).__name__}: {err}"
 
 
-def _moment(entry: Entry) -> tuple[int | None, int | None, int | None]:
-    return (entry.global_step, entry.epoch, entry.step_in_epoch)
+def _series(entry: Entry) -> tuple[str, str, str]:
+    return (entry.format, place_of(entry.path.rpartition("/")[0]), entry.series)

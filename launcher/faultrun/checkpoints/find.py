@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from faultrun.checkpoints.catalog import Catalog, Scan
-from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose_first
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 
 _VERIFIERS = 4
@@ -46,19 +46,21 @@ class Findings:
 
 
 def scan_and_choose(
-    catalog: Catalog, need: Need, *, depth: Depth = Depth.CHECKSUM, progress: VerifyProgress | None = None
+    catalog: Catalog, *needs: Need, depth: Depth = Depth.CHECKSUM, progress: VerifyProgress | None = None
 ) -> Findings:
-    """Return where to resume under ``catalog``'s roots, verifying newest first and no more than needed."""
+    """Return where to resume under ``catalog``'s roots, verifying newest first and no more than needed.
+
+    Of several ``needs`` a later one counts where nothing whole serves those before.
+    """
     scan = catalog.scan()
     entries = {entry.path: entry for entry in scan.entries}
     verdicts: dict[str, Verdict] = {}
     while True:
-        choice = choose(scan.entries, verdicts, need, broken=scan.refused)
+        choice = choose_first(scan.entries, verdicts, needs, broken=scan.refused)
         if not isinstance(choice, NeedVerdicts):
             return Findings(choice=choice, scan=scan, verdicts=verdicts)
-        verdicts |= verify_all(
-            catalog, [entries[path] for path in choice.paths], depth=depth, progress=progress
-        )
+        wanted = [entries[path] for path in choice.paths]
+        verdicts |= verify_all(catalog, wanted, depth=depth, progress=progress)
 
 
 def verify_all(

@@ -26,10 +26,11 @@ with none of these is refused: nothing shows where it should end.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Stamp, Unreadable
+from faultrun.checkpoints.memory import stamp_in
 from faultrun.checkpoints.mindspore_records import (
     Outline,
     is_encrypted,
@@ -51,6 +52,9 @@ _PERIODIC_NAME = re.compile(
 _BEST_NAME = re.compile(r"(?:^|[_-])best(?:[_-]|$)")
 _READ_ONLY = 0o400
 _MAX_LAYOUTS = 4096
+
+_Family = Sequence[tuple[Entry, Outline]]
+"""Siblings of a file, and what is in them."""
 
 
 class MindSporeCkpt:
@@ -84,7 +88,11 @@ class MindSporeCkpt:
 
     def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Give the entries of one series comparable global steps (sessions count from different zeros)."""
-        starts = _epoch_starts(entries)
+        starts: dict[tuple[int, int | None], int] = {
+            (entry.session, entry.epoch): _epoch_start(entry)
+            for entry in entries
+            if entry.kind is Kind.PERIODIC and entry.epoch is not None and entry.global_step is not None
+        }
         located = [_with_start(entry, starts) for entry in entries]
         steps_per_epoch = infer_steps_per_epoch(located)
         if steps_per_epoch is None:
@@ -161,15 +169,6 @@ def _count(numbers: dict[str, float | int], tag: str) -> int | None:
     return number if isinstance(number, int) and number >= 0 else None
 
 
-def _epoch_starts(entries: Sequence[Entry]) -> dict[tuple[int, int | None], int]:
-    """The global step at which an epoch of a session began, from its periodic files that know theirs."""
-    return {
-        (entry.session, entry.epoch): entry.global_step - (entry.step_in_epoch or 0)
-        for entry in entries
-        if entry.kind is Kind.PERIODIC and entry.epoch is not None and entry.global_step is not None
-    }
-
-
 def _with_start(entry: Entry, starts: dict[tuple[int, int | None], int]) -> Entry:
     """A file that lacks its own count (a cut one) takes it from the others of its epoch."""
     start = starts.get((entry.session, entry.epoch))
@@ -185,37 +184,24 @@ def infer_steps_per_epoch(entries: Sequence[Entry]) -> int | None:
     from; one file gives it if its counts started at zero.
     """
     votes: Counter[int] = Counter()
-    before: dict[tuple[int, int | None], Entry] = {}
+    before: dict[tuple[int, int | None], tuple[int, int]] = {}
     for entry in sorted(
         entries, key=lambda one: (one.session, one.rank or 0, one.epoch or 0, one.step_in_epoch or 0)
     ):
         if entry.kind is not Kind.PERIODIC or entry.epoch is None or entry.global_step is None:
             continue
-        earlier = before.get((entry.session, entry.rank))
-        before[entry.session, entry.rank] = entry
-        for steps in (_steps_between(earlier, entry), _steps_since_zero(entry)):
-            if steps is not None and (entry.step_in_epoch or 0) <= steps:
-                votes[steps] += 1
+        start = _epoch_start(entry)
+        for epoch, earlier in (before.get((entry.session, entry.rank), (entry.epoch, start)), (1, 0)):
+            epochs, steps = entry.epoch - epoch, start - earlier
+            divides = epochs > 0 and steps > 0 and steps % epochs == 0
+            if divides and (entry.step_in_epoch or 0) <= steps // epochs:
+                votes[steps // epochs] += 1
+        before[entry.session, entry.rank] = (entry.epoch, start)
     return votes.most_common(1)[0][0] if votes else None
-
-
-def _steps_between(earlier: Entry | None, later: Entry) -> int | None:
-    if earlier is None or later.epoch == earlier.epoch:
-        return None
-    steps = _epoch_start(later) - _epoch_start(earlier)
-    return _divided(steps, (later.epoch or 0) - (earlier.epoch or 0))
-
-
-def _steps_since_zero(entry: Entry) -> int | None:
-    return _divided(_epoch_start(entry), (entry.epoch or 0) - 1)
 
 
 def _epoch_start(entry: Entry) -> int:
     return (entry.global_step or 0) - (entry.step_in_epoch or 0)
-
-
-def _divided(steps: int, epochs: int) -> int | None:
-    return steps // epochs if epochs > 0 and steps > 0 and steps % epochs == 0 else None
 
 
 def _with_epoch_count(entry: Entry, steps_per_epoch: int) -> Entry:
@@ -231,7 +217,7 @@ def verify_records(entry: Entry, look: Look, *, required: Sequence[str]) -> Verd
         if is_encrypted(file):
             return judge_encrypted(file)
         outline = outline_of(file)
-        family = [_Sibling(sibling, found) for sibling in look.siblings if (found := _outline(sibling))]
+        family = [(one, found) for one in look.siblings if (found := _outline(one.path, stamp_in(one)))]
         missing = _cut_at_border(outline, family) or _mislabelled(entry, outline, family)
         if missing:
             return Verdict(whole=False, why=missing, depth=Depth.STRUCTURE)
@@ -240,18 +226,9 @@ def verify_records(entry: Entry, look: Look, *, required: Sequence[str]) -> Verd
         return _judge_end(entry, outline, family, required, read_only=file.mode == _READ_ONLY)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sibling:
-    entry: Entry
-    outline: Outline
-
-
-def _outline(entry: Entry) -> Outline | None:
-    return _cached_outline(entry.path, Stamp(entry.inode, entry.size_bytes, entry.mtime_ns))
-
-
 @lru_cache(maxsize=64)
-def _cached_outline(path: str, stamp: Stamp) -> Outline | None:
+def _outline(path: str, stamp: Stamp) -> Outline | None:
+    """What a sibling holds; None if it cannot be read, or changed since it was listed."""
     try:
         with opened(path) as file:
             return outline_of(file) if file.stamp == stamp else None
@@ -259,23 +236,23 @@ def _cached_outline(path: str, stamp: Stamp) -> Outline | None:
         return None
 
 
-def _cut_at_border(outline: Outline, family: Sequence[_Sibling]) -> str:
+def _cut_at_border(outline: Outline, family: _Family) -> str:
     """Why the siblings show that this file should be longer; '' if they do not."""
     tags = list(outline.sizes)
-    for sibling in family:
-        theirs = list(sibling.outline.sizes)
-        name = base_name(sibling.entry.path)
+    for sibling, other in family:
+        theirs = list(other.sizes)
+        name = base_name(sibling.path)
         if len(tags) < len(theirs) and tags == theirs[: len(tags)]:
             return f"cut after record {len(tags)} of {len(theirs)}: {name} goes on with {theirs[len(tags)]!r}"
-        lost = [tag for tag in APPENDED if tag in sibling.outline.sizes and tag not in outline.sizes]
+        lost = [tag for tag in APPENDED if tag in other.sizes and tag not in outline.sizes]
         if lost:
             return f"lacks {' and '.join(lost)}, which {name} has at its end"
-        if sibling.outline.crc is not None and outline.crc is None:
+        if other.crc is not None and outline.crc is None:
             return f"lacks the checksum that {name} ends with"
     return ""
 
 
-def _mislabelled(entry: Entry, outline: Outline, family: Sequence[_Sibling]) -> str:
+def _mislabelled(entry: Entry, outline: Outline, family: _Family) -> str:
     """Why a breakpoint file was saved in the middle of an update; '' if nothing shows it.
 
     When a collective fails, ``exception_save`` labels the file with the step
@@ -286,11 +263,11 @@ def _mislabelled(entry: Entry, outline: Outline, family: Sequence[_Sibling]) -> 
     if entry.kind is not Kind.GASP or counted is None or entry.global_step is None:
         return ""
     usual = [
-        (sibling.entry.global_step or 0) - lag
-        for sibling in family
-        if sibling.entry.kind is Kind.PERIODIC
-        and sibling.entry.session == entry.session
-        and (lag := _count(sibling.outline.numbers, "global_step")) is not None
+        (sibling.global_step or 0) - lag
+        for sibling, other in family
+        if sibling.kind is Kind.PERIODIC
+        and sibling.session == entry.session
+        and (lag := _count(other.numbers, "global_step")) is not None
     ]
     if entry.global_step - counted - max(usual, default=0) != 1:
         return ""
@@ -301,17 +278,15 @@ def _mislabelled(entry: Entry, outline: Outline, family: Sequence[_Sibling]) -> 
 
 def _checked(file: OpenFile, outline: Outline) -> Verdict:
     crc = file.crc32(0, outline.end)
-    digest = f"crc32:{crc:08x}"
-    if crc != outline.crc:
-        return Verdict(
-            whole=False, why="its checksum does not match its bytes", depth=Depth.CHECKSUM, digest=digest
-        )
-    why = f"{len(outline.sizes)} records, checksum matches"
-    return Verdict(whole=True, why=why, depth=Depth.CHECKSUM, digest=digest)
+    same = crc == outline.crc
+    why = (
+        f"{len(outline.sizes)} records, checksum matches" if same else "its checksum does not match its bytes"
+    )
+    return Verdict(whole=same, why=why, depth=Depth.CHECKSUM, digest=f"crc32:{crc:08x}")
 
 
 def _judge_end(
-    entry: Entry, outline: Outline, family: Sequence[_Sibling], required: Sequence[str], *, read_only: bool
+    entry: Entry, outline: Outline, family: _Family, required: Sequence[str], *, read_only: bool
 ) -> Verdict:
     """Look for the proof that the last record is the last one."""
     count = f"{len(outline.sizes)} records"
@@ -323,9 +298,15 @@ def _judge_end(
     if len(absent) < len(required):
         why = f"lacks {', '.join(absent)}: cut within the records appended at its end"
         return Verdict(whole=False, why=why, depth=Depth.STRUCTURE)
-    twin = next((one for one in family if _is_twin(one, entry, outline)), None)
+    # Saves of one moment may have been cut by one event; only another step proves anything.
+    twins = (
+        one
+        for one, other in family
+        if one.identity.told != entry.identity.told and other.sizes == outline.sizes
+    )
+    twin = next(twins, None)
     if twin is not None:
-        why = f"{count}, the same as {base_name(twin.entry.path)}"
+        why = f"{count}, the same as {base_name(twin.path)}"
         return Verdict(whole=True, why=why, depth=Depth.STRUCTURE, provisional=True)
     if read_only:
         why = f"{count}, and read-only, which it became after the last byte"
@@ -335,10 +316,3 @@ def _judge_end(
         "no save of another step to compare with"
     )
     return Verdict(whole=False, why=why, depth=Depth.STRUCTURE, provisional=True)
-
-
-def _is_twin(sibling: _Sibling, entry: Entry, outline: Outline) -> bool:
-    """Saves of one moment may have been cut by one event; only another step proves anything."""
-    moment = (entry.global_step, entry.epoch, entry.step_in_epoch)
-    other = (sibling.entry.global_step, sibling.entry.epoch, sibling.entry.step_in_epoch)
-    return moment != other and sibling.outline.sizes == outline.sizes

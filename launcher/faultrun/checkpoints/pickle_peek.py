@@ -74,11 +74,6 @@ class Instance:
     args: "Value"
     state: "Value" = None
 
-    @property
-    def name(self) -> str:
-        """The maker's name, "" when it is not a plain name."""
-        return self.maker.name if isinstance(self.maker, Global) else ""
-
 
 Value = (
     None | bool | int | float | str | list["Value"] | tuple["Value", ...] | Table | Instance | Global | Opaque

@@ -133,6 +133,34 @@ def choose(
     return NothingWhole(refused=(*refused, *foreign), unverifiable=unverifiable)
 
 
+def choose_first(
+    candidates: Sequence[Entry],
+    verdicts: Mapping[str, Verdict],
+    needs: Iterable[Need],
+    *,
+    broken: Sequence[Refusal] = (),
+) -> Choice:
+    """Return the choice for the first of ``needs`` that something whole serves, or for the last."""
+    choice: Choice = NothingFound()
+    for need in needs:
+        choice = choose(candidates, verdicts, need, broken=broken)
+        if not isinstance(choice, NothingWhole):
+            break
+    return choice
+
+
+def last_resorts(need: Need) -> Iterator[Need]:
+    """``need``, and what is still better than a run that ends."""
+    yield need
+    if need.lost_ranks:
+        # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.
+        need = replace(need, lost_ranks=frozenset())
+        yield need
+    if need.quarantine:
+        # Nothing older is left to fall back to: the quarantined file is still better than none.
+        yield replace(need, quarantine=())
+
+
 def _foreign(entry: Entry, need: Need) -> str:
     if need.run_id is None or entry.run_id is None:
         return ""

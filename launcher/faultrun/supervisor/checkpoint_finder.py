@@ -1,7 +1,6 @@
 """Which checkpoint to resume from: the catalog's findings under the run's rules."""
 
 from contextlib import suppress
-from dataclasses import replace
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
@@ -72,7 +71,7 @@ class LocalCheckpoints:
                 return begun
         replicas = known_replicas(self._spec, self._world_size(request))
         need = self._need(request, replicas)
-        found = self._searched(need)
+        found = scan_and_choose(self._catalog, *recover.last_resorts(need), progress=self._meter)
         self._never_trust_later(found, need)
         trusted = (one for one in found.scan.entries if not (need.after_fault and one.doubtful))
         self._catalog.know(trusted, request.incarnation)
@@ -104,17 +103,6 @@ class LocalCheckpoints:
             return None
         self._gone_since_s = None
         return self._chosen(request, at_s, left_alone=left_alone)
-
-    def _searched(self, need: Need) -> Findings:
-        found = scan_and_choose(self._catalog, need, progress=self._meter)
-        if isinstance(found.choice, recover.NothingWhole) and need.lost_ranks:
-            # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.
-            need = replace(need, lost_ranks=frozenset())
-            found = scan_and_choose(self._catalog, need, progress=self._meter)
-        if isinstance(found.choice, recover.NothingWhole) and need.quarantine:
-            # Nothing older is left to fall back to: the quarantined file is still better than none.
-            found = scan_and_choose(self._catalog, replace(need, quarantine=()), progress=self._meter)
-        return found
 
     def read_back(self, path: str) -> Verdict:
         """See ``ports.CheckpointFinder``. What is learnt here need not be read again by the survey."""
