@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.harness import machine
 from benchmarks.harness.procfs import rss_mib, tagged
-from faultrun.testing import VARIABLE
+from faultrun.testing.fault import CHAOS_VARIABLE
 
 _ROOT = Path(__file__).resolve().parents[2]
 _JOB = _ROOT / "benchmarks" / "jobs" / "chaos.py"
@@ -71,7 +71,7 @@ def run(number: int, seed: int, lives: int, workers: int) -> Job:
             cwd=folder,
             env={
                 **os.environ,
-                VARIABLE: f"random:seed={seed},mean={_MEAN_STEPS},kinds={_KINDS},lives={lives}",
+                CHAOS_VARIABLE: f"random:seed={seed},mean={_MEAN_STEPS},kinds={_KINDS},lives={lives}",
                 "PYTHONPATH": f"{_ROOT}:{_ROOT}/launcher",
             },
             stdin=subprocess.DEVNULL,

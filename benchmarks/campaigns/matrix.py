@@ -14,9 +14,9 @@ from pathlib import Path
 from benchmarks.campaigns import matrix_page
 from benchmarks.campaigns.matrix_run import HANGS, PHASES, TRAININGS, Cell, run
 from benchmarks.harness import machine
-from faultrun.testing import Kind, Trigger
+from faultrun.testing.fault import FaultKind, Trigger
 
-_ALL = tuple(kind for kind in Kind if kind not in (Kind.TORN, Kind.SLOW))
+_ALL = tuple(kind for kind in FaultKind if kind not in (FaultKind.TORN, FaultKind.SLOW))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,15 +52,15 @@ def chosen(asked: argparse.Namespace, ranks: Sequence[int]) -> Iterator[Cell]:
             yield cell
 
 
-def choose(kinds: Sequence[Kind], ranks: Sequence[int], *, every_rank: bool) -> Iterator[Cell]:
+def choose(kinds: Sequence[FaultKind], ranks: Sequence[int], *, every_rank: bool) -> Iterator[Cell]:
     """All cells, or each fault and phase once with the ranks taking turns."""
     turn = 0
     for kind in kinds:
         for phase in PHASES:
-            if kind is Kind.DISK and phase is not Trigger.SAVE:
+            if kind is FaultKind.DISK and phase is not Trigger.SAVE:
                 continue
             for rank in ranks if every_rank else (ranks[turn % len(ranks)],):
-                for value in (0, 3) if kind is Kind.EXIT else (None,):
+                for value in (0, 3) if kind is FaultKind.EXIT else (None,):
                     yield Cell(kind=kind, phase=phase, rank=rank, value=value)
             turn += 1
 
@@ -69,7 +69,7 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     """What to run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.matrix", description=__doc__)
     parser.add_argument("--framework", choices=tuple(TRAININGS), default="torch")
-    parser.add_argument("--kind", type=Kind, action="append", help="this fault alone (repeatable)")
+    parser.add_argument("--kind", type=FaultKind, action="append", help="this fault alone (repeatable)")
     parser.add_argument("--rank", type=int, action="append", help="this rank alone (repeatable)")
     parser.add_argument("--phase", type=Trigger, action="append", help="this phase alone (repeatable)")
     parser.add_argument("--every_rank", action="store_true", help="each cell with each rank, not one in turn")

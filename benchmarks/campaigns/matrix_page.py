@@ -8,7 +8,7 @@ from textwrap import shorten
 
 from benchmarks.campaigns.matrix_run import PHASES, TRAININGS, Cell, Outcome
 from benchmarks.harness import machine
-from faultrun.testing import Kind
+from faultrun.testing.fault import FaultKind
 
 HEAD = "| fault | phase | rank | blamed | class | cause | decision | exit | took | |"
 _COLUMNS = HEAD.count("|") - 1
@@ -107,7 +107,7 @@ class Kept:
     @property
     def rows(self) -> list[Row]:
         """By fault, phase and rank."""
-        kinds = [kind.value for kind in Kind]
+        kinds = [kind.value for kind in FaultKind]
         phases = [phase.value for phase in PHASES]
         return sorted(
             self._rows.values(),

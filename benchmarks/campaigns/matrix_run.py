@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.procfs import tagged
-from faultrun.testing import VARIABLE, Fault, Kind, Trigger, remove_groups
+from faultrun.testing.fault import CHAOS_VARIABLE, FaultKind, InjectedFault, Trigger
+from faultrun.testing.strike import remove_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 PHASES = (Trigger.STARTUP, Trigger.COMPILE, Trigger.STEP, Trigger.SAVE)
 _BETWEEN_SAVES = 6
 _AT_SAVE = 4
 _RUN_S = 240.0
-HANGS = (Kind.STOP, Kind.SPIN, Kind.SLEEP)
+HANGS = (FaultKind.STOP, FaultKind.SPIN, FaultKind.SLEEP)
 _HANG_LIMITS = "--hang_limits=startup=8s,compile=8s,step=2s,checkpoint=4s"
 _RESTART, _STOP = "restart", "stop"
 
@@ -52,7 +53,7 @@ TRAININGS = {
 class Cell:
     """``value`` is the exit code of an exit."""
 
-    kind: Kind
+    kind: FaultKind
     phase: Trigger
     rank: int
     value: float | None = None
@@ -63,11 +64,13 @@ class Cell:
         return self.kind.value if self.value is None else f"{self.kind.value} {self.value:g}"
 
     @property
-    def fault(self) -> Fault:
+    def fault(self) -> InjectedFault:
         """As ``FAULTRUN_CHAOS`` describes it."""
         step = {Trigger.STEP: _BETWEEN_SAVES, Trigger.SAVE: _AT_SAVE}.get(self.phase)
-        life = None if self.kind is Kind.DISK else 0
-        return Fault(kind=self.kind, rank=self.rank, step=step, phase=self.phase, life=life, value=self.value)
+        life = None if self.kind is FaultKind.DISK else 0
+        return InjectedFault(
+            kind=self.kind, rank=self.rank, step=step, phase=self.phase, life=life, value=self.value
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +106,16 @@ def expected(cell: Cell) -> Expected:
     memory = (_RESTART, 0) if begun else (_STOP, 93)
     left = "left with exit code 0" if cell.value == 0 else f"exited with code {cell.value}"
     causes, classes, (decision, exit_code) = {
-        Kind.KILL: (("killed from outside",), ("transient",), chance),
-        Kind.SEGV: (("memory fault", "SIGSEGV"), ("unknown",), chance),
-        Kind.RAISE: (("InjectedError: injected in",), ("unknown",), chance),
-        Kind.EXIT: ((left,), ("unknown",), chance),
-        Kind.OOM: (("out of memory", "memory is full"), ("resource",), memory),
-        Kind.DISK: (("the disk is full",), ("resource",), (_RESTART, 1)),  # room may be made
-        Kind.LOG: (("the disk is full",), ("resource",), (_RESTART, 0)),
-        Kind.STOP: (("nothing failed",), ("",), (_STOP, 0)),  # it is woken, and goes on
-        Kind.SPIN: (("spins", "waits for a processor"), ("transient",), chance),
-        Kind.SLEEP: (("sleeps",), ("transient",), chance),
+        FaultKind.KILL: (("killed from outside",), ("transient",), chance),
+        FaultKind.SEGV: (("memory fault", "SIGSEGV"), ("unknown",), chance),
+        FaultKind.RAISE: (("InjectedError: injected in",), ("unknown",), chance),
+        FaultKind.EXIT: ((left,), ("unknown",), chance),
+        FaultKind.OOM: (("out of memory", "memory is full"), ("resource",), memory),
+        FaultKind.DISK: (("the disk is full",), ("resource",), (_RESTART, 1)),  # room may be made
+        FaultKind.LOG: (("the disk is full",), ("resource",), (_RESTART, 0)),
+        FaultKind.STOP: (("nothing failed",), ("",), (_STOP, 0)),  # it is woken, and goes on
+        FaultKind.SPIN: (("spins", "waits for a processor"), ("transient",), chance),
+        FaultKind.SLEEP: (("sleeps",), ("transient",), chance),
     }[cell.kind]
     return Expected(cause=causes, fault_class=classes, decision=decision, exit_code=exit_code)
 
@@ -120,8 +123,8 @@ def expected(cell: Cell) -> Expected:
 def run(cell: Cell, framework: str) -> Outcome:
     """Train with the fault; the folder is kept when anything is wrong."""
     folder = Path(tempfile.mkdtemp(prefix=f"matrix-{cell.kind.value}-{cell.phase.value}-{cell.rank}-"))
-    small_disk = cell.kind is Kind.DISK and _mount_small(folder / "ckpt")
-    if cell.kind is Kind.DISK and not small_disk:
+    small_disk = cell.kind is FaultKind.DISK and _mount_small(folder / "ckpt")
+    if cell.kind is FaultKind.DISK and not small_disk:
         return _skipped(cell, folder)
     began_s = time.monotonic()
     try:
@@ -154,7 +157,7 @@ def _train(cell: Cell, framework: str, folder: Path) -> int:
             cwd=folder,
             env={
                 **os.environ,
-                VARIABLE: cell.fault.text,
+                CHAOS_VARIABLE: cell.fault.text,
                 "PYTHONPATH": f"{ROOT}:{ROOT}/launcher",
                 "OMP_NUM_THREADS": "1",
             },
@@ -191,7 +194,10 @@ def _judged(cell: Cell, folder: Path, code: int, took_s: float) -> Outcome:
         folder=folder,
     )
     wrong = []
-    if outcome.blamed != cell.rank and cell.kind not in (Kind.DISK, Kind.STOP):  # shared by all; nobody's
+    if outcome.blamed != cell.rank and cell.kind not in (
+        FaultKind.DISK,
+        FaultKind.STOP,
+    ):  # shared by all; nobody's
         wrong.append(f"rank {outcome.blamed} blamed")
     if not any(one in cause for one in right.cause):
         wrong.append("wrong cause")

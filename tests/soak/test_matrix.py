@@ -7,17 +7,17 @@ import pytest
 from benchmarks.campaigns import day, matrix_page
 from benchmarks.campaigns.matrix_run import Cell, Outcome, run
 
-from faultrun.testing import Kind, Trigger
+from faultrun.testing.fault import FaultKind, Trigger
 
 pytestmark = pytest.mark.slow
 
 CELLS = (
-    Cell(kind=Kind.RAISE, phase=Trigger.STEP, rank=2),
-    Cell(kind=Kind.EXIT, phase=Trigger.STEP, rank=1, value=0),
-    Cell(kind=Kind.OOM, phase=Trigger.COMPILE, rank=3),
-    Cell(kind=Kind.SEGV, phase=Trigger.STARTUP, rank=0),
-    Cell(kind=Kind.DISK, phase=Trigger.SAVE, rank=0),
-    Cell(kind=Kind.LOG, phase=Trigger.SAVE, rank=1),
+    Cell(kind=FaultKind.RAISE, phase=Trigger.STEP, rank=2),
+    Cell(kind=FaultKind.EXIT, phase=Trigger.STEP, rank=1, value=0),
+    Cell(kind=FaultKind.OOM, phase=Trigger.COMPILE, rank=3),
+    Cell(kind=FaultKind.SEGV, phase=Trigger.STARTUP, rank=0),
+    Cell(kind=FaultKind.DISK, phase=Trigger.SAVE, rank=0),
+    Cell(kind=FaultKind.LOG, phase=Trigger.SAVE, rank=1),
 )
 
 

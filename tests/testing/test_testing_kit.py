@@ -5,15 +5,16 @@ from collections import Counter
 
 import pytest
 
-from faultrun.testing import BadFault, Fault, InjectedError, Injector, Kind, Random, Trigger, parse
-from faultrun.testing.injector import injector_of
+from faultrun.testing import Injector, injector_of
+from faultrun.testing.fault import BadFault, FaultKind, InjectedFault, RandomFaults, Trigger, parse
+from faultrun.testing.strike import InjectedError
 
 
 def test_a_text_names_faults_and_a_fault_says_itself_as_text() -> None:
     faults, chance = parse("kill:rank=1,step=50 ; exit:phase=startup,value=3,life=*;")
     assert faults == (
-        Fault(kind=Kind.KILL, rank=1, step=50),
-        Fault(kind=Kind.EXIT, phase=Trigger.STARTUP, life=None, value=3),
+        InjectedFault(kind=FaultKind.KILL, rank=1, step=50),
+        InjectedFault(kind=FaultKind.EXIT, phase=Trigger.STARTUP, life=None, value=3),
     )
     assert chance is None
     assert parse(";".join(fault.text for fault in faults)) == (faults, None)
@@ -22,20 +23,20 @@ def test_a_text_names_faults_and_a_fault_says_itself_as_text() -> None:
 def test_chance_has_a_seed() -> None:
     assert parse("random:seed=7,mean=3,kinds=kill+segv,lives=9") == (
         (),
-        Random(seed=7, mean=3, kinds=(Kind.KILL, Kind.SEGV), lives=9),
+        RandomFaults(seed=7, mean=3, kinds=(FaultKind.KILL, FaultKind.SEGV), lives=9),
     )
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("explode:rank=1", "'explode' is not a valid Kind"),
+        ("explode:rank=1", "'explode' is not a valid FaultKind"),
         ("kill:rank", "'rank' is no key=value"),
         ("kill:rank=one", "invalid literal"),
         ("kill:phase=lunch", "'lunch' is not a valid Trigger"),
         ("kill:colour=red", "unknown colour"),
         ("random:seed=x", "invalid literal"),
-        ("random:kinds=kill+", "'' is not a valid Kind"),
+        ("random:kinds=kill+", "'' is not a valid FaultKind"),
     ],
 )
 def test_a_text_that_is_no_fault_is_refused(text: str, says: str) -> None:
@@ -44,7 +45,7 @@ def test_a_text_that_is_no_fault_is_refused(text: str, says: str) -> None:
 
 
 def test_a_fault_strikes_once_at_its_moment_in_its_life() -> None:
-    raising = Fault(kind=Kind.RAISE, rank=1, step=3, life=2)
+    raising = InjectedFault(kind=FaultKind.RAISE, rank=1, step=3, life=2)
     Injector((raising,), None, rank=0, life=2, world_size=2).at("step", 3)
     Injector((raising,), None, rank=1, life=1, world_size=2).at("step", 3)
     struck = Injector((raising,), None, rank=1, life=2, world_size=2)
@@ -58,7 +59,7 @@ def test_a_fault_strikes_once_at_its_moment_in_its_life() -> None:
 
 
 def test_every_rank_draws_the_same_and_one_is_struck_after_the_same_steps() -> None:
-    chance = Random(seed=1, mean=4, kinds=(Kind.RAISE,), lives=40)
+    chance = RandomFaults(seed=1, mean=4, kinds=(FaultKind.RAISE,), lives=40)
     struck = Counter[int]()
     for life in range(42):
         for rank in range(3):

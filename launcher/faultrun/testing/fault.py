@@ -3,7 +3,7 @@
     FAULTS  = FAULT [";" FAULT ...]
     FAULT   = KIND ":" KEY "=" VALUE ["," KEY "=" VALUE ...]
 
-KIND is one of ``Kind``. Keys: ``rank`` (a number, or ``*``), ``step`` (global;
+KIND is one of ``FaultKind``. Keys: ``rank`` (a number, or ``*``), ``step`` (global;
 without it the first time), ``phase`` (startup, compile, step, save, saved;
 default step), ``life`` (the incarnation, default 0, or ``*``), ``value`` (exit code,
 seconds or MiB, whatever the kind needs).
@@ -19,10 +19,10 @@ import random
 from dataclasses import dataclass
 from enum import Enum
 
-VARIABLE = "FAULTRUN_CHAOS"
+CHAOS_VARIABLE = "FAULTRUN_CHAOS"
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """What is done to the process."""
 
     KILL = "kill"  # SIGKILL
@@ -54,10 +54,10 @@ class BadFault(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class InjectedFault:
     """None stands for any rank, the first step that comes, any life."""
 
-    kind: Kind
+    kind: FaultKind
     rank: int | None = None
     step: int | None = None
     phase: Trigger = Trigger.STEP
@@ -87,90 +87,68 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Random:
+class RandomFaults:
     """One fault in each of the first ``lives``, drawn from ``seed``: the same for all ranks."""
 
     seed: int
     mean: int = 20
-    kinds: tuple[Kind, ...] = (Kind.KILL, Kind.RAISE, Kind.EXIT)
+    kinds: tuple[FaultKind, ...] = (FaultKind.KILL, FaultKind.RAISE, FaultKind.EXIT)
     lives: int = 1
 
-    def strikes(self, life: int, world_size: int) -> tuple[Fault, int] | None:
+    def strikes(self, life: int, world_size: int) -> tuple[InjectedFault, int] | None:
         """The fault of ``life``, and after how many steps of it; None when there is none."""
         if life >= self.lives:
             return None
         draw = random.Random(f"{self.seed}/{life}")
         kind = draw.choice(self.kinds)
-        value = float(draw.randint(1, 60)) if kind is Kind.EXIT else None
-        fault = Fault(kind=kind, rank=draw.randrange(world_size), life=life, value=value)
-        return fault, draw.randint(1, 2 * self.mean)
+        value = float(draw.randint(1, 60)) if kind is FaultKind.EXIT else None
+        fault = InjectedFault(kind=kind, rank=draw.randrange(world_size), life=life, value=value)
+        return fault, draw.randint(1, 2 * max(1, self.mean))
 
 
-def parse(text: str) -> tuple[tuple[Fault, ...], Random | None]:
+def parse(text: str) -> tuple[tuple[InjectedFault, ...], RandomFaults | None]:
     """The faults that ``text`` names, and the random ones. BadFault says what is wrong."""
-    faults: list[Fault] = []
-    chance: Random | None = None
+    faults: list[InjectedFault] = []
+    chance: RandomFaults | None = None
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, _, rest = part.partition(":")
-        fields = _fields(part, rest)
-        if name == "random":
-            chance = _random(part, fields)
-        else:
-            faults.append(_fault(part, name, fields))
+        try:
+            fields = dict(map(_key_and_value, filter(None, rest.split(","))))
+            if name == "random":
+                chance = _random(fields)
+            else:
+                faults.append(_fault(name, fields))
+        except ValueError as error:
+            raise BadFault(f"{part!r}: {error}") from None
+        if fields:
+            raise BadFault(f"{part!r}: unknown {', '.join(sorted(fields))}")
     return tuple(faults), chance
 
 
-def _fields(part: str, rest: str) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for field in filter(None, rest.split(",")):
-        key, equals, value = field.partition("=")
-        if not equals:
-            raise BadFault(f"{part!r}: {field!r} is no key=value")
-        fields[key.strip()] = value.strip()
-    return fields
+def _key_and_value(field: str) -> tuple[str, str]:
+    key, equals, value = field.partition("=")
+    if not equals:
+        raise ValueError(f"{field!r} is no key=value")
+    return key.strip(), value.strip()
 
 
-def _fault(part: str, name: str, fields: dict[str, str]) -> Fault:
-    try:
-        kind = Kind(name)
-        phase = Trigger(fields.pop("phase", Trigger.STEP.value))
-        rank, life = _maybe(fields.pop("rank", "*")), _maybe(fields.pop("life", "0"))
-        step = fields.pop("step", "")
-        value = fields.pop("value", "")
-        fault = Fault(
-            kind=kind,
-            rank=rank,
-            step=int(step) if step else None,
-            phase=phase,
-            life=life,
-            value=float(value) if value else None,
-        )
-    except ValueError as error:
-        raise BadFault(f"{part!r}: {error}") from None
-    _nothing_left(part, fields)
-    return fault
+def _fault(name: str, fields: dict[str, str]) -> InjectedFault:
+    """Takes what it knows out of ``fields``."""
+    step, value = fields.pop("step", ""), fields.pop("value", "")
+    rank, life = fields.pop("rank", "*"), fields.pop("life", "0")
+    return InjectedFault(
+        kind=FaultKind(name),
+        rank=None if rank == "*" else int(rank),
+        step=int(step) if step else None,
+        phase=Trigger(fields.pop("phase", Trigger.STEP.value)),
+        life=None if life == "*" else int(life),
+        value=float(value) if value else None,
+    )
 
 
-def _random(part: str, fields: dict[str, str]) -> Random:
-    try:
-        kinds = fields.pop("kinds", "")
-        plain = Random(seed=int(fields.pop("seed", "1")))
-        chance = Random(
-            seed=plain.seed,
-            mean=max(1, int(fields.pop("mean", plain.mean))),
-            kinds=tuple(Kind(kind) for kind in kinds.split("+")) if kinds else plain.kinds,
-            lives=int(fields.pop("lives", plain.lives)),
-        )
-    except ValueError as error:
-        raise BadFault(f"{part!r}: {error}") from None
-    _nothing_left(part, fields)
-    return chance
-
-
-def _nothing_left(part: str, left: dict[str, str]) -> None:
-    if left:
-        raise BadFault(f"{part!r}: unknown {', '.join(sorted(left))}")
-
-
-def _maybe(text: str) -> int | None:
-    return None if text == "*" else int(text)
+def _random(fields: dict[str, str]) -> RandomFaults:
+    kinds = fields.pop("kinds", "kill+raise+exit").split("+")
+    numbers = {key: int(fields.pop(key)) for key in ("mean", "lives") if key in fields}
+    return RandomFaults(
+        seed=int(fields.pop("seed", "1")), kinds=tuple(FaultKind(kind) for kind in kinds), **numbers
+    )

@@ -10,59 +10,59 @@ import sys
 import time
 from pathlib import Path
 
-from faultrun.testing.fault import Fault, Kind
+from faultrun.testing.fault import FaultKind, InjectedFault
 
-SMALL_BYTES = 256 << 20
+_SMALL_BYTES = 256 << 20
 """Only a file system as small as this is filled: it was made for it."""
 
 _GROUP_PREFIX = "faultrun_chaos_"
 _ROOM_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _SLOW_S = 5.0
-_MEMORY_V1 = Path("/sys/fs/cgroup/memory")
-_GROUPS_V2 = Path("/sys/fs/cgroup")
+_STATM = Path("/proc/self/statm")
+_MEMORY_GROUPS = (
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+    (Path("/sys/fs/cgroup"), "memory.max"),
+)
 
 
 class InjectedError(RuntimeError):
     """The exception of ``raise``."""
 
 
-def strike(fault: Fault, where: str, path: str = "") -> None:  # noqa: C901  one row a kind
+def strike(fault: InjectedFault, where: str, path: str = "") -> None:
     """Do it; returns only from what can be survived."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     match fault.kind:
-        case Kind.KILL:
-            os.kill(os.getpid(), signal.SIGKILL)
-        case Kind.SEGV:
+        case FaultKind.KILL | FaultKind.STOP:
+            os.kill(os.getpid(), signal.SIGKILL if fault.kind is FaultKind.KILL else signal.SIGSTOP)
+        case FaultKind.SEGV:
             ctypes.string_at(0)
-        case Kind.STOP:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        case Kind.SPIN:
+        case FaultKind.SPIN:
             while True:
                 pass
-        case Kind.SLEEP:
-            time.sleep(1e6 if fault.value is None else fault.value)
-        case Kind.RAISE:
+        case FaultKind.SLEEP | FaultKind.SLOW:
+            usual_s = 1e6 if fault.kind is FaultKind.SLEEP else _SLOW_S
+            time.sleep(usual_s if fault.value is None else fault.value)
+        case FaultKind.RAISE:
             raise InjectedError(f"injected {where}")
-        case Kind.EXIT:
+        case FaultKind.EXIT:
             os._exit(int(fault.value or 0))
-        case Kind.OOM:
+        case FaultKind.OOM:
             _eat_memory()
-        case Kind.TORN:
+        case FaultKind.TORN:
             _tear(path)
-        case Kind.SLOW:
-            time.sleep(_SLOW_S if fault.value is None else fault.value)
-        case Kind.DISK:
+        case FaultKind.DISK:
             _fill_disk(path)
-        case Kind.LOG:
+        case FaultKind.LOG:
             _no_room_for_output()
 
 
 def remove_groups() -> int:
     """Remove the control groups that ``oom`` left behind, whose processes are dead; how many."""
     removed = 0
-    for parent in (_MEMORY_V1, _GROUPS_V2):
+    for parent, _ in _MEMORY_GROUPS:
         for group in parent.glob(f"{_GROUP_PREFIX}*"):
             with contextlib.suppress(OSError):
                 group.rmdir()
@@ -72,21 +72,20 @@ def remove_groups() -> int:
 
 def _eat_memory() -> None:
     """To the limit of a control group of our own; where none can be made, to RLIMIT_AS (MemoryError)."""
-    if not _enter_limited_group():
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + _ROOM_BYTES, used + _ROOM_BYTES))
+    size, resident, *_ = (int(pages) * resource.getpagesize() for pages in _STATM.read_text().split())
+    if not _enter_limited_group(resident + _ROOM_BYTES):
+        resource.setrlimit(resource.RLIMIT_AS, (size + _ROOM_BYTES, size + _ROOM_BYTES))
     eaten = []
     while True:
         eaten.append(b"x" * _CHUNK_BYTES)
 
 
-def _enter_limited_group() -> bool:
-    used = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    for parent, limit in ((_MEMORY_V1, "memory.limit_in_bytes"), (_GROUPS_V2, "memory.max")):
+def _enter_limited_group(limit_bytes: int) -> bool:
+    for parent, limit in _MEMORY_GROUPS:
         group = parent / f"{_GROUP_PREFIX}{os.getpid()}"
         try:
             group.mkdir()
-            (group / limit).write_text(str(used + _ROOM_BYTES))
+            (group / limit).write_text(str(limit_bytes))
             (group / "cgroup.procs").write_text(str(os.getpid()))
         except OSError:
             with contextlib.suppress(OSError):
@@ -106,9 +105,9 @@ def _fill_disk(path: str) -> None:
     folder = Path(path or ".").absolute()
     while not folder.is_dir():
         folder = folder.parent
-    if shutil.disk_usage(folder).total > SMALL_BYTES:
+    if shutil.disk_usage(folder).total > _SMALL_BYTES:
         raise InjectedError(
-            f"{folder} is on a file system of more than {SMALL_BYTES >> 20} MiB, which is not filled;"
+            f"{folder} is on a file system of more than {_SMALL_BYTES >> 20} MiB, which is not filled;"
             " mount -t tmpfs -o size=16m none DIR makes a small one"
         )
     with contextlib.suppress(OSError), (folder / f"{_GROUP_PREFIX}ballast").open("ab", buffering=0) as file:
