@@ -194,10 +194,8 @@ def _judged(cell: Cell, folder: Path, code: int, took_s: float) -> Outcome:
         folder=folder,
     )
     wrong = []
-    if outcome.blamed != cell.rank and cell.kind not in (
-        FaultKind.DISK,
-        FaultKind.STOP,
-    ):  # shared by all; nobody's
+    nobodys = (FaultKind.DISK, FaultKind.STOP)  # shared by all
+    if outcome.blamed != cell.rank and cell.kind not in nobodys:
         wrong.append(f"rank {outcome.blamed} blamed")
     if not any(one in cause for one in right.cause):
         wrong.append("wrong cause")

@@ -47,11 +47,11 @@ def test_a_save_of_the_helper_is_shown_until_it_ends_whatever_the_main_thread_sa
         assert word is not None
         return phase_of(word.phase)
 
-    slot.begin_save()
+    slot.saves(1)
     slot.works_at(WorkPhase.UPDATING)
     slot.stepped(3, -1)
     assert phase() is WorkPhase.SAVING
-    slot.end_save()
+    slot.saves(-1)
     assert phase() is WorkPhase.COMPUTING
     page.close()
 

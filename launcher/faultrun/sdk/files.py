@@ -125,6 +125,11 @@ class SaveWriter:
     folder: Folder
     session: Session
 
+    @property
+    def own_folder(self) -> Path:
+        """Where this rank's files go, unless a framework has a place of its own for them."""
+        return self.folder.path / f"rank_{self.session.rank}"
+
     def save(
         self, names: Names, position: Position, fill: Callable[[Sink], object], kind: Kind = Kind.GASP
     ) -> Saved:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from faultrun.errors import FaultrunError
 from faultrun.sdk.evidence import write_other_threads
 from faultrun.sdk.session import ProgressSlot, Session, SupervisorLink
 from faultrun.sdk.state_provider import SaveOrder, StateProvider
@@ -38,7 +39,7 @@ _FLUSH_S = 0.2
 class Helper(threading.Thread):
     """Serves one worker until its process ends. ``provider`` may come later than the thread."""
 
-    def __init__(self, session: Session, slot: ProgressSlot | None) -> None:
+    def __init__(self, session: Session, slot: ProgressSlot) -> None:
         super().__init__(name="faultrun-helper", daemon=True)
         self._session = session
         self._slot = slot
@@ -58,7 +59,8 @@ class Helper(threading.Thread):
             if time.monotonic() >= poll_at_s:
                 self._talk()
                 poll_at_s = time.monotonic() + _TALK_S
-            termed = self._wait(max(0.0, poll_at_s - time.monotonic()))
+            self._poll(max(0.0, poll_at_s - time.monotonic()), self.pipe.fd)
+            termed = self.pipe.read()
             if self._told is None and self.step is not None:
                 self._talk()
             for content in self._link.receive():
@@ -66,14 +68,12 @@ class Helper(threading.Thread):
             if termed:
                 self._gasp(self._request_after_signal())
 
-    def _wait(self, timeout_s: float) -> bool:
-        """Wait for a reason to wake up; whether SIGTERM was one."""
+    def _poll(self, timeout_s: float, *fds: int) -> None:
+        """Wait for a message, or one of ``fds``."""
         poller = select.poll()
-        poller.register(self.pipe.fd, select.POLLIN)
-        if self._link.fd is not None:
-            poller.register(self._link.fd, select.POLLIN)
+        for fd in (*fds, *([] if self._link.fd is None else [self._link.fd])):
+            poller.register(fd, select.POLLIN)
         poller.poll(timeout_s * 1000)
-        return self.pipe.read()
 
     def _talk(self) -> None:
         """Report the newest step, if it is news."""
@@ -121,14 +121,8 @@ class Helper(threading.Thread):
 
     def _request_after_signal(self) -> dict[str, Any]:
         """SIGTERM says neither how long nor why; the line that follows it at once does."""
-        if self._link.fd is not None:
-            poller = select.poll()
-            poller.register(self._link.fd, select.POLLIN)
-            poller.poll(_LINE_AFTER_SIGNAL_S * 1000)
-            for content in self._link.receive():
-                if content["kind"] == "gasp":
-                    return content
-        return {}
+        self._poll(_LINE_AFTER_SIGNAL_S)
+        return next((content for content in self._link.receive() if content["kind"] == "gasp"), {})
 
     def _let_the_loop_stop(self, until_s: float) -> None:
         """A loop that asks ``should_stop`` ends by itself, unless a peer is gone and it is stuck.
@@ -149,8 +143,7 @@ class Helper(threading.Thread):
         if self.provider is None:
             self._link.send("failed", why=_NOTHING)
             return
-        if self._slot is not None:
-            self._slot.begin_save()
+        self._slot.saves(1)
         try:
             with self._watched(order):
                 saved = self.provider.save(order)
@@ -172,8 +165,8 @@ class Helper(threading.Thread):
             with contextlib.suppress(OSError):
                 self.provider.prune(saved)
         finally:
-            if self._slot is not None and not order.leaves:
-                self._slot.end_save()
+            if not order.leaves:
+                self._slot.saves(-1)
 
     @contextlib.contextmanager
     def _watched(self, order: SaveOrder) -> Iterator[None]:
@@ -223,7 +216,7 @@ class WakeupPipe:
     def __init__(self) -> None:
         self.fd, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._previous: Any = signal.SIG_DFL
-        self.has_sigterm = False
+        self._has_sigterm = False
 
     def poke(self) -> None:
         """Wake the reader."""
@@ -238,30 +231,32 @@ class WakeupPipe:
                 woken += data
         return signal.SIGTERM in woken
 
-    def take_sigterm(self) -> bool:
-        """Have SIGTERM wake the reader instead of ending the process.
+    def take_sigterm(self) -> None:
+        """Have SIGTERM wake the reader instead of ending the process. FaultrunError outside the main thread.
 
-        Only the main thread may ask for signals: False from any other. A
-        handler that the script had set before still runs whenever the
+        A handler that the script had set before still runs whenever the
         interpreter comes to it. Child processes that are forked get back what was there before.
         """
-        if self.has_sigterm:
-            return True
+        if self._has_sigterm:
+            return
         if threading.current_thread() is not threading.main_thread():
-            return False
+            raise FaultrunError(
+                "faultrun.sdk cannot take SIGTERM here",
+                because="Python gives signals to the main thread only, and this is another one",
+                hint="make the first call of faultrun.sdk in the main thread, before the training loop",
+            )
         self._previous = signal.getsignal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, self._on_sigterm)
         signal.siginterrupt(signal.SIGTERM, False)  # a slow write of the script goes on
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self.has_sigterm = True
-        return True
+        self._has_sigterm = True
 
     def release_in_child(self) -> None:
         """In a forked child: its SIGTERM is not ours, and must not ring in the parent."""
-        if self.has_sigterm:
+        if self._has_sigterm:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, self._previous if self._previous is not None else signal.SIG_DFL)
-            self.has_sigterm = False
+            self._has_sigterm = False
         os.close(self.fd)
         os.close(self._writer)
 

@@ -92,11 +92,18 @@ def read_session(environ: Mapping[str, str]) -> Session | None:
 
 def read_identity(environ: Mapping[str, str]) -> Session:
     """Rank, world and run as any launcher sets them; alone in the world when none did."""
-    rank = _number(environ, ("RANK", "RANK_ID")) or 0
-    incarnation = _number(environ, ("FAULTRUN_INCARNATION", "TORCHELASTIC_RESTART_COUNT")) or 0
+    rank = _number(environ, "RANK", "RANK_ID") or 0
+    incarnation = _number(environ, "FAULTRUN_INCARNATION", "TORCHELASTIC_RESTART_COUNT") or 0
+    point = ResumePoint(
+        path=environ.get("FAULTRUN_RESUME_FROM", ""),
+        step=_number(environ, "FAULTRUN_RESUME_STEP"),
+        epoch=_number(environ, "FAULTRUN_RESUME_EPOCH"),
+        reason=environ.get("FAULTRUN_RESTART_REASON", ""),
+        incarnation=incarnation,
+    )
     return Session(
         rank=rank,
-        world_size=max(_number(environ, ("WORLD_SIZE", "RANK_SIZE")) or 1, rank + 1),
+        world_size=max(_number(environ, "WORLD_SIZE", "RANK_SIZE") or 1, rank + 1),
         run_id=environ.get("FAULTRUN_RUN_ID", ""),
         incarnation=incarnation,
         grace_s=_seconds(environ.get("FAULTRUN_GRACE_S", "")),
@@ -104,29 +111,12 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         socket=environ.get(SOCKET_VARIABLE, ""),
         progress=environ.get(PROGRESS_VARIABLE, ""),
         error_file=environ.get("TORCHELASTIC_ERROR_FILE", ""),
-        point=_recovery_point(environ, incarnation),
+        point=point if point.path else None,
     )
 
 
-def _recovery_point(environ: Mapping[str, str], incarnation: int) -> ResumePoint | None:
-    path = environ.get("FAULTRUN_RESUME_FROM", "")
-    if not path:
-        return None
-    return ResumePoint(
-        path=path,
-        step=_number(environ, ("FAULTRUN_RESUME_STEP",)),
-        epoch=_number(environ, ("FAULTRUN_RESUME_EPOCH",)),
-        reason=environ.get("FAULTRUN_RESTART_REASON", ""),
-        incarnation=incarnation,
-    )
-
-
-def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:
-    for name in names:
-        text = environ.get(name, "")
-        if text.isdecimal():
-            return int(text)
-    return None
+def _number(environ: Mapping[str, str], *names: str) -> int | None:
+    return next((int(environ[name]) for name in names if environ.get(name, "").isdecimal()), None)
 
 
 def _seconds(text: str) -> float:
@@ -219,26 +209,25 @@ class ProgressSlot:
 
     The page is written, not mapped: a mapped file that somebody cuts (``truncate``, logrotate) ends its
     process with SIGBUS. What was cut away comes back with the next step. ``where`` is ``<path>:<slot>``;
-    OSError or ValueError: no such place.
+    where there is no such place (not ``is_there``) nothing is written, and zeros are read.
     """
 
-    __slots__ = ("_at", "_count", "_epoch", "_fd", "_page_bytes", "_saving", "_step", "_work")
-
     def __init__(self, where: str) -> None:
-        path, _, slot = where.rpartition(":")
-        self._at = int(slot) * SLOT_BYTES
-        self._fd, self._page_bytes = _opened(path, self._at + SLOT_BYTES)
-        self._count = 0
-        self._step = 0
-        self._epoch = -1
+        self._at, self._fd, self._page_bytes = 0, -1, SLOT_BYTES
+        with contextlib.suppress(OSError, ValueError):
+            path, _, slot = where.rpartition(":")
+            at = int(slot) * SLOT_BYTES
+            self._fd, self._page_bytes = _opened(path, at + SLOT_BYTES)
+            self._at = at
+        self.is_there = self._fd >= 0
+        self._step, self._epoch, self._count = 0, -1, 0
         self._work = _COMPUTING
         self._saving = 0
         self._tell()
 
     def stepped(self, step: int, epoch: int) -> None:
         """``step`` is finished; -1 when the epoch is not known."""
-        self._step = step
-        self._epoch = epoch
+        self._step, self._epoch = step, epoch
         self._count += 1
         self._work = _COMPUTING
         self._tell()
@@ -251,14 +240,9 @@ class ProgressSlot:
             self._tell()
         return _PHASES[before]
 
-    def begin_save(self) -> None:
-        """The helper thread saves, whatever the main thread does: it may have to wait. May be nested."""
-        self._saving += 1
-        self._tell()
-
-    def end_save(self) -> None:
-        """That save is over."""
-        self._saving -= 1
+    def saves(self, more: int) -> None:
+        """One save of the helper thread more (1) or less (-1), whatever the main thread does meanwhile."""
+        self._saving += more
         self._tell()
 
     def _tell(self) -> None:

@@ -164,8 +164,8 @@ class ScriptProvider(StateProvider):
                 raise NotSaved("no step is finished: there is nothing to save")
             if not self._is_written(self._position.step) or self._last is None:
                 file = f"{self._name.stem}-step_{self._position.step}{self._name.suffix}"
-                place = self.writer.folder.path / f"rank_{self.writer.session.rank}" / file
-                self._last = self.writer.save_by_path(numbered(place), self._position, self._save)
+                place = numbered(self.writer.own_folder / file)
+                self._last = self.writer.save_by_path(place, self._position, self._save)
             return self._last
         finally:
             if not order.leaves:

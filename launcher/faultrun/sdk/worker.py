@@ -44,16 +44,14 @@ class Worker:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._pid = os.getpid()
-        self._slot: ProgressSlot | None = None
-        with contextlib.suppress(OSError, ValueError):  # where faultrun gave none, or it is gone
-            self._slot = ProgressSlot(session.progress)
+        self._slot = ProgressSlot(session.progress)
         self._helper = Helper(session, self._slot)
         self._error: BaseException | None = None
         self._faults = _faults()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._uncaught
         answer_with_stacks(session)
-        self._exit_watch = None if self._slot is None else _exit_watch or ExitWatch()
+        self._exit_watch = (_exit_watch or ExitWatch()) if self._slot.is_there else None
         if self._exit_watch is not None:
             self._exit_watch.begin()
         _as_the_end_begins(self._leaving)
@@ -73,13 +71,12 @@ class Worker:
 
         FaultrunError outside the main thread.
         """
-        self._take_sigterm()
+        self._helper.pipe.take_sigterm()
         self._helper.provider = provider
 
     def step(self, step: int, epoch: int | None) -> None:
         """``step`` is finished."""
-        if self._slot is not None:
-            self._slot.stepped(step, -1 if epoch is None else epoch)
+        self._slot.stepped(step, -1 if epoch is None else epoch)
         first = self._helper.step is None
         self._helper.step = (step, epoch)
         if first:
@@ -89,7 +86,7 @@ class Worker:
 
     def works_at(self, phase: WorkPhase) -> WorkPhase:
         """What this rank does from now on; returns what it did before. A microsecond."""
-        before = self._slot.works_at(phase) if self._slot is not None else WorkPhase.UNKNOWN
+        before = self._slot.works_at(phase)
         if self._faults is not None and phase is WorkPhase.SAVING:
             self._faults.at("save", self._helper.step[0] if self._helper.step is not None else None)
         return before
@@ -106,30 +103,21 @@ class Worker:
 
     def agree_on_interval(self, steps: int) -> int:
         """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""
-        return self._slot.agree_on_interval(steps) if self._slot is not None else steps
+        return max(steps, self._slot.agree_on_interval(steps))
 
     def should_stop(self) -> bool:
         """Whether the loop is to end here, at the same step as on every other rank of this node."""
         helper = self._helper
         if not helper.cooperative:
-            self._take_sigterm()
+            self._helper.pipe.take_sigterm()
             helper.cooperative = True
         asked = helper.requested.is_set()
         step = helper.step[0] if helper.step is not None else 0
-        if self._slot is None:
+        if not self._slot.is_there:
             return asked
         if asked:
             self._slot.propose_stop(step + 1)
-        agreed = self._slot.agreed_stop()
-        return 0 < agreed <= step
-
-    def _take_sigterm(self) -> None:
-        if not self._helper.pipe.take_sigterm():
-            raise FaultrunError(
-                "faultrun.sdk cannot take SIGTERM here",
-                because="Python gives signals to the main thread only, and this is another one",
-                hint="make the first call of faultrun.sdk in the main thread, before the training loop",
-            )
+        return 0 < self._slot.agreed_stop() <= step
 
     def _uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Instead of ending at once: if a peer died first, the request to save is on its way."""
@@ -153,7 +141,7 @@ class Worker:
         provider = self._helper.provider
         if self._error is None and provider is not None and provider.unfinished():
             self._helper.requested.wait(_LINGER_UNFINISHED_S)  # sys.exit in an except clause of the script
-        if self._error is None and self._slot is not None and self._slot.agreed_stop():
+        if self._error is None and self._slot.agreed_stop():
             self._helper.requested.wait(_LINGER_S)  # stopped by a peer's proposal; the request comes
         self._await_leaving()
         if self._exit_watch is not None and self._exit_watch.is_zero() and self._leads:

@@ -1,5 +1,6 @@
 """The callback that keeps a state to save: ``DyingGasp``, with the arguments of ``ModelCheckpoint``."""
 
+import math
 import sys
 import time
 from collections import deque
@@ -118,20 +119,15 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         self._ended_s = time.perf_counter()
 
     def on_train_epoch_end(self, _run_context: Any) -> None:
-        """What other callbacks do between epochs takes its time."""
+        """What other callbacks do between epochs takes its time; nobody can say what the script does."""
         self._works_at(WorkPhase.UNKNOWN)
 
     def on_eval_begin(self, _run_context: Any) -> None:
         """An evaluation is no step, and has a limit of its own."""
         self._works_at(WorkPhase.EVALUATING)
 
-    def on_eval_step_end(self, _run_context: Any) -> None:
-        """It moves."""
-        self._works_at(WorkPhase.EVALUATING)
-
-    def on_eval_end(self, _run_context: Any) -> None:
-        """Until the next step begins nobody can say what the script does."""
-        self._works_at(WorkPhase.UNKNOWN)
+    on_eval_step_end = on_eval_begin
+    on_eval_end = on_train_epoch_end
 
     def on_train_end(self, _run_context: Any) -> None:
         """Nothing is unfinished any more."""
@@ -188,23 +184,20 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         """
         if int(params.cur_step_num) > 1:
             return 0
-        counter = getattr(params.optimizer, "global_step", None)
-        if counter is None:
-            counter = getattr(getattr(params.network, "optimizer", None), "global_step", None)
-        if counter is not None:
-            return int(counter.asnumpy().reshape(-1)[0])
-        point = self._worker.session.point if self._worker is not None else None
+        for optimizer in (params.optimizer, getattr(params.network, "optimizer", None)):
+            counter = getattr(optimizer, "global_step", None)
+            if counter is not None:
+                return int(counter.asnumpy().reshape(-1)[0])
+        point = self._provider.writer.session.point
         return (point.step or 0) if point is not None else 0
 
-    def _write(self, state: HostState) -> Saved:
-        """Runs in the helper thread."""
-        return self._write_as(self._names(state.position), state)
-
     def _save_no_parameters(self, directory: Path) -> None:
-        self._write_as(numbered(directory / "state.ckpt"), HostState(Position(0, 0, 0), {}))
+        self._write(HostState(Position(0, 0, 0), {}), numbered(directory / "state.ckpt"))
 
-    def _write_as(self, names: Names, state: HostState) -> Saved:
+    def _write(self, state: HostState, names: Names | None = None) -> Saved:
+        """Runs in the helper thread too."""
         memory, content = self._provider.memory, self._content(state)
+        names = self._names(state.position) if names is None else names
         dtypes = memory.dtypes if memory is not None else {}
         return self._provider.writer.save_by_path(
             names, state.position, lambda path: write_checkpoint(path, state, dtypes, content)
@@ -222,27 +215,20 @@ class CopyInterval:
 
     Learns what a copy and a step cost, in seconds. Replica groups can resume only from a step that each of
     them has saved, and each rank measures other costs. So the learnt interval is a power of two, the
-    longest of any rank counts, and copies fall on global steps that it divides.
-
-    ``agree`` is told this rank's interval and returns the longest of all ranks.
+    longest of any rank counts (``agree`` is told this rank's and returns that), and copies fall on global
+    steps that it divides.
     """
 
-    def __init__(self, every: int | None, agree: Callable[[int], int] | None = None) -> None:
+    def __init__(self, every: int | None, agree: Callable[[int], int] = lambda steps: steps) -> None:
         if every is not None and every < 1:
             raise ValueError("every counts steps: it must be at least 1")
-        self._fixed = every
+        self._fixed = every is not None
         self._agree = agree
-        self._agreed = 1
         self._copies: deque[float] = deque(maxlen=7)
         self._steps: deque[float] = deque(maxlen=21)
         self._seen = 0
-
-    @property
-    def every(self) -> int:
+        self.every = every or 1
         """Copy once in so many steps, as known so far."""
-        if self._fixed is not None:
-            return self._fixed
-        return self._agreed
 
     @property
     def step_s(self) -> float:
@@ -259,22 +245,14 @@ class CopyInterval:
         self._seen += 1
         if self._seen > 1:
             self._steps.append(took_s)
-        if self._fixed is None:
-            own = self._affordable()
-            self._agreed = max(own, self._agree(own)) if self._agree is not None else own
+        if not self._fixed:
+            known = len(self._steps) >= _WARM_UP
+            worth = self.copy_s / (_COPY_SHARE * max(self.step_s, 1e-9)) if known else 1.0
+            own = 1 << math.ceil(math.log2(max(worth, 1.0)))
+            self.every = max(own, self._agree(own))
         return step % self.every == 0
 
     def copied(self, took_s: float) -> None:
         """A copy was made, and took so long."""
         if self._seen > 1:
             self._copies.append(took_s)
-
-    def _affordable(self) -> int:
-        """The least power of two of steps that are worth a copy."""
-        if not self._copies or len(self._steps) < _WARM_UP:
-            return 1
-        worth = median(self._copies) / (_COPY_SHARE * max(median(self._steps), 1e-9))
-        every = 1
-        while every < worth:
-            every *= 2
-        return every

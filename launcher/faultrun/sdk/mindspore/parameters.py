@@ -75,24 +75,20 @@ class HostMemory:
         if mindspore.get_context("device_target") != "CPU":
             return None
         views = {name: one.asnumpy() for name, one in self._parameters.items()}
-        again = {name: one.asnumpy() for name, one in self._parameters.items()}
-        same = all(_address(one) == _address(again[name]) for name, one in views.items())
-        return views if same and all(_is_plain(one) for one in views.values()) else None
+        plain = all(isinstance(one, np.ndarray) and one.dtype != object for one in views.values())
+        return views if plain and self._are_live(views) else None
 
     def views_are_live(self) -> bool:
         """Whether the parameters still lie where they did; main thread only, between steps."""
-        return self.views is not None and all(
-            _address(one) == _address(self._parameters[name].asnumpy()) for name, one in self.views.items()
-        )
+        return self.views is not None and self._are_live(self.views)
+
+    def _are_live(self, views: dict[str, Any]) -> bool:
+        return all(_address(one) == _address(self._parameters[name].asnumpy()) for name, one in views.items())
 
 
 def _address(array: Any) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
-
-
-def _is_plain(array: Any) -> bool:
-    return isinstance(array, np.ndarray) and array.dtype != object
 
 
 class MarkingOptimizer(nn.Optimizer):  # type: ignore[misc]  # MindSpore has no types

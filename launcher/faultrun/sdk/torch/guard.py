@@ -57,7 +57,12 @@ class Guard:
         self.recorder = self._recorder(ahead)
         self._updates: list[int] = []
         if worker is not None:
-            self._put_hooks(self.parts)
+            self._updates = [0] * len(self.parts.optimizers)
+            for number, optimizer in enumerate(self.parts.optimizers):
+                optimizer.register_step_pre_hook(self._before_update)
+                optimizer.register_step_post_hook(partial(self._after_update, number))
+            if self.parts.forward_hooks and writer.session.world_size > 1:
+                self.parts.model.register_forward_hook(self._after_forward)
 
     @cached_property
     def parts(self) -> Parts:
@@ -135,7 +140,8 @@ class Guard:
             check_positions(loader)
         self.in_loop = True
         for batch in self._open(loader, epoch):
-            self._count_batch(epoch)
+            last = self._position
+            self._position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
             self._works_at(WorkPhase.COMPUTING)
             yield batch
             if self.lock.phase is not UpdatePhase.CLEAN:
@@ -187,15 +193,14 @@ class Guard:
         rng = self.recorder.read(boundary.rng), self._epoch_rng
         return assemble(self.parts, boundary, newest, rng, self.writer.session)
 
-    def boundary_now(self, slot: int) -> Boundary:
+    def boundary_now(self, slot: int | None = None) -> Boundary:
         """What a boundary at this moment would say. Any thread, while the main thread stands still.
 
-        The random numbers go into this slot of the recorder.
+        The random numbers go into this slot of the recorder; None: into the next one of its ring.
         """
-        return self._boundary(self.recorder.record(slot, self._position, self._generator))
-
-    def _boundary(self, rng: int) -> Boundary:
-        parts, objects = self.parts, self.parts.objects
+        recorder, parts, objects = self.recorder, self.parts, self.parts.objects
+        place = self._position, self._generator
+        rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
         parts.buffers.capture()
         # a scheduler may change the hyperparameters before the next update
         groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
@@ -204,7 +209,7 @@ class Guard:
 
     def _capture(self) -> None:
         if self._worker is not None:
-            boundary = self._boundary(self.recorder.step(self._position, self._generator))
+            boundary = self.boundary_now()
             if self._mark is not None:
                 boundary = boundary._replace(passage=Passage(done=self._mark()))
             self.history.append(boundary)
@@ -213,19 +218,10 @@ class Guard:
         """From here on the survivors can finish this step without us, and we may wait for them."""
         self._works_at(WorkPhase.COLLECTIVE if model.training else WorkPhase.EVALUATING)
         if model.training:
-            last = self._position
-            self.recorder.under_way(Position(last.step + 1, last.epoch, last.step_in_epoch), self._generator)
+            self.recorder.under_way(self._position._replace(step=self.global_step + 1), self._generator)
 
     def _works_at(self, phase: WorkPhase) -> WorkPhase:
         return self._worker.works_at(phase) if self._worker is not None else phase
-
-    def _put_hooks(self, parts: Parts) -> None:
-        self._updates = [0] * len(parts.optimizers)
-        for number, optimizer in enumerate(parts.optimizers):
-            optimizer.register_step_pre_hook(self._before_update)
-            optimizer.register_step_post_hook(partial(self._after_update, number))
-        if parts.forward_hooks and self.writer.session.world_size > 1:
-            parts.model.register_forward_hook(self._after_forward)
 
     def _before_update(self, *_: object) -> None:
         self._works_at(WorkPhase.UPDATING)
@@ -249,7 +245,7 @@ class Guard:
         pending, self._pending = self._pending, None
         set_epoch(loader, epoch)
         if pending is None or pending[0].epoch != epoch:
-            self._position = Position(step=self._position.step, epoch=epoch, step_in_epoch=0)
+            self._position = Position(self.global_step, epoch, 0)
             self._epoch_rng = self.recorder.read(self.recorder.epoch(self._position, generator))
             self.lock.boundary(self._capture)  # an epoch begins: no new step, but a place to go on from
             return iter(loader)
@@ -266,15 +262,9 @@ class Guard:
 
     def _recorder(self, steps: int) -> RngRecorder:
         """In a file where there is a run to come back to and the file system can map it; else in memory."""
-        session = self.writer.session
-        if self._worker is None:
-            return RngRecorder(None, session.run_id, steps, cuda_rng_if_used)
-        device_rng = self.parts.device.rng
-        with contextlib.suppress(OSError, ValueError):
-            path = self.writer.folder.path / f"rank_{session.rank}" / "random-state"
-            return RngRecorder(path, session.run_id, steps, device_rng)
-        return RngRecorder(None, session.run_id, steps, device_rng)
-
-    def _count_batch(self, epoch: int) -> None:
-        last = self._position
-        self._position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
+        device_rng = cuda_rng_if_used if self._worker is None else self.parts.device.rng
+        if self._worker is not None:
+            with contextlib.suppress(OSError, ValueError):
+                path = self.writer.own_folder / "random-state"
+                return RngRecorder(path, self.writer.session.run_id, steps, device_rng)
+        return RngRecorder(None, self.writer.session.run_id, steps, device_rng)

@@ -128,8 +128,7 @@ class TorchProvider(StateProvider):
         return self._guard.parts.device.to_host(self._guard.state_at(boundary))
 
     def _written(self, state: Any, boundary: Boundary, ahead: bool) -> Saved:
-        folder, session = self.writer.folder, self.writer.session
-        names = numbered(folder.path / f"rank_{session.rank}" / f"gasp-step_{boundary.position.step}.pt")
+        names = numbered(self.writer.own_folder / f"gasp-step_{boundary.position.step}.pt")
 
         def fill(sink: Sink) -> None:
             torch.save(state, sink)

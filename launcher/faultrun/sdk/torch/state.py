@@ -128,7 +128,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
         optimizer.load_state_dict(one)
-    parts.objects.load(_numbers_for_scalers(state["objects"]))
+    parts.objects.load({name: _with_numbers(one) for name, one in state["objects"].items()})
     return Position(state["global_step"], state["epoch"], state["step_in_epoch"])
 
 
@@ -152,15 +152,8 @@ def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:
     return dict(one)
 
 
-def _numbers_for_scalers(objects: Mapping[str, Any]) -> dict[str, Any]:
+def _with_numbers(state: Any) -> Any:
     """``GradScaler`` wants numbers where a tensor was captured without waiting for the device."""
-    return {
-        name: {key: value.item() if _is_scalar(value) else value for key, value in state.items()}
-        if isinstance(state, dict) and "_growth_tracker" in state
-        else state
-        for name, state in objects.items()
-    }
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() == 1
+    if isinstance(state, dict) and "_growth_tracker" in state:
+        return map_tensors(state, lambda tensor: tensor.item())
+    return state
