@@ -15,7 +15,7 @@ from faultrun.model.run import Phase
 from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopSource
 from faultrun.observe.account.accountant import Accountant
-from faultrun.observe.account.model import Spending
+from faultrun.observe.account.timeline import Spending
 from faultrun.observe.advice import advise, save_interval
 from support.account_stories import (
     account_of,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from faultrun.observe.account.model import Spending
+from faultrun.observe.account.timeline import Spending
 from support.account_stories import (
     account_of,
     begins,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.observe.account.model import Account
+from faultrun.observe.account.accountant import Account
 from faultrun.observe.trace import recovery_trace
 from support.account_stories import account_of, lines_of, one_fault
 

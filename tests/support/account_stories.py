@@ -9,8 +9,7 @@ from faultrun.journal.lines import JournalLine, journal_line
 from faultrun.model.events import Event, FirstStep
 from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
-from faultrun.observe.account.accountant import Accountant
-from faultrun.observe.account.model import Account
+from faultrun.observe.account.accountant import Account, Accountant
 from support.story import SIGTERM, Story, checkpoint, new_run
 
 _ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)

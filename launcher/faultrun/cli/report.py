@@ -16,8 +16,7 @@ from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
-from faultrun.observe.account.accountant import Accountant
-from faultrun.observe.account.model import Account
+from faultrun.observe.account.accountant import Account, Accountant
 from faultrun.observe.report.document import document
 from faultrun.observe.report.html import NO_PLOTLY, html, plotly_js
 from faultrun.observe.report.markdown import markdown

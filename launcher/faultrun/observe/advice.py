@@ -10,7 +10,9 @@ from faultrun.core.span import percent, several, span
 from faultrun.journal.codec import wire_name
 from faultrun.model.events import FirstStep
 from faultrun.model.standby import StandbyPhase
-from faultrun.observe.account.model import RECOVERY, Account, IncidentRecord, Spending
+from faultrun.observe.account.accountant import Account
+from faultrun.observe.account.records import IncidentRecord
+from faultrun.observe.account.timeline import RECOVERY, Spending
 from faultrun.observe.card import duration
 
 _ASSUMED_SAVE_S = 10.0

@@ -13,7 +13,7 @@ from faultrun.model.hang import HangWarned, PauseOver
 from faultrun.model.incident import Incident
 from faultrun.model.plan import Reason
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
-from faultrun.observe.account.open import what_happened
+from faultrun.observe.account.records import what_happened
 from faultrun.observe.view import RunView
 
 _LONGEST = 2000

@@ -10,7 +10,7 @@ from faultrun.journal.lines import moment
 from faultrun.model.events import WorkerExit
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import Progress
-from faultrun.observe.account.open import what_ended
+from faultrun.observe.account.records import what_ended
 from faultrun.observe.status import RankState
 from faultrun.observe.view import RunView, WorkerView
 

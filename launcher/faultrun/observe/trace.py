@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from faultrun.journal.lines import moment
-from faultrun.observe.account.model import Account, IncidentRecord, Spending
+from faultrun.observe.account.accountant import Account
+from faultrun.observe.account.records import IncidentRecord
+from faultrun.observe.account.timeline import Spending
 
 _NO_PART = frozenset({Spending.TRAINING, Spending.RECOMPUTE})
 _NS = 1_000_000_000

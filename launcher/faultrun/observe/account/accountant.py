@@ -1,11 +1,14 @@
 """Journal lines -> what the run cost. One pass, memory by incident and not by line.
 
-A journal of a newer version, with events or phases that are not known here, is still accounted for to the
-last second.
+Times are seconds since the run began: the journal's ``run_s``, and by the wall clock the time in which no
+supervisor lived. A journal of a newer version, with events or phases that are not known here, is still
+accounted for to the last second.
 """
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Mapping
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
 
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Refusal
@@ -24,22 +27,29 @@ from faultrun.model.events import (
 from faultrun.model.gasp import GaspSaved
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.plan import Plan, Reason
-from faultrun.model.recovery import PARTS, FirstStepLogged, RecoveryTimed, ResumeChecked
+from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.standby import StandbyChanged
 from faultrun.model.stop import StopRequested
-from faultrun.observe.account.model import (
+from faultrun.observe.account.records import (
+    FINISHED,
     NOT_OVER,
     RUNNING_AGAIN,
     SUPERVISOR_LOST,
     TRAINING_AGAIN,
-    Account,
     IncarnationRecord,
     IncidentRecord,
-    Spending,
+    SavesRecord,
+    incident_record,
 )
-from faultrun.observe.account.open import FINISHED, OpenIncarnation, OpenIncident, OpenSaves, opened
-from faultrun.observe.account.timeline import AccountClock, Samples, Timeline
+from faultrun.observe.account.timeline import (
+    AccountClock,
+    Samples,
+    Segment,
+    Spending,
+    Timeline,
+    productive_share,
+)
 from faultrun.observe.view import RunView
 
 _SPENT_IN = {
@@ -60,6 +70,46 @@ _SPENT_IN = {
 _ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A whole run. ``spent`` sums to ``wall_s``.
+
+    ``steps`` are samples ``(at_s, global step)`` for a plot, thinned out. ``events`` counts journal lines by
+    name. ``standbys`` counts what became of warm standbys. ``ended`` is None while the run goes on.
+    """
+
+    began_utc: str
+    last_utc: str
+    wall_s: float
+    spent: Mapping[Spending, float]
+    segments: tuple[Segment, ...]
+    lives: tuple[IncarnationRecord, ...]
+    faults: tuple[IncidentRecord, ...]
+    stops: int
+    restarts: int
+    standbys: Mapping[str, int]
+    saves: SavesRecord
+    refused: Mapping[str, int]
+    steps: tuple[tuple[float, int], ...]
+    step_s: float | None
+    high_step: int | None
+    events: Mapping[str, int]
+    ended: tuple[int, str] | None
+    phase: Phase | None
+
+    @property
+    def productive_share(self) -> float | None:
+        """ETTR: productive time over wall time; None where nobody reported steps."""
+        return productive_share(self.spent)
+
+    @property
+    def lost_steps(self) -> int | None:
+        """Steps that were trained twice, over all lives; None where it is not known of one."""
+        repeated = [life.repeated_steps for life in self.lives[1:]]
+        known = [steps for steps in repeated if steps is not None]
+        return sum(known) if len(known) == len(repeated) else None
+
+
 class Accountant:
     """Takes the lines of one journal in their order; ``account`` may be asked for at any time."""
 
@@ -68,16 +118,16 @@ class Accountant:
         self._clock = AccountClock()
         self._timeline = Timeline()
         self._samples = Samples()
-        self._saves = OpenSaves()
+        self._saves = SavesRecord()
         self._events: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._standbys: Counter[str] = Counter()
         self._lives: list[IncarnationRecord] = []
         self._faults: list[IncidentRecord] = []
-        self._life: OpenIncarnation | None = None
-        self._left: OpenIncarnation | None = None
+        self._life: IncarnationRecord | None = None
+        self._left: IncarnationRecord | None = None
         """Its workers have ended; how far they were is known once their logs are read."""
-        self._fault: OpenIncident | None = None
+        self._fault: IncidentRecord | None = None
         self._now_s = 0.0
         self._high: int | None = None
         self._reports_steps = False
@@ -118,11 +168,11 @@ class Accountant:
                 self._trains(line.event)
             case Heartbeat(steps=steps):
                 self._stepped(max((one.step for one in steps), default=None))
-            case RecoveryTimed():
-                self._timed(line.event)
-            case ResumeChecked(why=why):
-                if self._faults and self._life and self._life.after_fault == self._faults[-1].number:
-                    self._faults[-1] = replace(self._faults[-1], resume=why)
+            case RecoveryTimed() if self._faults:
+                self._faults[-1].timed(line.event)
+            case ResumeChecked(why=why) if self._faults and self._life is not None:
+                if self._life.after_fault == self._faults[-1].number:
+                    self._faults[-1].resume = why
             case GaspSaved() if self._fault is not None:
                 self._fault.saved += 1
             case Drained(notes=notes):
@@ -164,33 +214,31 @@ class Accountant:
         return kind
 
     def account(self) -> Account:
-        """What is known by the last line taken."""
-        lives, faults, timeline = list(self._lives), list(self._faults), self._timeline.copy()
-        if self._left is not None:
-            self._close_life(self._left, timeline, lives, faults)
-        if self._life is not None:
-            now = replace(self._life, end_s=self._now_s, end="still running")
-            self._close_life(now, timeline, lives, faults)
+        """What is known by the last line taken, as if all that is open ended there."""
+        now = copy(self)
+        now._lives, now._faults = list(self._lives), list(self._faults)
+        now._timeline = Timeline(self._timeline.end_s, list(self._timeline.segments))
+        now._end_life("still running")
+        now._settle()
+        now._close_fault(NOT_OVER)
         if self._reports_steps:
-            timeline.rename(Spending.UNREPORTED, Spending.START)  # of lives before the first that reported
-        if self._fault is not None:
-            faults.append(self._fault.record(timeline, NOT_OVER))
-        spent = dict.fromkeys(Spending, 0.0)
+            # Of lives before the first that reported.
+            now._timeline.rename(Spending.UNREPORTED, Spending.START)
         return Account(
             began_utc=self._clock.began_utc,
             last_utc=self._clock.last_utc,
-            wall_s=timeline.end_s,
-            spent=spent | timeline.within(0.0),
-            segments=timeline.segments(),
-            lives=tuple(lives),
-            faults=tuple(faults),
+            wall_s=now._timeline.end_s,
+            spent=dict.fromkeys(Spending, 0.0) | now._timeline.within(0.0),
+            segments=tuple(now._timeline.segments),
+            lives=tuple(now._lives),
+            faults=tuple(now._faults),
             stops=self._stops,
             restarts=self._restarts,
             standbys=dict(self._standbys),
-            saves=self._saves.record(),
+            saves=deepcopy(self._saves),
             refused=dict(self._refused),
             steps=self._samples.points(),
-            step_s=(self._life.step_s if self._life is not None else None) or self._step_s,
+            step_s=now._step_s,
             high_step=self._high,
             events=dict(self._events),
             ended=self.view.ended,
@@ -208,13 +256,13 @@ class Accountant:
                 began_s, step = self._stuck_since(line), self._reached()
                 self._end_life(f"incident {len(self._faults) + (2 if self._fault is not None else 1)}")
                 self._close_fault("failed again before its first step")
-                self._fault = opened(line, len(self._faults) + 1, began_s, step)
+                self._fault = incident_record(line, len(self._faults) + 1, began_s, step)
 
     def _reached(self) -> int | None:
         """How far this life is: nobody is further than where it began before its first step."""
         life = self._life
-        if life is None or life.newest is not None or not self._reports_steps:
-            return life.newest if life is not None else None
+        if life is None or life.reached_step is not None or not self._reports_steps:
+            return life.reached_step if life is not None else None
         return life.start_step
 
     def _stuck_since(self, line: JournalLine) -> float:
@@ -228,39 +276,33 @@ class Accountant:
 
     def _close_fault(self, end: str) -> None:
         if self._fault is not None:
-            self._faults.append(self._fault.record(self._timeline, end))
+            self._faults.append(replace(self._fault))
+            self._faults[-1].closed(self._timeline, end)
             self._fault = None
 
     def _end_life(self, end: str) -> None:
         if self._life is not None:
             self._settle()
-            self._left, self._life = replace(self._life, end_s=self._now_s, end=end), None
+            self._left = replace(self._life, end_s=self._now_s, end=end, workers=self._workers)
+            self._life = None
 
     def _settle(self) -> None:
-        """All is known of the life that has ended."""
-        if self._left is not None:
-            self._close_life(self._left, self._timeline, self._lives, self._faults)
-            self._step_s = self._left.step_s or self._step_s
-            self._left = None
-
-    def _close_life(
-        self,
-        life: OpenIncarnation,
-        timeline: Timeline,
-        lives: list[IncarnationRecord],
-        faults: list[IncidentRecord],
-    ) -> None:
-        """Split its running time into start, recompute and training, and charge the fault before it."""
-        recompute_s = life.settle(timeline, self._step_s, reports_steps=self._reports_steps)
-        for at, fault in enumerate(faults):
+        """All is known of the life that has ended: split its running time, charge the fault before it."""
+        if self._left is None:
+            return
+        life, self._left = replace(self._left), None
+        recompute_s = life.settle(self._timeline, self._step_s, reports_steps=self._reports_steps)
+        for at, fault in enumerate(self._faults):
             if life.after_fault == fault.number:
-                faults[at] = _went_on(fault, recompute_s, life.start_step)
-        lives.append(life.record(self._workers, reports_steps=self._reports_steps))
+                self._faults[at] = replace(fault)
+                self._faults[at].went_on(recompute_s, life.start_step)
+        self._lives.append(life)
+        self._step_s = life.step_s or self._step_s
 
     def _planned(self, plan: Plan) -> None:
         self._end_life("ended")
         self._settle()
-        self._life = OpenIncarnation(
+        self._life = IncarnationRecord(
             number=plan.incarnation,
             begin_s=self._now_s,
             resumed_from=plan.point.path if plan.point is not None else "",
@@ -284,13 +326,6 @@ class Accountant:
         if self._life is not None:  # else the log of a life that has ended was read: nothing trains again
             self._stepped(self._life.begins(first, self._timeline, self._now_s))
             self._close_fault(TRAINING_AGAIN)
-
-    def _timed(self, event: RecoveryTimed) -> None:
-        """Told right after the line that closed the fault; the total counts where it ends with a step."""
-        if self._faults:
-            parts = {name: took_s for name in PARTS if (took_s := getattr(event, name)) is not None}
-            fault = replace(self._faults[-1], timeline=parts)
-            self._faults[-1] = fault if event.first_step_s is None else replace(fault, timed_s=event.total_s)
 
     def _stepped(self, step: int | None) -> None:
         if step is None:
@@ -319,11 +354,3 @@ class Accountant:
         self._end_life(SUPERVISOR_LOST)
         self._settle()
         self._close_fault(SUPERVISOR_LOST)
-
-
-def _went_on(fault: IncidentRecord, recompute_s: float, start_step: int | None) -> IncidentRecord:
-    """``fault`` once it is known where the next life really began, and what of it was repetition."""
-    if start_step is None or fault.resumed_step is None or start_step >= fault.resumed_step:
-        return replace(fault, recompute_s=recompute_s)
-    lost = None if fault.step is None else max(0, fault.step - start_step)
-    return replace(fault, recompute_s=recompute_s, resumed_step=start_step, lost_steps=lost)

@@ -1,12 +1,56 @@
-"""The clock and the stretches of an account: every moment of a run, once."""
+"""What the time of a run was used for: every moment, once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from faultrun.journal.lines import JournalLine, moment
 from faultrun.model.events import RunStarted
-from faultrun.observe.account.model import Segment, Spending
 
 _MOST_SAMPLES = 4000
+
+
+class Spending(Enum):
+    """What a moment of the run was used for. Every moment is exactly one of these."""
+
+    TRAINING = "training"  # steps that are part of the result
+    RECOMPUTE = "recompute"  # steps trained a second time after a restart
+    DETECT = "detect"  # no step is done any more and nobody has noticed yet
+    DRAIN = "drain"  # survivors save, everything stops, leftovers are swept
+    CHOOSE = "choose"  # checkpoints are read and one is agreed on
+    BACKOFF = "backoff"  # the pause before a restart
+    SPAWN = "spawn"  # configurations rewritten, workers executed
+    START = "start"  # workers run and have not done a step
+    UNREPORTED = "unreported"  # workers run, and nobody says whether they start up, train or train again
+    IDLE = "idle"  # the platform kept workers back
+    AWAY = "away"  # no supervisor: it was killed, or the run was stopped and started again
+
+
+RECOVERY = (
+    Spending.DETECT,
+    Spending.DRAIN,
+    Spending.CHOOSE,
+    Spending.BACKOFF,
+    Spending.IDLE,
+    Spending.SPAWN,
+    Spending.START,
+)
+"""The parts of a recovery in their usual order, from the fault to the first new step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """An uninterrupted stretch of one kind, ``[begin_s, end_s)``, in the life of one incarnation."""
+
+    kind: Spending
+    begin_s: float
+    end_s: float
+    incarnation: int
+
+    @property
+    def length_s(self) -> float:
+        """How long it lasted."""
+        return self.end_s - self.begin_s
 
 
 @dataclass(slots=True)
@@ -45,66 +89,55 @@ class Timeline:
     """Stretches in order; equal neighbours are one. ``end_s`` is how far it is known."""
 
     end_s: float = 0.0
-    stretches: list[tuple[Spending, float, float, int]] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
 
     def copy(self) -> "Timeline":
         """Another that may be changed."""
-        return Timeline(self.end_s, list(self.stretches))
+        return Timeline(self.end_s, list(self.segments))
 
     def advance(self, to_s: float, kind: Spending, incarnation: int) -> None:
         """All time up to ``to_s`` was of this kind. Time that does not pass changes nothing."""
-        if to_s > self.end_s:
-            self._append(kind, self.end_s, to_s, incarnation)
-            self.end_s = to_s
+        self._append(kind, self.end_s, to_s, incarnation)
+        self.end_s = max(self.end_s, to_s)
 
     def relabel(self, begin_s: float, end_s: float, kind: Spending, incarnation: int) -> float:
         """Make the training of ``incarnation`` within ``[begin_s, end_s)`` another kind; return how much."""
-        tail: list[tuple[Spending, float, float, int]] = []
+        tail: list[Segment] = []
         changed_s = 0.0
-        while self.stretches and self.stretches[-1][2] > begin_s:
-            tail.append(self.stretches.pop())
-        for was, low, high, life in reversed(tail):
-            first, last = max(low, begin_s), min(high, end_s)
-            if was is not Spending.TRAINING or life != incarnation or last <= first:
-                self._append(was, low, high, life)
-                continue
+        while self.segments and self.segments[-1].end_s > begin_s:
+            tail.append(self.segments.pop())
+        for one in reversed(tail):
+            first, last = max(one.begin_s, begin_s), min(one.end_s, end_s)
+            if one.kind is not Spending.TRAINING or one.incarnation != incarnation or last <= first:
+                first = last = one.end_s
+            self._append(one.kind, one.begin_s, first, one.incarnation)
+            self._append(kind, first, last, one.incarnation)
+            self._append(one.kind, last, one.end_s, one.incarnation)
             changed_s += last - first
-            self._append(was, low, first, life)
-            self._append(kind, first, last, life)
-            self._append(was, last, high, life)
         return changed_s
 
     def rename(self, kind: Spending, to: Spending) -> None:
         """All that was called ``kind`` is called ``to``."""
-        found, self.stretches = self.stretches, []
-        for was, low, high, life in found:
-            self._append(to if was is kind else was, low, high, life)
+        found, self.segments = self.segments, []
+        for one in found:
+            self._append(to if one.kind is kind else one.kind, one.begin_s, one.end_s, one.incarnation)
 
     def within(self, begin_s: float) -> dict[Spending, float]:
         """Seconds by kind from ``begin_s`` to the end."""
         spent: dict[Spending, float] = {}
-        for kind, low, high, _ in reversed(self.stretches):
-            if high <= begin_s:
+        for one in reversed(self.segments):
+            if one.end_s <= begin_s:
                 break
-            spent[kind] = spent.get(kind, 0.0) + high - max(low, begin_s)
+            spent[one.kind] = spent.get(one.kind, 0.0) + one.end_s - max(one.begin_s, begin_s)
         return spent
 
-    def segments(self) -> tuple[Segment, ...]:
-        """The stretches as values."""
-        return tuple(
-            Segment(kind=kind, begin_s=low, end_s=high, incarnation=life)
-            for kind, low, high, life in self.stretches
-        )
-
-    def _append(self, kind: Spending, low: float, high: float, incarnation: int) -> None:
-        if high <= low:
+    def _append(self, kind: Spending, begin_s: float, end_s: float, incarnation: int) -> None:
+        if end_s <= begin_s:
             return
-        if self.stretches:
-            was, begin, end, life = self.stretches[-1]
-            if was is kind and life == incarnation and end == low:
-                self.stretches[-1] = (kind, begin, high, incarnation)
-                return
-        self.stretches.append((kind, low, high, incarnation))
+        last = self.segments[-1] if self.segments else None
+        if last and (last.kind, last.incarnation, last.end_s) == (kind, incarnation, begin_s):
+            begin_s = self.segments.pop().begin_s
+        self.segments.append(Segment(kind=kind, begin_s=begin_s, end_s=end_s, incarnation=incarnation))
 
 
 @dataclass(slots=True)
@@ -131,3 +164,11 @@ class Samples:
         if self.newest is None or self.kept[-1] == self.newest:
             return tuple(self.kept)
         return (*self.kept, self.newest)
+
+
+def productive_share(spent: Mapping[Spending, float]) -> float | None:
+    """Training that counts, of all time; None where no time passed, or ranks ran and reported no step."""
+    wall_s = sum(spent.values())
+    if wall_s <= 0 or spent.get(Spending.UNREPORTED, 0.0) > 0:
+        return None
+    return spent.get(Spending.TRAINING, 0.0) / wall_s

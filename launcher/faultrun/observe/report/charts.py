@@ -12,7 +12,9 @@ from typing import Any
 
 from faultrun.core.span import span
 from faultrun.model.printable import printable
-from faultrun.observe.account.model import RECOVERY, Account, IncidentRecord, Segment, Spending
+from faultrun.observe.account.accountant import Account
+from faultrun.observe.account.records import IncidentRecord
+from faultrun.observe.account.timeline import RECOVERY, Segment, Spending
 
 Figure = dict[str, Any]
 

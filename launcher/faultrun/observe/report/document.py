@@ -10,17 +10,23 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from faultrun.observe.account.model import (
-    RECOVERY,
-    TRAINING_AGAIN,
-    Account,
-    IncarnationRecord,
-    IncidentRecord,
-)
+from faultrun.observe.account.accountant import Account
+from faultrun.observe.account.records import TRAINING_AGAIN, IncidentRecord
+from faultrun.observe.account.timeline import RECOVERY
 from faultrun.observe.advice import advise, save_interval
 
 SCHEMA = 2
 """2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where nobody reported steps."""
+
+_SAVES = ("asked", "saved", "failed", "cut", "windows", "kept", "took_s")
+_INCARNATION = (
+    "number", "begin_s", "running_s", "first_step_s", "end_s", "workers", "resumed_from", "resumed_step",
+    "reached_step", "end", "repeated_steps",
+)  # fmt: skip
+_INCIDENT = (
+    "number", "incarnation", "at_s", "rank", "cause", "what", "step", "resumed_step", "lost_steps",
+    "recovery_s", "recompute_s",
+)  # fmt: skip
 
 
 def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +56,7 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
         "high_step": account.high_step,
         "step_s": account.step_s,
         "recovery": recovery(account),
-        "gasps": asdict(account.saves),
+        "gasps": {name: getattr(account.saves, name) for name in _SAVES},
         "refused": dict(account.refused),
         "causes": dict(Counter(fault.what for fault in account.faults).most_common(50)),
         "blamed_ranks": {str(rank): n for rank, n in _blamed(account).most_common(1000)},
@@ -58,7 +64,7 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
         "advice": [asdict(one) for one in advise(account, spec)],
         "events": dict(account.events),
         "incidents": [_fault(fault) for fault in account.faults],
-        "incarnations": [_life(life) for life in account.lives],
+        "incarnations": [_picked(life, _INCARNATION) for life in account.lives],
     }
 
 
@@ -86,17 +92,7 @@ def _blamed(account: Account) -> Counter[int]:
 
 def _fault(fault: IncidentRecord) -> dict[str, Any]:
     return {
-        "number": fault.number,
-        "incarnation": fault.incarnation,
-        "at_s": round(fault.at_s, 3),
-        "rank": fault.rank,
-        "cause": fault.cause,
-        "what": fault.what,
-        "step": fault.step,
-        "resumed_step": fault.resumed_step,
-        "lost_steps": fault.lost_steps,
-        "recovery_s": _rounded(fault.recovery_s, 3),
-        "recompute_s": round(fault.recompute_s, 3),
+        **_picked(fault, _INCIDENT),
         "spent": {kind.value: round(fault.spent[kind], 3) for kind in RECOVERY if kind in fault.spent},
         "timeline": {name: round(took_s, 4) for name, took_s in fault.timeline.items()},
         "saved": fault.saved,
@@ -106,9 +102,9 @@ def _fault(fault: IncidentRecord) -> dict[str, Any]:
     }
 
 
-def _life(life: IncarnationRecord) -> dict[str, Any]:
-    data = asdict(life)
-    return {name: round(value, 3) if isinstance(value, float) else value for name, value in data.items()}
+def _picked(record: object, names: tuple[str, ...]) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in names}
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -16,7 +16,8 @@ from typing import Any
 
 from faultrun.core.span import percent, several, span
 from faultrun.model.printable import printable
-from faultrun.observe.account.model import Account, Spending
+from faultrun.observe.account.accountant import Account
+from faultrun.observe.account.timeline import Spending
 from faultrun.observe.report.charts import COLOURS, figures
 from faultrun.observe.report.words import KINDS, outcome, recovery, shown_incidents, slowest, steps, then, who
 

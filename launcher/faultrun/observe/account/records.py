@@ -1,41 +1,47 @@
-"""What is still open while lines are read: one incarnation, one incident, the dying-gasp saves."""
+"""Incarnations, incidents and dying-gasp saves of a run, filled in while lines are read."""
 
 from dataclasses import dataclass, field
 from statistics import median
 
 from faultrun.core.diagnose import describe
 from faultrun.journal.lines import JournalLine
-from faultrun.model.events import (
-    FirstStep,
-    HelperExit,
-    SpawnFailed,
-    Timer,
-    TimerFired,
-    WorkerExit,
-)
+from faultrun.model.events import FirstStep, HelperExit, SpawnFailed, Timer, TimerFired, WorkerExit
 from faultrun.model.gasp import GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Plan
-from faultrun.model.recovery import FirstStepLogged
+from faultrun.model.recovery import PARTS, FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase
-from faultrun.observe.account.model import IncarnationRecord, IncidentRecord, Saves, Spending
-from faultrun.observe.account.timeline import Timeline
+from faultrun.observe.account.timeline import Spending, Timeline
 
 FINISHED = "finished"
 """How an incarnation ends whose ranks all came to their end."""
+
+NOT_OVER = "not over"
+"""How an incident ends that the run has not got over yet."""
+
+TRAINING_AGAIN = "training again"
+"""How an incident ends that the run got over: every rank has done a step."""
+
+RUNNING_AGAIN = "running again"
+"""How it ends where no rank reports steps: workers run, and nobody knows when they trained."""
+
+SUPERVISOR_LOST = "supervisor lost"
+"""How it ends where a supervisor was killed in the middle of it: nobody saw whether training went on."""
 
 _LONGEST = 300
 _MOST_TIMES = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
-class OpenIncarnation:
-    """From its plan on. ``high_before``: the furthest step that any incarnation before had reached.
+class IncarnationRecord:
+    """One incarnation, from its plan on. Steps are global; None where nobody reported them.
 
-    ``reports``: its ranks say how far they are; otherwise their logs may, of the first step and the last.
-    ``uncounted``: what its log calls the first step need not be a global one.
+    ``high_before``: the furthest step that any incarnation before had reached. ``after_fault``: the number
+    of the incident that it follows. ``reports``: its ranks say how far they are; otherwise their logs may,
+    of the first step and the last. ``uncounted``: what its log calls the first step need not be a global
+    one. ``repeated_steps``: how many of its steps an earlier one had done.
     """
 
     number: int
@@ -49,10 +55,12 @@ class OpenIncarnation:
     uncounted: bool = False
     first_step_s: float | None = None
     first: int | None = None
-    newest: int | None = None
-    newest_s: float = 0.0
+    reached_step: int | None = None
+    reached_s: float = 0.0
     end_s: float = 0.0
     end: str = ""
+    workers: int = 0
+    repeated_steps: int | None = None
 
     @property
     def start_step(self) -> int | None:
@@ -66,10 +74,10 @@ class OpenIncarnation:
     @property
     def step_s(self) -> float | None:
         """Seconds a step, from what was reported; None while fewer than two reports are known."""
-        if self.first is None or self.newest is None or self.first_step_s is None:
+        if self.first is None or self.reached_step is None or self.first_step_s is None:
             return None
-        done = self.newest - self.first
-        return (self.newest_s - self.first_step_s) / done if done > 0 else None
+        done = self.reached_step - self.first
+        return (self.reached_s - self.first_step_s) / done if done > 0 else None
 
     def begins(self, first: FirstStep | FirstStepLogged, timeline: Timeline, at_s: float) -> int | None:
         """Every rank has done a step; return which. What its running time was so far was start."""
@@ -86,40 +94,27 @@ class OpenIncarnation:
 
     def stepped(self, at_s: float, step: int) -> None:
         """The furthest rank is there."""
-        if self.newest is None or step > self.newest:
-            self.newest, self.newest_s = step, at_s
+        if self.reached_step is None or step > self.reached_step:
+            self.reached_step, self.reached_s = step, at_s
 
     def settle(self, timeline: Timeline, usual_step_s: float | None, *, reports_steps: bool) -> float:
-        """Relabel its running time in ``timeline``; return the seconds that repeated lost steps."""
+        """Relabel its running time in ``timeline``; return the seconds that repeated lost steps.
+
+        ``reports_steps``: ranks of this run do, so that silence means no step.
+        """
+        self.repeated_steps = self._repeated(reports_steps=reports_steps)
         if self.running_s is None:
             return 0.0
         if self.first_step_s is None:
             kind = Spending.START if reports_steps else Spending.UNREPORTED
             timeline.relabel(self.running_s, self.end_s, kind, self.number)
             return 0.0
-        repeated_s = self._repeated_s(self.end_s - self.first_step_s, usual_step_s)
-        until_s = self.first_step_s + repeated_s
+        until_s = self.first_step_s + self._repeated_s(self.end_s - self.first_step_s, usual_step_s)
         return timeline.relabel(self.first_step_s, until_s, Spending.RECOMPUTE, self.number)
-
-    def record(self, workers: int, *, reports_steps: bool) -> IncarnationRecord:
-        """What is known of it. ``reports_steps``: ranks of this run do, so that silence means no step."""
-        return IncarnationRecord(
-            number=self.number,
-            begin_s=self.begin_s,
-            running_s=self.running_s,
-            first_step_s=self.first_step_s,
-            end_s=self.end_s,
-            workers=workers,
-            resumed_from=self.resumed_from,
-            resumed_step=self.resumed_step,
-            reached_step=self.newest,
-            end=self.end,
-            repeated_steps=self._repeated(reports_steps=reports_steps),
-        )
 
     def _repeated(self, *, reports_steps: bool) -> int | None:
         """How many of its steps had been done before; None when its own are not known."""
-        start, reached = self.start_step, self.newest
+        start, reached = self.start_step, self.reached_step
         if self.high_before is None:
             return 0 if reports_steps and (self.number == 0 or not self.uncounted) else None
         if reached is None and self.end == FINISHED:
@@ -134,14 +129,20 @@ class OpenIncarnation:
         lost = 0 if self.high_before is None else self.high_before - start
         if lost <= 0 or trained_s <= 0:
             return 0.0
-        if self.newest is not None and self.newest > max(start, self.first or 0):
-            return trained_s * min(1.0, lost / (self.newest - start))
+        if self.reached_step is not None and self.reached_step > max(start, self.first or 0):
+            return trained_s * min(1.0, lost / (self.reached_step - start))
         return 0.0 if usual_step_s is None else min(trained_s, lost * usual_step_s)
 
 
 @dataclass(slots=True, kw_only=True)
-class OpenIncident:
-    """From the line that opened it until training goes on."""
+class IncidentRecord:
+    """One incident and what it cost, from the line that opened it until training goes on.
+
+    ``spent`` are seconds by kind, from the fault to the first new step; ``recompute_s`` is what the next
+    incarnation then trained a second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are
+    the finer parts that ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total.
+    ``resume`` says where the next one began, beside where it should have; empty while nobody knows.
+    """
 
     number: int
     incarnation: int
@@ -150,10 +151,26 @@ class OpenIncident:
     cause: str
     what: str
     step: int | None
+    resumed_step: int | None = None
+    lost_steps: int | None = None
+    recompute_s: float = 0.0
+    spent: dict[Spending, float] = field(default_factory=dict)
     saved: int = 0
     refused: int = 0
-    resumed: int | None = None
-    resumes: bool = False
+    end: str = NOT_OVER
+    timeline: dict[str, float] = field(default_factory=dict)
+    timed_s: float | None = None
+    resume: str = ""
+
+    @property
+    def recovery_s(self) -> float | None:
+        """From the fault until every rank had done a step again, or the run ended.
+
+        None where nobody said when that was: ``spent`` ends when workers ran again.
+        """
+        if self.end in (RUNNING_AGAIN, SUPERVISOR_LOST):
+            return None
+        return sum(self.spent.values()) if self.timed_s is None else self.timed_s
 
     def judged(self, incident: Incident) -> None:
         """The final judgement, made once all workers are gone."""
@@ -166,43 +183,45 @@ class OpenIncident:
 
     def resumes_with(self, plan: Plan) -> None:
         """An incarnation shall follow."""
-        self.resumed = 0 if plan.point is None else plan.point.global_step
-        self.resumes = True
+        self._resumes_at(0 if plan.point is None else plan.point.global_step)
 
-    def record(self, timeline: Timeline, end: str) -> IncidentRecord:
-        """What is known of it; what was spent since is read off the timeline."""
-        spent = timeline.within(self.at_s)
+    def closed(self, timeline: Timeline, end: str) -> None:
+        """It is over, or asked about; what was spent since is read off the timeline."""
+        self.end, self.spent = end, timeline.within(self.at_s)
         for kind in (Spending.TRAINING, Spending.RECOMPUTE):
-            spent.pop(kind, None)
-        known = self.step is not None and self.resumed is not None
-        return IncidentRecord(
-            number=self.number,
-            incarnation=self.incarnation,
-            at_s=self.at_s,
-            rank=self.rank,
-            cause=self.cause,
-            what=self.what,
-            step=self.step,
-            resumed_step=self.resumed,
-            lost_steps=max(0, (self.step or 0) - (self.resumed or 0)) if known else None,
-            recompute_s=0.0,
-            spent=spent,
-            saved=self.saved,
-            refused=self.refused,
-            end=end,
-        )
+            self.spent.pop(kind, None)
+
+    def timed(self, event: RecoveryTimed) -> None:
+        """Told right after the line that closed it; the total counts where it ends with a step."""
+        self.timeline = {name: took_s for name in PARTS if (took_s := getattr(event, name)) is not None}
+        self.timed_s = self.timed_s if event.first_step_s is None else event.total_s
+
+    def went_on(self, recompute_s: float, start_step: int | None) -> None:
+        """It is known where the next incarnation really began, and what of it was repetition."""
+        self.recompute_s = recompute_s
+        if start_step is not None and self.resumed_step is not None and start_step < self.resumed_step:
+            self._resumes_at(start_step)
+
+    def _resumes_at(self, step: int | None) -> None:
+        self.resumed_step = step
+        known = self.step is not None and step is not None
+        self.lost_steps = max(0, (self.step or 0) - (step or 0)) if known else None
 
 
-def opened(line: JournalLine, number: int, at_s: float, step: int | None) -> OpenIncident:
-    """The incident that ``line`` opens."""
+def incident_record(line: JournalLine, number: int, at_s: float, step: int | None) -> IncidentRecord:
+    """The incident that ``line`` opens; nobody has judged it yet."""
     rank: int | None = None
     match line.event:
         case WorkerExit(rank=rank) | SpawnFailed(rank=rank) | HangDetected(rank=rank) | RankMissed(rank=rank):
             pass
-    what = what_ended(line)
-    life = line.incarnation
-    return OpenIncident(
-        number=number, incarnation=life, at_s=at_s, rank=rank, cause=line.name, what=what, step=step
+    return IncidentRecord(
+        number=number,
+        incarnation=line.incarnation,
+        at_s=at_s,
+        rank=rank,
+        cause=line.name,
+        what=what_ended(line),
+        step=step,
     )
 
 
@@ -226,31 +245,46 @@ def what_ended(line: JournalLine) -> str:
 
 
 @dataclass(slots=True)
-class OpenSaves:
-    """Dying-gasp saves of the whole run: asked, done, failed, cut off; and what the windows kept."""
+class SavesRecord:
+    """Dying-gasp saves of the run: ranks asked, saved, failed; ``cut`` windows ran out with a rank left.
+
+    Of all ``windows``, ``kept`` are those that left a copy of every rank's state: one rank's save
+    is enough where all hold the same.
+    """
 
     asked: int = 0
+    saved: int = 0
     failed: int = 0
     cut: int = 0
     windows: int = 0
-    saved: int = 0
-    kept: int = 0
-    times_s: list[float] = field(default_factory=list)
+    _kept: int = 0
+    _times_s: list[float] = field(default_factory=list)
     _asked_now: frozenset[int] = frozenset()
     _copies: dict[tuple[int, str], frozenset[int]] = field(default_factory=dict)
+
+    @property
+    def took_s(self) -> float | None:
+        """The median time of a save, None without one."""
+        return median(self._times_s) if self._times_s else None
+
+    @property
+    def kept(self) -> int:
+        """Windows, the newest among them, that kept all progress."""
+        found = frozenset().union(*self._copies.values())
+        return self._kept + (bool(self._copies) and found >= self._asked_now)
 
     def heard(self, line: JournalLine) -> None:
         """One line, of whatever event."""
         match line.event:
             case GaspRequested(ranks=ranks):
-                self.kept += self._keeps()
+                self._kept = self.kept
                 self._copies, self._asked_now = {}, frozenset(ranks)
                 self.asked += len(self._asked_now)
                 self.windows += 1
             case GaspSaved(rank=rank, path=path, took_s=took_s, replica_group=group):
                 self.saved += 1
-                if len(self.times_s) < _MOST_TIMES:
-                    self.times_s.append(took_s)
+                if len(self._times_s) < _MOST_TIMES:
+                    self._times_s.append(took_s)
                 self._copies[rank, path] = frozenset(group) or self._asked_now
             case GaspVerified(rank=rank, path=path, whole=False):
                 self._copies.pop((rank, path), None)
@@ -258,19 +292,3 @@ class OpenSaves:
                 self.failed += 1
             case TimerFired(timer=Timer.GRACE) if line.phase is Phase.KILLING:
                 self.cut += 1
-
-    def record(self) -> Saves:
-        """What is known of them."""
-        return Saves(
-            asked=self.asked,
-            saved=self.saved,
-            failed=self.failed,
-            cut=self.cut,
-            windows=self.windows,
-            kept=self.kept + self._keeps(),
-            took_s=median(self.times_s) if self.times_s else None,
-        )
-
-    def _keeps(self) -> bool:
-        """Whether the newest window left a copy of what every rank held that was asked."""
-        return bool(self._copies) and frozenset().union(*self._copies.values()) >= self._asked_now
