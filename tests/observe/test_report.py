@@ -15,7 +15,7 @@ from faultrun.journal.lines import journal_line
 from faultrun.journal.read import event_of, lines
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.timeline import Spending
-from faultrun.observe.report import html as page
+from faultrun.observe.report import pages as page
 
 FORMS = ("report.html", "report.json", "report.md")
 

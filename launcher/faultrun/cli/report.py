@@ -18,9 +18,7 @@ from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
 from faultrun.observe.account.accountant import Account, Accountant
 from faultrun.observe.report.document import document
-from faultrun.observe.report.html import NO_PLOTLY, html, plotly_js
-from faultrun.observe.report.markdown import markdown
-from faultrun.observe.report.words import goodput, twice
+from faultrun.observe.report.pages import NO_PLOTLY, goodput, html, markdown, plotly_js, twice
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _LONG_BYTES = 50_000_000
