@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from faultrun.observe.console_reporter import ConsoleReporter
+from faultrun.observe.reporters import ConsoleReporter
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.worker_group import WorkerGroup
 from support.processes import wait_until

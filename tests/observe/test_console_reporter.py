@@ -15,7 +15,7 @@ from faultrun.model.recovery import FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.stop import StopSource
-from faultrun.observe.console_reporter import ConsoleReporter
+from faultrun.observe.reporters import ConsoleReporter
 from support.specs import a_spec
 from support.story import SIGTERM, Story, checkpoint, rule
 

@@ -78,89 +78,62 @@ class Exporter(Work):
 
 
 def metrics(about: Mapping[str, str], now: RunMoment) -> Iterator[Metric]:
-    """Everything that is exported. ``about`` are the labels of the run."""
+    """Everything that is exported. ``about`` are the labels of the run. What nobody knows is left out."""
+    account = now.account
     yield InfoMetricFamily("faultrun", "The run that is supervised.", value=dict(about))
-    yield from _now(now)
-    yield from _steps(now)
-    yield from _totals(now)
-    yield _recoveries(now.account)
-
-
-def _now(state: RunMoment) -> Iterator[Metric]:
-    phase = GaugeMetricFamily("faultrun_phase", "1 for the phase that the run is in.", labels=["phase"])
-    for one in Phase:
-        phase.add_metric([one.value], float(one is state.phase))
-    yield phase
-    yield GaugeMetricFamily(
-        "faultrun_incarnation", "Life of the worker group, from 0.", value=state.incarnation
-    )
-    yield GaugeMetricFamily("faultrun_world_size", "Workers that the run has.", value=state.world_size)
-    yield GaugeMetricFamily("faultrun_workers_up", "Workers that run now.", value=state.up)
-    yield GaugeMetricFamily(
-        "faultrun_restarts_left", "Restarts for faults that the budget allows now.", value=state.restarts_left
-    )
-    if state.account.ended is not None:
-        yield GaugeMetricFamily(
-            "faultrun_exit_code", "Exit code of the run, once it is over.", value=state.account.ended[0]
-        )
-
-
-def _steps(state: RunMoment) -> Iterator[Metric]:
-    if state.steps:
-        yield GaugeMetricFamily("faultrun_step", "Global step of the furthest rank.", value=max(state.steps))
-        yield GaugeMetricFamily(
-            "faultrun_slowest_step", "Global step of the rank furthest behind.", value=min(state.steps)
-        )
-    elif state.account.high_step is not None:
-        yield GaugeMetricFamily(
-            "faultrun_step", "Global step of the furthest rank.", value=state.account.high_step
-        )
-    if state.oldest_step_s is not None:
-        yield GaugeMetricFamily(
-            "faultrun_step_age_seconds",
-            "Time since the most silent rank reported.",
-            value=state.oldest_step_s,
-        )
-
-
-def _totals(state: RunMoment) -> Iterator[Metric]:
-    account = state.account
-    # Gauges: what looked like training turns out to have been a repetition once a life is over.
-    spent = GaugeMetricFamily(
-        "faultrun_time_seconds", "Time of the run so far, by what it was spent on.", labels=["spent_on"]
-    )
-    for kind, seconds in state.spent.items():
-        spent.add_metric([kind.value], seconds)
-    yield spent
-    share = state.productive_share
-    if share is not None:
-        yield GaugeMetricFamily(
-            "faultrun_productive_ratio", "Training that counts, of wall time.", value=share
-        )
-    yield CounterMetricFamily("faultrun_incidents", "Faults that ended workers.", value=len(account.faults))
-    by_cause = CounterMetricFamily(
-        "faultrun_incident_causes", "Faults that are over, by cause.", labels=["cause"]
-    )
-    causes = Counter(fault.cause for fault in account.faults if fault.end != NOT_OVER)
-    for cause, count in sorted(causes.items()):
-        by_cause.add_metric([cause], count)
-    yield by_cause
-    yield CounterMetricFamily("faultrun_restarts", "Restarts after a fault.", value=account.restarts)
-    if account.lost_steps is not None:
-        yield CounterMetricFamily(
-            "faultrun_lost_steps", "Steps that were trained twice.", value=account.lost_steps
-        )
-    saves = CounterMetricFamily("faultrun_gasp_saves", "Dying-gasp saves, by outcome.", labels=["outcome"])
-    saves.add_metric(["saved"], account.saves.saved)
-    saves.add_metric(["failed"], account.saves.failed)
-    yield saves
-    yield CounterMetricFamily(
-        "faultrun_gasp_windows_cut", "Grace windows that ran out with a worker left.", value=account.saves.cut
-    )
-    yield CounterMetricFamily(
-        "faultrun_checkpoints_refused", "Checkpoints that were not whole when one was looked for.",
-        value=sum(account.refused.values()),
+    yield _labelled(
+        GaugeMetricFamily, "phase", "1 for the phase that the run is in.", "phase",
+        {one.value: float(one is now.phase) for one in Phase},
     )  # fmt: skip
+    gauges: tuple[tuple[str, str, float | None], ...] = (
+        ("incarnation", "Life of the worker group, from 0.", now.incarnation),
+        ("world_size", "Workers that the run has.", now.world_size),
+        ("workers_up", "Workers that run now.", now.up),
+        ("restarts_left", "Restarts for faults that the budget allows now.", now.restarts_left),
+        ("exit_code", "Exit code of the run, once it is over.", account.ended and account.ended[0]),
+        ("step", "Global step of the furthest rank.", max(now.steps, default=account.high_step)),
+        ("slowest_step", "Global step of the rank furthest behind.", min(now.steps, default=None)),
+        ("step_age_seconds", "Time since the most silent rank reported.", now.oldest_step_s),
+        ("productive_ratio", "Training that counts, of wall time.", now.productive_share),
+    )
+    for name, text, value in gauges:
+        if value is not None:
+            yield GaugeMetricFamily(f"faultrun_{name}", text, value=value)
+    counters: tuple[tuple[str, str, float | None], ...] = (
+        ("incidents", "Faults that ended workers.", len(account.faults)),
+        ("restarts", "Restarts after a fault.", account.restarts),
+        ("lost_steps", "Steps that were trained twice.", account.lost_steps),
+        ("gasp_windows_cut", "Grace windows that ran out with a worker left.", account.saves.cut),
+        ("checkpoints_refused", "Checkpoints that were not whole when one was looked for.",
+         sum(account.refused.values())),
+    )  # fmt: skip
+    for name, text, value in counters:
+        if value is not None:
+            yield CounterMetricFamily(f"faultrun_{name}", text, value=value)
+    # Gauges: what looked like training turns out to have been a repetition once a life is over.
+    spent = {kind.value: seconds for kind, seconds in now.spent.items()}
+    text = "Time of the run so far, by what it was spent on."
+    yield _labelled(GaugeMetricFamily, "time_seconds", text, "spent_on", spent)
+    causes = Counter(fault.cause for fault in account.faults if fault.end != NOT_OVER)
+    yield _labelled(
+        CounterMetricFamily, "incident_causes", "Faults that are over, by cause.", "cause", causes
+    )
+    saves = {"saved": account.saves.saved, "failed": account.saves.failed}
+    yield _labelled(CounterMetricFamily, "gasp_saves", "Dying-gasp saves, by outcome.", "outcome", saves)
+    yield _recoveries(account)
+
+
+def _labelled(
+    family: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    text: str,
+    label: str,
+    values: Mapping[str, float],
+) -> Metric:
+    metric = family(f"faultrun_{name}", text, labels=[label])
+    for value, number in values.items():
+        metric.add_metric([value], number)
+    return metric
 
 
 def _recoveries(account: Account) -> Metric:

@@ -11,8 +11,7 @@ from faultrun.cli import console
 from faultrun.core.secrets import HIDDEN, without_secret_values, without_secret_words
 from faultrun.journal.append import FILE_NAME
 from faultrun.model.spec import LogFormat, RunSpec
-from faultrun.observe.console_reporter import ConsoleReporter
-from faultrun.observe.json_reporter import JsonReporter, note
+from faultrun.observe.reporters import ConsoleReporter, JsonReporter, note
 from faultrun.observe.sidecar import CLEAR, Sidecar, Work
 
 if TYPE_CHECKING:

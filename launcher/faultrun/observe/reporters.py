@@ -1,13 +1,19 @@
-"""Tells people what happens: one line for each thing that matters, one card for each incident."""
+"""Tell what happens: words for people, or an object for each event (``--log_format=json``).
 
-from collections.abc import Callable
+Both are listeners of the supervisor (``ports.EventListener``).
+"""
+
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from faultrun.core.diagnose import describe
 from faultrun.core.notices import HOLD_S
 from faultrun.core.secrets import without_secret_words
 from faultrun.core.silence import warning
+from faultrun.journal.append import line_of, utc_now
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
     ConfigRewritten,
@@ -18,6 +24,7 @@ from faultrun.model.events import (
     IncarnationStarted,
     NothingWhole,
     PlanAdopted,
+    PrepareFailed,
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
@@ -25,11 +32,11 @@ from faultrun.model.events import (
     SpawnFailed,
     WorkerExit,
 )
-from faultrun.model.gasp import GaspRequested, GaspSaved
+from faultrun.model.gasp import GaspFailed, GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
 from faultrun.model.incident import Save
 from faultrun.model.notice import Notice, Unreadable
-from faultrun.model.plan import Reason
+from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.rendezvous import RankMissed
@@ -37,10 +44,7 @@ from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested
-from faultrun.observe.card import duration
-from faultrun.observe.card_keeper import CardKeeper
-
-Say = Callable[[str], None]
+from faultrun.observe.card import CardKeeper, duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +56,9 @@ class Outcome:
 
 
 class ConsoleReporter:
-    """Writes to ``say`` (stderr) and the incident files. Disk trouble never reaches the loop."""
+    """One line for each thing that matters, one card for each incident, to ``say`` (stderr)."""
 
-    def __init__(self, spec: RunSpec, log_dir: Path, say: Say) -> None:
+    def __init__(self, spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
         self._spec = spec
         self._log_dir = log_dir
         self._say = say
@@ -75,10 +79,7 @@ class ConsoleReporter:
     def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901, PLR0912  one row a case
         match event:
             case RunStarted(notices=notices):
-                self._started()
-                for notice in notices:
-                    if isinstance(notice, Unreadable):
-                        self._say(notice.words)
+                self._started(notices)
             case FaultNotice(notice=notice):
                 self._noticed(notice, before, step)
             case RecoveryPointChosen():
@@ -93,12 +94,15 @@ class ConsoleReporter:
                 self._adopted(event, before)
             case ConfigRewritten(file=file, key=key, after=after):
                 self._say(f"rewrote {file}: {key} = {after}")
-            case IncarnationStarted():
-                self._running(event)
-            case FirstStep():
-                self._training(event, step.state)
-            case ResumeChecked():
-                self._checked(event)
+            case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
+                self._say(f"incarnation {life}: {_workers(len(ranks))} running, port {port}")
+                self._cards.running(event.at_s)
+            case FirstStep() if _from_nothing(step.state.plan):
+                self._say(f"training: every rank has done a step (step {event.step})")
+            case ResumeChecked(began=began, why=why):
+                recovering = self._cards.checked(event)
+                if began is Began.ELSEWHERE or not recovering:
+                    self._say(why)
             case RecoveryTimed():
                 self._cards.timed(event)
             case WorkerExit(clean=True, status=Signaled() as status) if step.state.life.incident is None:
@@ -108,44 +112,34 @@ class ConsoleReporter:
                 self._exit(event, before, step.state)
             case HangWarned() | PauseOver(warned=True) if step.state.phase is Phase.RUNNING:
                 self._say(warning(event) if isinstance(event, HangWarned) else step.why)
-            case HangDetected(rank=rank, why=why):
-                if before is None or before.life.incident is None:
-                    self._say(f"rank {rank} hangs: {why}")
+            case HangDetected(rank=rank, why=why) if before is None or before.life.incident is None:
+                self._say(f"rank {rank} hangs: {why}")
             case StopRequested(source=source):
-                cut = (
-                    before is not None
-                    and before.phase is Phase.DRAINING
-                    and step.state.phase is Phase.KILLING
-                )
+                cut = step.state.phase is Phase.KILLING and before and before.phase is Phase.DRAINING
                 self._say(step.why if cut else f"told to stop by {source.value}")
             case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):
-                window = f"SIGKILL in {duration(round(deadline_s - at_s, 1))}"
-                self._say(
-                    f"{_workers(len(ranks))} asked to save; {window} ({self._window_source(step.state)})"
-                )
-            case StandbyChanged(state=StandbyPhase.OFF, why=why) if self._standbys_expected():
-                self._say(f"no standbys: {why}")
+                self._asked(len(ranks), deadline_s - at_s, step.state)
+            case StandbyChanged(state=StandbyPhase.OFF, why=why):
+                # With ``auto`` a cold start is what most runs have; nobody needs to be told.
+                if self._spec.standby.asked or self._spec.standby.count > 0:
+                    self._say(f"no standbys: {why}")
             case StandbyChanged(state=StandbyPhase.LOST, rank=rank, why=why):
                 self._say(f"standby of rank {rank}: {why}")
             case RunFinished(exit_code=code, why=why):
                 self._finished(code, why, step.state)
-            case _:
-                return
 
-    def _standbys_expected(self) -> bool:
-        """With ``auto`` a cold start is what most runs have; nobody needs to be told."""
-        return self._spec.standby.asked or self._spec.standby.count > 0
+    def _started(self, notices: tuple[Notice, ...]) -> None:
+        workers, command = self._spec.topology.world_size, without_secret_words(self._spec.command.shown)
+        self._say(f"run {self._spec.run_id}: {_workers(workers)} of {command}; logs in {self._log_dir}")
+        for notice in notices:
+            if isinstance(notice, Unreadable):
+                self._say(notice.words)
 
-    def _window_source(self, state: RunState) -> str:
-        if state.stop is None:
-            return "--grace"
-        return f"stop window: {self._spec.supervision.windows.stop_grace_source}"
-
-    def _started(self) -> None:
-        workers = (
-            f"{_workers(self._spec.topology.world_size)} of {without_secret_words(self._spec.command.shown)}"
-        )
-        self._say(f"run {self._spec.run_id}: {workers}; logs in {self._log_dir}")
+    def _asked(self, workers: int, window_s: float, state: RunState) -> None:
+        told = f"stop window: {self._spec.supervision.windows.stop_grace_source}"
+        source = "--grace" if state.stop is None else told
+        window = f"SIGKILL in {duration(round(window_s, 1))}"
+        self._say(f"{_workers(workers)} asked to save; {window} ({source})")
 
     def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
         """Words of the platform that change what we do, or that cannot be understood; no others."""
@@ -197,22 +191,6 @@ class ConsoleReporter:
             step = "?" if plan.point.global_step is None else plan.point.global_step
             self._say(one_line(f"resuming from {plan.point.path} (step {step})"))
 
-    def _running(self, event: IncarnationStarted) -> None:
-        running = f"{_workers(len(event.ranks))} running"
-        self._say(f"incarnation {event.incarnation}: {running}, port {event.master_port}")
-        self._cards.running(event.at_s)
-
-    def _training(self, event: FirstStep, state: RunState) -> None:
-        """Of an incarnation that follows another, or resumes, the check of its first step tells."""
-        plan = state.plan
-        if plan is not None and plan.point is None and plan.reason is Reason.FIRST:
-            self._say(f"training: every rank has done a step (step {event.step})")
-
-    def _checked(self, event: ResumeChecked) -> None:
-        recovering = self._cards.checked(event)
-        if event.began is Began.ELSEWHERE or not recovering:
-            self._say(event.why)
-
     def _exit(
         self,
         event: WorkerExit | HelperExit | SpawnFailed | RankMissed,
@@ -246,6 +224,11 @@ class ConsoleReporter:
         self._say(line)
 
 
+def _from_nothing(plan: Plan | None) -> bool:
+    """Of an incarnation that follows another, or resumes, the check of its first step tells."""
+    return plan is not None and plan.point is None and plan.reason is Reason.FIRST
+
+
 def _saved(saves: tuple[Save, ...]) -> str:
     if not saves:
         return "; no rank reported a save"
@@ -256,3 +239,62 @@ def _saved(saves: tuple[Save, ...]) -> str:
 
 def _workers(count: int) -> str:
     return f"{count} worker{'s' if count != 1 else ''}"
+
+
+class JsonReporter:
+    """One object an event, for log collectors, with what ``ConsoleReporter`` says; ``write`` takes a line."""
+
+    def __init__(self, spec: RunSpec, log_dir: Path, write: Callable[[str], None]) -> None:
+        self._run_id = spec.run_id
+        self._write = write
+        self._said: list[str] = []
+        self._plain = ConsoleReporter(spec, log_dir, self._said.append)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The last word on the run, once it is over."""
+        return self._plain.outcome
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.EventListener``."""
+        self._plain.tell(event, step)
+        message = "\n".join(self._said)
+        self._said.clear()
+        line = line_of(event, step, {})
+        head = {"at_utc": utc_now(), "level": _level(event), "run_id": self._run_id}
+        self._write(as_text({**head, **_shortened(line), "message": message}))
+
+
+def note(run_id: str, text: str) -> str:
+    """What is said outside of any event, in the same form."""
+    head = {"at_utc": utc_now(), "level": "info", "run_id": run_id, "event": "Note"}
+    return as_text({**head, "message": text})
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    """One line."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def _shortened(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the actions, and of many ranks' steps only the first and the last: the journal has all."""
+    short = {name: value for name, value in line.items() if name != "actions"}
+    steps = short.get("steps")
+    if isinstance(steps, list) and steps and all(isinstance(one, dict) for one in steps):
+        known = [one.get("step", -1) for one in steps]
+        short["steps"] = {"ranks": len(steps), "slowest": min(known), "furthest": max(known)}
+    return short
+
+
+def _level(event: Event) -> str:
+    match event:
+        case RunFinished(exit_code=code):
+            return "info" if code in (0, 130, 143) else "error"
+        case WorkerExit(clean=False):
+            return "error"
+        case SpawnFailed() | PrepareFailed() | NothingWhole() | GaspFailed() | HangDetected():
+            return "error"
+        case StopRequested() | FaultNotice() | GaspRequested() | HangWarned():
+            return "warning"
+        case _:
+            return "info"
