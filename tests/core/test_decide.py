@@ -262,7 +262,7 @@ def test_a_save_that_is_reported_with_the_last_breath_still_counts() -> None:
     assert story.phase is Phase.SWEEPING
     story.saved(0, 7).read_back(0)
     assert [(save.rank, save.step, save.verified) for save in story.state.life.saves] == [(0, 7, True)]
-    assert story.state.high_step == 7
+    assert story.state.run.high_step == 7
 
 
 def test_one_replica_groups_save_does_not_end_the_window_of_another() -> None:
@@ -275,12 +275,12 @@ def test_one_replica_groups_save_does_not_end_the_window_of_another() -> None:
 
 def test_how_far_training_had_come_never_goes_back() -> None:
     story = Story(2).begins(checkpoint(5))
-    assert story.state.high_step == 5
+    assert story.state.run.high_step == 5
     story.reported(r0=9, r1=8).reported(r0=3)
-    assert story.state.high_step == 9
+    assert story.state.run.high_step == 9
     story.killed(1).killed(0, SIGTERM).recovers(checkpoint(7))
     assert story.state.plan is not None
-    assert (story.state.high_step, story.state.plan.ledger.high_step) == (9, 9)
+    assert (story.state.run.high_step, story.state.plan.ledger.high_step) == (9, 9)
 
 
 def test_every_statement_says_where_the_node_stands() -> None:

@@ -57,7 +57,7 @@ def test_a_hook_that_took_long_to_start_has_used_up_its_part_of_the_window(
     story = Story(2).begins().told_to_stop(StopSource.PRESTOP, after_s=5, late_s=late_s)
     assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline_s=deadline_s)]
     assert story.told_to_stop(StopSource.SIGTERM, after_s=0.5).phase is Phase.DRAINING
-    assert story.state.life.deadline_s == deadline_s, "SIGTERM behind the hook moves nothing"
+    assert story.deadline_s == deadline_s, "SIGTERM behind the hook moves nothing"
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_the_same_stop_delivered_twice_is_one_stop_with_one_window(
     story = Story(2).begins().told_to_stop(first).told_to_stop(again, after_s=after_s)
     assert story.phase is Phase.DRAINING
     assert story.performed(Kill) == []
-    assert story.state.life.deadline_s == 20
+    assert story.deadline_s == 20
 
 
 def test_a_trap_that_passes_on_every_signal_does_not_make_the_third_one_impatient() -> None:
     story = Story(2).begins().told_to_stop(StopSource.PRESTOP)
     story.told_to_stop(after_s=15).told_to_stop(after_s=0.02).told_to_stop(StopSource.SIGHUP, after_s=0.1)
-    assert (story.phase, story.state.life.deadline_s) == (Phase.DRAINING, 20)
+    assert (story.phase, story.deadline_s) == (Phase.DRAINING, 20)
 
 
 def test_a_second_preemption_is_answered_as_the_first() -> None:
@@ -136,7 +136,7 @@ def test_a_second_preemption_is_answered_as_the_first() -> None:
     for life in range(3):
         story.actions.clear()
         story.told_to_stop(StopSource.PRESTOP, after_s=5).told_to_stop(StopSource.SIGTERM, after_s=0.5)
-        assert (story.phase, story.state.life.deadline_s) == (Phase.DRAINING, story.now_s + 19.5), life
+        assert (story.phase, story.deadline_s) == (Phase.DRAINING, story.now_s + 19.5), life
         assert story.performed(Kill) == []
         story.returned(0, 143).returned(1, 143).drained()
         assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143)

@@ -22,7 +22,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.gasp import SaveSeen
 from faultrun.model.notice import Platform
-from faultrun.model.run import Life, Phase, RunState, Step
+from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.stop import StopRequested, StopSource
 from support.absurd import WORLD_SIZE, Choose, absurd_histories
 from support.story import Story, new_run
@@ -108,7 +108,8 @@ def a_life_begins_clean(told: History) -> None:
     for before, event, step in told:
         begun = step.state
         if isinstance(event, RunStarted) and begun != before:
-            assert begun.life == Life(incident=None if before.given_up else before.life.incident)
+            incident = None if before.given_up else before.life.incident
+            assert begun.life == Life(drain=None if incident is None else Drain(incident=incident))
             assert begun.stop == (before.stop if before.phase is Phase.NEW else None)
         elif isinstance(event, PlanAdopted) and begun.incarnation != before.incarnation:
             assert begun.life == Life(point=event.plan.point, topology=event.plan.topology)
@@ -189,15 +190,15 @@ def test_no_history_breaks_a_law(choices: list[Choose]) -> None:
 def test_after_any_history_a_preemption_has_its_whole_window(choices: list[Choose]) -> None:
     state = play(choices)[-1][2].state
     assume(not state.trained)
-    story = Story(WORLD_SIZE).goes_on_from(replace(state, phase=Phase.RUNNING, platform=Platform()))
-    story.starts().chose()
+    quiet = replace(state, run=replace(state.run, platform=Platform()))
+    story = Story(WORLD_SIZE).goes_on_from(quiet).starts().chose()
     assume(story.phase is not Phase.FINISHED)  # the incident of before may end the run
     assert story.state.plan is not None
     story.now_s = max(story.now_s, story.state.plan.start_at_s)
     story.rang(Timer.BACKOFF).prepared()
 
     story.told_to_stop(StopSource.PRESTOP).told_to_stop(StopSource.SIGTERM, after_s=10)
-    assert (story.phase, story.state.life.deadline_s) == (Phase.DRAINING, story.now_s + 10)
+    assert (story.phase, story.deadline_s) == (Phase.DRAINING, story.now_s + 10)
 
 
 def play(choices: list[Choose]) -> History:

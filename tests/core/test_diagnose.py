@@ -1,5 +1,7 @@
 """Who failed first, and who merely followed."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,11 +12,17 @@ from faultrun.model.events import Exited, HelperExit, Signaled, SpawnFailed, Wor
 from faultrun.model.evidence import DeathNote
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
-from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM
+from faultrun.model.run import Phase, RunState
+from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM, in_phase
 
 KILLED, TERMINATED = Signaled(signum=SIGKILL), Signaled(signum=SIGTERM)
 SIGABRT = 6
 NEVER = 1e9
+RUNNING = in_phase(Phase.RUNNING)
+
+
+def stepped(steps: tuple[RankStep, ...]) -> RunState:
+    return replace(RUNNING, life=RUNNING.life.stepped(steps))
 
 
 def exit_of(rank: int, status: Exited | Signaled, at_s: float = 0.0) -> WorkerExit:
@@ -23,7 +31,7 @@ def exit_of(rank: int, status: Exited | Signaled, at_s: float = 0.0) -> WorkerEx
 
 def judged(*exits: WorkerExit, ours_from_s: float = NEVER, notes: tuple[DeathNote, ...] = ()) -> Incident:
     fault = next(one for one in exits if not one.clean)
-    return conclude(open_incident(1, fault, ()), exits, ours_from_s, notes)
+    return conclude(open_incident(RUNNING, fault), exits, ours_from_s, notes)
 
 
 def test_the_first_in_kernel_order_failed_and_the_others_followed() -> None:
@@ -72,24 +80,24 @@ def test_the_last_line_is_the_first_failures_own() -> None:
 
 def test_the_step_is_the_newest_that_any_rank_reported() -> None:
     steps = (RankStep(rank=0, step=7, epoch=1), RankStep(rank=1, step=8, epoch=2))
-    found = open_incident(4, exit_of(0, KILLED), steps)
-    assert (found.number, found.step, found.epoch) == (4, 8, 2)
+    found = open_incident(stepped(steps), exit_of(0, KILLED))
+    assert (found.number, found.step, found.epoch) == (1, 8, 2)
 
 
 def test_a_step_that_was_reported_is_not_overruled_by_a_log() -> None:
-    opened = open_incident(1, exit_of(0, KILLED), (RankStep(rank=0, step=7),))
+    opened = open_incident(stepped((RankStep(rank=0, step=7),)), exit_of(0, KILLED))
     found = conclude(opened, (exit_of(0, KILLED),), NEVER, (DeathNote(rank=0, logged_step=99),))
     assert (found.step, found.step_from_log) == (7, False)
 
 
 def test_the_scheduler_and_the_kernel_are_blamed_without_blaming_a_rank() -> None:
     fallen = HelperExit(at_s=1, incarnation=0, name="scheduler", pid=9, status=KILLED)
-    found = conclude(open_incident(1, fallen, ()), (exit_of(0, TERMINATED, 2),), NEVER, ())
+    found = conclude(open_incident(RUNNING, fallen), (exit_of(0, TERMINATED, 2),), NEVER, ())
     assert (found.cause, found.rank, found.followers) == (Cause.SCHEDULER, None, (0,))
     assert found.explanation == "scheduler (pid 9) killed by SIGKILL while it was needed"
 
     unborn = SpawnFailed(at_s=1, incarnation=0, rank=2, errno=2, why="could not start it")
-    found = conclude(open_incident(1, unborn, ()), (exit_of(0, TERMINATED, 2),), NEVER, ())
+    found = conclude(open_incident(RUNNING, unborn), (exit_of(0, TERMINATED, 2),), NEVER, ())
     assert (found.cause, found.rank, found.followers) == (Cause.SPAWN, 2, (0,))
 
 

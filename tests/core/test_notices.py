@@ -40,7 +40,7 @@ def test_a_rank_that_is_reset_means_save_stop_wait_until_it_is_recovered_and_go_
     story.prepared()
     (spawn,) = story.performed(Spawn)
     assert (spawn.plan.incarnation, spawn.plan.point) == (1, checkpoint(7))
-    assert story.state.platform.lost == frozenset()
+    assert story.state.run.platform.lost == frozenset()
 
 
 def test_all_must_be_recovered_and_a_cleared_list_means_that_they_are() -> None:
@@ -194,7 +194,7 @@ def test_an_old_word_to_leave_does_not_stop_who_comes_after() -> None:
 
 def test_ranks_of_another_world_are_not_ours() -> None:
     story = Story(2).begins().noticed(told({2: "unrecovered", 9: "fault"}))
-    assert (phase(story), story.state.platform.lost) == (Phase.RUNNING, frozenset())
+    assert (phase(story), story.state.run.platform.lost) == (Phase.RUNNING, frozenset())
 
 
 def test_what_cannot_be_read_changes_nothing() -> None:
@@ -216,9 +216,9 @@ def test_faulty_ranks_of_an_earlier_incarnation_are_remembered_for_one_recovery(
     assert story.performed(FindRecoveryPoint)[-1].lost == ()
     story.recovers()
     story.noticed(faulty_ranks)
-    assert story.state.platform.lost == frozenset()
+    assert story.state.run.platform.lost == frozenset()
     story.noticed(FaultRanks(ranks=frozenset({1}), created_at=2))
-    assert (phase(story), story.state.platform.lost) == (Phase.RUNNING, frozenset({1}))
+    assert (phase(story), story.state.run.platform.lost) == (Phase.RUNNING, frozenset({1}))
 
 
 def test_training_that_ends_well_meanwhile_is_not_forgotten() -> None:

@@ -29,7 +29,7 @@ def test_a_cluster_that_forms_in_time_is_left_alone() -> None:
     story.rang(Timer.FORMING)
     assert story.phase is Phase.RUNNING
     assert story.actions == [RestorePolicy(incarnation=0)]
-    assert not story.state.native_scheduler
+    assert not story.state.run.native_scheduler
 
 
 def test_an_init_that_does_not_end_is_started_again_with_the_other_scheduler_and_nobody_is_charged() -> None:
@@ -76,22 +76,22 @@ def test_a_failure_is_acted_on_once() -> None:
 
 def test_an_error_inside_init_is_held_against_the_scheduler_and_a_kill_is_not() -> None:
     story = met().returned(1, 1)
-    assert story.state.native_scheduler
+    assert story.state.run.native_scheduler
     assert story.state.life.incident is not None
     assert story.state.life.incident.explanation.startswith("rank 1 exited with code 1 in init()")
     story.killed(0, SIGTERM).recovers()
     assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True]
-    assert not met().killed(1).state.native_scheduler
+    assert not met().killed(1).state.run.native_scheduler
     formed = met().tell(ClusterFormed(at_s=11, incarnation=0, took_s=1))
-    assert not formed.returned(1, 1).state.native_scheduler
-    assert not Story(2).begins().ended(1, Exited(code=1)).state.native_scheduler
+    assert not formed.returned(1, 1).state.run.native_scheduler
+    assert not Story(2).begins().ended(1, Exited(code=1)).state.run.native_scheduler
 
 
 def test_ranks_that_wait_in_init_for_one_that_died_say_nothing_against_the_scheduler() -> None:
     story = met().killed(1)
     story.rang(Timer.FORMING, after_s=20)
     assert story.phase is Phase.DRAINING
-    assert not story.state.native_scheduler
+    assert not story.state.run.native_scheduler
 
 
 def test_a_rank_that_left_well_while_the_others_wait_for_it_is_the_first_to_fail() -> None:
@@ -105,7 +105,7 @@ def test_a_rank_that_left_well_while_the_others_wait_for_it_is_the_first_to_fail
     assert (incident.cause, incident.rank, incident.status) == (Cause.EXIT, 0, Exited(code=0))
     assert incident.explanation == "left with exit code 0 while the others waited to meet it"
     assert incident.followers == (1, 2)
-    assert not story.state.native_scheduler
+    assert not story.state.run.native_scheduler
 
 
 def test_a_missed_rank_means_nothing_once_the_workers_leave() -> None:

@@ -34,7 +34,7 @@ from faultrun.model.run import Phase, Step
 from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase
 from faultrun.model.topology import BootId
 from support.nodes import Wanted, spawn_of
-from support.story import NODE, new_run
+from support.story import NODE, in_phase, new_run
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Tale:
     said: tuple[Action, ...] = ()
 
     def hears(self, event: Event, phase: Phase = Phase.RUNNING) -> "Tale":
-        step = Step(state=replace(new_run(2), phase=phase, incarnation=0), why="")
+        step = Step(state=in_phase(phase, 2), why="")
         self.standbys, step = decide_standbys(self.standbys, event, step)
         self.said = step.actions
         return self

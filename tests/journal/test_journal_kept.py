@@ -41,4 +41,4 @@ def test_a_stopped_run_of_an_earlier_version_is_gone_on_with_and_a_finished_one_
         (143, True), (143, True), (0, False),
     ]  # fmt: skip
     assert [state.incidents for state in states] == [1, 1, 1]
-    assert states[0].high_step == 6
+    assert states[0].run.high_step == 6

@@ -60,7 +60,7 @@ class Witness:
         for action in step.actions:
             if isinstance(action, Spawn):
                 assert not hold(self.before)
-                assert event.at_s >= self.before.platform.not_before_s
+                assert event.at_s >= self.before.run.platform.not_before_s
                 assert step.state.stop is None
                 self.starts.append(action.plan.incarnation)
         self.before = step.state

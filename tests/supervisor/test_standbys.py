@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standbys import Standbys, Terms
 from faultrun.workers.process import Launch, Process
 from support.processes import wait_until
-from support.story import new_run
+from support.story import in_phase
 
 ACTOR = """#!{python} -S
 import json, os, signal, socket, sys
@@ -52,7 +52,7 @@ class House:
     employed: list[Process] = field(default_factory=list)
 
     def hears(self, event: Event) -> None:
-        running = replace(new_run(1), phase=Phase.RUNNING, incarnation=0)
+        running = in_phase(Phase.RUNNING)
         self.state, step = decide_standbys(self.state, event, Step(state=running, why=""))
         for action in step.actions:
             if isinstance(action, StartTimer):

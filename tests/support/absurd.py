@@ -62,6 +62,10 @@ def absurd_histories(draw: st.DrawFn) -> list[Choose]:
     return choices
 
 
+def _deadline_s(state: RunState) -> float:
+    return 0.0 if state.life.drain is None else state.life.drain.deadline_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regardless:
     """A fact that cares for nothing."""
@@ -91,7 +95,7 @@ class Fitting:
     rank: int
 
     def __call__(self, state: RunState) -> Event:  # noqa: C901, PLR0911  one row a phase
-        now: dict[str, Any] = {"at_s": state.life.deadline_s + self.later_s, "incarnation": state.incarnation}
+        now: dict[str, Any] = {"at_s": _deadline_s(state) + self.later_s, "incarnation": state.incarnation}
         match state.phase:
             case Phase.NEW | Phase.FINISHED:
                 return RunStarted(**now, node=NODE, boot=BootId("b"), pid=1)
@@ -124,7 +128,7 @@ class Fitting:
                 return WorkerExit(**now, node=NODE, rank=rank, pid=1, status=self.status)
 
     def _plan(self, state: RunState) -> Plan:
-        later_s = state.life.deadline_s + self.later_s * 2
+        later_s = _deadline_s(state) + self.later_s * 2
         return Plan(
             incarnation=state.incarnation + 1,
             topology=topology(WORLD_SIZE),

@@ -1,6 +1,5 @@
 """Stories of runs as journal lines, for whoever makes something of a journal."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,7 +9,7 @@ from faultrun.model.events import Event, FirstStep
 from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
 from faultrun.observe.account.accountant import Account, Accountant
-from support.story import SIGTERM, Story, checkpoint, new_run
+from support.story import SIGTERM, Story, checkpoint, in_phase
 
 _ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)
 
@@ -26,7 +25,7 @@ def lines_of(story: Story, *, away_s: float = 0.0, away_after: int = 0) -> list[
 
 def written(event: Event, phase: Phase, why: str = "") -> dict[str, Any]:
     """The line of an event after which the run is in ``phase``."""
-    step = Step(state=replace(new_run(2), phase=phase), why=why)
+    step = Step(state=in_phase(phase, 2), why=why)
     at_utc = (_ZERO + timedelta(seconds=event.at_s)).isoformat().replace("+00:00", "Z")
     return {"at_utc": at_utc, **line_of(event, step, {})}
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from faultrun.core.agree import Adopt, Rules, event_of, next_step
+from faultrun.core.begin import plan_to_go_on_from
 from faultrun.core.decide import decide
-from faultrun.core.roster import plan_to_go_on_from
 from faultrun.model.actions import Action, Publish, Spawn
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import (
@@ -43,9 +43,9 @@ from faultrun.model.hang import (
     Suspicion,
 )
 from faultrun.model.notice import Notice
-from faultrun.model.plan import Plan
+from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import RankStep
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
 from faultrun.model.spec import RestartPolicy, Windows
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
@@ -65,6 +65,25 @@ def topology(world_size: int, node: NodeId = NODE) -> Topology:
 
 def new_run(world_size: int, windows: Windows = WINDOWS) -> RunState:
     return RunState(node=NODE, topology=topology(world_size), windows=windows)
+
+
+def in_phase(phase: Phase, world_size: int = 1) -> RunState:
+    """A run that stands there in its incarnation 0."""
+    plan = Plan(
+        incarnation=0,
+        topology=topology(world_size),
+        reason=Reason.FIRST,
+        point=None,
+        start_at_s=0,
+        ledger=Ledger(),
+    )
+    return replace(
+        new_run(world_size),
+        phase=phase,
+        run=Run(plan=plan),
+        life=Life(drain=Drain() if phase in (Phase.DRAINING, Phase.KILLING) else None),
+        exit_code=0 if phase is Phase.FINISHED else None,
+    )
 
 
 def checkpoint(step: int, path: str = "") -> RecoveryPoint:
@@ -98,6 +117,11 @@ class Story:
     @property
     def phase(self) -> Phase:
         return self.state.phase
+
+    @property
+    def deadline_s(self) -> float:
+        assert self.state.life.drain is not None
+        return self.state.life.drain.deadline_s
 
     def tell(self, event: Event) -> "Story":
         """One fact; the agreement's answer to what is then stated follows at once."""

@@ -6,9 +6,8 @@ Called by ``decide`` only, which says when each of them applies.
 from dataclasses import replace
 
 from faultrun.core import notices
-from faultrun.core.roster import renewed, taken_up
-from faultrun.core.statement import survey, tell
-from faultrun.model.actions import Prepare, Spawn, StartTimer
+from faultrun.core.quarantine import attempts_of, quarantined
+from faultrun.model.actions import FindRecoveryPoint, Prepare, Publish, Spawn, StartTimer
 from faultrun.model.events import (
     GoGiven,
     NothingWhole,
@@ -19,8 +18,10 @@ from faultrun.model.events import (
     RunStarted,
     Timer,
 )
-from faultrun.model.facts import NodeStatus
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.incident import Incident
+from faultrun.model.plan import Ledger, Plan
+from faultrun.model.run import Drain, Life, Phase, RunState, Step
 
 _TAKES_A_PLAN = (
     Phase.AWAITING_PLAN,
@@ -35,25 +36,80 @@ _FIRST_LOOK_S = 1.0
 
 
 def take_up(state: RunState, event: RunStarted) -> Step:
-    """Begin, or go on where a lost supervisor was: whatever it ran died with it."""
+    """Begin, or go on where a lost supervisor was: whatever that one ran died with it.
+
+    An incident that no plan has answered is answered by the next, unless the run
+    was given up for it. A stop that came before the first start is this supervisor's own.
+    """
     if state.trained:
         return Step(state=state, why="the run had ended; nothing is taken up")
-    fresh = taken_up(state, event)
-    fresh = replace(fresh, platform=notices.known_at_start(fresh, event.notices))
+    incident = state.life.incident
+    fresh = RunState(
+        node=event.node,
+        topology=state.topology,
+        windows=state.windows,
+        boot=event.boot,
+        addr=event.addr,
+        stop_by_s=event.stop_by_s,
+        phase=Phase.SURVEYING,
+        run=replace(state.run, plan=plan_to_go_on_from(state)),
+        life=Life(drain=None if incident is None or state.given_up else Drain(incident=incident)),
+        stop=state.stop if state.phase is Phase.NEW else None,
+    )
+    fresh = replace(fresh, run=replace(fresh.run, platform=notices.known_at_start(fresh, event.notices)))
     why = "a new run" if state.plan is None else f"going on after incarnation {state.incarnation}"
     # What was written after the fault that ended a run is as doubtful as after any other.
-    look = survey(replace(fresh, life=replace(fresh.life, incident=state.life.incident)))
+    look = find_recovery_point(fresh, incident)
     return Step(state=fresh, actions=(look,), why=f"{why}, given up before" if state.given_up else why)
+
+
+def plan_to_go_on_from(state: RunState) -> Plan | None:
+    """The plan that the next one follows: as it was, or with nothing spent if the run had been given up.
+
+    Whoever starts that again has changed something, in the program as likely as in its checkpoints: no
+    restart, no failure and no attempt on a checkpoint is held against it. Numbers go on.
+    """
+    plan = state.plan
+    if plan is None or not state.given_up:
+        return plan
+    before = plan.ledger
+    ledger = Ledger(
+        high_step=before.high_step,
+        saved_step=before.saved_step,
+        saved_epoch=before.saved_epoch,
+        incidents=max(before.incidents, state.incidents),
+        total_restarts=before.total_restarts,
+    )
+    return replace(plan, ledger=ledger)
+
+
+def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecoveryPoint:
+    """Look for the recovery point, under what the incident and earlier attempts taught."""
+    plain = FindRecoveryPoint(
+        incarnation=state.incarnation,
+        continuing=state.plan is not None,
+        lost=tuple(sorted(state.run.platform.lost)),
+        expects=state.run.known_save,
+        folders=state.run.save_folders,
+        world_size=state.seats.world_size,
+    )
+    if state.plan is None:
+        return plain
+    if incident is None or incident.ordered:
+        return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
+    attempts = attempts_of(incident, state.plan)
+    return replace(plain, fault_at_s=incident.at_s, quarantine=quarantined(attempts))
 
 
 def offer(state: RunState, event: RecoveryPointChosen) -> Step:
     """The checkpoints were looked through: tell the agreement what this node can resume from."""
-    step = event.point.global_step if event.point is not None else None
-    high_step = max(state.high_step, -1 if step is None else step)
-    life = replace(state.life, point=event.point)
-    known = state.known_save if event.point is None else event.point.path
-    state = replace(state, life=life, high_step=high_step, known_save=known)
-    where = "from nothing" if event.point is None else f"from {event.point.path}"
+    run, where = state.run, "from nothing"
+    if event.point is not None:
+        step = event.point.global_step
+        high_step = max(run.high_step, -1 if step is None else step)
+        run = replace(run, high_step=high_step, known_save=event.point.path)
+        where = f"from {event.point.path}"
+    state = replace(state, run=run, life=replace(state.life, point=event.point))
     return await_plan(state, event.at_s, NodeStatus.JOINED, f"resume {where}")
 
 
@@ -69,13 +125,36 @@ def lack(state: RunState, event: NothingWhole) -> Step:
 
 def look_again(state: RunState) -> Step:
     """The wait for a folder that was gone is over."""
-    return Step(state=state, actions=(survey(state),), why="another look for the checkpoints")
+    return Step(
+        state=state,
+        actions=(find_recovery_point(state, state.life.incident),),
+        why="another look for the checkpoints",
+    )
 
 
-def await_plan(state: RunState, now_s: float, standing: NodeStatus, why: str) -> Step:
+def await_plan(state: RunState, now_s: float, status: NodeStatus, why: str) -> Step:
     """Tell the agreement where this node stands and let it say what comes next."""
     state = replace(state, phase=Phase.AWAITING_PLAN)
-    return Step(state=state, actions=(tell(state, now_s, standing),), why=why)
+    return Step(state=state, actions=(_statement(state, now_s, status),), why=why)
+
+
+def _statement(state: RunState, now_s: float, status: NodeStatus) -> Publish:
+    return Publish(
+        fact=NodeFact(
+            node=state.node,
+            boot=state.boot,
+            at_s=now_s,
+            incarnation=state.incarnation,
+            status=status,
+            incident=state.life.incident,
+            stop=state.stop.source if state.stop is not None else None,
+            point=state.life.point,
+            high_step=state.run.high_step,
+            master_port=state.life.master_port,
+            failure=state.failure,
+            addr=state.addr,
+        )
+    )
 
 
 def adopt(state: RunState, event: PlanAdopted) -> Step:
@@ -87,7 +166,8 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return Step(state=state, why=f"no incarnation {plan.incarnation}: the run is about to end")
     if not plan.is_for(state.node, state.boot):
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
-    state = renewed(state, plan)
+    life = Life(topology=plan.topology, point=plan.point, alive=state.life.alive & plan.kept)
+    state = replace(state, phase=Phase.AWAITING_PLAN, run=replace(state.run, plan=plan), life=life)
     if plan.start_at_s > event.at_s:
         return _back_off(state, event.at_s, plan.start_at_s)
     return prepare(state, event.at_s, f"incarnation {plan.incarnation} is planned")
@@ -103,8 +183,8 @@ def prepare(state: RunState, now_s: float, why: str) -> Step:
     """Have the plan applied to this node, unless the platform wants the start to wait."""
     if state.plan is None:
         return Step(state=state, why="there is no plan to prepare")
-    if state.platform.not_before_s > now_s:
-        return _back_off(state, now_s, state.platform.not_before_s)
+    if state.run.platform.not_before_s > now_s:
+        return _back_off(state, now_s, state.run.platform.not_before_s)
     against = notices.hold(state)
     if against:
         timer = StartTimer(timer=Timer.HOLD, at_s=now_s + notices.HOLD_S, incarnation=state.incarnation)
@@ -117,7 +197,7 @@ def ready(state: RunState, event: Prepared) -> Step:
     """The node is prepared; say so, with the port that it holds."""
     life = replace(state.life, master_port=event.master_port)
     state = replace(state, phase=Phase.AWAITING_GO, life=life)
-    return Step(state=state, actions=(tell(state, event.at_s, NodeStatus.READY),), why="prepared")
+    return Step(state=state, actions=(_statement(state, event.at_s, NodeStatus.READY),), why="prepared")
 
 
 def withdraw(state: RunState, now_s: float, why: str) -> Step:
@@ -139,13 +219,13 @@ def spawn(state: RunState, event: GoGiven) -> Step:
         ranks=tuple(rank for rank in ranks if rank not in state.life.alive),
         master_addr=event.master_addr,
         master_port=event.master_port,
-        native_scheduler=state.native_scheduler,
-        patience=state.patience,
+        native_scheduler=state.run.native_scheduler,
+        patience=state.run.patience,
     )
-    said = notices.started(state.platform)
     life = replace(state.life, alive=frozenset(ranks), master_port=event.master_port)
-    state = replace(state, phase=Phase.RUNNING, life=life, platform=said)
-    running = tell(state, event.at_s, NodeStatus.RUNNING)
+    run = replace(state.run, platform=notices.started(state.run.platform))
+    state = replace(state, phase=Phase.RUNNING, run=run, life=life)
+    running = _statement(state, event.at_s, NodeStatus.RUNNING)
     return Step(state=state, actions=(running, spawn), why=f"incarnation {state.incarnation} starts")
 
 
@@ -157,8 +237,8 @@ def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:
 
 def finish(state: RunState, event: RunFinished) -> Step:
     """The agreement ended the run. A stop that came after it had been decided did not end it."""
-    if state.life.alive:
-        return Step(state=state, why="workers still run; the end waits for them")
+    if not state.phase.without_workers:
+        return Step(state=state, why="the end waits for the workers")
     stop = None if event.stopped is False else state.stop
     state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code, stop=stop)
     return Step(state=state, why=f"the end: {event.why}")

@@ -10,8 +10,7 @@ file, environment or process: time arrives on events, waiting leaves as
 from dataclasses import replace
 
 from faultrun.core import begin, drain, gasp, notices, rendezvous, silence
-from faultrun.core.diagnose import describe
-from faultrun.core.roster import never_started, progressed, reaped
+from faultrun.core.diagnose import describe, new_incident
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
 from faultrun.model.events import (
     ConfigRewritten,
@@ -39,6 +38,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified, SaveSeen
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
@@ -70,8 +70,11 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
         case AgreementSilent(why=why):
             return Step(state=state, why=f"{why}; what was agreed on goes on")
         case SaveSeen(path=path):
-            known = replace(state, known_save=state.known_save or path)
-            return Step(state=known, why="a checkpoint of this run lies there: it will never begin at zero")
+            known = replace(state.run, known_save=state.run.known_save or path)
+            return Step(
+                state=replace(state, run=known),
+                why="a checkpoint of this run lies there: it will never begin at zero",
+            )
         case _ if event.incarnation != state.incarnation:
             return Step(state=state, why=f"stale: incarnation {event.incarnation} is gone")
         case _:
@@ -102,7 +105,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case Phase.AWAITING_GO, GoGiven():
             return begin.spawn(state, event)
         case Phase.RUNNING, WorkerExit(clean=True):
-            return drain.sweep_when_empty(reaped(state, event), event.at_s, f"rank {event.rank} finished")
+            return drain.ended(state, event, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return rendezvous.left_init(state, event)
         case Phase.RUNNING, HangSuspected():
@@ -122,43 +125,42 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):
             return rendezvous.heard(state, event)
         case ((Phase.DRAINING | Phase.KILLING), WorkerExit(rank=rank, status=status)):
-            return drain.sweep_when_empty(reaped(state, event), event.at_s, f"rank {rank} {describe(status)}")
+            return drain.ended(state, event, f"rank {rank} {describe(status)}")
         case ((Phase.DRAINING | Phase.KILLING), SpawnFailed(rank=rank)):
-            return drain.sweep_when_empty(
-                never_started(state, event), event.at_s, f"rank {rank} never started"
-            )
+            lost = drain.never_started(state, event)
+            return drain.sweep_when_empty(lost, event.at_s, f"rank {rank} never started")
         case Phase.DRAINING, TimerFired(timer=Timer.GRACE):
             return drain.kill(state, event.at_s, "the grace window is over")
         case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), GaspSaved()):
             return drain.saved(state, event)
         case Phase.RUNNING, GaspSaved():
-            return Step(state=gasp.noted(state, event), why=f"rank {event.rank} saved step {event.step}")
-        case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.swept:
+            noted = replace(state, run=gasp.noted(state.run, event))
+            return Step(state=noted, why=f"rank {event.rank} saved step {event.step}")
+        case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.drain and state.life.drain.swept:
             return drain.stop_reading(state, event.at_s, "no restart follows")
         case _, GaspVerified():
             return drain.read_back(state, event)
         case Phase.DRAINING, GaspAcknowledged():
-            return Step(state=gasp.acknowledged(state, event), why=f"rank {event.rank} heard it")
+            return drain.acknowledged(state, event)
         case Phase.DRAINING, GaspFailed():
-            why = f"rank {event.rank} cannot save: {event.why}"
-            return drain.end_window_early(gasp.failed(state, event), event.at_s, why)
+            return drain.cannot_save(state, event)
         case Phase.KILLING, TimerFired(timer=Timer.REAP):
             return drain.unkillable(state)
         case Phase.SWEEPING, Drained():
             return drain.drained(state, event)
         case ((Phase.RUNNING | Phase.DRAINING), Heartbeat()):
-            return Step(state=progressed(state, event), why="progress")
-        case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged()):
-            return Step(state=state, why="noted")
+            high_step = max((state.run.high_step, *(step.step for step in event.steps)))
+            run = replace(state.run, high_step=high_step)
+            return Step(state=replace(state, run=run, life=state.life.stepped(event.steps)), why="progress")
         case _, ResumeChecked(why=why):
             return Step(state=state, why=f"its first step is known: {why}")
-        case _, (ConfigRewritten() | GaspRequested()):
-            return Step(state=state, why="noted")
         case _, (StandbyChanged() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
             return Step(state=state, why="it is about standbys (core.standby)")
         case _, RecoveryTimed(total_s=total_s):
             return Step(state=state, why=f"training again after {total_s:.1f} s (core.stopwatch)")
-        case _, (GaspAcknowledged() | GaspFailed() | HelperExit()):
+        case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
+            return Step(state=state, why="noted")
+        case _, (ConfigRewritten() | GaspRequested() | GaspAcknowledged() | GaspFailed()):
             return Step(state=state, why="noted")
         case _:
             return Step(state=state, why=f"{type(event).__name__} means nothing while {state.phase.value}")
@@ -167,16 +169,20 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
 def _notice(state: RunState, event: FaultNotice) -> Step:
     """The platform spoke: note it, restart for it or leave."""
     said, verdict = notices.judge(state, event.notice, event.at_s)
-    state = replace(state, platform=said)
+    state = replace(state, run=replace(state.run, platform=said))
     match verdict:
         case notices.Note(why=why) if state.phase is Phase.HOLDING and not notices.hold(state):
             return begin.prepare(state, event.at_s, why)
         case notices.Note(why=why):
             return Step(state=state, why=why)
         case notices.Restart(why=why):
-            return drain.open_drain(state, notices.incident_of(state, verdict, event.at_s), why)
-        case notices.Leave(ranks=ranks):
-            if ranks and state.phase is Phase.RUNNING:
-                incident = notices.incident_of(state, verdict, event.at_s)
-                state = replace(state, life=replace(state.life, incident=incident))
-            return drain.leave(state, event.at_s, verdict.why)
+            return drain.open_drain(state, _platform_incident(state, verdict, event.at_s), why)
+        case notices.Leave(ranks=ranks, why=why):
+            incident = _platform_incident(state, verdict, event.at_s) if ranks else None
+            return drain.leave(state, event.at_s, why, incident)
+
+
+def _platform_incident(state: RunState, verdict: notices.Restart | notices.Leave, now_s: float) -> Incident:
+    """No worker has died of it yet."""
+    rank = verdict.ranks[0].rank if verdict.ranks else None
+    return new_incident(state, now_s, Cause.PLATFORM, verdict.why, rank)

@@ -12,62 +12,55 @@ from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
 from faultrun.model.rendezvous import RankMissed
+from faultrun.model.run import RunState
 
 LEFT_EARLY = "left with exit code 0 while the others trained on"
 _MISSED = "left with exit code 0 while the others waited to meet it"
 
 
-def open_incident(
-    number: int, fault: WorkerExit | HelperExit | SpawnFailed | RankMissed, steps: tuple[RankStep, ...]
+def new_incident(
+    state: RunState, at_s: float, cause: Cause, explanation: str, rank: int | None = None
 ) -> Incident:
-    """The incident as it looks when its first exit arrives; ``conclude`` revises it once all have died."""
-    rank: int | None = None
-    status: Status | None = None
-    match fault:
-        case WorkerExit():
-            cause = Cause.SIGNAL if isinstance(fault.status, Signaled) else Cause.EXIT
-            rank, status, explanation = fault.rank, fault.status, describe(fault.status)
-        case HelperExit():
-            cause, status = Cause.SCHEDULER, fault.status
-            explanation = f"{fault.name} (pid {fault.pid}) {describe(fault.status)} while it was needed"
-        case SpawnFailed():
-            cause, rank, explanation = Cause.SPAWN, fault.rank, fault.why
-        case RankMissed():
-            cause, rank, status, explanation = Cause.EXIT, fault.rank, Exited(code=0), _MISSED
-        case _:
-            assert_never(fault)
-    newest = max(steps, key=lambda step: step.step, default=None)
+    """The incident that begins now; ``conclude`` says more once all workers are gone."""
+    newest = state.life.newest
     return Incident(
-        number=number,
-        incarnation=fault.incarnation,
-        at_s=fault.at_s,
+        number=state.incidents + 1,
+        incarnation=state.incarnation,
+        at_s=at_s,
         cause=cause,
         rank=rank,
-        status=status,
-        followers=(),
+        status=None,
         step=newest.step if newest else None,
         epoch=newest.epoch if newest else None,
         explanation=explanation,
     )
 
 
-def hang_incident(number: int, hang: HangDetected, steps: tuple[RankStep, ...]) -> Incident:
+def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed | RankMissed) -> Incident:
+    """The incident as it looks when its first exit arrives."""
+    match fault:
+        case WorkerExit(rank=rank, status=status):
+            cause = Cause.SIGNAL if isinstance(status, Signaled) else Cause.EXIT
+            return replace(new_incident(state, fault.at_s, cause, describe(status), rank), status=status)
+        case HelperExit(status=status):
+            why = f"{fault.name} (pid {fault.pid}) {describe(status)} while it was needed"
+            return replace(new_incident(state, fault.at_s, Cause.SCHEDULER, why), status=status)
+        case SpawnFailed(rank=rank, why=why):
+            return new_incident(state, fault.at_s, Cause.SPAWN, why, rank)
+        case RankMissed(rank=rank):
+            missed = new_incident(state, fault.at_s, Cause.EXIT, _MISSED, rank)
+            return replace(missed, status=Exited(code=0))
+        case _:
+            assert_never(fault)
+
+
+def hang_incident(state: RunState, hang: HangDetected) -> Incident:
     """The incident of a rank that hangs. How it ends is our doing, and says nothing.
 
     Without a proof it may have been a pause, which passes: such a hang ends no run by coming again.
     """
-    newest = max(steps, key=lambda step: step.step, default=None)
-    return Incident(
-        number=number,
-        incarnation=hang.incarnation,
-        at_s=hang.at_s,
-        cause=Cause.HANG,
-        rank=hang.rank,
-        status=None,
-        followers=(),
-        step=newest.step if newest else None,
-        epoch=newest.epoch if newest else None,
-        explanation=hang.why,
+    return replace(
+        new_incident(state, hang.at_s, Cause.HANG, hang.why, hang.rank),
         stacks=_stacks(hang),
         fault_class=FaultClass.UNKNOWN if hang.proved else FaultClass.TRANSIENT,
         own_step=hang.step,

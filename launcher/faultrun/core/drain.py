@@ -6,17 +6,20 @@ Called by ``decide`` only, which says when each of them applies.
 from dataclasses import replace
 
 from faultrun.core import begin, gasp
-from faultrun.core.diagnose import conclude, exit_code_of, open_incident
-from faultrun.core.roster import fallen
-from faultrun.core.statement import survey, sweep
-from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, VerifySave
+from faultrun.core.diagnose import conclude, exit_code_of, new_incident, open_incident
+from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
 from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.events import Drained, Exited, HelperExit, SpawnFailed, Timer, WorkerExit
 from faultrun.model.facts import NodeStatus
-from faultrun.model.gasp import GaspSaved, GaspVerified
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.incident import Cause, Incident, Save
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.run import Drain, Phase, RunState, Step
 from faultrun.model.stop import Stop, StopRequested, StopSource
+
+_SHELL_CODES = {2: 127, 13: 126, 8: 126}
+"""ENOENT, EACCES and ENOEXEC as a shell reports them."""
+
+_OS_ERROR = 71
 
 READ_BACK_S = 0.5
 """How long a stopped run without processes waits to say that its save is whole; the next start proves it."""
@@ -26,60 +29,56 @@ def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step
     """A worker, a helper or a start failed: the others are asked to save."""
     if isinstance(event, HelperExit) and (state.life.finished or event.status == Exited(code=0)):
         return Step(state=state, why=f"{event.name} left; its end never decides the run")
-    incident = open_incident(state.incidents + 1, event, state.life.steps)
-    state = fallen(state, event)
+    incident = open_incident(state, event)
+    match event:
+        case WorkerExit():
+            state = replace(state, life=state.life.reaped(event))
+        case SpawnFailed():
+            state = never_started(state, event)
     who = "the workers" if incident.rank is None else f"rank {incident.rank}"
     return open_drain(state, incident, f"{who}: {incident.explanation}")
+
+
+def never_started(state: RunState, event: SpawnFailed) -> RunState:
+    """A rank that could not be executed ends the run with the code a shell would give; the first says why."""
+    failure = state.failure or (_SHELL_CODES.get(event.errno, _OS_ERROR), event.why)
+    life = replace(state.life, alive=state.life.alive - {event.rank})
+    return replace(state, life=life, failure=failure)
 
 
 def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     """Open ``incident``: raise the alarm and let the survivors save."""
     alarm = RaiseAlarm(incarnation=state.incarnation, why=incident.explanation)
-    state = replace(state, life=replace(state.life, incident=incident))
-    return _drain(state, incident.at_s, state.windows.grace_s, why, (alarm,), peers_lost=True)
+    return _drain(state, incident.at_s, state.windows.grace_s, why, incident, alarm)
 
 
 def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """Another node ended the incarnation: its ranks are gone, so ours save and leave."""
     if state.phase is not Phase.RUNNING:
         return begin.withdraw(state, event.at_s, event.why)
-    opened = replace(state, life=replace(state.life, incident=_elsewhere(state, event)))
-    return _drain(opened, event.at_s, state.windows.grace_s, event.why, peers_lost=True)
+    incident = new_incident(state, event.at_s, Cause.ELSEWHERE, event.why)
+    return _drain(state, event.at_s, state.windows.grace_s, event.why, incident)
 
 
 def fence(state: RunState, event: MembershipLost) -> Step:
     """Nothing may live here beside whoever gets this node's place; there is no time to save."""
-    if state.phase not in (Phase.RUNNING, Phase.DRAINING):
-        return begin.withdraw(state, event.at_s, event.why)
-    incident = state.life.incident or _elsewhere(state, event)
-    state = replace(state, life=replace(state.life, incident=incident, deadline_s=event.at_s))
-    if not state.life.alive:
-        return sweep_when_empty(state, event.at_s, event.why)
-    return kill(state, event.at_s, event.why)
+    match state.phase:
+        case Phase.RUNNING:
+            incident = new_incident(state, event.at_s, Cause.ELSEWHERE, event.why)
+            step = _drain(state, event.at_s, 0.0, event.why, incident)
+            return kill(step.state, event.at_s, event.why) if step.state.phase is Phase.DRAINING else step
+        case Phase.DRAINING:
+            return kill(state, event.at_s, event.why)
+        case _:
+            return begin.withdraw(state, event.at_s, event.why)
 
 
-def _elsewhere(state: RunState, event: IncarnationOver | MembershipLost) -> Incident:
-    newest = max(state.life.steps, key=lambda step: step.step, default=None)
-    return Incident(
-        number=state.incidents + 1,
-        incarnation=state.incarnation,
-        at_s=event.at_s,
-        cause=Cause.ELSEWHERE,
-        rank=None,
-        status=None,
-        followers=(),
-        step=newest.step if newest else None,
-        epoch=newest.epoch if newest else None,
-        explanation=event.why,
-    )
-
-
-def stop(state: RunState, event: StopRequested) -> Step:
+def stop(state: RunState, event: StopRequested, incident: Incident | None = None) -> Step:
     """End the run with a gasp; somebody who asks again is impatient and cuts the window short.
 
     The SIGTERM that follows a preStop hook is the platform's routine and not
     impatience: the window that the hook opened goes on. Whoever asks when every rank
-    has returned 0 comes too late to end anything.
+    has returned 0 comes too late to end anything. ``incident``: why the platform asks.
     """
     if state.phase is Phase.SWEEPING and state.stop is None and state.life.incident is None:
         return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
@@ -88,37 +87,30 @@ def stop(state: RunState, event: StopRequested) -> Step:
     state = replace(state, stop=before.heard(event))
     if state.phase.without_workers:
         return begin.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
+    left_s = None if state.stop_by_s is None else state.stop_by_s - event.at_s
+    window_s = state.windows.stop_window_s(left_s, event.late_s)
     match state.phase:
         case Phase.RUNNING:
-            window_s = _stop_window_s(state, event)
             why = f"told to stop by {event.source.value}"
             alarm = RaiseAlarm(incarnation=state.incarnation, why=why)
-            return _drain(state, event.at_s, window_s, why, (alarm,))
+            return _drain(state, event.at_s, window_s, why, incident, alarm, peers_lost=False)
         case Phase.DRAINING if again:
             return kill(state, event.at_s, f"told to stop again by {event.source.value}: the window is cut")
         case Phase.DRAINING:
-            deadline_s = min(state.life.deadline_s, event.at_s + _stop_window_s(state, event))
-            timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
-            return Step(
-                state=replace(state, life=replace(state.life, deadline_s=deadline_s)),
-                actions=(timer,),
-                why="told to stop; the open window serves, no restart follows",
-            )
-        case Phase.SWEEPING if again and state.life.swept:
+            state = _closing(state, event.at_s + window_s)
+            timer = _timer(state, Timer.GRACE, _drain_of(state).deadline_s)
+            why = "told to stop; the open window serves, no restart follows"
+            return Step(state=state, actions=(timer,), why=why)
+        case Phase.SWEEPING if again and _drain_of(state).swept:
             return stop_reading(state, event.at_s, f"told to stop again by {event.source.value}")
         case _:
             return Step(state=state, why="told to stop; no restart will follow")
 
 
-def _stop_window_s(state: RunState, event: StopRequested) -> float:
-    left_s = None if state.stop_by_s is None else state.stop_by_s - event.at_s
-    return state.windows.stop_window_s(left_s, event.late_s)
-
-
-def leave(state: RunState, now_s: float, why: str) -> Step:
+def leave(state: RunState, now_s: float, why: str, incident: Incident | None = None) -> Step:
     """End the run as if it was told to: whoever starts it again, elsewhere, goes on with it."""
     asked = StopRequested(at_s=now_s, incarnation=state.incarnation, source=StopSource.PLATFORM)
-    return replace(stop(state, asked), why=why)
+    return replace(stop(state, asked, incident), why=why)
 
 
 def _drain(
@@ -126,20 +118,37 @@ def _drain(
     now_s: float,
     window_s: float,
     why: str,
-    first: tuple[Action, ...] = (),
+    incident: Incident | None,
+    alarm: RaiseAlarm | None = None,
     *,
-    peers_lost: bool = False,
+    peers_lost: bool = True,
 ) -> Step:
     """Open the grace window for every living rank, or sweep at once when none lives."""
+    first: tuple[Action, ...] = () if alarm is None else (alarm,)
+    drain = Drain(incident=incident, deadline_s=now_s + window_s)
     if not state.life.alive:
-        step = sweep_when_empty(state, now_s, why)
-        return replace(step, actions=(*first, *step.actions))
-    deadline_s = now_s + window_s
-    request = RequestGasp(ranks=state.life.alive, deadline_s=deadline_s, peers_lost=peers_lost)
-    timer = StartTimer(timer=Timer.GRACE, at_s=deadline_s, incarnation=state.incarnation)
-    state = replace(state, phase=Phase.DRAINING, life=replace(state.life, deadline_s=deadline_s))
+        life = replace(state.life, drain=replace(drain, deadline_s=0.0))
+        state = replace(state, phase=Phase.SWEEPING, life=life)
+        return Step(state=state, actions=(*first, _sweep(state)), why=why)
+    request = RequestGasp(ranks=state.life.alive, deadline_s=drain.deadline_s, peers_lost=peers_lost)
+    state = replace(state, phase=Phase.DRAINING, life=replace(state.life, drain=drain))
     why = f"{why}; {len(state.life.alive)} get {window_s:g} s to save"
-    return Step(state=state, actions=(request, *first, timer), why=why)
+    return Step(state=state, actions=(request, *first, _timer(state, Timer.GRACE, drain.deadline_s)), why=why)
+
+
+def _drain_of(state: RunState) -> Drain:
+    return state.life.drain or Drain()
+
+
+def _closing(state: RunState, at_s: float) -> RunState:
+    """The window ends no later than that."""
+    drain = _drain_of(state)
+    drain = replace(drain, deadline_s=min(drain.deadline_s, at_s))
+    return replace(state, life=replace(state.life, drain=drain))
+
+
+def _timer(state: RunState, timer: Timer, at_s: float) -> StartTimer:
+    return StartTimer(timer=timer, at_s=at_s, incarnation=state.incarnation)
 
 
 def saved(state: RunState, event: GaspSaved) -> Step:
@@ -152,10 +161,25 @@ def read_back(state: RunState, event: GaspVerified) -> Step:
     """A save is whole or torn: the window may be over, or another copy has to be read."""
     state, unread = gasp.verified(state, event)
     why = f"the save of rank {event.rank}: {event.why}"
-    if state.life.swept and state.phase is Phase.SWEEPING and not state.life.reading:
+    drain = _drain_of(state)
+    if drain.swept and state.phase is Phase.SWEEPING and not drain.reading:
         return begin.await_plan(state, event.at_s, NodeStatus.DRAINED, why)
     step = end_window_early(state, event.at_s, why)
     return replace(step, actions=(*_verify(state, unread), *step.actions))
+
+
+def acknowledged(state: RunState, event: GaspAcknowledged) -> Step:
+    """A rank heard the request."""
+    drain = gasp.acknowledged(_drain_of(state), event)
+    state = replace(state, life=replace(state.life, drain=drain))
+    return Step(state=state, why=f"rank {event.rank} heard it")
+
+
+def cannot_save(state: RunState, event: GaspFailed) -> Step:
+    """A rank will not save: nobody waits for it any more."""
+    drain = gasp.failed(_drain_of(state), event)
+    state = replace(state, life=replace(state.life, drain=drain))
+    return end_window_early(state, event.at_s, f"rank {event.rank} cannot save: {event.why}")
 
 
 def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
@@ -169,27 +193,36 @@ def stop_reading(state: RunState, now_s: float, why: str) -> Step:
 
 def end_window_early(state: RunState, now_s: float, why: str) -> Step:
     """Kill what still runs once every replica group has a verified save of its newest step."""
-    if state.phase is Phase.DRAINING and state.life.alive and gasp.may_end(state):
+    if state.phase is Phase.DRAINING and state.life.alive and gasp.may_end(state, _drain_of(state)):
         return kill(state, now_s, f"{why}; every replica group has its newest step")
     return Step(state=state, why=why)
 
 
 def kill(state: RunState, now_s: float, why: str) -> Step:
     """End the grace window: SIGKILL to whoever lives, and a bounded wait for the kernel."""
-    timer = StartTimer(timer=Timer.REAP, at_s=now_s + state.windows.reap_s, incarnation=state.incarnation)
-    life = replace(state.life, deadline_s=min(state.life.deadline_s, now_s))
     return Step(
-        state=replace(state, phase=Phase.KILLING, life=life),
-        actions=(Kill(ranks=state.life.alive), timer),
+        state=replace(_closing(state, now_s), phase=Phase.KILLING),
+        actions=(Kill(ranks=state.life.alive), _timer(state, Timer.REAP, now_s + state.windows.reap_s)),
         why=f"{why}; killing {len(state.life.alive)}",
     )
+
+
+def ended(state: RunState, event: WorkerExit, why: str) -> Step:
+    """A worker was reaped whose end opens no window."""
+    return sweep_when_empty(replace(state, life=state.life.reaped(event)), event.at_s, why)
 
 
 def sweep_when_empty(state: RunState, now_s: float, why: str) -> Step:
     """Clean up after the last worker; until then, see whether the window may end."""
     if state.life.alive:
         return end_window_early(state, now_s, f"{why}; {len(state.life.alive)} still run")
-    return Step(state=replace(state, phase=Phase.SWEEPING), actions=(sweep(state),), why=why)
+    return Step(state=replace(state, phase=Phase.SWEEPING), actions=(_sweep(state),), why=why)
+
+
+def _sweep(state: RunState) -> Sweep:
+    """End what the workers left behind, and read what all of them said last."""
+    ranks = (*(exit_.rank for exit_ in state.life.exits), *sorted(state.life.alive))
+    return Sweep(incarnation=state.incarnation, dead=ranks)
 
 
 def unkillable(state: RunState) -> Step:
@@ -198,7 +231,7 @@ def unkillable(state: RunState) -> Step:
     why = f"rank {ranks} did not end {state.windows.reap_s:g} s after SIGKILL (stuck in the kernel?)"
     code = exit_code_of(state.life.incident.status) if state.life.incident is not None else 1
     lost = replace(state, phase=Phase.SWEEPING, failure=(code, why))
-    return Step(state=lost, actions=(sweep(state),), why=why)
+    return Step(state=lost, actions=(_sweep(state),), why=why)
 
 
 def drained(state: RunState, event: Drained) -> Step:
@@ -207,25 +240,24 @@ def drained(state: RunState, event: Drained) -> Step:
     A worker that SIGKILL does not end is given up here: nobody waits for it
     any more, and nothing is started beside it.
     """
-    life = replace(state.life, alive=frozenset())
-    if life.incident is not None:
-        incident = conclude(life.incident, life.exits, life.deadline_s, event.notes, life.steps)
-        life = replace(life, incident=incident)
-    state = replace(state, life=life)
-    if state.stop is not None and life.reading and event.at_s < life.deadline_s:
-        swept = replace(state, life=replace(life, swept=True))
-        until_s = min(life.deadline_s, event.at_s + READ_BACK_S)
-        timer = StartTimer(timer=Timer.GRACE, at_s=until_s, incarnation=state.incarnation)
-        return Step(
-            state=swept, actions=(timer,), why="no restart follows; what was saved is being read back"
-        )
+    life, drain, incident = state.life, state.life.drain, state.life.incident
+    if drain is not None and incident is not None:
+        incident = conclude(incident, life.exits, drain.deadline_s, event.notes, life.steps)
+        drain = replace(drain, incident=incident)
+    state = replace(state, life=replace(life, alive=frozenset(), drain=drain))
+    if state.stop is not None and drain is not None and drain.reading and event.at_s < drain.deadline_s:
+        swept = replace(state, life=replace(state.life, drain=replace(drain, swept=True)))
+        timer = _timer(state, Timer.GRACE, min(drain.deadline_s, event.at_s + READ_BACK_S))
+        why = "no restart follows; what was saved is being read back"
+        return Step(state=swept, actions=(timer,), why=why)
     if state.stop is not None or state.failure is not None:
         return begin.await_plan(state, event.at_s, NodeStatus.DRAINED, "no restart follows")
-    if state.life.incident is None:
+    if incident is None:
         return begin.await_plan(state, event.at_s, NodeStatus.DONE, "every rank finished")
     if event.stragglers:
         pids = " ".join(str(pid) for pid in event.stragglers)
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
-        return begin.give_up(state, event.at_s, (exit_code_of(state.life.incident.status), why))
+        return begin.give_up(state, event.at_s, (exit_code_of(incident.status), why))
     state = replace(state, phase=Phase.SURVEYING)
-    return Step(state=state, actions=(survey(state),), why="all workers are gone")
+    look = begin.find_recovery_point(state, incident)
+    return Step(state=state, actions=(look,), why="all workers are gone")

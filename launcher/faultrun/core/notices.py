@@ -16,7 +16,6 @@ Nothing here changes a phase: ``core/decide.py`` does.
 from dataclasses import dataclass, replace
 
 from faultrun.errors import assert_never
-from faultrun.model.incident import Cause, Incident
 from faultrun.model.notice import (
     FaultRanks,
     Notice,
@@ -67,7 +66,7 @@ Verdict = Note | Restart | Leave
 
 def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Verdict]:
     """Return what is remembered from now on, and what must be done about ``notice``. Total."""
-    said = state.platform
+    said = state.run.platform
     match notice:
         case Unreadable():
             return said, Note(why=notice.words)
@@ -91,18 +90,18 @@ def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
     Old words stop nobody: a ``GracefulExit`` that is still there has been obeyed
     by those who came before, and what another machine's files said is not about this one.
     """
-    said = replace(state.platform, reset=None, faulty=None, version=None)
+    said = replace(state.run.platform, reset=None, faulty=None, version=None)
     for notice in notices:
         if isinstance(notice, ResetNotice):
             said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))
         else:
-            said, _ = judge(replace(state, platform=said), notice, 0.0)
+            said, _ = judge(_remembering(state, said), notice, 0.0)
     return said
 
 
 def hold(state: RunState) -> str:
     """Why no worker may be started now, as far as the platform is concerned; '' when they may."""
-    said, notice = state.platform, state.platform.reset
+    said, notice = state.run.platform, state.run.platform.reset
     if notice is None:
         return ""
     waiting = _of(state, notice, RankStatus.UNRECOVERED)
@@ -124,32 +123,15 @@ def started(said: Platform) -> Platform:
     return replace(said, lost=frozenset(), repairing=False, used_version=said.version, not_before_s=0.0)
 
 
-def incident_of(state: RunState, verdict: Restart | Leave, now_s: float) -> Incident:
-    """The incident that the platform's word opens; no worker has died of it yet."""
-    newest = max(state.life.steps, key=lambda step: step.step, default=None)
-    return Incident(
-        number=state.incidents + 1,
-        incarnation=state.incarnation,
-        at_s=now_s,
-        cause=Cause.PLATFORM,
-        rank=verdict.ranks[0].rank if verdict.ranks else None,
-        status=None,
-        followers=(),
-        step=newest.step if newest else None,
-        epoch=newest.epoch if newest else None,
-        explanation=verdict.why,
-    )
-
-
 def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Platform, Verdict]:
-    before = state.platform.reset or ResetNotice()
+    before = state.run.platform.reset or ResetNotice()
     unrecovered = _of(state, notice, RankStatus.UNRECOVERED)
     bad = _of(state, notice, RankStatus.FAULT, RankStatus.FAILED)
     said = replace(
-        state.platform,
+        state.run.platform,
         reset=notice,
-        lost=state.platform.lost | _in_trouble(state, notice),
-        repairing=state.platform.repairing or bool(unrecovered),
+        lost=state.run.platform.lost | _in_trouble(state, notice),
+        repairing=state.run.platform.repairing or bool(unrecovered),
     )
     if notice.graceful_exit and not before.graceful_exit:
         return said, Leave(ranks=(), why="the platform asks everybody to leave (GracefulExit)")
@@ -173,8 +155,12 @@ def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Pl
     return said, Note(why=_heard(state, notice))
 
 
+def _remembering(state: RunState, said: Platform) -> RunState:
+    return replace(state, run=replace(state.run, platform=said))
+
+
 def _heard(state: RunState, notice: ResetNotice) -> str:
-    against = hold(replace(state, platform=replace(state.platform, reset=notice)))
+    against = hold(_remembering(state, replace(state.run.platform, reset=notice)))
     return against or "the platform has nothing against training"
 
 

@@ -7,12 +7,11 @@ that nobody is charged for.
 from dataclasses import replace
 
 from faultrun.core import drain
-from faultrun.core.diagnose import describe, open_incident
-from faultrun.core.roster import reaped
+from faultrun.core.diagnose import describe, new_incident, open_incident
 from faultrun.errors import assert_never
 from faultrun.model.actions import RestorePolicy, StartTimer
 from faultrun.model.events import Timer, TimerFired, WorkerExit
-from faultrun.model.incident import Cause, Incident
+from faultrun.model.incident import Cause
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 
@@ -47,33 +46,21 @@ def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | T
 def left_init(state: RunState, event: WorkerExit) -> Step:
     """A worker that leaves ``init()`` by itself, with an error, may have disliked what our scheduler said."""
     why = f"rank {event.rank} {describe(event.status)} in init(), where the built-in scheduler serves it"
-    return _give_up(reaped(state, event), event.at_s, why)
+    return _give_up(replace(state, life=state.life.reaped(event)), event.at_s, why)
 
 
 def missed(state: RunState, event: RankMissed) -> Step:
     """Nobody need wait for MindSpore to find out, which takes it ten minutes and more."""
-    incident = open_incident(state.incidents + 1, event, state.life.steps)
+    incident = open_incident(state, event)
     return drain.open_drain(state, incident, f"rank {event.rank} {incident.explanation}")
 
 
 def _give_up(state: RunState, now_s: float, why: str) -> Step:
     why = f"{why}; {_INSTEAD}"
-    if state.native_scheduler:
+    if state.run.native_scheduler:
         return Step(state=state, why="the built-in scheduler is given up already")
-    state = replace(state, native_scheduler=True, life=replace(state.life, forming=False))
+    run, life = replace(state.run, native_scheduler=True), replace(state.life, forming=False)
+    state = replace(state, run=run, life=life)
     if state.phase is not Phase.RUNNING:
         return Step(state=state, why=why)
-    newest = max(state.life.steps, key=lambda step: step.step, default=None)
-    incident = Incident(
-        number=state.incidents + 1,
-        incarnation=state.incarnation,
-        at_s=now_s,
-        cause=Cause.RENDEZVOUS,
-        rank=None,
-        status=None,
-        followers=(),
-        step=newest.step if newest else None,
-        epoch=newest.epoch if newest else None,
-        explanation=why,
-    )
-    return drain.open_drain(state, incident, why)
+    return drain.open_drain(state, new_incident(state, now_s, Cause.RENDEZVOUS, why), why)

@@ -33,10 +33,11 @@ def warn(state: RunState, event: HangWarned) -> Step:
 
 def goes_on(state: RunState, event: PauseOver) -> Step:
     """It was a pause. The longest raises the limits, in later lives too."""
-    patience = replace(state.patience, longest_s=max(state.patience.longest_s, event.longest_s))
+    before = state.run.patience
+    patience = replace(before, longest_s=max(before.longest_s, event.longest_s))
     longest = span(patience.longest_s)
     why = f"rank {event.rank} goes on after {span(event.paused_s)}; longest pause so far {longest}"
-    return Step(state=replace(state, patience=patience), why=why)
+    return Step(state=replace(state, run=replace(state.run, patience=patience)), why=why)
 
 
 def hang(state: RunState, event: HangDetected) -> Step:
@@ -47,10 +48,11 @@ def hang(state: RunState, event: HangDetected) -> Step:
     once every replica group has saved, at the end of the window at the latest.
     Without a proof the next life gets more time at this step.
     """
-    incident = hang_incident(state.incidents + 1, event, state.life.steps)
+    incident = hang_incident(state, event)
     if not event.proved:
         step = -1 if event.step is None else event.step
-        state = replace(state, patience=replace(state.patience, hung_step=step, hung_limit_s=event.limit_s))
+        patience = replace(state.run.patience, hung_step=step, hung_limit_s=event.limit_s)
+        state = replace(state, run=replace(state.run, patience=patience))
     return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
 
 

@@ -43,7 +43,7 @@ class Incident:
     cause: Cause
     rank: int | None
     status: Status | None
-    followers: tuple[int, ...]
+    followers: tuple[int, ...] = ()
     together: tuple[int, ...] = ()
     step: int | None = None
     epoch: int | None = None

@@ -1,6 +1,6 @@
 """The state of one run on one node: everything ``decide`` may look at."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from faultrun.model.actions import Action
@@ -38,6 +38,10 @@ class Phase(Enum):
         return self in _WITHOUT_WORKERS
 
 
+_DRAINS = frozenset({Phase.DRAINING, Phase.KILLING})
+_WITHOUT_DRAIN = frozenset(
+    {Phase.BACKING_OFF, Phase.HOLDING, Phase.PREPARING, Phase.AWAITING_GO, Phase.RUNNING}
+)
 _WITHOUT_WORKERS = frozenset(
     {
         Phase.SURVEYING,
@@ -60,24 +64,13 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """What belongs to one incarnation on this node; the next begins with none of it.
+class Drain:
+    """How a life ends: from its first fault, or a stop, until all is swept and read back.
 
-    ``topology`` is the plan's, None while none has been adopted by this supervisor; ``master_port`` is
-    where its workers meet.
-    ``alive`` are this node's ranks that have not been reaped. ``forming``: they have
-    met at our own MindSpore scheduler and are not through ``init()``. ``reading`` are
-    rank and path of the saves that are being read back, ``swept`` says that no process is left.
+    ``incident`` is None where nobody failed. ``reading`` are rank and path of the saves that are being
+    read back, ``swept`` says that no process is left.
     """
 
-    alive: frozenset[int] = frozenset()
-    finished: frozenset[int] = frozenset()
-    exits: tuple[WorkerExit, ...] = ()
-    steps: tuple[RankStep, ...] = ()
-    point: RecoveryPoint | None = None
-    topology: Topology | None = None
-    master_port: int = 0
-    forming: bool = False
     incident: Incident | None = None
     deadline_s: float = 0.0
     promises: tuple[Promise, ...] = ()
@@ -87,27 +80,61 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
-    """Values only: what the run keeps, and beside it the ``life`` of now and how this supervisor ends.
+class Life:
+    """What belongs to one incarnation on this node; the next begins with none of it.
 
-    ``stop``, ``failure`` and ``exit_code`` say why no incarnation follows; the next
-    supervisor has none of them. ``stop_by_s``: the platform ends this supervisor's job soon
-    after. ``native_scheduler``: our own scheduler for MindSpore
-    is given up for the rest of the run. ``patience``: what its lives have come through.
-    ``known_save`` is the newest checkpoint that the run
+    ``topology`` is the plan's, None while none has been adopted by this supervisor; ``master_port`` is
+    where its workers meet. ``alive`` are this node's ranks that have not been reaped. ``forming``: they
+    have met at our own MindSpore scheduler and are not through ``init()``. ``drain`` is None until it ends.
+    """
+
+    topology: Topology | None = None
+    point: RecoveryPoint | None = None
+    master_port: int = 0
+    alive: frozenset[int] = frozenset()
+    finished: frozenset[int] = frozenset()
+    exits: tuple[WorkerExit, ...] = ()
+    steps: tuple[RankStep, ...] = ()
+    forming: bool = False
+    drain: Drain | None = None
+
+    @property
+    def newest(self) -> RankStep | None:
+        """The newest step that a rank of this life reported."""
+        return max(self.steps, key=lambda step: step.step, default=None)
+
+    def reaped(self, end: WorkerExit) -> "Life":
+        """One rank less is alive; its end is remembered in order, and so is a clean one."""
+        finished = self.finished | {end.rank} if end.clean else self.finished
+        return replace(self, alive=self.alive - {end.rank}, finished=finished, exits=(*self.exits, end))
+
+    def stepped(self, steps: tuple[RankStep, ...]) -> "Life":
+        """The newest step of every rank that reported."""
+        newest = {step.rank: step for step in (*self.steps, *steps)}
+        return replace(self, steps=tuple(newest[rank] for rank in sorted(newest)))
+
+    @property
+    def incident(self) -> Incident | None:
+        """What ended it, if something failed."""
+        return None if self.drain is None else self.drain.incident
+
+    @property
+    def saves(self) -> tuple[Save, ...]:
+        """What its ranks saved as it ended."""
+        return () if self.drain is None else self.drain.saves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What the run keeps, whatever lives it has and whoever supervises it.
+
+    ``plan`` is the last that was adopted, ``high_step`` the largest global step that is known.
+    ``native_scheduler``: our own scheduler for MindSpore is given up for the rest of the run.
+    ``patience``: what its lives have come through. ``known_save`` is the newest checkpoint that the run
     resumed from or was told of: where one was, "nothing found" is no beginning.
     ``save_folders`` are where ranks said that they saved.
     """
 
-    node: NodeId
-    topology: Topology
-    windows: Windows
-
-    boot: BootId = BootId("")
-    addr: str = ""
-    stop_by_s: float | None = None
-    phase: Phase = Phase.NEW
-    incarnation: int = -1
     plan: Plan | None = None
     high_step: int = -1
     platform: Platform = Platform()
@@ -116,10 +143,47 @@ class RunState:
     known_save: str = ""
     save_folders: tuple[str, ...] = ()
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Where a run stands on one node: the ``run``, the ``life`` of now, and how this supervisor ends.
+
+    ``topology`` and ``windows`` are what this supervisor was started with; ``addr`` is where others reach
+    it, ``stop_by_s`` when the platform ends its job. ``stop`` and ``failure`` (exit code, why) say why no
+    incarnation follows; the next supervisor has neither. ValueError: what cannot be.
+    """
+
+    node: NodeId
+    topology: Topology
+    windows: Windows
+    boot: BootId = BootId("")
+    addr: str = ""
+    stop_by_s: float | None = None
+
+    phase: Phase = Phase.NEW
+    run: Run = Run()
     life: Life = Life()
     stop: Stop | None = None
     failure: tuple[int, str] | None = None
     exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.done != (self.exit_code is not None):
+            raise ValueError("a run has an exit code when it is over, and not before")
+        if self.phase in _DRAINS and self.life.drain is None:
+            raise ValueError(f"{self.phase.value} without a window")
+        if self.phase in _WITHOUT_DRAIN and self.life.drain is not None:
+            raise ValueError(f"{self.phase.value} with what ended the life before")
+
+    @property
+    def plan(self) -> Plan | None:
+        """The last plan that was adopted."""
+        return self.run.plan
+
+    @property
+    def incarnation(self) -> int:
+        """The life of the worker group that the last plan named; -1 before the first."""
+        return -1 if self.run.plan is None else self.run.plan.incarnation
 
     @property
     def seats(self) -> Topology:

@@ -279,9 +279,9 @@ class CardKeeper:
             restart=None,
             window_s=self._spec.supervision.policy.window_s,
             log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
-            unsaved=gasp.unsaved(state),
+            unsaved=gasp.unsaved(state.life),
             handed_over=recovery.handed_over,
-            looked_in=tuple(dict.fromkeys((*recovery.checkpoint_dirs, *state.save_folders))),
+            looked_in=tuple(dict.fromkeys((*recovery.checkpoint_dirs, *state.run.save_folders))),
         )
 
     def _show(self, card: Card) -> None:

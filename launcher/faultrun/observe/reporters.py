@@ -71,7 +71,7 @@ class ConsoleReporter:
         """See ``ports.EventListener``."""
         before, self._before = self._before, step.state
         self._told(event, before, step)
-        if before is not None and step.state.native_scheduler and not before.native_scheduler:
+        if before is not None and step.state.run.native_scheduler and not before.run.native_scheduler:
             self._say(step.why)
         if before is None or step.state.phase is not before.phase:
             self._kept_back(event, step)
@@ -88,8 +88,8 @@ class ConsoleReporter:
                 self._refused = refused
                 if gone_s == 0.0:
                     self._say(f"{event.why}\n  {step.why}")
-            case GaspSaved() if before is not None and not before.save_folders:
-                self._saves_elsewhere(event.rank, step.state.save_folders)
+            case GaspSaved() if before is not None and not before.run.save_folders:
+                self._saves_elsewhere(event.rank, step.state.run.save_folders)
             case PlanAdopted():
                 self._adopted(event, before)
             case ConfigRewritten(file=file, key=key, after=after):
@@ -144,7 +144,7 @@ class ConsoleReporter:
     def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
         """Words of the platform that change what we do, or that cannot be understood; no others."""
         acted = before is None or step.actions or step.state.phase is not before.phase
-        lost = before is not None and step.state.platform.lost != before.platform.lost
+        lost = before is not None and step.state.run.platform.lost != before.run.platform.lost
         incident = step.state.life.incident
         if incident is not None and (before is None or before.life.incident is None):
             self._say(incident.explanation)
@@ -155,7 +155,7 @@ class ConsoleReporter:
         """Nobody should wonder why nothing runs."""
         if step.state.phase is Phase.HOLDING:
             self._say(f"{step.why}; at most {duration(HOLD_S)}")
-        elif step.state.phase is Phase.BACKING_OFF and step.state.platform.not_before_s > event.at_s:
+        elif step.state.phase is Phase.BACKING_OFF and step.state.run.platform.not_before_s > event.at_s:
             self._say(f"{step.why}, as the platform's protocol asks")
 
     def _chosen(self, event: RecoveryPointChosen) -> None:

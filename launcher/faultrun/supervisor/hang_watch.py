@@ -66,7 +66,7 @@ class HangWatch:
             return
         match event:
             case IncarnationStarted() if self._policy.enabled:
-                self._begin(step.state.patience)
+                self._begin(step.state.run.patience)
             case HangDismissed(incarnation=self._workers.number, excused_s=excused_s) if (
                 suspicion is not None
             ):

@@ -38,7 +38,7 @@ class SaveWatch:
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""
-        if step.state.phase is not Phase.RUNNING or step.state.known_save:
+        if step.state.phase is not Phase.RUNNING or step.state.run.known_save:
             self._life = -1
         elif isinstance(event, IncarnationStarted):
             self._life, self._began_s, self._before = event.incarnation, self._reactor.clock.now(), None

@@ -13,7 +13,7 @@ from faultrun.cli.run.composition_view import line_start, meter_for, narrator_fo
 from faultrun.cli.run.ready_notifier import ReadyNotifier
 from faultrun.cli.run.taking_up import ORIGINALS, answered_again, at_end, begin_anew
 from faultrun.core.agree import Rules
-from faultrun.core.roster import plan_to_go_on_from
+from faultrun.core.begin import plan_to_go_on_from
 from faultrun.core.secrets import without_logins
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.standby import StandbyState

@@ -1,0 +1,153 @@
+"""The picture of the phases in DESIGN.md, and what the table really does."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from faultrun.core.decide import decide
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
+from faultrun.model.events import (
+    Drained,
+    Event,
+    Exited,
+    FaultNotice,
+    GoGiven,
+    HelperExit,
+    NothingWhole,
+    PlanAdopted,
+    Prepared,
+    PrepareFailed,
+    RecoveryPointChosen,
+    RunFinished,
+    RunStarted,
+    Signaled,
+    SpawnFailed,
+    Timer,
+    TimerFired,
+    WorkerExit,
+)
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified, SaveSeen
+from faultrun.model.hang import HangDetected, Stance
+from faultrun.model.notice import RankStatus, ReportedRank, ResetNotice
+from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.progress import WorkPhase
+from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
+from faultrun.model.run import RunState
+from faultrun.model.stop import StopRequested, StopSource
+from faultrun.model.topology import BootId
+from support.story import NODE, new_run, topology
+
+DESIGN = Path(__file__).parents[2] / "launcher" / "DESIGN.md"
+Arrow = tuple[str, str, str]
+
+BACK = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.UNRECOVERED),))
+GONE = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.FAILED),))
+
+
+def facts(state: RunState) -> Iterator[Event]:
+    """What can be told in ``state``: every kind of event that any phase answers, and of living ranks only."""
+    now: dict[str, Any] = {"at_s": 0.0, "incarnation": state.incarnation}
+    yield RunStarted(**now, node=NODE, boot=BootId("b"), pid=1)
+    yield RecoveryPointChosen(**now, point=None, refused=())
+    yield NothingWhole(**now, refused=(), why="torn")
+    for later_s in (0.0, 9.0):
+        plan = Plan(
+            incarnation=state.incarnation + 1,
+            topology=topology(2),
+            reason=Reason.FIRST,
+            point=None,
+            start_at_s=later_s,
+            ledger=Ledger(),
+        )
+        yield PlanAdopted(at_s=0.0, incarnation=plan.incarnation, plan=plan)
+    yield Prepared(**now, master_port=1)
+    yield PrepareFailed(**now, exit_code=78, why="no such key")
+    yield GoGiven(**now, master_addr="here", master_port=1)
+    for rank in state.life.alive:
+        for status in (Exited(code=0), Exited(code=3), Signaled(signum=9)):
+            yield WorkerExit(**now, node=NODE, rank=rank, pid=1, status=status)
+        yield SpawnFailed(**now, rank=rank, errno=2, why="no such file")
+    yield HelperExit(**now, name="scheduler", pid=1, status=Exited(code=1))
+    if not state.run.native_scheduler:
+        yield RanksMet(**now)
+    yield RankMissed(**now, rank=0)
+    yield SchedulerFailed(**now, why="a bug")
+    yield HangDetected(
+        **now, rank=0, step=1, doing=WorkPhase.COMPUTING, stance=Stance.STOPPED, silent_s=9, limit_s=1, why=""
+    )
+    for notice in (BACK, GONE, ResetNotice()):
+        yield FaultNotice(**now, notice=notice)
+    yield GaspAcknowledged(**now, rank=0, step=1)
+    yield GaspFailed(**now, rank=0, why="disk full")
+    yield GaspSaved(**now, rank=0, path="a", step=1, size_bytes=1, took_s=0.1)
+    yield GaspVerified(**now, rank=0, path="a", whole=True, why="whole")
+    yield SaveSeen(**now, path="a")
+    yield from (TimerFired(**now, timer=timer) for timer in Timer)
+    for stragglers in ((), (7,)):
+        yield Drained(**now, stragglers=stragglers, swept=0, notes=())
+    for source in (StopSource.SIGINT, StopSource.PLATFORM):
+        yield StopRequested(**now, source=source)
+    yield IncarnationOver(**now, why="a peer fell")
+    yield MembershipLost(**now, why="no lease")
+    yield AgreementSilent(**now, why="no answer")
+    for code in (0, 1):
+        yield RunFinished(**now, exit_code=code, why="over")
+
+
+def name(event: Event) -> str:
+    timer = f"({event.timer.name})" if isinstance(event, TimerFired) else ""
+    return f"{type(event).__name__}{timer}"
+
+
+def kind(state: RunState) -> object:
+    """States of one kind are answered alike; one of them is followed."""
+    life, drain = state.life, state.life.drain
+    reset = state.run.platform.reset
+    return (
+        state.phase,
+        len(life.alive),
+        len(life.finished) > 0,
+        life.forming,
+        None
+        if drain is None
+        else (drain.incident is None, bool(drain.reading), drain.swept, drain.deadline_s > 0),
+        None if state.stop is None else len(state.stop.signals),
+        state.failure is None,
+        None if reset is None else reset.ranks,
+        state.plan is None,
+        state.exit_code,
+    )
+
+
+def arrows() -> set[Arrow]:
+    border, known, found = [new_run(2)], {kind(new_run(2))}, set()
+    while border:
+        state = border.pop()
+        for event in facts(state):
+            after = decide(state, event).state
+            if after.phase is not state.phase:
+                found.add((state.phase.name, name(event), after.phase.name))
+            if kind(after) not in known:
+                known.add(kind(after))
+                border.append(after)
+    return found
+
+
+def test_the_picture_shows_every_arrow_of_the_table_and_no_other() -> None:
+    assert drawn() == arrows()
+
+
+def drawn() -> set[Arrow]:
+    picture = DESIGN.read_text().partition("## Phases")[2].partition("```")[2].partition("```")[0]
+    found: set[Arrow] = set()
+    for line in picture.splitlines():
+        parts = re.fullmatch(r"([A-Z_ ]+?) +─ ([\w(), ]+) ─+► ([A-Z_]+).*", line)
+        if parts is not None:
+            found |= {(one, event, parts[3]) for one in parts[1].split() for event in parts[2].split(", ")}
+    return found
+
+
+if __name__ == "__main__":
+    for one in sorted(arrows()):
+        print(*one)  # noqa: T201
