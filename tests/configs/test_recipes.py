@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.configs.recipe import read_recipe
-from faultrun.configs.recipe_files import recipe_file, recipe_names, templates_folder
+from faultrun.configs.recipe import read_recipe, recipe_file, recipe_names, templates_folder
 from faultrun.errors import ConfigError
 from faultrun.model.spec import Framework, Recovery, Replicas, Rewrite
 from support.asking import plan
@@ -249,7 +248,7 @@ def test_the_wheel_has_them_too(folder: Path) -> None:
     (wheel,) = (folder / "dist").glob("*.whl")
     installed = folder / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
-    program = "from faultrun.configs.recipe_files import *; print(templates_folder(), *recipe_names())"
+    program = "from faultrun.configs.recipe import *; print(templates_folder(), *recipe_names())"
     asked = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(installed)},

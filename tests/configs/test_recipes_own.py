@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.configs.recipe_files import recipe_file
+from faultrun.configs.recipe import recipe_file
 from faultrun.configs.recipe_reference import Unknown, filled, filled_template
 from faultrun.core import template
 from faultrun.errors import ConfigError
@@ -134,7 +134,7 @@ def test_a_recipe_by_path(write: Write) -> None:
         ("summary: mine\n  bad: indent: here\n", ":2 is not YAML", "mapping values are not allowed here"),
         ("- a list\n", " is no recipe", "it holds a list, not a mapping"),
         ("", " is no recipe", "it holds nothing, not a mapping"),
-        ("\0", " is not YAML", ""),
+        ("\0", ":1 is not YAML", ""),
     ],
 )
 def test_every_mistake_is_named_by_its_line(write: Write, text: str, what: str, because: str) -> None:

@@ -1,7 +1,5 @@
 """``faultrun recipes``: which training codes are known, and what is known of one."""
 
-from pathlib import Path
-
 import click
 
 from faultrun.cli.console import answer
@@ -13,8 +11,7 @@ def recipes(ctx: click.Context) -> int:
     """List the recipes for --recipe, one line each."""
     if ctx.invoked_subcommand is not None:
         return 0
-    from faultrun.configs.recipe import read_recipe
-    from faultrun.configs.recipe_files import recipe_file, recipe_names
+    from faultrun.configs.recipe import read_recipe, recipe_file, recipe_names
 
     names = recipe_names()
     width = max(map(len, names), default=0)
@@ -27,10 +24,9 @@ def recipes(ctx: click.Context) -> int:
 @click.argument("name", metavar="NAME|FILE")
 def show(name: str) -> int:
     """Print the recipe as it is written, to be copied and changed: --recipe=./mine.yaml."""
-    from faultrun.configs.recipe import read_recipe
-    from faultrun.configs.recipe_files import recipe_file
+    from faultrun.configs.recipe import read_recipe, recipe_file
 
     file = recipe_file(name)
     read_recipe(file)
-    answer(Path(file).read_text(encoding="utf-8").rstrip("\n"))
+    answer(file.read_text(encoding="utf-8").rstrip("\n"))
     return 0

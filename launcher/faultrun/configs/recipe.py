@@ -1,25 +1,24 @@
-"""Reading a recipe: YAML to ``model.recipe``, every mistake named by file and line.
+"""Recipes: which there are, and reading one into ``model.recipe``, every mistake named by file and line.
 
 The keys are described for their writers in ``templates/recipes/README.md``.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from faultrun.configs import recipe_reference
 from faultrun.configs.registry import FORMATS
 from faultrun.configs.target import parse_key
 from faultrun.core import template
 from faultrun.errors import ConfigError
+from faultrun.model.edit import ScalarKind
 from faultrun.model.recipe import Phrase, Recipe, RecipeRewrite
 from faultrun.model.spec import Framework, Replicas
-
-if TYPE_CHECKING:
-    import yaml
+from faultrun.text.patch import MalformedText
+from faultrun.text.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
 
 _KEYS = (
     "summary",
@@ -34,32 +33,60 @@ _KEYS = (
 )
 _REWRITE_KEYS = ("file", "key", "value", "format", "optional")
 _MAX_BYTES = 1 << 20
-_NULL = "tag:yaml.org,2002:null"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RANK = frozenset({"rank"})
+_ARGUMENT = re.compile(r"-{1,2}[^\s=-]|[+A-Za-z_~][^=\s]*=")
 _SEE = "faultrun recipes show mindspore-resnet is one that works"
+
+
+def templates_folder() -> Path:
+    """The folder of manifests and recipes: inside the installed wheel, else in the checkout."""
+    package = Path(__file__).resolve().parent.parent
+    packaged = package / "_templates"
+    return packaged if packaged.is_dir() else package.parent.parent / "templates"
+
+
+def recipe_names() -> tuple[str, ...]:
+    """Names of the packaged recipes, in alphabetical order."""
+    return tuple(sorted(path.stem for path in (templates_folder() / "recipes").glob("*.yaml")))
+
+
+def recipe_file(name: str) -> Path:
+    """The file that ``--recipe`` means: a packaged NAME, or a path if it holds a slash or ends in .yaml.
+
+    ConfigError for a NAME that is not packaged. Whether a path exists is seen when it is read.
+    """
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        return Path(name)
+    names = recipe_names()
+    if name in names:
+        return templates_folder() / "recipes" / f"{name}.yaml"
+    close = get_close_matches(name, names, n=1)
+    raise ConfigError(
+        f"there is no recipe {name!r}",
+        because="the recipes are " + ", ".join(names),
+        hint=f"--recipe={close[0]}" if close else "faultrun recipes, or --recipe=./mine.yaml for your own",
+    )
 
 
 def read_recipe(file: Path) -> Recipe:
     """Read and check a recipe. ConfigError, naming the line, for anything it should not hold."""
-    import yaml  # noqa: PLC0415  most runs have no recipe
+    from faultrun.text.yaml_reader import read  # noqa: PLC0415  most runs have no recipe
 
     page = _Page(source=str(file))
     try:
-        root = yaml.compose(_text(file), Loader=yaml.SafeLoader)
+        roots = read(_text(file)).roots
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot read the recipe {file}", because=reason, hint="faultrun recipes") from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise page.error(line, "is not YAML", " ".join(str(error.problem or error).split())) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except MalformedText as error:
+        raise page.error(error.line, "is not YAML", error.because) from None
+    except ValueError as error:
         raise ConfigError(f"{file} is not YAML", because=" ".join(str(error).split()), hint=_SEE) from None
-    if not isinstance(root, yaml.MappingNode):
-        raise ConfigError(
-            f"{file} is no recipe", because=f"it holds {_shape(root)}, not a mapping", hint=_SEE
-        )
-    return _recipe(page, file.stem, root)
+    root = roots[0] if len(roots) == 1 else None
+    if not isinstance(root, MappingNode):
+        because = f"it holds {'several documents' if roots[1:] else _shape(root)}, not a mapping"
+        raise ConfigError(f"{file} is no recipe", because=because, hint=_SEE)
+    return _recipe(page, file.stem, page.entries(root, _KEYS, "the keys of a recipe"))
 
 
 def _text(file: Path) -> str:
@@ -70,71 +97,30 @@ def _text(file: Path) -> str:
     return content.decode("utf-8-sig")
 
 
-def _recipe(page: "_Page", name: str, root: "yaml.MappingNode") -> Recipe:
-    given = page.entries(root, _KEYS, "the keys of a recipe")
+def _recipe(page: "_Page", name: str, given: Mapping[str, Node]) -> Recipe:
     for needed in ("summary", "checkpoint_dir"):
         if needed not in given:
             raise page.error(1, f"has no {needed}", "every recipe needs one")
     summary = page.phrase(given["summary"])
     if not summary.text.strip() or "\n" in summary.text.strip():
         raise page.error(summary.line, "summary cannot be used", "it must be one line")
+    folders = page.several(given, "checkpoint_dir")
+    if not folders:
+        raise page.error(given["checkpoint_dir"].line, "checkpoint_dir cannot be used", "the list is empty")
     framework = page.word(given, "framework", [kind.value for kind in Framework])
     return Recipe(
         name=name,
         source=page.source,
         summary=summary.text.strip(),
         framework=Framework(framework) if framework else None,
-        config=page.path(given["config"], frozenset()) if "config" in given else None,
-        checkpoint_dirs=tuple(_directories(page, given["checkpoint_dir"])),
-        rewrites=tuple(_rewrites(page, given)),
-        resume_args=tuple(_arguments(page, given, "resume_arg")),
-        resume_args_if_given=tuple(_arguments(page, given, "resume_arg_if_given")),
+        config=page.path(given["config"]) if "config" in given else None,
+        checkpoint_dirs=tuple(tuple(page.path(part, "rank") for part in _items(one)) for one in folders),
+        rewrites=tuple(page.rewrite(entry) for entry in page.several(given, "rewrite")),
+        resume_args=page.arguments(given, "resume_arg"),
+        resume_args_if_given=page.arguments(given, "resume_arg_if_given"),
         replicas=Replicas(page.word(given, "replica_groups", [kind.value for kind in Replicas]) or "auto"),
-        environment=tuple(_environment(page, given)),
+        environment=page.environment(given["environment"]) if "environment" in given else (),
     )
-
-
-def _directories(page: "_Page", node: "yaml.Node") -> Iterator[tuple[Phrase, ...]]:
-    found = page.several(node)
-    for entry in found:
-        yield tuple(page.path(part, _RANK) for part in page.several(entry))
-    if not found:
-        raise page.error(node.start_mark.line + 1, "checkpoint_dir cannot be used", "the list is empty")
-
-
-def _rewrites(page: "_Page", given: Mapping[str, "yaml.Node"]) -> Iterator[RecipeRewrite]:
-    for entry in page.several(given["rewrite"]) if "rewrite" in given else ():
-        line = entry.start_mark.line + 1
-        parts = page.entries(entry, _REWRITE_KEYS, "the keys of a rewrite")
-        for needed in ("file", "key"):
-            if needed not in parts:
-                raise page.error(line, "rewrite cannot be used", f"it has no {needed}")
-        value = page.template(parts["value"]) if "value" in parts else Phrase(text="{checkpoint}", line=line)
-        if "rank" in template.parse(recipe_reference.as_sample(value.text)).fields:
-            because = "{rank} differs from worker to worker, and they all read the one file"
-            raise page.error(value.line, "rewrite cannot be used", because)
-        yield RecipeRewrite(
-            file=page.path(parts["file"], frozenset()),
-            key=page.key(parts["key"]),
-            value=value,
-            format=page.word(parts, "format", list(FORMATS)),
-            optional=page.word(parts, "optional", ["true", "false"]) == "true",
-        )
-
-
-def _arguments(page: "_Page", given: Mapping[str, "yaml.Node"], key: str) -> Iterator[Phrase]:
-    for entry in page.several(given[key]) if key in given else ():
-        yield page.argument(entry, key)
-
-
-def _environment(page: "_Page", given: Mapping[str, "yaml.Node"]) -> Iterator[tuple[str, str]]:
-    if "environment" not in given:
-        return
-    for name, node in page.entries(given["environment"], None, "").items():
-        if not _VARIABLE.fullmatch(name):
-            line = node.start_mark.line + 1
-            raise page.error(line, "environment cannot be used", f"{name!r} is no name of a variable")
-        yield name, page.phrase(node).text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,38 +133,34 @@ class _Page:
         """The error that names the line; the caller raises it."""
         return ConfigError(f"{self.source}:{line} {what}", because=because, hint=hint)
 
-    def entries(self, node: "yaml.Node", known: tuple[str, ...] | None, of: str) -> dict[str, "yaml.Node"]:
-        """A mapping by its keys, each of them ``known`` (any, if None) and there once."""
-        line = node.start_mark.line + 1
-        if _shape(node) != "a mapping":
-            raise self.error(line, "cannot be used", f"it holds {_shape(node)}, not a mapping")
-        found: dict[str, yaml.Node] = {}
-        for key, value in node.value:
-            name, line = str(key.value), key.start_mark.line + 1
-            if known is not None and name not in known:
-                close = get_close_matches(name, known, n=1)
+    def entries(self, node: Node, known: Iterable[str] = (), of: str = "") -> dict[str, Node]:
+        """A mapping by its keys, each of them ``known`` (any, if none is) and there once."""
+        if not isinstance(node, MappingNode):
+            raise self.error(node.line, "cannot be used", f"it holds {_shape(node)}, not a mapping")
+        for first, again in node.doubles:
+            because = f"it was already given in line {first.line}"
+            raise self.error(again.line, f"{again.value} is given twice", because)
+        for key, _ in node.entries:
+            if known and key.value not in known:
+                close = get_close_matches(key.value, known, n=1)
                 hint = f"did you mean {close[0]}?" if close else "take it out"
-                raise self.error(line, f"{name} cannot be used", f"{of} are {', '.join(known)}", hint)
-            if name in found:
-                first = found[name].start_mark.line + 1
-                raise self.error(line, f"{name} is given twice", f"it was already given in line {first}")
-            found[name] = value
-        return found
+                because = f"{of} are {', '.join(known)}"
+                raise self.error(key.line, f"{key.value} cannot be used", because, hint)
+        return {key.value: value for key, value in node.entries}
 
-    def several(self, node: "yaml.Node") -> list["yaml.Node"]:
+    def several(self, given: Mapping[str, Node], key: str) -> tuple[Node, ...]:
         """The items of a list; anything else is a list of one."""
-        return list(node.value) if _shape(node) == "a list" else [node]
+        return _items(given[key]) if key in given else ()
 
-    def phrase(self, node: "yaml.Node") -> Phrase:
+    def phrase(self, node: Node) -> Phrase:
         """A text, as it is written."""
-        line = node.start_mark.line + 1
-        if _shape(node) != "text" or node.tag == _NULL:
-            shape = "nothing" if node.tag == _NULL else _shape(node)
+        shape = _shape(node)
+        if not isinstance(node, ScalarNode) or shape == "nothing":
             hint = "put quotes around what begins with a brace" if shape == "a mapping" else _SEE
-            raise self.error(line, "cannot be used", f"text is needed here, not {shape}", hint)
-        return Phrase(text=str(node.value), line=line)
+            raise self.error(node.line, "cannot be used", f"text is needed here, not {shape}", hint)
+        return Phrase(text=node.value, line=node.line)
 
-    def path(self, node: "yaml.Node", allowed: frozenset[str]) -> Phrase:
+    def path(self, node: Node, *allowed: str) -> Phrase:
         """A text with references, and no fields but the ``allowed`` ones."""
         phrase = self.phrase(node)
         for name in recipe_reference.fields(phrase.text):
@@ -188,37 +170,58 @@ class _Page:
                 raise self.error(phrase.line, f"{phrase.text!r} cannot be used", because, hint)
         return phrase
 
-    def template(self, node: "yaml.Node") -> Phrase:
-        """A TEMPLATE, whose fields are known."""
-        phrase = self.phrase(node)
+    def checked(self, phrase: Phrase) -> frozenset[str]:
+        """The fields of a TEMPLATE, all of them known."""
         try:
-            template.parse(recipe_reference.as_sample(phrase.text))
+            return template.parse(recipe_reference.as_sample(phrase.text)).fields
         except ConfigError as error:
-            raise self.error(
-                phrase.line, f"{phrase.text!r} cannot be used", error.because, error.hint
-            ) from None
-        return phrase
+            what = f"{phrase.text!r} cannot be used"
+            raise self.error(phrase.line, what, error.because, error.hint) from None
 
-    def argument(self, node: "yaml.Node", key: str) -> Phrase:
-        """A TEMPLATE that becomes an argument of the script."""
-        phrase = self.template(node)
-        if not re.match(r"-{1,2}[^\s=-]|[+A-Za-z_~][^=\s]*=", phrase.text):
-            because = "an argument begins with a dash or with NAME="
-            raise self.error(phrase.line, f"{key} {phrase.text!r} cannot be used", because)
-        return phrase
+    def arguments(self, given: Mapping[str, Node], key: str) -> tuple[Phrase, ...]:
+        """TEMPLATEs that become arguments of the script."""
+        phrases = tuple(self.phrase(node) for node in self.several(given, key))
+        for phrase in phrases:
+            self.checked(phrase)
+            if not _ARGUMENT.match(phrase.text):
+                because = "an argument begins with a dash or with NAME="
+                raise self.error(phrase.line, f"{key} {phrase.text!r} cannot be used", because)
+        return phrases
 
-    def key(self, node: "yaml.Node") -> Phrase:
-        """A KEY, as in ``--rewrite FILE:KEY``."""
-        phrase = self.phrase(node)
+    def rewrite(self, node: Node) -> RecipeRewrite:
+        """A value to set in a configuration."""
+        parts = self.entries(node, _REWRITE_KEYS, "the keys of a rewrite")
+        for needed in ("file", "key"):
+            if needed not in parts:
+                raise self.error(node.line, "rewrite cannot be used", f"it has no {needed}")
+        default = Phrase(text="{checkpoint}", line=node.line)
+        value = self.phrase(parts["value"]) if "value" in parts else default
+        if "rank" in self.checked(value):
+            because = "{rank} differs from worker to worker, and they all read the one file"
+            raise self.error(value.line, "rewrite cannot be used", because)
+        key = self.phrase(parts["key"])
         try:
-            parse_key(phrase.text)
+            parse_key(key.text)
         except ConfigError as error:
-            raise self.error(
-                phrase.line, f"{phrase.text!r} cannot be used", error.because, error.hint
-            ) from None
-        return phrase
+            raise self.error(key.line, f"{key.text!r} cannot be used", error.because, error.hint) from None
+        return RecipeRewrite(
+            file=self.path(parts["file"]),
+            key=key,
+            value=value,
+            format=self.word(parts, "format", FORMATS),
+            optional=self.word(parts, "optional", ("true", "false")) == "true",
+        )
 
-    def word(self, given: Mapping[str, "yaml.Node"], key: str, known: list[str]) -> str:
+    def environment(self, node: Node) -> tuple[tuple[str, str], ...]:
+        """Variables and their values."""
+        found = self.entries(node)
+        for name, value in found.items():
+            if not _VARIABLE.fullmatch(name):
+                because = f"{name!r} is no name of a variable"
+                raise self.error(value.line, "environment cannot be used", because)
+        return tuple((name, self.phrase(value).text) for name, value in found.items())
+
+    def word(self, given: Mapping[str, Node], key: str, known: Iterable[str]) -> str:
         """One of the ``known`` words, empty if the key is not there."""
         if key not in given:
             return ""
@@ -229,7 +232,18 @@ class _Page:
         return phrase.text
 
 
-def _shape(node: object) -> str:
+def _items(node: Node) -> tuple[Node, ...]:
+    return node.items if isinstance(node, SequenceNode) else (node,)
+
+
+def _shape(node: Node | None) -> str:
     """What a YAML node is, in words."""
-    words = {"scalar": "text", "sequence": "a list", "mapping": "a mapping"}
-    return words.get(str(getattr(node, "id", "")), "nothing")
+    match node:
+        case MappingNode():
+            return "a mapping"
+        case SequenceNode():
+            return "a list"
+        case ScalarNode() if node.kind is not ScalarKind.NULL:
+            return "text"
+        case _:
+            return "nothing"

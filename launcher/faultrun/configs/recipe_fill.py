@@ -7,7 +7,7 @@ filled on its own: what the user gave on the command line is never asked of the 
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from faultrun.configs.registry import edit, format_of
 from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.edit import Change
-from faultrun.model.recipe import Phrase, Recipe, RecipeRewrite
+from faultrun.model.recipe import Phrase, Recipe
 from faultrun.model.spec import Rewrite
 
 _SAMPLE = "x"
@@ -35,83 +35,97 @@ class Script:
     environ: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilledRewrites:
-    """The rewrites that apply to this script, and why optional ones that are there are left alone."""
+@dataclass(frozen=True, slots=True)
+class RecipeFiller:
+    """One recipe for one script. ConfigError where a reference is unknown, and nothing else will do."""
 
-    rewrites: tuple[Rewrite, ...]
-    left_out: tuple[str, ...]
+    recipe: Recipe
+    script: Script
 
+    def checkpoint_dirs(self, world_size: int) -> tuple[str, ...]:
+        """Every folder that the recipe can name here, ``{rank}`` once for each rank.
 
-def checkpoint_dirs(recipe: Recipe, script: Script, world_size: int) -> tuple[str, ...]:
-    """Every folder that the recipe can name here, ``{rank}`` once for each rank.
+        A folder whose references are unknown is left out as long as another one
+        is known: layouts of several releases stand side by side. ConfigError if none is.
+        """
+        found: list[str] = []
+        missing: list[tuple[Phrase, Unknown]] = []
+        for parts in self.recipe.checkpoint_dirs:
+            try:
+                joined = os.path.join(*(filled(part.text, self._look_up) for part in parts))  # noqa: PTH118  a text with {rank}
+            except Unknown as unknown:
+                missing.append((parts[0], unknown))
+                continue
+            ranks = range(world_size) if "{rank}" in joined else range(1)
+            found += [os.path.normpath(joined.replace("{rank}", str(rank))) for rank in ranks]
+        if not found:
+            raise self._cannot(*missing[0])
+        return tuple(dict.fromkeys(found))
 
-    A folder whose references are unknown is left out as long as another one
-    is known: layouts of several releases stand side by side. ConfigError if none is.
-    """
-    look = _Look(recipe, script)
-    found: list[str] = []
-    missing: list[tuple[Phrase, Unknown]] = []
-    for parts in recipe.checkpoint_dirs:
+    def rewrites(self) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
+        """The values to set, and why optional ones that are there are left alone."""
+        kept: list[Rewrite] = []
+        left_out: list[str] = []
+        for wanted in self.recipe.rewrites:
+            try:
+                file = os.path.normpath(filled(wanted.file.text, self._look_up))
+            except Unknown as unknown:
+                if not wanted.optional:
+                    raise self._cannot(wanted.file, unknown) from None
+                continue
+            value = self._template(wanted.value)
+            rewrite = Rewrite(file=file, key=wanted.key.text, template=value, format=wanted.format)
+            why = _unsettable(rewrite) if wanted.optional else ""
+            if why:
+                left_out.append(f"{rewrite.file}:{rewrite.key} is left alone: {why}")
+            elif why is not None:
+                kept.append(rewrite)
+        return tuple(kept), tuple(left_out)
+
+    def resume_args(self) -> tuple[str, ...]:
+        """The arguments to set, as TEMPLATEs."""
+        if_given = self.recipe.resume_args_if_given
+        wanted = [phrase for phrase in if_given if _is_given(self.script.args, phrase.text)]
+        return tuple(self._template(phrase) for phrase in (*self.recipe.resume_args, *wanted))
+
+    def _template(self, phrase: Phrase) -> str:
         try:
-            joined = os.path.join(*(filled(part.text, look) for part in parts))  # noqa: PTH118  a text with {rank}
+            return template.parse(filled_template(phrase.text, self._look_up)).text
         except Unknown as unknown:
-            missing.append((parts[0], unknown))
-            continue
-        ranks = range(world_size) if "{rank}" in joined else range(1)
-        found += [os.path.normpath(joined.replace("{rank}", str(rank))) for rank in ranks]
-    if not found:
-        raise _cannot(recipe, *missing[0])
-    return tuple(dict.fromkeys(found))
+            raise self._cannot(phrase, unknown) from None
 
+    def _look_up(self, reference: Reference) -> str | None:
+        match reference.kind:
+            case "arg":
+                return _argument(self.script.args, reference.name)
+            case "config":
+                return self._configured(reference.name)
+            case "env":
+                return self.script.environ.get(reference.name) or None
+            case "script":
+                return self.script.path or None
+            case _:
+                return os.path.dirname(self.script.path) or "." if self.script.path else None  # noqa: PTH120
 
-def rewrites(recipe: Recipe, script: Script) -> FilledRewrites:
-    """The values to set. ConfigError when a reference is unknown, unless the rewrite is optional."""
-    look = _Look(recipe, script)
-    kept: list[Rewrite] = []
-    left_out: list[str] = []
-    for wanted in recipe.rewrites:
-        try:
-            rewrite = _rewrite(recipe, wanted, look)
-        except Unknown as unknown:
-            if not wanted.optional:
-                raise _cannot(recipe, wanted.file, unknown) from None
-            continue
-        why = _unsettable(rewrite) if wanted.optional else ""
-        if why is None:
-            continue
-        if why:
-            left_out.append(f"{rewrite.file}:{rewrite.key} is left alone: {why}")
+    def _configured(self, key: str) -> str | None:
+        """A value of the training configuration: missing when it is null, refused when it is a list."""
+        if self.recipe.config is None:
+            return None
+        file = os.path.normpath(filled(self.recipe.config.text, self._look_up))
+        change = _tried(file, key, "")
+        return None if change is None else _value_of(file, key, change.before or "")
+
+    def _cannot(self, phrase: Phrase, unknown: Unknown) -> ConfigError:
+        recipe, first = self.recipe, unknown.missing[0]
+        argument = next((one for one in unknown.missing if one.kind == "arg"), None)
+        if argument is not None:
+            hint = f"faultrun --recipe={recipe.name} SCRIPT --{argument.name}=..."
+        elif first.kind == "config":
+            hint = f"put {first.name} into it, or say --checkpoint_dir=DIR"
         else:
-            kept.append(rewrite)
-    return FilledRewrites(rewrites=tuple(kept), left_out=tuple(left_out))
-
-
-def resume_args(recipe: Recipe, script: Script) -> tuple[str, ...]:
-    """The arguments to set, as TEMPLATEs. ConfigError when a reference is unknown."""
-    look = _Look(recipe, script)
-    wanted = [*recipe.resume_args]
-    wanted += [phrase for phrase in recipe.resume_args_if_given if _is_given(script.args, phrase.text)]
-    return tuple(_template(recipe, phrase, look) for phrase in wanted)
-
-
-def environment(recipe: Recipe, environ: Mapping[str, str]) -> dict[str, str]:
-    """The recipe's variables that the user has not set, be it to nothing."""
-    return {name: value for name, value in recipe.environment if name not in environ}
-
-
-def _rewrite(recipe: Recipe, wanted: RecipeRewrite, look: "_Look") -> Rewrite:
-    file = os.path.normpath(filled(wanted.file.text, look))
-    value = _template(recipe, wanted.value, look)
-    return Rewrite(file=file, key=wanted.key.text, template=value, format=wanted.format)
-
-
-def _template(recipe: Recipe, phrase: Phrase, look: "_Look") -> str:
-    try:
-        text = filled_template(phrase.text, look)
-    except Unknown as unknown:
-        raise _cannot(recipe, phrase, unknown) from None
-    return template.parse(text).text
+            hint = f"faultrun recipes show {recipe.name} says what it needs"
+        what = f"{recipe.source}:{phrase.line} cannot be filled in: {phrase.text}"
+        return ConfigError(what, because=str(unknown), hint=hint)
 
 
 def _unsettable(rewrite: Rewrite) -> str | None:
@@ -128,37 +142,6 @@ def _unsettable(rewrite: Rewrite) -> str | None:
     if in_python and _plain_python(change.before or "") == _NO_PLAIN_VALUE:
         return f"line {change.line} computes it"
     return ""
-
-
-class _Look:
-    """Answers references for one script; see ``recipe_reference.Look``."""
-
-    def __init__(self, recipe: Recipe, script: Script) -> None:
-        self._recipe = recipe
-        self._script = script
-
-    def __call__(self, reference: Reference) -> str | None:
-        """The value, None if it is missing."""
-        match reference.kind:
-            case "arg":
-                return _argument(self._script.args, reference.name)
-            case "config":
-                return self._configured(reference.name)
-            case "env":
-                return self._script.environ.get(reference.name) or None
-            case "script":
-                return self._script.path or None
-            case _:
-                return os.path.dirname(self._script.path) or "." if self._script.path else None  # noqa: PTH120
-
-    def _configured(self, key: str) -> str | None:
-        """A value of the training configuration: missing when it is null, refused when it is a list."""
-        named = self._recipe.config
-        if named is None:
-            return None
-        file = os.path.normpath(filled(named.text, self))
-        change = _tried(file, key, "")
-        return None if change is None else _value_of(file, key, change.before or "")
 
 
 def _tried(file: str, key: str, format_name: str) -> Change | None:
@@ -205,35 +188,17 @@ def _plain_yaml(spelled: str) -> object:
 
 def _argument(args: Sequence[str], name: str) -> str | None:
     """The value of ``--name=v``, ``--name v`` or ``-name v``; the last one counts, as in argparse."""
-    return next(iter(_values(args, name)), None)
-
-
-def _values(args: Sequence[str], name: str) -> Iterator[str]:
-    for at in range(len(args) - 1, -1, -1):
+    for at in reversed(range(len(args))):
         word, equals, value = args[at].partition("=")
-        if word not in (f"--{name}", f"-{name}"):
-            continue
-        if equals:
-            yield value
-        elif at + 1 < len(args) and not args[at + 1].startswith("--"):
-            yield args[at + 1]
+        if word in (f"--{name}", f"-{name}"):
+            if equals:
+                return value
+            if at + 1 < len(args) and not args[at + 1].startswith("--"):
+                return args[at + 1]
+    return None
 
 
 def _is_given(args: Sequence[str], option: str) -> bool:
     """Whether the arguments already hold the option of a TEMPLATE such as ``--pre_trained={checkpoint}``."""
     name = re.split(r"[=\s]", option, maxsplit=1)[0]
     return any(word == name or word.startswith(f"{name}=") for word in args)
-
-
-def _cannot(recipe: Recipe, phrase: Phrase, unknown: Unknown) -> ConfigError:
-    first = unknown.missing[0]
-    argument = next((one for one in unknown.missing if one.kind == "arg"), None)
-    if argument is not None:
-        hint = f"faultrun --recipe={recipe.name} SCRIPT --{argument.name}=..."
-    elif first.kind == "config":
-        hint = f"put {first.name} into it, or say --checkpoint_dir=DIR"
-    else:
-        hint = f"faultrun recipes show {recipe.name} says what it needs"
-    return ConfigError(
-        f"{recipe.source}:{phrase.line} cannot be filled in: {phrase.text}", because=str(unknown), hint=hint
-    )

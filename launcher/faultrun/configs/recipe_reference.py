@@ -21,7 +21,11 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _ALTERNATIVE = re.compile(
     r"(?P<kind>arg|config|env):(?P<name>[^|]+)|(?P<place>script|script_dir)|=(?P<text>[^|]*)"
 )
-_SAMPLE = "x"
+_MISSING = {
+    "arg": "the script is not given --{name}",
+    "config": "the training configuration has no value {name}",
+    "env": "the environment has no {name}",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +37,10 @@ class Reference:
 
     def __str__(self) -> str:
         """As a person would say what is missing."""
-        match self.kind:
-            case "arg":
-                return f"the script is not given --{self.name}"
-            case "config":
-                return f"the training configuration has no value {self.name}"
-            case "env":
-                return f"the environment has no {self.name}"
-            case _:
-                return "it is not known which file the script is"
+        return _MISSING.get(self.kind, "it is not known which file the script is").format(name=self.name)
 
 
-Look = Callable[[Reference], str | None]
+LookUp = Callable[[Reference], str | None]
 """The value of a reference, None where it is missing."""
 
 
@@ -56,60 +52,56 @@ class Unknown(Exception):
         self.missing = missing
 
 
-def filled(text: str, look: Look) -> str:
+def filled(text: str, look_up: LookUp) -> str:
     """``text`` with its references and doubled braces replaced. Raises Unknown."""
-
-    def replacement(found: "re.Match[str]") -> str:
-        if found.group(1) is None:
-            return found.group()[0]
-        alternatives = references(found.group(1))
-        return found.group() if alternatives is None else _first_known(alternatives, look)
-
-    return _BRACES.sub(replacement, text)
+    return _replaced(text, lambda alternatives: _first_known(alternatives, look_up), braces=1)
 
 
-def filled_template(text: str, look: Look) -> str:
+def filled_template(text: str, look_up: LookUp) -> str:
     """The same for a TEMPLATE: what was looked up can bring in no field. Raises Unknown."""
 
-    def replacement(found: "re.Match[str]") -> str:
-        alternatives = references(found.group(1) or "")
-        if alternatives is None:
-            return found.group()
-        return _first_known(alternatives, look).replace("{", "{{").replace("}", "}}")
+    def known(alternatives: tuple[Reference, ...]) -> str:
+        return _first_known(alternatives, look_up).replace("{", "{{").replace("}", "}}")
 
-    return _BRACES.sub(replacement, text)
+    return _replaced(text, known, braces=2)
 
 
 def fields(text: str) -> tuple[str, ...]:
     """What stands in single braces and is no reference."""
     inner = (found.group(1) for found in _BRACES.finditer(text))
-    return tuple(name for name in inner if name is not None and references(name) is None)
+    return tuple(name for name in inner if name is not None and _references(name) is None)
 
 
 def as_sample(text: str) -> str:
     """The TEMPLATE with every reference replaced by some text, to try it out."""
-    return filled_template(text, lambda _: _SAMPLE)
+    return filled_template(text, lambda _: "x")
 
 
-def references(inner: str) -> tuple[Reference, ...] | None:
+def _replaced(text: str, known: Callable[[tuple[Reference, ...]], str], *, braces: int) -> str:
+    def replacement(found: "re.Match[str]") -> str:
+        if found.group(1) is None:
+            return found.group()[:braces]
+        alternatives = _references(found.group(1))
+        return found.group() if alternatives is None else known(alternatives)
+
+    return _BRACES.sub(replacement, text)
+
+
+def _references(inner: str) -> tuple[Reference, ...] | None:
     """The alternatives between two braces; None when it is something else."""
-    alternatives: list[Reference] = []
-    for part in inner.split("|"):
-        found = _ALTERNATIVE.fullmatch(part)
-        if found is None:
-            return None
-        if found["kind"]:
-            alternatives.append(Reference(kind=found["kind"], name=found["name"]))
-        elif found["place"]:
-            alternatives.append(Reference(kind=found["place"]))
-        else:
-            alternatives.append(Reference(kind="text", name=found["text"]))
-    return tuple(alternatives)
+    found = [_ALTERNATIVE.fullmatch(part) for part in inner.split("|")]
+    if None in found:
+        return None
+    return tuple(
+        Reference(kind=one["kind"] or one["place"] or "text", name=one["name"] or one["text"] or "")
+        for one in found
+        if one is not None
+    )
 
 
-def _first_known(alternatives: tuple[Reference, ...], look: Look) -> str:
+def _first_known(alternatives: tuple[Reference, ...], look_up: LookUp) -> str:
     for one in alternatives:
-        value = one.name if one.kind == "text" else look(one)
+        value = one.name if one.kind == "text" else look_up(one)
         if value is not None:
             return value
     raise Unknown(alternatives)

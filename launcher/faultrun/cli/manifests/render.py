@@ -55,7 +55,7 @@ def render(
 
 def _templates() -> dict[str, Path]:
     """The packaged templates by name, which is that of the file without its ending."""
-    from faultrun.configs.recipe_files import templates_folder
+    from faultrun.configs.recipe import templates_folder
 
     files = (path for path in sorted(templates_folder().iterdir()) if path.is_file() and path.suffix != ".md")
     return {path.stem: path for path in files}

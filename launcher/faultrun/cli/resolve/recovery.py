@@ -23,8 +23,7 @@ def read_chosen_recipe(settings: Settings) -> Recipe | None:
     """Read ``--recipe``; ConfigError if there is no such recipe, or something in it is wrong."""
     if not settings.recipe:
         return None
-    from faultrun.configs.recipe import read_recipe
-    from faultrun.configs.recipe_files import recipe_file
+    from faultrun.configs.recipe import read_recipe, recipe_file
 
     file = recipe_file(settings.recipe)
     near = os.path.relpath(file)
@@ -62,9 +61,7 @@ def resolve_environment(
     """
     ours: dict[str, str] = {}
     if recipe is not None:
-        from faultrun.configs import recipe_fill
-
-        ours = recipe_fill.environment(recipe, ctx.environ)
+        ours = {name: value for name, value in recipe.environment if name not in ctx.environ}
     given = ours.get(tft.VARIABLE, ctx.environ.get(tft.VARIABLE, ""))
     if framework in (Framework.MINDSPORE, Framework.PLAIN):
         spelled = tft.normalised(given)
@@ -78,20 +75,21 @@ def _filled(
     ctx: ResolveContext, said: Recovery, recipe: Recipe, program: Program, world_size: int
 ) -> Recovery:
     """What the recipe adds where nobody set the option, told for a person to see that it is right."""
-    from faultrun.configs import recipe_fill
+    from faultrun.configs.recipe_fill import RecipeFiller, Script
 
     path = "" if program.source is None else str(program.source)
-    script = recipe_fill.Script(path=path, args=program.command.script_args, environ=ctx.environ)
+    script = Script(path=path, args=program.command.script_args, environ=ctx.environ)
+    filler = RecipeFiller(recipe, script)
     found = replace(said, replicas=recipe.replicas)
     if not ctx.settings.gave(Settings.checkpoint_dir):
-        found = replace(found, checkpoint_dirs=recipe_fill.checkpoint_dirs(recipe, script, world_size))
+        found = replace(found, checkpoint_dirs=filler.checkpoint_dirs(world_size))
     if not ctx.settings.gave(Settings.rewrite):
-        filled = recipe_fill.rewrites(recipe, script)
-        found = replace(found, rewrites=filled.rewrites)
-        for line in filled.left_out:
+        rewrites, left_out = filler.rewrites()
+        found = replace(found, rewrites=rewrites)
+        for line in left_out:
             ctx.note(f"recipe {recipe.name}: {line}")
     if not ctx.settings.gave(Settings.resume_arg):
-        found = replace(found, resume_args=recipe_fill.resume_args(recipe, script))
+        found = replace(found, resume_args=filler.resume_args())
     dirs = found.checkpoint_dirs
     parts = [f"checkpoints in {' '.join(dirs) if len(dirs) <= 2 else f'{dirs[0]} ... {dirs[-1]}'}"]
     for file in dict.fromkeys(one.file for one in found.rewrites):
