@@ -1,9 +1,11 @@
 """What every editor gives back: a text with one value changed, proved, or the reason why not."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from faultrun.model.edit import Key
 from faultrun.text.patch import MalformedText, Patch, line_of, patched
+from faultrun.text.yaml_tree import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 
 
 class EditRefused(Exception):
@@ -87,3 +89,67 @@ def prove(same: Callable[[], bool], line: int) -> None:
             f"changing line {line} would change something else as well",
             hint="simplify that line by hand, for example to: KEY: VALUE",
         )
+
+
+Trail = list[tuple[Node, int]]
+"""Every container passed on the way from the root, and the position taken in it."""
+
+
+def find(text: str, root: Node, key: Key, *, mapping: str = "a mapping") -> tuple[Trail, Node | None]:
+    """Walk to the value that ``key`` names; None and a last position of -1 where its mapping lacks it.
+
+    EditRefused where the way is barred, or leads to no value; ``mapping`` is the format's word for one.
+    """
+    node, trail = root, Trail()
+    for depth, step in enumerate(key.steps):
+        at = _position(text, node, step, is_root=depth == 0)
+        if at is None and depth == len(key.steps) - 1:
+            return [*trail, (node, -1)], None
+        if at is None:
+            raise no_parent(str(step), node.names if isinstance(node, MappingNode) else [])
+        trail.append((node, at))
+        match node:
+            case MappingNode():
+                node = node.pairs[at][1]
+            case SequenceNode():
+                node = node.items[at]
+    match node:
+        case MappingNode():
+            raise not_a_value(mapping, [f"{key.text}.{name}" for name in node.names])
+        case SequenceNode():
+            raise not_a_value("a list", [f"{key.text}[{at}]" for at in range(len(node.items))])
+    return trail, node
+
+
+def _position(text: str, node: Node, step: str | int, *, is_root: bool) -> int | None:
+    """Where ``step`` leads from ``node``; None when a mapping, or an empty document, lacks it."""
+    where = f"line {line_of(text, node.start)}"
+    match node:
+        case MappingNode():
+            found = node.named(str(step))
+            if len(found) > 1:
+                raise twice([line_of(text, node.pairs[at][0].start) for at in found])
+            return found[0] if found else None
+        case SequenceNode():
+            if not str(step).isdecimal() or int(step) >= len(node.items):
+                raise no_position(step, len(node.items))
+            return int(step)
+        case AliasNode():
+            hint = f"set the value where &{node.anchor} stands"
+            raise EditRefused(f"{where} is the alias *{node.anchor}", hint=hint)
+        case ScalarNode():
+            if is_root and not text[node.start : node.end].strip():
+                return None
+            raise EditRefused(f"{where} holds a value, not {step!r}", hint="shorten the KEY")
+
+
+def put(trail: Trail, new: Node) -> Node:
+    """The root with ``new`` at the end of ``trail``."""
+    for container, at in reversed(trail):
+        match container:
+            case MappingNode(pairs=pairs):
+                pair = (pairs[at][0], new)
+                new = replace(container, pairs=(*pairs[:at], pair, *pairs[at + 1 :]))
+            case SequenceNode(items=items):
+                new = replace(container, items=(*items[:at], new, *items[at + 1 :]))
+    return new

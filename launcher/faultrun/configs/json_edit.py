@@ -7,109 +7,47 @@ of its object, laid out as its neighbours are. Comments are no JSON and are refu
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
-from faultrun.configs.edited import (
-    Edited,
-    EditRefused,
-    edited,
-    no_parent,
-    no_position,
-    not_a_value,
-    only_document,
-    prove,
-    replaced,
-    twice,
-)
+from faultrun.configs.edited import Edited, EditRefused, edited, find, only_document, prove, put, replaced
 from faultrun.configs.typed import plain, retyped
-from faultrun.model.edit import Key, Scalar, ScalarKind
-from faultrun.text.patch import Patch, line_of
+from faultrun.model.edit import Key, Scalar
+from faultrun.text.patch import Patch
+from faultrun.text.yaml_tree import TAG_PREFIX, MappingNode, Node, ScalarNode, SequenceNode
 
 _TOKEN = re.compile(r'[{}\[\],:]|"(?:\\.|[^"\\])*"|[^\s{}\[\],:"]+')
-_KINDS = {'"': ScalarKind.STR, "t": ScalarKind.BOOL, "f": ScalarKind.BOOL, "n": ScalarKind.NULL}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
-    """A value, object or array; each child of an object with its name and where that is written."""
-
-    start: int
-    end: int
-    spelled: str
-    children: tuple[tuple[str, int, "_Node"], ...] = ()
+_TAGS = {'"': "str", "t": "bool", "f": "bool", "n": "null"}
 
 
 def edit(text: str, key: Key, value: Scalar) -> Edited:
     """Set ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     if key.document:
         raise only_document("JSON")
-    before = _tokens(text)
-    found = _find(text, _node(_TOKEN.finditer(text)), key)
-    at = _TOKEN.findall(text, 0, found.start)
-    if found.spelled == "{":
-        spelled = _spelled(value, text)
-        patch = _insertion(text, found, str(key.steps[-1]), spelled)
-        result = edited(text, [patch], before=None, after=spelled)
-        new = _TOKEN.findall(patch.new)
-        at = _TOKEN.findall(text, 0, patch.start)
-        expected = [*at, *new, *before[len(at) :]]
+    trail, node = find(text, _read(text), key, mapping="an object")
+    if isinstance(node, ScalarNode):
+        spelled = _spelled(retyped(node.kind, value), text)
+        new = _scalar(spelled)
+        result = replaced(text, node.start, node.end, text[node.start : node.end] if new == node else spelled)
+        expected = put(trail, new)
     else:
-        spelled = _spelled(retyped(_kind(found.spelled), value), text)
-        same = _meant(spelled) == _meant(found.spelled)
-        result = replaced(text, found.start, found.end, found.spelled if same else spelled)
-        expected = [*at, result.after, *before[len(at) + 1 :]]
-    prove(lambda: _tokens(result.text) == expected, result.line)
+        parent, _ = trail.pop()
+        assert isinstance(parent, MappingNode), "nothing else lacks a name"
+        name, spelled = _spelled(str(key.steps[-1]), text), _spelled(value, text)
+        result = edited(text, [_insertion(text, parent, name, spelled)], before=None, after=spelled)
+        pair = (_scalar(name), _scalar(spelled))
+        expected = put(trail, replace(parent, pairs=(*parent.pairs, pair)))
+    prove(lambda: _read(result.text) == expected, result.line)
     return result
 
 
-def _kind(spelled: str) -> ScalarKind:
-    number = ScalarKind.INT if spelled.lstrip("-").isdecimal() else ScalarKind.FLOAT
-    return _KINDS.get(spelled[0], number)
-
-
-def _meant(spelled: str) -> str:
-    """The text of a string; numbers as they are spelled, 1.0 apart from 1.00."""
-    return f'"{json.loads(spelled)}' if spelled.startswith('"') else spelled
-
-
-def _find(text: str, node: _Node, key: Key) -> _Node:
-    """The value ``key`` names, or the object that lacks it."""
-    for depth, step in enumerate(key.steps):
-        names = [name for name, _, _ in node.children]
-        match node.spelled:
-            case "{":
-                found = [at for at, name in enumerate(names) if name == str(step)]
-                if len(found) > 1:
-                    raise twice([line_of(text, node.children[at][1]) for at in found])
-                if not found and depth == len(key.steps) - 1:
-                    return node
-                if not found:
-                    raise no_parent(str(step), names)
-                node = node.children[found[0]][2]
-            case "[":
-                if not str(step).isdecimal() or int(step) >= len(names):
-                    raise no_position(step, len(names))
-                node = node.children[int(step)][2]
-            case _:
-                where = f"line {line_of(text, node.start)}"
-                raise EditRefused(f"{where} holds a value, not {step!r}", hint="shorten the KEY")
-    if node.spelled == "{":
-        raise not_a_value("an object", [f"{key.text}.{name}" for name, _, _ in node.children])
-    if node.spelled == "[":
-        raise not_a_value("a list", [f"{key.text}[{at}]" for at in range(len(node.children))])
-    return node
-
-
-def _insertion(text: str, node: _Node, name: str, spelled: str) -> Patch:
-    key = _spelled(name, text)
-    if not node.children:
-        return Patch(start=node.start + 1, end=node.start + 1, new=f"{key}: {spelled}")
-    _, start, value = node.children[-1]
-    written_key = _TOKEN.match(text, start)
-    colon = text[written_key.end() if written_key else start : value.start]
-    gap = text[node.children[-2][2].end + 1 if len(node.children) > 1 else node.start + 1 : start]
+def _insertion(text: str, parent: MappingNode, name: str, spelled: str) -> Patch:
+    if not parent.pairs:
+        return Patch(start=parent.start + 1, end=parent.start + 1, new=f"{name}: {spelled}")
+    key, value = parent.pairs[-1]
+    gap_start = parent.pairs[-2][1].end if len(parent.pairs) > 1 else parent.start
+    gap = text[gap_start + 1 : key.start]
     comma = "," + gap if "\n" in gap or "\r" in gap else ", "
-    return Patch(start=value.end, end=value.end, new=f"{comma}{key}{colon}{spelled}")
+    return Patch(start=value.end, end=value.end, new=f"{comma}{name}{text[key.end : value.start]}{spelled}")
 
 
 def _spelled(value: Scalar, text: str) -> str:
@@ -117,28 +55,31 @@ def _spelled(value: Scalar, text: str) -> str:
     return json.dumps(value, ensure_ascii=text.isascii()) if isinstance(value, str) else plain(value)
 
 
-def _node(tokens: "Iterator[re.Match[str]]", token: "re.Match[str] | None" = None) -> _Node:
-    """Where everything stands, from ``token`` on, in a text that ``json`` has already accepted."""
-    token = token or next(tokens)
-    children: list[tuple[str, int, _Node]] = []
-    end = token
-    if token.group() in {"{", "["}:
-        while (end := next(tokens)).group() not in {"}", "]"}:
-            if end.group() == ",":
-                continue
-            if token.group() == "[":
-                children.append(("", end.start(), _node(tokens, end)))
-            else:
-                next(tokens)
-                children.append((str(json.loads(end.group())), end.start(), _node(tokens)))
-    return _Node(start=token.start(), end=end.end(), spelled=token.group(), children=tuple(children))
-
-
-def _tokens(text: str) -> list[str]:
-    """What a text says, but for its layout. EditRefused if it is not JSON."""
+def _read(text: str) -> Node:
+    """What a text says and where, numbers as they are spelled. EditRefused if it is not JSON."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
         because = f"line {error.lineno}: {error.msg}"
         raise EditRefused(because, hint="make it JSON (no comments, no last comma)") from error
-    return _TOKEN.findall(text)
+    tokens = _TOKEN.finditer(text)
+    return _node(next(tokens), tokens)
+
+
+def _node(token: "re.Match[str]", rest: "Iterator[re.Match[str]]") -> Node:
+    if token.group() not in {"{", "["}:
+        return replace(_scalar(token.group()), start=token.start(), end=token.end())
+    found: list[Node] = []
+    while (inner := next(rest)).group() not in {"}", "]"}:
+        if inner.group() not in {",", ":"}:
+            found.append(_node(inner, rest))
+    if token.group() == "[":
+        return SequenceNode(items=tuple(found), start=token.start(), end=inner.end())
+    pairs = tuple(zip(found[::2], found[1::2], strict=True))
+    return MappingNode(pairs=pairs, start=token.start(), end=inner.end())
+
+
+def _scalar(spelled: str) -> ScalarNode:
+    number = "int" if spelled.lstrip("-").isdecimal() else "float"
+    value = str(json.loads(spelled)) if spelled.startswith('"') else spelled
+    return ScalarNode(tag=TAG_PREFIX + _TAGS.get(spelled[0], number), value=value)

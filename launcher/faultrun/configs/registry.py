@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import combinations
 from pathlib import PurePath
-from typing import Protocol, cast
 
 from faultrun.configs.edited import Edited, EditRefused, NoParent
 from faultrun.configs.target import parse_key
@@ -20,39 +19,15 @@ from faultrun.errors import ConfigError
 from faultrun.model.edit import Change, Key, Scalar
 from faultrun.text.patch import MalformedText
 
-_MODULES = {
-    "yaml": "faultrun.configs.yaml_edit",
-    "json": "faultrun.configs.json_edit",
-    "toml": "faultrun.configs.toml_edit",
-    "ini": "faultrun.configs.ini_edit",
-    "env": "faultrun.configs.env_edit",
-    "shell": "faultrun.configs.shell_edit",
-    "python": "faultrun.configs.python_edit",
-}
-_ENDINGS = {
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".json": "json",
-    ".toml": "toml",
-    ".ini": "ini",
-    ".cfg": "ini",
-    ".conf": "ini",
-    ".env": "env",
-    ".sh": "shell",
-    ".bash": "shell",
-    ".py": "python",
-}
-_MENDED = {"yaml": "make it YAML that PyYAML reads", "shell": "check it: bash -n FILE"}
-FORMATS = tuple(_MODULES)
-"""Names a user may put before a file: ``yaml:FILE:KEY``."""
+FORMATS = ("yaml", "json", "toml", "ini", "env", "shell", "python")
+"""Names a user may put before a file, ``yaml:FILE:KEY``; the module NAME_edit edits it."""
 
+_ENDINGS = {".yml": "yaml", ".cfg": "ini", ".conf": "ini", ".sh": "shell", ".bash": "shell", ".py": "python"}
+_ENDINGS |= {f".{name}": name for name in ("yaml", "json", "toml", "ini", "env")}
+_MENDED = {"yaml": "make it YAML that PyYAML reads", "shell": "check it: bash -n FILE"}
 _BOM = "\ufeff"
 _MOST_STEPS = 7
 _Edits = Callable[[str, Key, Scalar], Edited]
-
-
-class _Editor(Protocol):
-    def edit(self, text: str, key: Key, value: Scalar) -> Edited: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +40,16 @@ class Edit:
 
 def format_of(file: str, named: str = "") -> str:
     """Name of the format of ``file``: ``named`` if given, else by its name. ConfigError if unknown."""
-    found = named or _by_name(PurePath(file))
-    if found in _MODULES:
+    path = PurePath(file)
+    is_env = path.name == ".env" or path.name.startswith(".env.")
+    found = named or ("env" if is_env else _ENDINGS.get(path.suffix.lower(), ""))
+    if found in FORMATS:
         return found
-    known = ", ".join(FORMATS)
     raise ConfigError(
         f"{file} is in no format that can be edited",
         because=f"there is no format {named!r}" if named else "the end of its name does not tell its format",
-        hint=f"write FORMAT:{file}:KEY with one of {known}",
+        hint=f"write FORMAT:{file}:KEY with one of {', '.join(FORMATS)}",
     )
-
-
-def _by_name(path: PurePath) -> str:
-    if path.name == ".env" or path.name.startswith(".env."):
-        return "env"
-    return _ENDINGS.get(path.suffix.lower(), "")
 
 
 def edit(file: str, data: bytes, key: str, value: Scalar, *, format: str = "") -> Edit:  # noqa: A002 - the user's word
@@ -90,21 +60,19 @@ def edit(file: str, data: bytes, key: str, value: Scalar, *, format: str = "") -
     """
     name = format_of(file, format)
     path = parse_key(key)
-    editor = cast("_Editor", import_module(_MODULES[name]))
+    editor: _Edits = import_module(f"faultrun.configs.{name}_edit").edit
+    cause: Exception
     try:
         _writable(value)
-        return _edited(editor.edit, name, data, path, value)
+        return _edited(editor, name, data, path, value)
     except EditRefused as refused:
-        raise ConfigError(
-            f"cannot set {key} in {file}", because=refused.because, hint=refused.hint
-        ) from refused
+        cause, because, hint = refused, refused.because, refused.hint
     except MalformedText as malformed:
-        because = f"line {malformed.line}: {malformed.because}"
-        raise ConfigError(f"cannot set {key} in {file}", because=because, hint=_MENDED[name]) from malformed
+        cause, because = malformed, f"line {malformed.line}: {malformed.because}"
+        hint = _MENDED[name]
     except RecursionError as error:
-        raise ConfigError(
-            f"cannot set {key} in {file}", because="it is nested too deeply", hint="set it in a flatter file"
-        ) from error
+        cause, because, hint = error, "it is nested too deeply", "set it in a flatter file"
+    raise ConfigError(f"cannot set {key} in {file}", because=because, hint=hint) from cause
 
 
 def _edited(editor: _Edits, name: str, data: bytes, key: Key, value: Scalar) -> Edit:

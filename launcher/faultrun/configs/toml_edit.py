@@ -46,8 +46,8 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
         was = text[place.start : place.end]
         same = _read_alone(spelled) == old
         result = replaced(text, place.start, place.end, was if same else spelled)
-    expected = _put(before, key.steps, _read_alone(spelled))
-    prove(lambda: _load(result.text) == expected, result.line)
+    at(before, key.steps[:-1])[key.steps[-1]] = _read_alone(spelled)
+    prove(lambda: _load(result.text) == before, result.line)
     return result
 
 
@@ -136,14 +136,3 @@ def _load(text: str) -> dict[str, object]:
         if "overwrite" in message:
             raise EditRefused(f"a key is there twice: {message}", hint="leave one of them") from error
         raise EditRefused(message, hint="make it TOML") from error
-
-
-def _put(tree: object, path: Path, new: object) -> object:
-    if not path:
-        return new
-    step = path[0]
-    if isinstance(tree, dict):
-        return {**tree, step: _put(tree.get(step), path[1:], new)}
-    assert isinstance(tree, list), "a path leads through tables and arrays"
-    assert isinstance(step, int), "arrays have positions"
-    return [*tree[:step], _put(tree[step], path[1:], new), *tree[step + 1 :]]

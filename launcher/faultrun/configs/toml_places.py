@@ -7,6 +7,7 @@ a mark, each header and inline table is given one, and the tree then read tells 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from faultrun.text.patch import Patch, patched
 
@@ -119,7 +120,7 @@ class Places:
         self._places.append(place)
 
 
-def at(tree: object, path: Path) -> object:
+def at(tree: Any, path: Path) -> Any:
     """What stands at ``path``; None if nothing does."""
     for step in path:
         match tree:

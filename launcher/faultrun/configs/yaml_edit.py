@@ -9,16 +9,7 @@ parent mapping, where KEY is nested): with ``<<`` merges that is what overrides.
 import re
 from dataclasses import replace
 
-from faultrun.configs.edited import (
-    Edited,
-    EditRefused,
-    edited,
-    no_parent,
-    no_position,
-    not_a_value,
-    prove,
-    twice,
-)
+from faultrun.configs.edited import Edited, EditRefused, Trail, edited, find, prove, put
 from faultrun.configs.typed import as_spelled, plain, retyped
 from faultrun.model.edit import Key, Scalar, ScalarKind
 from faultrun.text.patch import Patch, appended, line_of, next_line
@@ -30,7 +21,6 @@ from faultrun.text.yaml_tree import (
     MappingNode,
     Node,
     ScalarNode,
-    SequenceNode,
     last_of,
     walk,
 )
@@ -61,7 +51,7 @@ class _Edit:
         self._value = value
 
     def run(self) -> Edited:
-        trail, node = self._find()
+        trail, node = find(self._text, self._document.root, self._key)
         for container, _ in trail:
             self._refuse_shared(container)
         if node is None:
@@ -73,51 +63,8 @@ class _Edit:
         prove(lambda: documents(result.text) == tuple(wanted), result.line)
         return result
 
-    def _find(self) -> tuple[list[tuple[Node, int]], Node | None]:
-        """Walk to the key: every container passed and the position taken in it, and the value there."""
-        node = self._document.root
-        trail: list[tuple[Node, int]] = []
-        for depth, step in enumerate(self._key.steps):
-            at = self._position(node, step)
-            if at is None and depth == len(self._key.steps) - 1:
-                return [*trail, (node, -1)], None
-            if at is None:
-                raise no_parent(str(step), node.names if isinstance(node, MappingNode) else [])
-            trail.append((node, at))
-            node = _child(node, at)
-        return trail, node
-
-    def _position(self, node: Node, step: str | int) -> int | None:
-        """Where ``step`` leads from ``node``; None when a mapping, or an empty document, lacks it."""
+    def _replace(self, trail: Trail, node: Node) -> tuple[Edited, Node]:
         match node:
-            case MappingNode():
-                found = node.named(str(step))
-                if len(found) > 1:
-                    raise twice([line_of(self._text, _start(node.pairs[at][0])) for at in found])
-                return found[0] if found else None
-            case SequenceNode():
-                if not str(step).isdecimal() or int(step) >= len(node.items):
-                    raise no_position(step, len(node.items))
-                return int(step)
-            case AliasNode():
-                where = f"line {line_of(self._text, node.start)}"
-                raise EditRefused(
-                    f"{where} is the alias *{node.anchor}", hint=f"set the value where &{node.anchor} stands"
-                )
-            case ScalarNode():
-                if node is self._document.root and not _visible(self._text, node):
-                    return None
-                raise EditRefused(
-                    f"line {line_of(self._text, node.start)} holds a value, not {step!r}",
-                    hint="shorten the KEY",
-                )
-
-    def _replace(self, trail: list[tuple[Node, int]], node: Node) -> tuple[Edited, Node]:
-        match node:
-            case MappingNode():
-                raise not_a_value("a mapping", [f"{self._key.text}.{name}" for name in node.names])
-            case SequenceNode():
-                raise not_a_value("a list", [f"{self._key.text}[{at}]" for at in range(len(node.items))])
             case AliasNode():
                 new, spelled = self._new_scalar(_blank(node.start, node.end))
                 patches = [Patch(start=node.start, end=node.end, new=spelled)]
@@ -129,13 +76,13 @@ class _Edit:
                 if new == node:
                     return self._unchanged(node, before), self._document.root
                 patches = self._scalar_patches(node, spelled)
-        return edited(self._text, patches, before=before, after=spelled), _put(trail, new)
+        return edited(self._text, patches, before=before, after=spelled), put(trail, new)
 
     def _unchanged(self, node: Node, spelled: str) -> Edited:
         line = line_of(self._text, node.start)
         return Edited(text=self._text, line=line, before=spelled, after=spelled)
 
-    def _insert(self, trail: list[tuple[Node, int]]) -> tuple[Edited, Node]:
+    def _insert(self, trail: Trail) -> tuple[Edited, Node]:
         parent, _ = trail.pop()
         name = str(self._key.steps[-1])
         new, spelled = self._new_scalar(_blank(0, 0))
@@ -147,7 +94,7 @@ class _Edit:
         else:
             patch = self._entry_patch(parent, entry, at_root=not trail)
             grown = replace(parent, pairs=(*parent.pairs, pair))
-        return edited(self._text, [patch], before=None, after=spelled), _put(trail, grown)
+        return edited(self._text, [patch], before=None, after=spelled), put(trail, grown)
 
     def _entry_patch(self, parent: MappingNode, entry: str, *, at_root: bool) -> Patch:
         if parent.flow and parent.pairs:
@@ -210,36 +157,6 @@ class _Edit:
     def _spelled_key(self, name: str) -> str:
         bare = _PLAIN_KEY.fullmatch(name) and go_kind(name) is ScalarKind.STR
         return name if bare else quoted(name, self._text)
-
-
-def _child(node: Node, at: int) -> Node:
-    match node:
-        case MappingNode(pairs=pairs):
-            return pairs[at][1]
-        case SequenceNode(items=items):
-            return items[at]
-        case _:
-            raise AssertionError(f"not a container: {node!r}")
-
-
-def _put(trail: list[tuple[Node, int]], new: Node) -> Node:
-    """The root with ``new`` at the end of ``trail``."""
-    for container, at in reversed(trail):
-        match container:
-            case MappingNode(pairs=pairs):
-                pair = (pairs[at][0], new)
-                new = replace(container, pairs=(*pairs[:at], pair, *pairs[at + 1 :]))
-            case SequenceNode(items=items):
-                new = replace(container, items=(*items[:at], new, *items[at + 1 :]))
-    return new
-
-
-def _start(node: Node) -> int:
-    return node.start if isinstance(node, ScalarNode | AliasNode) else node.end
-
-
-def _visible(text: str, node: ScalarNode) -> bool:
-    return node.start < node.end and bool(text[node.start : node.end].strip())
 
 
 def _blank(start: int, end: int) -> ScalarNode:
