@@ -15,6 +15,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from faultrun.configs.edited import (
@@ -61,7 +62,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
     place = _chosen(text, tree, key)
     start, end = _span(text, place.node)
     old = text[start:end]
-    spelled = _spelled(retyped(_kind(place.node), value), old, text)
+    spelled = _spelled(retyped(_kind(place.node) or ScalarKind.NULL, value), old, text)
     new = ast.parse(spelled, mode="eval").body
     result = replaced(text, start, end, old if ast.dump(new) == ast.dump(place.node) else spelled)
     expected = ast.dump(_Swap(place.node, new).visit(tree))
@@ -72,7 +73,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
 def _chosen(text: str, tree: ast.Module, key: Key) -> _Place:
     places = [place for place in _places(tree.body, ()) if place.answers(key.steps)]
     whole = [place for place in places if len(place.chain) == len(key.steps)]
-    literal = [place for place in places if _is_literal(place.node)]
+    literal = [place for place in places if _kind(place.node)]
     same_chain = len({place.chain for place in places}) == 1
     for few in (places, whole, [] if same_chain else literal):
         if len(few) == 1:
@@ -123,19 +124,16 @@ def _places(body: list[ast.stmt], outer: _Chain) -> Iterator[_Place]:
             case ast.Return(value=ast.expr() as value) | ast.Expr(value=value):
                 yield from _inside(value, outer)
             case _:
-                for _, block in ast.iter_fields(statement):
-                    yield from _blocks(block, outer)
+                yield from _nested(statement, outer)
 
 
-def _blocks(block: object, outer: _Chain) -> Iterator[_Place]:
+def _nested(statement: ast.stmt, outer: _Chain) -> Iterator[_Place]:
     """The statements of an ``if``, ``for``, ``with``, ``try``: these add no name."""
-    if not isinstance(block, list):
-        return
-    for item in block:
-        if isinstance(item, ast.stmt):
-            yield from _places([item], outer)
-        elif isinstance(item, ast.ExceptHandler | ast.match_case):
-            yield from _places(item.body, outer)
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.stmt):
+            yield from _places([child], outer)
+        elif isinstance(child, ast.ExceptHandler | ast.match_case):
+            yield from _places(child.body, outer)
 
 
 def _named(name: _Chain, value: ast.expr, outer: _Chain, *, shared: int = 1) -> Iterator[_Place]:
@@ -149,8 +147,8 @@ def _inside(value: ast.expr, outer: _Chain) -> Iterator[_Place]:
     match value:
         case ast.Dict(keys=keys, values=values):
             for key, entry in zip(keys, values, strict=True):
-                name = _literal_key(key)
-                yield from _named((name,) if name is not None else (), entry, outer)
+                name = key.value if isinstance(key, ast.Constant) else None
+                yield from _named((name,) if isinstance(name, str | int) else (), entry, outer)
         case ast.List(elts=items) | ast.Tuple(elts=items):
             for at, item in enumerate(items):
                 yield from _named((at,), item, outer)
@@ -177,31 +175,14 @@ def _target(target: ast.expr) -> _Chain:
             return ()
 
 
-def _literal_key(key: ast.expr | None) -> str | int | None:
-    match key:
-        case ast.Constant(value=str() | int() as name):
-            return name
-        case _:
-            return None
-
-
-def _is_literal(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) or _is_negative(node)
-
-
-def _is_negative(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
-        and isinstance(node.operand, ast.Constant)
-    )
-
-
-def _kind(node: ast.expr) -> ScalarKind:
-    constant = node.operand if isinstance(node, ast.UnaryOp) else node
-    if not isinstance(constant, ast.Constant):
-        return ScalarKind.NULL
-    return _KINDS.get(type(constant.value), ScalarKind.NULL)
+def _kind(node: ast.expr) -> ScalarKind | None:
+    """The type of a plain literal; None for any other expression."""
+    with suppress(ValueError):
+        value = ast.literal_eval(node)
+        return _KINDS.get(
+            type(value), None if isinstance(value, list | tuple | dict | set) else ScalarKind.NULL
+        )
+    return None
 
 
 def _spelled(value: Scalar, old: str, text: str) -> str:

@@ -6,7 +6,7 @@ position, and nothing is constructed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol, cast
+from typing import Any, TypedDict
 
 import yaml
 
@@ -114,24 +114,15 @@ class _Follower:
         return replace(node, pairs=(*inherited_pairs, *own), doubles=tuple(doubles))
 
 
-class _Mark(Protocol):
-    """A position in the text, counted from 0."""
-
-    index: int
+class _Where(TypedDict):
+    start: int
+    end: int
     line: int
     column: int
 
 
-class _Events(Protocol):
-    """What is used of PyYAML's loader, which has no types of its own."""
-
-    def get_event(self) -> yaml.Event: ...
-
-    def peek_event(self) -> yaml.Event: ...
-
-    def check_event(self, kind: type[yaml.Event]) -> bool: ...
-
-    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: object) -> str: ...
+def _where(mark: Any, end: Any) -> _Where:
+    return {"start": mark.index, "end": end.index, "line": mark.line + 1, "column": mark.column}
 
 
 class _Reader:
@@ -139,29 +130,21 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._loader = cast("_Events", yaml.SafeLoader(text))
-        self._token_starts: dict[int, _Mark] | None = None
+        self._loader: Any = yaml.SafeLoader(text)  # has no types of its own
+        self._token_starts: dict[int, Any] | None = None
 
     def documents(self) -> Iterator[Document]:
-        loader = self._loader
-        loader.get_event()
-        while not loader.check_event(yaml.StreamEndEvent):
-            loader.get_event()
+        self._loader.get_event()
+        while not self._loader.check_event(yaml.StreamEndEvent):
+            self._loader.get_event()
             root = self._node()
-            yield Document(root=root, end=_index(loader.get_event().start_mark))
+            yield Document(root=root, end=self._loader.get_event().start_mark.index)
 
     def _node(self) -> Node:
         event = self._loader.get_event()
         match event:
             case yaml.AliasEvent():
-                mark = _mark(event.start_mark)
-                return AliasNode(
-                    anchor=str(event.anchor),
-                    start=mark.index,
-                    end=_index(event.end_mark),
-                    line=mark.line + 1,
-                    column=mark.column,
-                )
+                return AliasNode(anchor=str(event.anchor), **_where(event.start_mark, event.end_mark))
             case yaml.ScalarEvent():
                 return self._scalar(event)
             case yaml.SequenceStartEvent():
@@ -171,71 +154,57 @@ class _Reader:
             case _:
                 raise AssertionError(f"PyYAML promised a node, not {event!r}")
 
-    def _scalar(self, event: yaml.ScalarEvent) -> ScalarNode:
+    def _scalar(self, event: Any) -> ScalarNode:
         bare = event.anchor is None and event.tag is None
-        mark = _mark(event.start_mark) if bare else self._token_start(_mark(event.end_mark))
+        mark = event.start_mark if bare else self._token_start(event.end_mark)
         return ScalarNode(
             anchor=event.anchor,
-            tag=self._tag(yaml.ScalarNode, event.tag, event.value, event.implicit),
+            tag=self._tag(yaml.ScalarNode, event, event.value),
             value=event.value,
             tagged=event.tag is not None,
             style=event.style or "",
-            start=mark.index,
-            end=_index(event.end_mark),
-            line=mark.line + 1,
-            column=mark.column,
+            **_where(mark, event.end_mark),
         )
 
-    def _sequence(self, event: yaml.SequenceStartEvent) -> SequenceNode:
-        mark = _mark(event.start_mark)
+    def _sequence(self, event: Any) -> SequenceNode:
         items: list[Node] = []
         while not self._loader.check_event(yaml.SequenceEndEvent):
             items.append(self._node())
         return SequenceNode(
             anchor=event.anchor,
-            tag=self._tag(yaml.SequenceNode, event.tag, None, event.implicit),
+            tag=self._tag(yaml.SequenceNode, event, None),
             items=tuple(items),
             flow=bool(event.flow_style),
-            start=mark.index,
-            end=_index(self._loader.get_event().end_mark),
-            line=mark.line + 1,
-            column=mark.column,
+            **_where(event.start_mark, self._loader.get_event().end_mark),
         )
 
-    def _mapping(self, event: yaml.MappingStartEvent) -> MappingNode:
+    def _mapping(self, event: Any) -> MappingNode:
         bare = event.anchor is None and event.tag is None
-        mark = _mark((event if bare else self._loader.peek_event()).start_mark)
+        mark = (event if bare else self._loader.peek_event()).start_mark
         pairs: list[tuple[Node, Node]] = []
         while not self._loader.check_event(yaml.MappingEndEvent):
             key = self._node()
             pairs.append((key, self._node()))
+        where = _where(mark, self._loader.get_event().end_mark)
+        if event.flow_style:
+            where["start"] = self._text.find("{", event.start_mark.index)
         return MappingNode(
             anchor=event.anchor,
-            tag=self._tag(yaml.MappingNode, event.tag, None, event.implicit),
+            tag=self._tag(yaml.MappingNode, event, None),
             pairs=tuple(pairs),
             flow=bool(event.flow_style),
-            start=self._text.find("{", _index(event.start_mark)) if event.flow_style else mark.index,
-            end=_index(self._loader.get_event().end_mark),
-            line=mark.line + 1,
-            column=mark.column,
+            **where,
         )
 
-    def _tag(self, kind: type[yaml.Node], tag: str | None, value: str | None, implicit: object) -> str:
-        if tag is not None and tag != "!":
-            return tag
-        return self._loader.resolve(kind, value, implicit)
+    def _tag(self, kind: type[yaml.Node], event: Any, value: str | None) -> str:
+        return str(
+            self._loader.resolve(kind, value, event.implicit) if event.tag in {None, "!"} else event.tag
+        )
 
-    def _token_start(self, end: _Mark) -> _Mark:
+    def _token_start(self, end: Any) -> Any:
         """Start of the scalar that ends at ``end``: PyYAML's event begins at its anchor or tag instead."""
         if self._token_starts is None:
-            scalars = (token for token in yaml.scan(self._text) if isinstance(token, yaml.ScalarToken))
-            self._token_starts = {_index(token.end_mark): _mark(token.start_mark) for token in scalars}
+            tokens: Iterator[Any] = yaml.scan(self._text)
+            scalars = (token for token in tokens if isinstance(token, yaml.ScalarToken))
+            self._token_starts = {token.end_mark.index: token.start_mark for token in scalars}
         return self._token_starts.get(end.index, end)
-
-
-def _mark(mark: object) -> _Mark:
-    return cast("_Mark", mark)
-
-
-def _index(mark: object) -> int:
-    return _mark(mark).index
