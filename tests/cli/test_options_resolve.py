@@ -125,6 +125,7 @@ def test_the_console_is_chosen_by_tail_tee_and_redirects(script: str) -> None:
     logs = plan("--worker_num=3", "--tail_worker_log=0,2", "-t", "1:2", "-r", "3", script).spec.logs
     assert [logs.console(rank, rank) for rank in range(3)] == [Stream.ALL, Stream.ERR, Stream.ALL]
     assert plan("--worker_num=3", "--tail_worker_log=-1", script).spec.logs.tail == frozenset(range(3))
+    assert plan("--worker_num=1", script).spec.logs.console(0, 0) is Stream.NONE
 
 
 def test_ranks_that_do_not_exist_are_said_to_have_no_effect(script: str) -> None:

@@ -93,9 +93,9 @@ def _log_name(text: str, master_addr: str) -> str:
 
 
 def _per_rank(
-    ctx: ResolveContext, option: Option[Any], chosen: Mapping[int | None, Stream] | None, workers: int
+    ctx: ResolveContext, option: Option[Any], chosen: Mapping[int | None, Stream], workers: int
 ) -> tuple[Stream, ...]:
-    if chosen is None:
+    if not chosen:
         return ()
     unknown = [rank for rank in chosen if rank is not None and rank >= workers]
     if unknown:

@@ -2,16 +2,24 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.resolve.context import ProcessContext
-from faultrun.cli.run.composition_view import line_start, meter_for, narrator_for, sidecars, without_secrets
-from faultrun.cli.run.ready_notifier import ReadyNotifier
-from faultrun.cli.run.taking_up import ORIGINALS, answered_again, at_end, begin_anew
+from faultrun.cli.run.outlets import (
+    ReadyNotifier,
+    line_start,
+    meter_for,
+    narrator_for,
+    sidecars,
+    without_secrets,
+)
+from faultrun.cli.run.turns import ORIGINALS, absolute, answered_again, at_end, begin_anew
 from faultrun.core.agree import Rules
 from faultrun.core.begin import plan_to_go_on_from
 from faultrun.core.secrets import without_logins
@@ -38,6 +46,7 @@ from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.log_watch import LogWatch
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
+from faultrun.supervisor.ports import Agreement, CheckpointFinder
 from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer
 from faultrun.supervisor.progress import write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
@@ -53,6 +62,13 @@ from faultrun.workers.process import become_subreaper
 from faultrun.workers.rotate import Rotator
 from faultrun.workers.signals import SignalPipe
 from faultrun.workers.sweep import sweep
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closes)
 
 _LEFTOVERS_PATIENCE_S = 10.0
 _STOPS = {
@@ -71,18 +87,20 @@ class Supervisor:
     """
 
     def __init__(
-        self, spec: RunSpec, around: ProcessContext, say: Callable[[str], None], ready: Callable[[], None]
+        self, spec: RunSpec, process: ProcessContext, say: Callable[[str], None], ready: Callable[[], None]
     ) -> None:
-        self._around = around
+        self._process = process
         self._say = say
         self._ready = ready
         self._boot = BootId(os.urandom(8).hex())
         self.log_dir = Path(spec.logs.log_dir).absolute()
         start = RunState(node=spec.node, topology=spec.topology, windows=spec.supervision.windows)
         self._claimed = claim(self.log_dir, start, spec.run_id)
+        past = self._claimed.past
         self._spec = replace(spec, run_id=RunId(self._claimed.run_id))
-        self._state = self._claimed.past.state if self._claimed.past is not None else start
-        self._cleanup: list[Callable[[], object]] = []
+        self._state = start if past is None else past.state
+        self._next_seq = 0 if past is None else past.next_seq
+        self._stack = ExitStack()
         self.stopped = False
 
     @property
@@ -94,70 +112,35 @@ class Supervisor:
         """Supervise until the run is over."""
         if self._claimed.untold is not None:
             return answered_again(self._claimed, self._spec, self._say)
-        if self._claimed.note:
-            self._say(self._claimed.note)
-        if self._claimed.ended_run:
-            begin_anew(self._claimed, self._spec.recovery.resume, self._say)
-        self._sweep_leftovers()
-        follower = self._follower()
-        rotator = self._rotator()
-        fault_files = self._fault_file_watcher()
-        self._sidecars()
-        self._cleanup.append(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
-        guard(lambda: sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S))
-        become_subreaper()
+        self._make_room()
+        streams, fault_files = self._fork_helpers()
         past = self._claimed.past
-        clock = RunClock(past.run_s_at(datetime.now(timezone.utc)) if past is not None else 0.0)
+        clock = RunClock(0.0 if past is None else past.run_s_at(datetime.now(timezone.utc)))
         reactor = Reactor(clock)
-        control = Control(self.log_dir, reactor, self._spec.supervision.windows.stop_grace_s)
-        self._cleanup.append(control.close)
+        windows = self._spec.supervision.windows
+        control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s))
         self._write_record(control)
-        journal = JournalWriter(
-            self.journal, next_seq=past.next_seq if past else 0, node=self._spec.node, boot=self._boot
+        journal = self._kept(
+            JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
         )
-        self._cleanup.append(journal.close)
-        devices = DeviceAssignment(self._spec, self._around.environ, self._say)
+        devices = DeviceAssignment(self._spec, self._process.environ, self._say)
         preparer = LocalPreparer(
-            self._spec, self._around.environ, self.log_dir / ORIGINALS, clock, self._say, devices
+            self._spec, self._process.environ, self.log_dir / ORIGINALS, clock, self._say, devices
         )
-        standbys = self._standbys(reactor)
-        streams = Streams(self._spec.logs, self.log_dir, follower, rotator)
         env = self._supervisor_env(preparer, streams, clock)
-        group = WorkerGroup(self._spec, env, reactor, control, standbys)
+        group = WorkerGroup(self._spec, env, reactor, control, self._standbys(reactor))
         inspector = Inspector(group, reactor, self.log_dir)
-        narrator = narrator_for(self._spec, self.log_dir, self._say)
-        catalog = self._catalog()
-        world = LocalWorld(
-            group,
-            inspector,
-            self._agreement(reactor),
-            LocalCheckpoints(
-                self._spec,
-                catalog,
-                clock,
-                meter_for(self._spec, self.log_dir),
-                Neighbours(catalog.roots, self._spec.run_id),
-            ),
-            preparer,
-            reactor,
-        )
-        self._cleanup += [world.settle, devices.abandon]
+        catalog, agreement = self._catalog(), self._agreement(reactor)
+        finder = self._finder(catalog, clock)
+        world = LocalWorld(group, inspector, agreement, finder, preparer, reactor)
+        self._stack.callback(world.settle)
+        self._stack.callback(devices.abandon)
         self._listen_to_signals(reactor, group, control)
-        started = RunStarted(
-            at_s=clock.now(),
-            incarnation=self._state.incarnation,
-            node=self._spec.node,
-            boot=self._boot,
-            pid=os.getpid(),
-            notices=fault_files.first() if fault_files is not None else (),
-            run_id=self._spec.run_id,
-            stop_by_s=clock.of_utc_s(self._spec.supervision.windows.stop_by_utc_s),
-            addr=self._spec.rendezvous.master_addr,
-        )
-        reactor.post(started)
+        reactor.post(self._started(clock, fault_files))
         if fault_files is not None:
             fault_files.attach(reactor, group.incarnation)
         write_heartbeats(reactor, group.incarnation)
+        narrator = narrator_for(self._spec, self.log_dir, self._say)
         listeners = (
             narrator,
             ResumeCheck(reactor, self._spec.recovery),
@@ -168,22 +151,14 @@ class Supervisor:
             ReadyNotifier(self._ready, journal, self._say),
         )
         # Nobody lives any more when the loop ends as it should.
-        self._cleanup.append(
-            lambda: let_save(
-                group,
-                control,
-                clock,
-                window_s=self._spec.supervision.windows.grace_s,
-                world_size=self._spec.topology.world_size,
-                say=self._say,
-            )
+        size = self._spec.topology.world_size
+        self._stack.callback(
+            let_save, group, control, clock, window_s=windows.grace_s, world_size=size, say=self._say
         )
-        wish, ranks = self._spec.standby, tuple(self._spec.topology.ranks_of(self._spec.node))
-        standby_state = StandbyState(ranks=ranks[: wish.count], asked=wish.asked, doubts=wish.doubts)
-        end = supervise(self._state, world, journal, listeners, standby_state)
+        end = supervise(self._state, world, journal, listeners, self._standby_state())
         self.stopped = end.stop is not None
         at_end(self._spec, self.log_dir, end, self._say)
-        line = narrator.outcome.line if narrator.outcome is not None else ""
+        line = "" if narrator.outcome is None else narrator.outcome.line
         code = 1 if end.exit_code is None else end.exit_code
         control.tell_end(line, code)
         return code, line
@@ -196,11 +171,18 @@ class Supervisor:
 
     def close(self) -> None:
         """Leave no process and no open file; in reverse order of what was begun."""
-        while self._cleanup:
-            self._cleanup.pop()()
+        self._stack.close()
 
-    def _sweep_leftovers(self) -> None:
-        """A supervisor that was killed may have left processes that nobody could end."""
+    def _kept(self, part: C) -> C:
+        """The same, to be closed at the end."""
+        return self._stack.enter_context(closing(part))
+
+    def _make_room(self) -> None:
+        """Move a run that ended away; a supervisor that was killed may have left processes behind."""
+        if self._claimed.note:
+            self._say(self._claimed.note)
+        if self._claimed.ended_run:
+            begin_anew(self._claimed, self._spec.recovery.resume, self._say)
         past = self._claimed.past
         if past is None:
             return
@@ -210,64 +192,59 @@ class Supervisor:
         if stuck:
             self._say(f"processes {' '.join(map(str, stuck))} of the run before cannot be killed")
 
-    def _follower(self) -> Follower | None:
-        """Only where somebody wants to see workers' output; forked before there are threads."""
+    def _fork_helpers(self) -> tuple[Streams, FaultFileWatcher | None]:
+        """Start our own processes, before there are threads, and see to it that no process outlives us.
+
+        A follower only where somebody wants to see workers' output; sidecars may end a moment after us.
+        """
+        logs = self._spec.logs
         ranks = enumerate(self._spec.topology.ranks_of(self._spec.node))
-        if all(self._spec.logs.console(rank, local) is Stream.NONE for local, rank in ranks):
-            return None
-        follower = Follower(line_start(self._spec))
-        self._cleanup.append(follower.close)
-        return follower
-
-    def _sidecars(self) -> None:
-        """Forked before there are threads; they end with us, or a moment later."""
-        past = self._claimed.past
-        for sidecar in sidecars(self._spec, self.log_dir, past.next_seq if past is not None else 0):
-            self._cleanup.append(sidecar.close)
-
-    def _rotator(self) -> Rotator | None:
-        """Forked before there are threads, too."""
-        if not self._spec.logs.max_bytes:
-            return None
-        rotator = Rotator(self._spec.logs.max_bytes)
-        self._cleanup.append(rotator.close)
-        return rotator
-
-    def _fault_file_watcher(self) -> FaultFileWatcher | None:
-        """Only where a platform's files are to be watched; forked before there are threads."""
+        shown = any(logs.console(rank, local) is not Stream.NONE for local, rank in ranks)
+        follower = self._kept(Follower(line_start(self._spec))) if shown else None
+        rotator = self._kept(Rotator(logs.max_bytes)) if logs.max_bytes else None
         fault_files = fault_file_watcher_for(self._spec)
         if fault_files is not None:
-            self._cleanup.append(fault_files.close)
-        return fault_files
+            self._kept(fault_files)
+        for sidecar in sidecars(self._spec, self.log_dir, self._next_seq):
+            self._kept(sidecar)
+        self._stack.callback(self._sweep)
+        guard(self._sweep)
+        become_subreaper()
+        return Streams(logs, self.log_dir, follower, rotator), fault_files
+
+    def _sweep(self) -> None:
+        sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S)
 
     def _supervisor_env(self, preparer: LocalPreparer, streams: Streams, clock: RunClock) -> SupervisorEnv:
-        exits = ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)
-        self._cleanup.append(exits.close)
         return SupervisorEnv(
-            environ=self._around.environ,
+            environ=self._process.environ,
             boot=self._boot,
-            python=self._around.python,
+            python=self._process.python,
             log_dir=self.log_dir,
-            ascend=accelerators_of("npu", self._around.environ) is not None,
+            ascend=accelerators_of("npu", self._process.environ) is not None,
             command=preparer.command,
-            exits=exits,
+            exits=self._kept(ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)),
             streams=streams,
         )
 
     def _standbys(self, reactor: Reactor) -> Standbys:
         terms = Terms(wish=self._spec.standby, log_dir=self.log_dir, free_bytes=spendable_bytes)
-        standbys = Standbys(terms, reactor)
-        self._cleanup.append(standbys.close)
-        return standbys
+        return self._kept(Standbys(terms, reactor))
+
+    def _standby_state(self) -> StandbyState:
+        wish, ranks = self._spec.standby, tuple(self._spec.topology.ranks_of(self._spec.node))
+        return StandbyState(ranks=ranks[: wish.count], asked=wish.asked, doubts=wish.doubts)
 
     def _catalog(self) -> Catalog:
-        return Catalog(
-            tuple(str(Path(root).absolute()) for root in self._spec.recovery.checkpoint_dirs),
-            memory_path=str(self.log_dir / "checkpoints.jsonl"),
-            settle_s=0.0,
-        )
+        roots = absolute(self._spec.recovery.checkpoint_dirs)
+        return Catalog(roots, memory_path=str(self.log_dir / "checkpoints.jsonl"), settle_s=0.0)
 
-    def _agreement(self, reactor: Reactor) -> LocalAgreement:
+    def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
+        meter = meter_for(self._spec, self.log_dir)
+        neighbours = Neighbours(catalog.roots, self._spec.run_id)
+        return LocalCheckpoints(self._spec, catalog, clock, meter, neighbours)
+
+    def _agreement(self, reactor: Reactor) -> Agreement:
         rules = Rules(
             topology=self._spec.topology,
             policy=self._spec.supervision.policy,
@@ -275,6 +252,19 @@ class Supervisor:
             resume_args=self._spec.recovery.resume_args,
         )
         return LocalAgreement(rules, plan_to_go_on_from(self._state), reactor)
+
+    def _started(self, clock: RunClock, fault_files: FaultFileWatcher | None) -> RunStarted:
+        return RunStarted(
+            at_s=clock.now(),
+            incarnation=self._state.incarnation,
+            node=self._spec.node,
+            boot=self._boot,
+            pid=os.getpid(),
+            notices=fault_files.first() if fault_files is not None else (),
+            run_id=self._spec.run_id,
+            stop_by_s=clock.of_utc_s(self._spec.supervision.windows.stop_by_utc_s),
+            addr=self._spec.rendezvous.master_addr,
+        )
 
     def _write_record(self, control: Control) -> None:
         write_record(
@@ -293,9 +283,7 @@ class Supervisor:
         )
 
     def _listen_to_signals(self, reactor: Reactor, group: WorkerGroup, control: Control) -> None:
-        pipe = SignalPipe()
-        self._cleanup.append(pipe.close)
-
+        pipe = self._kept(SignalPipe())
         answers = dict(self._spec.supervision.signals)
 
         def drain() -> list[Event]:

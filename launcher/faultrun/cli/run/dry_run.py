@@ -8,6 +8,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.cli.console import answer
 from faultrun.cli.resolve.context import ProcessContext
+from faultrun.cli.run.turns import absolute
 from faultrun.configs.apply import check
 from faultrun.configs.argv import resume_args
 from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
@@ -65,7 +66,7 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
     roots = spec.recovery.checkpoint_dirs
     if not roots:
         return None, "no --checkpoint_dir is given, workers begin as at first", 0
-    catalog = Catalog(tuple(str(Path(root).absolute()) for root in roots))
+    catalog = Catalog(absolute(roots))
     size = spec.topology.world_size
     need = Need(world_size=size, groups=known_replicas(spec, size).groups, trust=spec.recovery.trust)
     match scan_and_choose(catalog, need).choice:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from faultrun import __version__
 from faultrun.cli import console
 from faultrun.core.secrets import HIDDEN, without_secret_values, without_secret_words
-from faultrun.journal.append import FILE_NAME
+from faultrun.journal.append import FILE_NAME, JournalWriter
+from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.run import Step
 from faultrun.model.spec import LogFormat, RunSpec
 from faultrun.observe.reporters import ConsoleReporter, JsonReporter, note
 from faultrun.observe.sidecar import CLEAR, Sidecar, Work
@@ -117,3 +119,24 @@ def without_secrets(spec: RunSpec) -> RunSpec:
         command=replace(spec.command, script_args=args, shown=shown),
         view=replace(view, on_event=command, webhook=webhook, otlp_endpoint=collector),
     )
+
+
+class ReadyNotifier:
+    """Tells that workers run: ``--join=False`` returns then.
+
+    And that the journal cannot be written: training goes on, but a person should know.
+    """
+
+    def __init__(self, ready: Callable[[], None], journal: JournalWriter, say: Callable[[str], None]) -> None:
+        self._ready = ready
+        self._journal = journal
+        self._say = say
+        self._trouble = ""
+
+    def tell(self, event: Event, step: Step) -> None:  # noqa: ARG002  the port's
+        """See ``ports.EventListener``."""
+        if self._journal.trouble != self._trouble:
+            self._trouble = self._journal.trouble
+            self._say(self._trouble or "the journal is written again, nothing of it is missing")
+        if isinstance(event, IncarnationStarted):
+            self._ready()
