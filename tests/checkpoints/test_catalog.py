@@ -14,7 +14,7 @@ from faultrun.checkpoints.format import Claim, Listing, Look
 from faultrun.checkpoints.generic import Pattern
 from faultrun.checkpoints.names import is_unfinished, place_of, rank_of_directory
 from faultrun.checkpoints.registry import GROUP, Registry, builtin_formats
-from faultrun.core.recover import Chosen, Need, NothingWhole
+from faultrun.core.recover import Chosen, Need, NoneUsable
 from faultrun.errors import UsageError
 from faultrun.model.checkpoint import Entry, Verdict
 from support.catalogs import MINDSPORE, catalog_of, judge, only, reasons, survey_of
@@ -93,7 +93,7 @@ class Liar(Broken):
 def test_a_plug_in_that_cannot_verify_proves_nothing(tmp_path: Path) -> None:
     save(tmp_path / "claim.me", b"x")
     found = survey_of(tmp_path, formats=(Liar(),))
-    assert isinstance(found.choice, NothingWhole)
+    assert isinstance(found.choice, NoneUsable)
     assert "no verdicts today" in found.choice.refused[0].why
 
 
@@ -203,4 +203,4 @@ def test_the_need_of_a_survey_reaches_the_choice(tmp_path: Path) -> None:
     for rank in range(2):
         save(tmp_path / f"rank_{rank}/net-1_{2 - rank}.ckpt", ckpt(1, 2 - rank))
     groups = (frozenset({0}), frozenset({1}))
-    assert isinstance(survey_of(tmp_path, Need(world_size=2, groups=groups)).choice, NothingWhole)
+    assert isinstance(survey_of(tmp_path, Need(world_size=2, groups=groups)).choice, NoneUsable)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Look, Unreadable
-from faultrun.checkpoints.torch_dcp import FORMAT
+from faultrun.checkpoints.torch_dcp import TORCH_DCP
 from faultrun.model.checkpoint import Depth, Verdict
 from support.entries import entry_of, listing_of
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000_000
 
 
 def verify(path: Path, depth: Depth = Depth.CHECKSUM) -> Verdict:
-    return FORMAT.verify(entry_of(path), Look(depth=depth))
+    return TORCH_DCP.verify(entry_of(path), Look(depth=depth))
 
 
 def refused(path: Path, depth: Depth = Depth.CHECKSUM) -> str:
@@ -43,10 +43,10 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_a_directory_is_one_checkpoint_and_its_step_is_read_from_the_contents(saved: Path) -> None:
-    (claim,) = FORMAT.claim(listing_of(saved))
+    (claim,) = TORCH_DCP.claim(listing_of(saved))
     assert claim.members == (".metadata", "__0_0.distcp", "__1_0.distcp")
     assert (claim.path, claim.global_step, claim.unfinished) == (str(saved), 1200, "")
-    entry = FORMAT.read(entry_of(saved))
+    entry = TORCH_DCP.read(entry_of(saved))
     assert (entry.epoch, entry.global_step) == (3, 1215), "contents beat names"
     assert entry.world_size is None, "it loads into any world"
 
@@ -73,19 +73,19 @@ def test_the_step_is_in_the_name_of_the_directory(folder: str, step: int | None,
         path.mkdir()
         (path / "__0_0.distcp").touch()
         (path / ".metadata").touch()
-        assert [claim.global_step for claim in FORMAT.claim(listing_of(path))] == [step]
+        assert [claim.global_step for claim in TORCH_DCP.claim(listing_of(path))] == [step]
 
 
 def test_without_metadata_the_save_was_not_finished(saved: Path) -> None:
     (saved / ".metadata").unlink()
-    (claim,) = FORMAT.claim(listing_of(saved))
+    (claim,) = TORCH_DCP.claim(listing_of(saved))
     assert "was not finished" in claim.unfinished
     assert "No such file" in refused(saved)
 
 
 def test_a_directory_without_shards_is_not_claimed(tmp_path: Path) -> None:
     (tmp_path / ".metadata").touch()
-    assert list(FORMAT.claim(listing_of(tmp_path))) == []
+    assert list(TORCH_DCP.claim(listing_of(tmp_path))) == []
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", "__1_0.distcp", ".metadata"])
@@ -210,7 +210,7 @@ def test_any_metadata_are_whole_or_refused(tmp_path_factory: pytest.TempPathFact
         shutil.copytree(SAVED, folder)
     (folder / ".metadata").write_bytes(data)
     with contextlib.suppress(Unreadable):
-        FORMAT.read(entry_of(folder))
+        TORCH_DCP.read(entry_of(folder))
     with contextlib.suppress(Unreadable):
         assert verify(folder).why
 
@@ -239,6 +239,6 @@ def test_what_the_installed_torch_writes_is_whole(tmp_path: Path) -> None:
     dcp.save(state, checkpoint_id=str(path), no_dist=True)
     verdict = verify(path)
     assert (verdict.whole, verdict.depth) == (True, Depth.CHECKSUM)
-    assert FORMAT.read(entry_of(path)).global_step == 77
+    assert TORCH_DCP.read(entry_of(path)).global_step == 77
     os.truncate(path / "__0_0.distcp", (path / "__0_0.distcp").stat().st_size - 1)
     assert "is cut" in refused(path)

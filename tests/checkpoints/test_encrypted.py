@@ -9,11 +9,10 @@ from click.testing import CliRunner
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.ckpt.command import ckpt as command
-from faultrun.core.recover import Chosen, Need, NothingWhole
+from faultrun.core.recover import Chosen, Need, NoneUsable
 from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.actions import FindRecoveryPoint
-from faultrun.model.events import NothingWhole as NothingToTell
-from faultrun.model.events import RecoveryPointChosen
+from faultrun.model.events import NothingWhole, RecoveryPointChosen
 from faultrun.model.spec import Recovery
 from faultrun.supervisor.checkpoint_finder import LocalCheckpoints, Surveyed
 from faultrun.supervisor.reactor import RunClock
@@ -50,7 +49,7 @@ def test_every_cut_within_a_frame_is_torn_and_trust_does_not_help(tmp_path: Path
         verdict = judge(tmp_path, "net-1_20.ckpt")
         assert not verdict.whole
         assert not verdict.unverifiable, size
-        assert isinstance(survey_of(tmp_path, TRUSTING).choice, NothingWhole)
+        assert isinstance(survey_of(tmp_path, TRUSTING).choice, NoneUsable)
 
 
 def test_an_older_verified_file_is_taken_unless_somebody_trusts_the_newer(tmp_path: Path) -> None:
@@ -95,7 +94,7 @@ def test_a_run_that_finds_nothing_else_ends_and_names_the_option_that_helps(tmp_
     for step in (10, 20):
         encrypted(tmp_path, f"net-1_{step}.ckpt")
     answer = survey(tmp_path, trust=False)
-    assert isinstance(answer, NothingToTell)
+    assert isinstance(answer, NothingWhole)
     what, because, hint = answer.why.splitlines()
     assert what == f"no checkpoint in {tmp_path} can be verified"
     assert because.startswith("  because: 2 found, 2 of them not torn, but nothing can prove them whole; ")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from faultrun.checkpoints.find import Findings
 from faultrun.checkpoints.registry import builtin_formats
-from faultrun.core.recover import Chosen, NothingFound, NothingWhole
+from faultrun.core.recover import Chosen, NoneUsable, NothingFound
 from support.catalogs import survey_of
 from support.torch_files import ZIP
 
@@ -54,7 +54,7 @@ def chosen(root: Path) -> str:
 
 def refusals(root: Path) -> list[str]:
     choice = survey(root).choice
-    assert isinstance(choice, Chosen | NothingWhole)
+    assert isinstance(choice, Chosen | NoneUsable)
     return [f"{Path(one.path).name}: {one.why}" for one in choice.refused]
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from faultrun.checkpoints import gasp_manifest, reading
 from faultrun.checkpoints.format import Listing, Look, Stamp, Unreadable
-from faultrun.checkpoints.mindspore_ckpt import FORMAT as MINDSPORE
+from faultrun.checkpoints.mindspore_ckpt import MINDSPORE_CKPT
 from faultrun.checkpoints.mindspore_records import numbers_at, outline_of
 from faultrun.checkpoints.reading import opened
 from faultrun.checkpoints.registry import builtin_formats
-from faultrun.checkpoints.ttp import FORMAT as TTP
+from faultrun.checkpoints.ttp import TTP
 from faultrun.model.checkpoint import Entry, Kind
 from support.ckpt_bytes import ckpt, field, record, varint, with_crc
 
@@ -84,7 +84,7 @@ def test_verdicts_on_mutated_files_never_raise_anything_else(
     path, other = tmp_path / "net-1_2_breakpoint.ckpt", tmp_path / "net-1_1.ckpt"
     path.write_bytes(data)
     other.write_bytes(sibling)
-    for one in (MINDSPORE, TTP):
+    for one in (MINDSPORE_CKPT, TTP):
         try:
             verdict = one.verify(one.read(entry_for(path)), Look(siblings=[entry_for(other, Kind.PERIODIC)]))
         except Unreadable:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faultrun.core.recover import Chosen, Need, NothingWhole
+from faultrun.core.recover import Chosen, Need, NoneUsable
 from faultrun.model.checkpoint import Depth, Kind
 from support.catalogs import judge, only, reasons, survey_of
 from support.ckpt_bytes import ckpt, save
@@ -73,7 +73,7 @@ def test_every_cut_of_the_manifest_is_refused(tmp_path: Path) -> None:
     data = manifest(STATE)
     for size in range(len(data)):
         save(tmp_path / "net-2_15.pt.manifest.json", data[:size])
-        assert isinstance(survey_of(tmp_path, Need(world_size=4)).choice, NothingWhole), size
+        assert isinstance(survey_of(tmp_path, Need(world_size=4)).choice, NoneUsable), size
 
 
 def test_a_file_whose_manifest_was_never_written_is_what_its_own_format_says(tmp_path: Path) -> None:

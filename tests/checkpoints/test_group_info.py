@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Unreadable
-from faultrun.checkpoints.group_info import FILE_NAME, MAX_BYTES, read_group_files, restore_ranks
+from faultrun.checkpoints.group_info import (
+    GROUP_INFO_NAME,
+    MAX_GROUP_INFO_BYTES,
+    read_group_files,
+    restore_ranks,
+)
 from faultrun.core.replica_groups import agree_on_groups
 from support.group_infos import group_info
 
@@ -169,20 +174,20 @@ def _write(root: Path, lists: dict[int, tuple[int, ...]]) -> str:
     for rank, members in lists.items():
         folder = root / f"device{rank}"
         folder.mkdir(parents=True)
-        (folder / FILE_NAME).write_bytes(group_info(members))
-    return str(root / "device0" / FILE_NAME)
+        (folder / GROUP_INFO_NAME).write_bytes(group_info(members))
+    return str(root / "device0" / GROUP_INFO_NAME)
 
 
 def test_the_files_of_all_ranks_are_found_from_any_one(tmp_path: Path) -> None:
     _write(tmp_path, {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)})
-    found = read_group_files(str(tmp_path / "device3" / FILE_NAME), 4)
+    found = read_group_files(str(tmp_path / "device3" / GROUP_INFO_NAME), 4)
     assert found.lists == {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)}
     assert found.unreadable == {}
 
 
 def test_a_dead_ranks_group_is_rebuilt_from_its_peers(tmp_path: Path) -> None:
     example = _write(tmp_path, {0: (0, 2), 1: (1, 3), 2: (0, 2)})
-    torn = tmp_path / "device2" / FILE_NAME
+    torn = tmp_path / "device2" / GROUP_INFO_NAME
     torn.write_bytes(torn.read_bytes()[:-1])
     found = read_group_files(example, 4)
     assert found.unreadable.keys() == {2, 3}
@@ -194,10 +199,10 @@ def test_a_dead_ranks_group_is_rebuilt_from_its_peers(tmp_path: Path) -> None:
 def test_a_pipe_or_a_huge_file_in_place_of_group_info_is_a_reason_and_no_wait(tmp_path: Path) -> None:
     (tmp_path / "device0").mkdir()
     (tmp_path / "device1").mkdir()
-    os.mkfifo(tmp_path / "device0" / FILE_NAME)
-    with (tmp_path / "device1" / FILE_NAME).open("wb") as huge:
-        huge.truncate(MAX_BYTES + 1)
-    found = read_group_files(str(tmp_path / "device0" / FILE_NAME), 2)
+    os.mkfifo(tmp_path / "device0" / GROUP_INFO_NAME)
+    with (tmp_path / "device1" / GROUP_INFO_NAME).open("wb") as huge:
+        huge.truncate(MAX_GROUP_INFO_BYTES + 1)
+    found = read_group_files(str(tmp_path / "device0" / GROUP_INFO_NAME), 2)
     assert found.lists == {}
     assert "not a regular file" in found.unreadable[0]
     assert "bytes (limit" in found.unreadable[1]

@@ -9,7 +9,7 @@ import pytest
 
 from faultrun.checkpoints.mindspore_records import outline_of
 from faultrun.checkpoints.reading import opened
-from faultrun.core.recover import Chosen, Need, NothingWhole
+from faultrun.core.recover import Chosen, Need, NoneUsable
 from faultrun.model.checkpoint import Depth, Entry, Kind
 from support.catalogs import catalog_of, judge, reasons, survey_of
 from support.ckpt_bytes import save
@@ -154,4 +154,4 @@ def test_a_flipped_bit_in_a_real_checksummed_file_is_found(
     data[40] ^= 4
     save(tmp_path / "net-1_10.ckpt", bytes(data), mode=0o400)
     found = survey_of(tmp_path)
-    assert isinstance(found.choice, NothingWhole)
+    assert isinstance(found.choice, NoneUsable)

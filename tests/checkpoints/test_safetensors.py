@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Foreign, Look, Unreadable
-from faultrun.checkpoints.safetensors import FORMAT, MAX_HEADER_BYTES
+from faultrun.checkpoints.safetensors import MAX_HEADER_BYTES, SAFETENSORS
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from support.entries import entry_of, listing_of
 
@@ -26,11 +26,11 @@ PLAIN, CHECKED, HUGGING = (
 
 
 def verify(path: Path, depth: Depth = Depth.CHECKSUM) -> Verdict:
-    return FORMAT.verify(entry_of(path), Look(depth=depth))
+    return SAFETENSORS.verify(entry_of(path), Look(depth=depth))
 
 
 def read(path: Path) -> Entry:
-    return FORMAT.read(entry_of(path))
+    return SAFETENSORS.read(entry_of(path))
 
 
 def refused(path: Path) -> str:
@@ -81,7 +81,7 @@ def test_names_of_both_worlds_are_understood(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    folders = {path.name: list(FORMAT.claim(listing_of(path))) for path in tmp_path.iterdir()}
+    folders = {path.name: list(SAFETENSORS.claim(listing_of(path))) for path in tmp_path.iterdir()}
     (mindspore,) = folders["rank_2"]
     assert (mindspore.rank, mindspore.epoch, mindspore.step_in_epoch) == (2, 12, 1875)
     assert (mindspore.series, mindspore.session) == ("net-", 3)
@@ -215,7 +215,7 @@ def write_set(folder: Path) -> None:
 def test_a_set_of_shards_is_one_checkpoint_named_by_its_directory(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint-500"
     write_set(folder)
-    (claim,) = FORMAT.claim(listing_of(folder))
+    (claim,) = SAFETENSORS.claim(listing_of(folder))
     assert (claim.path, claim.global_step, claim.unfinished) == (str(folder), 500, "")
     assert len(claim.members) == 3
     assert verify(folder) == Verdict(whole=True, why="2 shards complete", depth=Depth.STRUCTURE)
@@ -226,7 +226,7 @@ def test_a_set_without_its_index_is_unfinished(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint-500"
     write_set(folder)
     (folder / "model.safetensors.index.json").unlink()
-    (claim,) = FORMAT.claim(listing_of(folder))
+    (claim,) = SAFETENSORS.claim(listing_of(folder))
     assert claim.unfinished == "it has no model.safetensors.index.json, which is written after the shards"
     assert refused(folder) == "it has no index of shards"
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Claim, Foreign, Look, Unreadable
-from faultrun.checkpoints.tensorflow import FORMAT
+from faultrun.checkpoints.tensorflow import TENSORFLOW
 from faultrun.checkpoints.tensorflow_index import crc32c, masked
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.text.protobuf import encode_message, encode_varint
@@ -35,7 +35,7 @@ def entry(prefix: Path, step: int | None = None) -> Entry:
 
 
 def verify(prefix: Path, depth: Depth = Depth.CHECKSUM) -> Verdict:
-    return FORMAT.verify(entry(prefix), Look(depth=depth))
+    return TENSORFLOW.verify(entry(prefix), Look(depth=depth))
 
 
 def refused(prefix: Path, depth: Depth = Depth.CHECKSUM) -> str:
@@ -47,7 +47,7 @@ def refused(prefix: Path, depth: Depth = Depth.CHECKSUM) -> str:
 
 
 def claims(folder: Path) -> dict[str, Claim]:
-    return {Path(claim.path).name: claim for claim in FORMAT.claim(listing_of(folder))}
+    return {Path(claim.path).name: claim for claim in TENSORFLOW.claim(listing_of(folder))}
 
 
 @pytest.fixture
@@ -73,9 +73,9 @@ def test_a_prefix_is_one_checkpoint_of_its_index_and_all_data_files(saved: Path)
 
 
 def test_a_step_variable_is_believed_before_the_count_of_saves_in_the_name(saved: Path) -> None:
-    assert FORMAT.read(entry(saved / "ckpt-1", step=1)).global_step == 1215
-    assert FORMAT.read(entry(saved / "ckpt-2", step=2)).global_step == 1220
-    assert FORMAT.read(entry(saved / "model.ckpt-1000")).global_step == 1000
+    assert TENSORFLOW.read(entry(saved / "ckpt-1", step=1)).global_step == 1215
+    assert TENSORFLOW.read(entry(saved / "ckpt-2", step=2)).global_step == 1220
+    assert TENSORFLOW.read(entry(saved / "model.ckpt-1000")).global_step == 1000
 
 
 def test_numbers_and_texts_are_proved_by_their_checksums(saved: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_hostile_index_is_refused_with_its_reason_and_costs_little(name: str, 
 def test_a_file_that_is_no_index_may_be_tried_by_others(tmp_path: Path) -> None:
     (tmp_path / "x.index").write_bytes(b"{}" * 100)
     with pytest.raises(Foreign):
-        FORMAT.read(entry(tmp_path / "x"))
+        TENSORFLOW.read(entry(tmp_path / "x"))
 
 
 INDEX = (DATA / "objects" / "ckpt-1.index").read_bytes()
@@ -254,6 +254,6 @@ def test_any_index_is_whole_or_refused(tmp_path_factory: pytest.TempPathFactory,
     prefix.with_name("fuzzed.index").write_bytes(data)
     prefix.with_name("fuzzed.data-00000-of-00001").write_bytes(bytes(401))
     with contextlib.suppress(Unreadable):
-        FORMAT.read(entry(prefix))
+        TENSORFLOW.read(entry(prefix))
     with contextlib.suppress(Unreadable):
         assert verify(prefix).why

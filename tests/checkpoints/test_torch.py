@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Claim, Unreadable
-from faultrun.checkpoints.torch_file import FORMAT
+from faultrun.checkpoints.torch_file import TORCH_FILE
 from faultrun.model.checkpoint import Depth, Kind, Verdict
 from support.entries import entry_of, listing_of
 from support.torch_files import LEGACY, NO_CHECKSUMS, ZIP, read, refused, verify
 
 
 def claims(folder: Path) -> dict[str, Claim]:
-    return {claim.members[0]: claim for claim in FORMAT.claim(listing_of(folder))}
+    return {claim.members[0]: claim for claim in TORCH_FILE.claim(listing_of(folder))}
 
 
 # --- whole files ---------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_any_bytes_are_whole_or_refused(tmp_path_factory: pytest.TempPathFactory
     path = tmp_path_factory.getbasetemp() / "fuzzed.pt"
     path.write_bytes(data)
     with contextlib.suppress(Unreadable):
-        FORMAT.read(entry_of(path))
+        TORCH_FILE.read(entry_of(path))
     with contextlib.suppress(Unreadable):
         assert verify(path).why
 

@@ -51,9 +51,9 @@ def test_no_torn_file_of_a_killed_process_passes_for_whole(tmp_path: Path) -> No
             os.kill(child, signal.SIGKILL)
             assert server.stdout.readline() == "dead\n"
             for how, name in (
-                (torch_file.FORMAT, "zip.pt"),
-                (torch_file.FORMAT, "legacy.pt"),
-                (torch_dcp.FORMAT, "dcp"),
+                (torch_file.TORCH_FILE, "zip.pt"),
+                (torch_file.TORCH_FILE, "legacy.pt"),
+                (torch_dcp.TORCH_DCP, "dcp"),
             ):
                 path = tmp_path / name
                 if not is_whole(how, path):

@@ -6,7 +6,7 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import Registry
-from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
+from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound
 from support.catalogs import MINDSPORE, catalog_of, reasons, survey_of
 from support.ckpt_bytes import WEIGHTS, ckpt, records, save
 
@@ -220,7 +220,7 @@ def test_trap_an_unfinished_name_is_listed_but_is_no_reason_to_give_up(tmp_path:
 
 def test_trap_a_torn_first_file_is_a_reason_to_give_up(tmp_path: Path) -> None:
     save(tmp_path / "net-1_10.ckpt", ckpt(1, 10)[:50])
-    assert isinstance(survey_of(tmp_path).choice, NothingWhole)
+    assert isinstance(survey_of(tmp_path).choice, NoneUsable)
 
 
 def test_trap_best_acc_is_not_the_newest(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.find import Findings
-from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
+from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound
 from faultrun.model.checkpoint import Kind
 from support.catalogs import survey_of
 from support.ckpt_bytes import WEIGHTS, records, save
@@ -46,7 +46,7 @@ def test_every_cut_is_refused_even_of_a_lone_file(tmp_path: Path) -> None:
     path = tmp_path / "ttp_saved_checkpoints-step_3090/rank_0/ttp_rank_0-2_1215.ckpt"
     for size in range(len(ttp())):
         save(path, ttp()[:size])
-        assert isinstance(look(tmp_path).choice, NothingWhole), size
+        assert isinstance(look(tmp_path).choice, NoneUsable), size
 
 
 def test_the_loss_scale_behind_the_counts_is_optional(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from faultrun.core.recover import Choice, Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.core.recover import Choice, Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 from faultrun.model.plan import Attempt
 
@@ -130,7 +130,7 @@ def test_worked_example_a_dead_node_0_is_restored_from_ranks_8_to_15() -> None:
 def test_worked_example_faults_3_and_11_leave_their_group_without_a_replica() -> None:
     files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
     choice, _ = resolve(files, Need(world_size=16, groups=PAIRS, lost_ranks=frozenset({3, 11})))
-    assert isinstance(choice, NothingWhole)
+    assert isinstance(choice, NoneUsable)
     assert reasons(choice)["r3"] == "the disk of rank 3 is lost"
     assert reasons(choice)["r0"] == "this step has no whole file for ranks 3, 11"
 
@@ -148,7 +148,7 @@ def test_files_of_two_sessions_are_not_mixed_at_one_step() -> None:
         entry("1@s0", 300, rank=1, session=0), entry("1@s1", 300, rank=1, session=1),
     ]  # fmt: skip
     choice, _ = resolve(files, Need(world_size=2, groups=groups), "0@s1", "1@s0")
-    assert isinstance(choice, NothingWhole)
+    assert isinstance(choice, NoneUsable)
     both_torn_in_the_new, _ = resolve(files, Need(world_size=2, groups=groups), "0@s1")
     assert isinstance(both_torn_in_the_new, Chosen)
     assert [file.path for file in both_torn_in_the_new.point.files] == ["0@s0", "1@s0"]
@@ -172,7 +172,7 @@ def test_manifests_that_name_their_replica_group_serve_only_it() -> None:
     assert isinstance(choice, Chosen)
     assert [file.path for file in choice.point.files] == ["g2", "g1", "g2", "g1"]
     alone, _ = resolve(files[:2], Need(world_size=4))
-    assert isinstance(alone, NothingWhole)
+    assert isinstance(alone, NoneUsable)
     assert reasons(alone)["g0"] == "this step has no whole file for rank 1"
 
 
@@ -254,7 +254,7 @@ def test_candidates_but_none_whole_is_not_the_same_as_nothing_found() -> None:
     nothing, _ = resolve([], Need(world_size=1))
     assert nothing == NothingFound()
     torn, _ = resolve([entry("a", 1)], Need(world_size=1), "a")
-    assert torn == NothingWhole(refused=(Refusal(path="a", global_step=1, why="torn"),))
+    assert torn == NoneUsable(refused=(Refusal(path="a", global_step=1, why="torn"),))
     empty = Refusal(path="z", global_step=2, why="is empty")
     only_empty, _ = resolve([], Need(world_size=1), broken=(empty,))
-    assert only_empty == NothingWhole(refused=(empty,))
+    assert only_empty == NoneUsable(refused=(empty,))

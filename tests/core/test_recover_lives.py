@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
 
@@ -18,7 +18,7 @@ def entry(path: str, step: int, rank: int | None, **more: object) -> Entry:
 
 def settled(
     entries: list[Entry], need: Need, torn: frozenset[str] = frozenset()
-) -> Chosen | NothingWhole | NothingFound:
+) -> Chosen | NoneUsable | NothingFound:
     verdicts: dict[str, Verdict] = {}
     while isinstance(choice := choose(entries, verdicts, need), NeedVerdicts):
         for path in choice.paths:
@@ -71,7 +71,7 @@ def test_shards_of_two_runs_or_two_epochs_are_not_mixed() -> None:
     for fact in ({"run_id": "a"}, {"epoch": 1}):
         other = {"run_id": "b"} if "run_id" in fact else {"epoch": 2}
         files = [*shards(10, 0, (0,), **fact), *shards(10, 0, (1,), **other)]
-        assert isinstance(settled(files, need), NothingWhole)
+        assert isinstance(settled(files, need), NoneUsable)
 
 
 def test_a_periodic_file_of_one_rank_is_a_shard_where_the_gasps_of_other_steps_are() -> None:
@@ -96,7 +96,7 @@ def test_a_sharded_state_needs_the_world_that_wrote_it_and_says_so() -> None:
     files = shards(10, 0, world_size=2)
     assert loaded(files, Need(world_size=2)) == ["10@0.0", "10@0.1"]
     choice = settled(files, Need(world_size=1))
-    assert isinstance(choice, NothingWhole)
+    assert isinstance(choice, NoneUsable)
     assert choice.refused[1].why == (
         "written by 2 ranks, this run has 1; its state is sharded: this file holds that of rank 1 only"
     )
@@ -105,7 +105,7 @@ def test_a_sharded_state_needs_the_world_that_wrote_it_and_says_so() -> None:
 def test_replicas_of_another_world_do_not_serve_a_run_that_is_sharded_itself() -> None:
     groups = (frozenset({0}), frozenset({1}))
     choice = settled([replicated(10, 4)], Need(world_size=2, groups=groups))
-    assert isinstance(choice, NothingWhole)
+    assert isinstance(choice, NoneUsable)
     assert choice.refused[0].why == "written by 4 ranks, this run has 2"
 
 
@@ -189,7 +189,7 @@ def test_what_nobody_can_verify_is_used_only_on_request_and_behind_what_is_verif
         assert step == max(usable)
         assert choice.point.unverified == ((step, WHOLE) not in saves)
         assert choice.point.path not in {one.path for one in choice.refused}
-    if isinstance(choice, NothingWhole):
+    if isinstance(choice, NoneUsable):
         assert choice.unverifiable == sum(one.unverifiable for _, one in saves)
 
 

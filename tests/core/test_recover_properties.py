@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.core.candidate_groups import moments
-from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
 from faultrun.core.replica_groups import Group
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.model.plan import Attempt
@@ -60,7 +60,7 @@ def verdict(is_whole: bool) -> Verdict:
 
 def settle(
     entries: list[Entry], whole: dict[str, bool], need: Need
-) -> tuple[Chosen | NothingWhole | NothingFound, list[str]]:
+) -> tuple[Chosen | NoneUsable | NothingFound, list[str]]:
     verdicts: dict[str, Verdict] = {}
     asked: list[str] = []
     while isinstance(choice := choose(entries, verdicts, need), NeedVerdicts):
@@ -159,5 +159,5 @@ def test_every_candidate_newer_than_the_chosen_is_refused_with_a_reason(
             if choice.point.path in paths:
                 break
             assert paths <= refused
-    if isinstance(choice, NothingWhole):
+    if isinstance(choice, NoneUsable):
         assert refused == {entry.path for entry in entries}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Listing, Look
 from faultrun.checkpoints.format import Stamp as FileStamp
-from faultrun.checkpoints.gasp_manifest import FORMAT
+from faultrun.checkpoints.gasp_manifest import GASP_MANIFEST
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.sdk.files import Folder, Position, Saved, SaveWriter, Sink, numbered
 from faultrun.sdk.session import ResumePoint, Session
@@ -38,10 +38,10 @@ def entry_of(path: str) -> Entry:
             for name in os.listdir(os.path.dirname(path))  # noqa: PTH120, PTH208
         },
     )
-    (claim,) = [one for one in FORMAT.claim(listing) if one.path == path]
+    (claim,) = [one for one in GASP_MANIFEST.claim(listing) if one.path == path]
     return Entry(
         path=path,
-        format=FORMAT.name,
+        format=GASP_MANIFEST.name,
         kind=claim.kind,
         size_bytes=info.st_size,
         mtime_ns=info.st_mtime_ns,
@@ -51,11 +51,11 @@ def entry_of(path: str) -> Entry:
 
 def test_the_catalog_reads_what_the_sdk_writes(tmp_path: Path) -> None:
     saved = save(writer_in(tmp_path), 55)
-    entry = FORMAT.read(entry_of(saved.path))
+    entry = GASP_MANIFEST.read(entry_of(saved.path))
     assert (entry.global_step, entry.epoch, entry.step_in_epoch) == (55, 1, 55)
     assert (entry.rank, entry.world_size, entry.run_id, entry.incarnation) == (2, 4, "run-1", 3)
     assert entry.replica_group == (0, 1, 2, 3)
-    verdict = FORMAT.verify(entry, Look())
+    verdict = GASP_MANIFEST.verify(entry, Look())
     assert verdict.whole
     assert verdict.digest == saved.digest
 
@@ -64,7 +64,7 @@ def test_a_changed_byte_is_found(tmp_path: Path) -> None:
     saved = save(writer_in(tmp_path), 55, b"a" * 1000)
     path = Path(saved.path)
     path.write_bytes(path.read_bytes()[:500] + b"b" + path.read_bytes()[501:])
-    assert not FORMAT.verify(FORMAT.read(entry_of(saved.path)), Look()).whole
+    assert not GASP_MANIFEST.verify(GASP_MANIFEST.read(entry_of(saved.path)), Look()).whole
 
 
 def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_failing_writer_leaves_nothing_and_touches_nothing(tmp_path: Path) -> 
         writer.save(numbered(tmp_path / "rank_2" / "gasp-step_7.pt"), Position(7), fail)
     names = sorted(path.name for path in (tmp_path / "rank_2").iterdir())
     assert names == ["gasp-step_6.pt", "gasp-step_6.pt.manifest.json"]
-    assert FORMAT.verify(FORMAT.read(entry_of(before.path)), Look()).whole
+    assert GASP_MANIFEST.verify(GASP_MANIFEST.read(entry_of(before.path)), Look()).whole
 
 
 def test_a_writer_that_wants_a_name_gets_one_with_the_right_suffix(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_writer_that_wants_a_name_gets_one_with_the_right_suffix(tmp_path: Pat
     saved = writer.save_by_path(numbered(tmp_path / "net-1_2_breakpoint.ckpt"), Position(2), fill)
     assert seen[0].endswith(".ckpt")
     assert saved.size_bytes == 3_000_000
-    assert FORMAT.verify(FORMAT.read(entry_of(saved.path)), Look()).whole
+    assert GASP_MANIFEST.verify(GASP_MANIFEST.read(entry_of(saved.path)), Look()).whole
 
 
 def test_older_gasps_of_this_run_and_rank_go_and_nothing_else_does(tmp_path: Path) -> None:

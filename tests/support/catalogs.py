@@ -11,7 +11,7 @@ from faultrun.checkpoints.registry import Registry
 from faultrun.core.recover import Need
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
-MINDSPORE: tuple[Format, ...] = (gasp_manifest.FORMAT, ttp.FORMAT, mindspore_ckpt.FORMAT)
+MINDSPORE: tuple[Format, ...] = (gasp_manifest.GASP_MANIFEST, ttp.TTP, mindspore_ckpt.MINDSPORE_CKPT)
 
 
 def catalog_of(root: Path, formats: Sequence[Format] = MINDSPORE, *, memory: Path | None = None) -> Catalog:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.format import Look, Unreadable
-from faultrun.checkpoints.torch_file import FORMAT
+from faultrun.checkpoints.torch_file import TORCH_FILE
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 from support.entries import entry_of
 
@@ -14,11 +14,11 @@ ZIP, LEGACY, NO_CHECKSUMS = DATA / "zip.pt", DATA / "legacy.pt", DATA / "no_chec
 
 
 def verify(path: Path, depth: Depth = Depth.CHECKSUM) -> Verdict:
-    return FORMAT.verify(entry_of(path), Look(depth=depth))
+    return TORCH_FILE.verify(entry_of(path), Look(depth=depth))
 
 
 def read(path: Path) -> Entry:
-    return FORMAT.read(entry_of(path))
+    return TORCH_FILE.read(entry_of(path))
 
 
 def refused(path: Path) -> str:

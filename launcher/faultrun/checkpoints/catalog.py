@@ -150,7 +150,7 @@ class Catalog:
         for root in self.roots:
             self._look(root, walk(root), self.registry.formats, pile)
         for folder in self._adopted:
-            self._look(folder, islice(walk(folder), 1), (gasp_manifest.FORMAT,), pile)
+            self._look(folder, islice(walk(folder), 1), (gasp_manifest.GASP_MANIFEST,), pile)
         pile.keep_one_name_each()
         self._known = {path: self._known_as(one) for path, one in pile.named.items()}
         described = self._describe(tuple(pile.named.values()))
@@ -217,7 +217,7 @@ class Catalog:
         life = self._memory.first_seen(entry)
         if life is not None:
             entry = replace(entry, first_seen=life)
-        if marks and entry.format == gasp_manifest.FORMAT.name:
+        if marks and entry.format == gasp_manifest.GASP_MANIFEST.name:
             with suppress(OSError, Unreadable):
                 return replace(entry, finished=mark_of(entry.path + gasp_manifest.SUFFIX) in marks)
         return entry

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from faultrun.checkpoints.catalog import Catalog, Scan
-from faultrun.core.recover import Chosen, Need, NeedVerdicts, NothingFound, NothingWhole, choose_first
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose_first
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 
 _VERIFIERS = 4
@@ -35,7 +35,7 @@ class VerifyProgress:
 class Findings:
     """The answer, what it was chosen from, and what was verified on the way (by path)."""
 
-    choice: Chosen | NothingWhole | NothingFound
+    choice: Chosen | NoneUsable | NothingFound
     scan: Scan
     verdicts: dict[str, Verdict]
 

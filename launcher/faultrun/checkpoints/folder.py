@@ -20,9 +20,9 @@ from dataclasses import replace
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.checkpoints.names import base_name, claim_directory, is_dcp_part, is_side, shown
 from faultrun.checkpoints.reading import names_in, opened, read_json
-from faultrun.checkpoints.safetensors import FORMAT as SAFETENSORS
-from faultrun.checkpoints.torch_dcp import FORMAT as DCP
-from faultrun.checkpoints.torch_file import FORMAT as TORCH
+from faultrun.checkpoints.safetensors import SAFETENSORS
+from faultrun.checkpoints.torch_dcp import TORCH_DCP
+from faultrun.checkpoints.torch_file import TORCH_FILE
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 TRAINER = "trainer_state.json"
@@ -52,7 +52,7 @@ _BY_RANK = re.compile(r"(?<=_rank_|state_|tates_)\d+")
 _BY_NUMBER = re.compile(r"(?<=model|mizer|duler|mpler)_(\d+)(?=\.)")
 
 
-class Folder:
+class CheckpointFolder:
     """The format ``folder``; see the module's text."""
 
     name = "folder"
@@ -72,7 +72,7 @@ class Folder:
             return _with_trainer_state(entry)
         for name in filter(_MODEL.fullmatch, names):
             if not name.endswith(".safetensors") and not _SHARD.search(name):
-                told = TORCH.read(replace(entry, path=f"{entry.path}/{name}"))
+                told = TORCH_FILE.read(replace(entry, path=f"{entry.path}/{name}"))
                 return replace(told, path=entry.path)
         return entry
 
@@ -93,7 +93,7 @@ class Folder:
         return Verdict(whole=True, why=why, depth=depth, provisional=provisional)
 
 
-FORMAT = Folder()
+FOLDER = CheckpointFolder()
 
 
 def _belongs(name: str) -> bool:
@@ -204,12 +204,12 @@ def _verify_inside(entry: Entry, name: str, look: Look, *, part: bool = False) -
     inner = replace(entry, path=f"{entry.path}/{name}")
     try:
         if part:
-            verdict = (DCP if is_dcp_part(name) else FORMAT).verify(inner, look)
+            verdict = (TORCH_DCP if is_dcp_part(name) else FOLDER).verify(inner, look)
         elif name.endswith(".json"):
             read_json(inner.path, _MOST_JSON_BYTES)
             return True
         else:
-            verdict = (SAFETENSORS if name.endswith(".safetensors") else TORCH).verify(inner, look)
+            verdict = (SAFETENSORS if name.endswith(".safetensors") else TORCH_FILE).verify(inner, look)
     except Unreadable as damaged:
         raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
     if not verdict.whole:

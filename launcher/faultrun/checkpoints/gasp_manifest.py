@@ -23,7 +23,7 @@ from faultrun.checkpoints.reading import digest_matches, opened, read_json
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
 SUFFIX = ".manifest.json"
-SCHEMA = 1
+_SCHEMA = 1
 
 _MAX_BYTES = 1 << 20
 _MAX_GROUP = 1 << 16
@@ -98,7 +98,7 @@ class GaspManifest:
         return Verdict(whole=False, why=why, depth=Depth.CHECKSUM)
 
 
-FORMAT = GaspManifest()
+GASP_MANIFEST = GaspManifest()
 
 
 def read_manifest(path: str) -> Manifest:
@@ -113,9 +113,9 @@ def read_manifest(path: str) -> Manifest:
         raise Unreadable(f"its manifest {torn}") from torn
     if not isinstance(fields, dict) or "schema" not in fields:
         raise Foreign("the manifest beside it is not faultrun's")
-    if fields["schema"] != SCHEMA:
+    if fields["schema"] != _SCHEMA:
         raise Unreadable(
-            f"its manifest has schema {str(fields['schema'])[:20]}, this faultrun knows {SCHEMA}"
+            f"its manifest has schema {str(fields['schema'])[:20]}, this faultrun knows {_SCHEMA}"
         )
     return _checked(fields, base_name(path))
 

@@ -22,8 +22,8 @@ from faultrun.checkpoints.format import Unreadable
 from faultrun.checkpoints.reading import read_whole
 from faultrun.text.protobuf import LENGTH, WireError, fields, varint
 
-FILE_NAME = "group_info.pb"
-MAX_BYTES = 4 << 20
+GROUP_INFO_NAME = "group_info.pb"
+MAX_GROUP_INFO_BYTES = 4 << 20
 """A real file names at most some thousand ranks in some dozen groups: tens of kB."""
 
 _MAX_RANK = 2**32 - 1
@@ -47,7 +47,7 @@ def read_group_files(group_info_file: str, world_size: int) -> GroupFiles:
     for rank in range(world_size):
         path = example.parent.parent / f"device{rank}" / example.name
         try:
-            found.lists[rank] = restore_ranks(read_whole(str(path), MAX_BYTES))
+            found.lists[rank] = restore_ranks(read_whole(str(path), MAX_GROUP_INFO_BYTES))
         except Unreadable as torn:
             found.unreadable[rank] = f"{path}: {torn}"
     return found

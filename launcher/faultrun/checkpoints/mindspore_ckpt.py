@@ -42,7 +42,7 @@ from faultrun.checkpoints.names import base_name, place_of, rank_of_directory
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
-APPENDED = ("epoch_num", "step_num")
+_APPENDED = ("epoch_num", "step_num")
 """The records by which the end of a file is known; written after all parameters."""
 
 _SUFFIX = ".ckpt"
@@ -101,7 +101,7 @@ class MindSporeCkpt:
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Structure, siblings, checksum, and the label of breakpoint files. May raise Unreadable."""
-        return verify_records(entry, look, required=APPENDED)
+        return verify_records(entry, look, required=_APPENDED)
 
     def _remember(self, layout: tuple[str, str, int], offsets: dict[str, int]) -> None:
         """Files of one series and size have their numbers at the same places: only one must be walked."""
@@ -110,7 +110,7 @@ class MindSporeCkpt:
         self._layouts[layout] = offsets
 
 
-FORMAT = MindSporeCkpt()
+MINDSPORE_CKPT = MindSporeCkpt()
 
 
 def _claim(path: str, name: str, rank: int | None) -> Claim:
@@ -244,7 +244,7 @@ def _cut_at_border(outline: Outline, family: _Family) -> str:
         name = base_name(sibling.path)
         if len(tags) < len(theirs) and tags == theirs[: len(tags)]:
             return f"cut after record {len(tags)} of {len(theirs)}: {name} goes on with {theirs[len(tags)]!r}"
-        lost = [tag for tag in APPENDED if tag in other.sizes and tag not in outline.sizes]
+        lost = [tag for tag in _APPENDED if tag in other.sizes and tag not in outline.sizes]
         if lost:
             return f"lacks {' and '.join(lost)}, which {name} has at its end"
         if other.crc is not None and outline.crc is None:

@@ -56,7 +56,7 @@ _NUMBER_BYTES = 4
 _LONGEST_VECTOR = 64
 
 
-class Record(NamedTuple):
+class _Record(NamedTuple):
     """One record: ``content_bytes`` of tensor ``tag``; ``content`` is kept only up to 16 bytes."""
 
     tag: str
@@ -105,7 +105,7 @@ def outline_of(file: OpenFile) -> Outline:
     sizes: dict[str, int] = {}
     numbers: dict[str, float | int] = {}
     offsets: dict[str, int] = {}
-    last: Record | None = None
+    last: _Record | None = None
     tags_bytes = 0
     for at, record in _records(file, end):
         if record.tag in sizes:
@@ -175,7 +175,7 @@ def _stored_crc(file: OpenFile) -> int | None:
     return int.from_bytes(trailer[len(_TRAILER_MARK) :], "big")
 
 
-def _check_complete(last: Record | None, sizes: dict[str, int]) -> None:
+def _check_complete(last: _Record | None, sizes: dict[str, int]) -> None:
     if last is None or last.tensor_type not in _ITEM_BYTES or last.dims == (0,):
         return
     needed = _ITEM_BYTES[last.tensor_type]
@@ -185,7 +185,7 @@ def _check_complete(last: Record | None, sizes: dict[str, int]) -> None:
         raise Unreadable(f"tensor {last.tag!r} has {sizes[last.tag]} of its {needed} bytes")
 
 
-def _records(file: OpenFile, end: int) -> Iterator[tuple[int, Record]]:
+def _records(file: OpenFile, end: int) -> Iterator[tuple[int, _Record]]:
     """Each record with its offset, from the start up to ``end``, reading only their heads."""
     if end and file.read(0, 1) != b"\x0a":
         raise Foreign("does not begin with a MindSpore record (encrypted, or another format)")
@@ -216,7 +216,7 @@ class _Garbled(Exception):
     """Not a record, or its head is longer than what was read so far."""
 
 
-def _record(data: bytes, at: int) -> tuple[Record, int]:
+def _record(data: bytes, at: int) -> tuple[_Record, int]:
     """Parse the record at ``at``; its end may lie beyond ``data``. Raises IndexError or _Garbled."""
     if data[at] != 0x0A:
         raise _Garbled
@@ -232,11 +232,11 @@ def _record(data: bytes, at: int) -> tuple[Record, int]:
     if at + body_bytes != end or field not in {0x12, 0x1A}:
         raise _Garbled
     if field == 0x1A:
-        return Record(tag, "map", (), body_bytes, b""), end
+        return _Record(tag, "map", (), body_bytes, b""), end
     return _tensor(tag, data, at, end), end
 
 
-def _tensor(tag: str, data: bytes, at: int, end: int) -> Record:
+def _tensor(tag: str, data: bytes, at: int, end: int) -> _Record:
     """Parse a TensorProto that spans ``at`` to ``end`` and whose content, if any, comes last."""
     dims: list[int] = []
     tensor_type = ""
@@ -250,7 +250,7 @@ def _tensor(tag: str, data: bytes, at: int, end: int) -> Record:
             tensor_type = _text(data, at, value)
         elif key == 0x1A and at + value == end:
             content = _small(data, at, end)
-            return Record(tag, tensor_type, tuple(dims), value, content)
+            return _Record(tag, tensor_type, tuple(dims), value, content)
         else:
             raise _Garbled
         at += value

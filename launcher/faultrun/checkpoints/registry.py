@@ -26,7 +26,7 @@ BUILTIN = (
     "torch_file",
     "tensorflow",
 )
-"""Modules of this package, each with an object ``FORMAT``, in the order in which claimants are asked."""
+"""Modules of this package, each with a format of its name in capitals, in the order to ask them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,9 @@ class Registry:
 def builtin_formats() -> tuple[Format, ...]:
     """Every format that comes with faultrun."""
     package = __name__.rpartition(".")[0]
-    return tuple(cast("Format", import_module(f"{package}.{name}").FORMAT) for name in BUILTIN)
+    return tuple(
+        cast("Format", getattr(import_module(f"{package}.{name}"), name.upper())) for name in BUILTIN
+    )
 
 
 def load_registry(extra: Sequence[Format] = ()) -> Registry:

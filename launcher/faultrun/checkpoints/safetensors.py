@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
-from faultrun.checkpoints.mindspore_ckpt import FORMAT as MINDSPORE
+from faultrun.checkpoints.mindspore_ckpt import MINDSPORE_CKPT
 from faultrun.checkpoints.names import claim_directory, claim_file, shown
 from faultrun.checkpoints.progress import is_progress, with_progress
 from faultrun.checkpoints.reading import OpenFile, names_in, opened, read_whole
@@ -98,7 +98,7 @@ class Safetensors:
 
     def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Files named by epoch and step count as MindSpore's others do."""
-        return MINDSPORE.reconcile(entries)
+        return MINDSPORE_CKPT.reconcile(entries)
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Prove that the tensors fill the file to its end, or that every shard does and none is missing."""
@@ -115,7 +115,7 @@ class Safetensors:
             return Verdict(whole=True, why=f"{found}, checksum right", depth=Depth.CHECKSUM)
 
 
-FORMAT = Safetensors()
+SAFETENSORS = Safetensors()
 
 
 def _claim_file(listing: Listing, name: str) -> Claim:

@@ -94,7 +94,7 @@ class TensorFlow:
         return Verdict(whole=True, why=why, depth=Depth.CHECKSUM if deep else Depth.STRUCTURE)
 
 
-FORMAT = TensorFlow()
+TENSORFLOW = TensorFlow()
 
 
 def _claim(listing: Listing, prefix: str, data: list[str]) -> Claim:

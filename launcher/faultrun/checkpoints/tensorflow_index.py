@@ -22,7 +22,7 @@ from faultrun.checkpoints.format import Foreign, Unreadable
 from faultrun.checkpoints.reading import OpenFile
 from faultrun.text.protobuf import FIXED32, LENGTH, VARINT, WireError, fields, varint
 
-MAX_BYTES = 32 << 20
+MAX_INDEX_BYTES = 32 << 20
 """About 300,000 tensors; checksums over more would take longer than anybody waits."""
 
 _FOOTER_BYTES = 48
@@ -62,8 +62,8 @@ def read_index(file: OpenFile) -> Index:
     footer = file.read(file.size_bytes - _FOOTER_BYTES, _FOOTER_BYTES)
     if int.from_bytes(footer[-8:], "little") != _MAGIC:
         raise Foreign("its index does not end as TensorFlow's do: it is cut, or another file")
-    if file.size_bytes > MAX_BYTES:
-        raise Unreadable(f"its index has {file.size_bytes} bytes (limit {MAX_BYTES})")
+    if file.size_bytes > MAX_INDEX_BYTES:
+        raise Unreadable(f"its index has {file.size_bytes} bytes (limit {MAX_INDEX_BYTES})")
     try:
         return _read_table(file, footer)
     except WireError as damage:

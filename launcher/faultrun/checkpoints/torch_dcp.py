@@ -23,7 +23,7 @@ from faultrun.checkpoints.torch_zip import MAGIC, peek_zip, verify_zip
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 METADATA = ".metadata"
-MAX_INSTRUCTIONS = 6_000_000
+MAX_METADATA_INSTRUCTIONS = 6_000_000
 """About 120,000 pieces and four seconds."""
 
 _SHARD = re.compile(r"__(\d+)_(\d+)\.distcp")
@@ -134,7 +134,7 @@ def _read_pieces(path: str) -> list[_Piece]:
     with opened(f"{path}/{METADATA}") as file:
         if file.size_bytes == 0:
             raise Unreadable(f"its {METADATA} is empty")
-        peeked = peek_file(file, 0, MAX_INSTRUCTIONS)
+        peeked = peek_file(file, 0, MAX_METADATA_INSTRUCTIONS)
         if peeked.end != file.size_bytes:
             raise Unreadable(f"its {METADATA} goes on after its end")
     state = _state(peeked.value)
@@ -178,4 +178,4 @@ def _check_all_placed(described: Value, pieces: list[_Piece]) -> None:
             raise Unreadable(f"its {METADATA} places {found} of {needed} pieces of {shown(str(name))}")
 
 
-FORMAT = TorchDcp()
+TORCH_DCP = TorchDcp()

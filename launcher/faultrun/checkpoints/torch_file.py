@@ -116,4 +116,4 @@ def _storage_keys(value: Value) -> list[str]:
     return keys
 
 
-FORMAT = TorchFile()
+TORCH_FILE = TorchFile()

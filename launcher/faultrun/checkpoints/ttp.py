@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.checkpoints.format import Claim, Listing, Look
-from faultrun.checkpoints.mindspore_ckpt import FORMAT as MINDSPORE
-from faultrun.checkpoints.mindspore_ckpt import verify_records
+from faultrun.checkpoints.mindspore_ckpt import MINDSPORE_CKPT, verify_records
 from faultrun.model.checkpoint import Entry, Kind, Verdict
 
-APPENDED = ("epoch_num", "step_num", "cur_rank", "batch_num", "global_step")
+_APPENDED = ("epoch_num", "step_num", "cur_rank", "batch_num", "global_step")
 """What TTP appends to every file, in this order; ``loss_scale`` follows only with dynamic loss scaling."""
 
 _DIRECTORY = re.compile(r"(?:tft|ttp)_saved_checkpoints-step_(\d+)(_tmp)?")
@@ -49,11 +48,11 @@ class Ttp:
 
     def read(self, entry: Entry) -> Entry:
         """Epoch and steps from the contents; MindIO saves no half-done update. Raises Unreadable."""
-        return replace(MINDSPORE.read(entry), consistent=True)
+        return replace(MINDSPORE_CKPT.read(entry), consistent=True)
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """As for MindSpore's files, but all that TTP appends must be there. May raise Unreadable."""
-        return verify_records(entry, look, required=APPENDED)
+        return verify_records(entry, look, required=_APPENDED)
 
 
-FORMAT = Ttp()
+TTP = Ttp()

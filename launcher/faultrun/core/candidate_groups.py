@@ -23,7 +23,7 @@ from itertools import accumulate
 
 from faultrun.model.checkpoint import Entry, Kind
 
-Place = tuple[int, int, int, int, int]
+TrainingPoint = tuple[int, int, int, int, int]
 """Where a point of training stands: later ones compare greater."""
 
 _PREFERENCE = {Kind.PERIODIC: 0, Kind.GASP: 1, Kind.BEST: 2}
@@ -34,7 +34,7 @@ _NO_TIME, _ONLY_EPOCH, _KNOWN = range(3)
 class CandidateGroup:
     """All candidates that claim one point of training; ``last_rank`` is the highest of each series."""
 
-    place: Place
+    place: TrainingPoint
     entries: tuple[Entry, ...]
     last_rank: Mapping[str, int]
 
@@ -43,7 +43,7 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
     """Candidates by the point of training that they claim, newest first; preferred files first."""
     known = tuple(entries)
     places = _ByEpoch(known) if _steps_start_anew(known) else _ByStep(known)
-    together: dict[tuple[Place, str], list[Entry]] = {}
+    together: dict[tuple[TrainingPoint, str], list[Entry]] = {}
     for entry in known:
         tells_nothing = entry.global_step is None and entry.epoch is None
         place = (_NO_TIME, entry.mtime_ns, 0, 0, 0) if tells_nothing else places.place(entry)
@@ -105,7 +105,7 @@ class _ByStep:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._steps_before = _Latest((epoch, step) for epoch, step, _ in _telling_both(entries))
 
-    def place(self, entry: Entry) -> Place:
+    def place(self, entry: Entry) -> TrainingPoint:
         if entry.global_step is not None:
             return (_KNOWN, entry.global_step, 0, 0, 0)
         epoch, step_in_epoch = entry.epoch or 0, entry.step_in_epoch or 0
@@ -121,7 +121,7 @@ class _ByEpoch:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._epochs_until = _Latest((step, epoch) for epoch, step, _ in _telling_both(entries))
 
-    def place(self, entry: Entry) -> Place:
+    def place(self, entry: Entry) -> TrainingPoint:
         step = entry.global_step
         if entry.epoch is None:
             step = step or 0

@@ -64,7 +64,7 @@ class NeedVerdicts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NothingWhole:
+class NoneUsable:
     """Candidates exist and none can be resumed from: starting from zero would hide it (exit code 65).
 
     ``unverifiable`` of them are not torn: nobody but ``Need.trust`` can tell that they are whole.
@@ -81,7 +81,7 @@ class NothingFound:
     refused: tuple[Refusal, ...] = ()
 
 
-Choice = Chosen | NeedVerdicts | NothingWhole | NothingFound
+Choice = Chosen | NeedVerdicts | NoneUsable | NothingFound
 
 
 def choose(
@@ -130,7 +130,7 @@ def choose(
     if not ours and not broken:
         return NothingFound(refused=tuple(foreign))
     unverifiable = sum(verdicts[one.path].unverifiable for one in ours if one.path in verdicts)
-    return NothingWhole(refused=(*refused, *foreign), unverifiable=unverifiable)
+    return NoneUsable(refused=(*refused, *foreign), unverifiable=unverifiable)
 
 
 def choose_first(
@@ -144,7 +144,7 @@ def choose_first(
     choice: Choice = NothingFound()
     for need in needs:
         choice = choose(candidates, verdicts, need, broken=broken)
-        if not isinstance(choice, NothingWhole):
+        if not isinstance(choice, NoneUsable):
             break
     return choice
 

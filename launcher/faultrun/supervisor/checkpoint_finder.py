@@ -85,9 +85,9 @@ class LocalCheckpoints:
                 return self._gone(request, found.refused)
             case recover.NothingFound():
                 return self._chosen(request, at_s, refused=found.refused)
-            case recover.NothingWhole() if not found.scan.entries and self._unreadable():
+            case recover.NoneUsable() if not found.scan.entries and self._unreadable():
                 return self._gone(request, found.refused)
-            case recover.NothingWhole(unverifiable=unverifiable):
+            case recover.NoneUsable(unverifiable=unverifiable):
                 return self._nothing(request, found, replicas, unverifiable)
 
     def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:

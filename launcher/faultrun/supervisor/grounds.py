@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faultrun.journal.durable import replace_durably
 
-FILE_NAME = "mounts.json"
+MOUNTS_FILE = "mounts.json"
 
 
 class Grounds:
@@ -20,7 +20,7 @@ class Grounds:
     """
 
     def __init__(self, roots: Sequence[str], log_dir: Path, *, anew: bool) -> None:
-        self._path = log_dir / FILE_NAME
+        self._path = log_dir / MOUNTS_FILE
         self._devices = _devices(roots)
         self._mounts = _mounts(roots) | ({} if anew else _kept(self._path))
         self._keep()

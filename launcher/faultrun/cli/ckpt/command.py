@@ -111,7 +111,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
     from faultrun.cli.ckpt.rows import choice_object
 
     catalog = _catalog(roots, more.pop("pattern"), more.pop("log_dir"))
-    request = restore.Request(**more)
+    request = restore.ChooseOptions(**more)
     need = restore.need(request, catalog.scan().entries)
     with closing(Bar()) as bar:
         found = scan_and_choose(catalog, need, depth=Depth(depth), progress=bar)
@@ -171,14 +171,14 @@ def _nothing(roots: tuple[str, ...], scan: "Scan") -> str:
 
 
 def _exit_code(found: "Findings") -> int:
-    from faultrun.core.recover import NothingWhole
+    from faultrun.core.recover import NoneUsable
 
-    return _DATA_ERROR if isinstance(found.choice, NothingWhole) else 0
+    return _DATA_ERROR if isinstance(found.choice, NoneUsable) else 0
 
 
 def _tell(found: "Findings", roots: tuple[str, ...], *, why: bool) -> int:
     from faultrun.cli.ckpt.rows import chosen_lines
-    from faultrun.core.recover import Chosen, NothingWhole
+    from faultrun.core.recover import Chosen, NoneUsable
 
     choice = found.choice
     refused = [f"refused   {one.path}: {one.why}" for one in found.refused]
@@ -187,7 +187,7 @@ def _tell(found: "Findings", roots: tuple[str, ...], *, why: bool) -> int:
             refused = [f"refused   {len(refused)} others: --why names them"]
         answer("\n".join([*chosen_lines(choice.point), *refused]))
         return 0
-    if isinstance(choice, NothingWhole):
+    if isinstance(choice, NoneUsable):
         newest = choice.refused[0]
         if why:
             answer("\n".join(refused))

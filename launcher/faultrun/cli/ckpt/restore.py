@@ -15,7 +15,7 @@ from faultrun.model.checkpoint import Entry, RecoveryPoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ChooseOptions:
     """The options of ``choose`` as typed."""
 
     world_size: int | None
@@ -27,7 +27,7 @@ class Request:
     trust: bool
 
 
-def need(request: Request, entries: Sequence[Entry]) -> Need:
+def need(request: ChooseOptions, entries: Sequence[Entry]) -> Need:
     """What to choose for. Without a world size, the files tell it. Raises UsageError, ConfigError."""
     lost = _ranks(request.lost_ranks)
     world_size = request.world_size or _world_size(entries)
@@ -40,7 +40,7 @@ def need(request: Request, entries: Sequence[Entry]) -> Need:
     )
 
 
-def write_files(request: Request, catalog: Catalog, found: Findings, wanted: Need) -> None:
+def write_files(request: ChooseOptions, catalog: Catalog, found: Findings, wanted: Need) -> None:
     """Write ``restore_ranks.sh`` and ``recovery_info.json`` where they were asked for."""
     if request.restore_ranks_sh is None and request.recovery_info is None:
         return
@@ -123,7 +123,7 @@ def _world_size(entries: Sequence[Entry]) -> int:
     return 1 + max((entry.rank for entry in entries if entry.rank is not None), default=0)
 
 
-def _groups(request: Request, world_size: int, lost: frozenset[int]) -> tuple[Group, ...] | None:
+def _groups(request: ChooseOptions, world_size: int, lost: frozenset[int]) -> tuple[Group, ...] | None:
     if request.group_info is None:
         return None
     files = read_group_files(request.group_info, world_size)

@@ -15,7 +15,7 @@ NOT_VERIFIED = Verdict(whole=False, why="not verified", depth=Depth.NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Save:
+class SavedStep:
     """Files of one series that claim the same step, with a verdict each, in rank order."""
 
     files: tuple[tuple[Entry, Verdict], ...]
@@ -41,9 +41,9 @@ class Save:
         return sum(verdict.unverifiable for _, verdict in self.files)
 
 
-def saves(entries: Sequence[Entry], verdicts: Mapping[str, Verdict]) -> list[Save]:
+def saves(entries: Sequence[Entry], verdicts: Mapping[str, Verdict]) -> list[SavedStep]:
     """Newest first, as ``core.moments`` orders them; one entry for each series and step."""
-    found: list[Save] = []
+    found: list[SavedStep] = []
     for moment in moments(entries):
         series: dict[tuple[str, str, str, int, str], list[Entry]] = {}
         for entry in moment.entries:
@@ -52,11 +52,11 @@ def saves(entries: Sequence[Entry], verdicts: Mapping[str, Verdict]) -> list[Sav
             series.setdefault(key, []).append(entry)
         for files in series.values():
             files.sort(key=lambda entry: (entry.rank is not None, entry.rank or 0, entry.path))
-            found.append(Save(files=tuple((one, verdicts.get(one.path, NOT_VERIFIED)) for one in files)))
+            found.append(SavedStep(files=tuple((one, verdicts.get(one.path, NOT_VERIFIED)) for one in files)))
     return found
 
 
-def table(found: Sequence[Save], scan: Scan, *, reasons: bool) -> list[str]:
+def table(found: Sequence[SavedStep], scan: Scan, *, reasons: bool) -> list[str]:
     """Lines for people; ``reasons`` adds why files are not whole, and what was left aside."""
     heads = ("STEP", "EPOCH", "KIND", "RANKS", "SIZE", "FORMAT", "WHOLE", "FILE")
     rows = [heads, *(_row(save) for save in found)]
@@ -75,7 +75,7 @@ def table(found: Sequence[Save], scan: Scan, *, reasons: bool) -> list[str]:
     return [one_line(line) for line in lines]
 
 
-def listed(found: Sequence[Save], scan: Scan) -> list[dict[str, Any]]:
+def listed(found: Sequence[SavedStep], scan: Scan) -> list[dict[str, Any]]:
     """The JSON of ``ckpt list``: one object for each file, newest first (CONTRACT §7a)."""
     rows = [_object(entry, verdict, save.ranks) for save in found for entry, verdict in save.files]
     return rows + [_refused_object(refusal) for refusal in (*scan.refused, *scan.unfinished)]
@@ -132,7 +132,7 @@ def size_text(size_bytes: int) -> str:
     return f"{value:.1f} TiB"
 
 
-def _row(save: Save) -> tuple[str, ...]:
+def _row(save: SavedStep) -> tuple[str, ...]:
     entry = save.first
     more = f" and {len(save.files) - 1} more" if len(save.files) > 1 else ""
     return (
@@ -147,7 +147,7 @@ def _row(save: Save) -> tuple[str, ...]:
     )
 
 
-def _whole_text(save: Save) -> str:
+def _whole_text(save: SavedStep) -> str:
     if all(verdict is NOT_VERIFIED for _, verdict in save.files):
         return "?"
     if save.whole == len(save.files):
@@ -157,7 +157,7 @@ def _whole_text(save: Save) -> str:
     return f"{save.whole} of {len(save.files)}" if save.whole else "no"
 
 
-def _reasons(save: Save) -> list[str]:
+def _reasons(save: SavedStep) -> list[str]:
     if len(save.files) == 1:
         return [save.files[0][1].why + _for_whom(save.first)]
     torn = [f"{entry.path}: {verdict.why}" for entry, verdict in save.files if not verdict.whole]

@@ -11,7 +11,7 @@ from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.turns import absolute
 from faultrun.configs.apply import check
 from faultrun.configs.argv import resume_args
-from faultrun.core.recover import Chosen, Need, NothingFound, NothingWhole
+from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv
 from faultrun.model.checkpoint import RecoveryPoint
@@ -73,7 +73,7 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
         case Chosen(point=point, refused=refused):
             note = f" ({len(refused)} newer refused)" if refused else ""
             return point, f"resume from {point.path}, {point.position}{note}", 0
-        case NothingWhole(refused=refused):
+        case NoneUsable(refused=refused):
             newest = f": {refused[0].path} {refused[0].why}" if refused else ""
             return None, f"checkpoints exist and none is whole{newest}", 65
         case NothingFound():
