@@ -12,7 +12,7 @@ from faultrun.cli.status.command import status
 from faultrun.cli.status.gather import gather
 from faultrun.journal.lines import journal_lines, tail
 from faultrun.model.events import PlanAdopted, RunStarted
-from faultrun.model.hang import HangDismissed, HangSuspected, Stance, Suspicion
+from faultrun.model.hang import Activity, HangDismissed, HangSuspected, Suspicion
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.wire import Progress, pack_progress
@@ -144,7 +144,7 @@ def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> 
     write_journal(path, Shape(events=60, workers=2, incidents=0))
     running = path.read_text().splitlines(keepends=True)[:8]
     now_s = json.loads(running[-1])["run_s"]
-    warning = written(silences.warned(now_s, 0, 1, Stance.SLEEPING), Phase.RUNNING)
+    warning = written(silences.warned(now_s, 0, 1, Activity.SLEEPING), Phase.RUNNING)
     over = written(silences.over(now_s, 0, 1, paused_s=4.0, warned=True), Phase.RUNNING)
     running.append(json.dumps(warning) + "\n")
     path.write_text("".join(running))

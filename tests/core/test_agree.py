@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.agree import Adopt, Answer, Finish, Go, Over, Rules, Wait, next_step
+from faultrun.core.agree import Adopt, Finish, Go, NextStep, Over, Rules, Wait, next_step
 from faultrun.model.checkpoint import Live, OnNode, RankFile, RecoveryPoint
-from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
@@ -29,7 +29,7 @@ def fact(node: NodeId, standing: NodeStatus, **more: object) -> NodeFact:
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def incident(at_s: float = 0.0, status: Status | None = None, number: int = 1) -> Incident:
+def incident(at_s: float = 0.0, status: ExitStatus | None = None, number: int = 1) -> Incident:
     return Incident(
         number=number,
         incarnation=0,
@@ -52,7 +52,7 @@ def plan(incarnation: int = 0, **ledger: object) -> Plan:
     )
 
 
-def answer(*facts: NodeFact, after: Plan | None = None, rules: Rules = RULES, now_s: float = 10) -> Answer:
+def answer(*facts: NodeFact, after: Plan | None = None, rules: Rules = RULES, now_s: float = 10) -> NextStep:
     return next_step(rules, after, {one.node: one for one in facts}, now_s)
 
 

@@ -1,7 +1,7 @@
 """Who failed first: what cannot be faked, then the ranks' own accounts, then the kernel's order."""
 
 from faultrun.core.blame import first_to_fail
-from faultrun.model.events import Exited, Signaled, Status, WorkerExit
+from faultrun.model.events import Exited, ExitStatus, Signaled, WorkerExit
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised
 from support.story import NODE
 
@@ -11,7 +11,7 @@ TERMINATED = Signaled(signum=15)
 LOST_PEER = Finding(name="gloo", fault_class=FaultClass.CONSEQUENCE, says="a collective broke")
 
 
-def exit_of(rank: int, at_s: float, status: Status = FAILED) -> WorkerExit:
+def exit_of(rank: int, at_s: float, status: ExitStatus = FAILED) -> WorkerExit:
     return WorkerExit(at_s=at_s, incarnation=0, node=NODE, rank=rank, pid=rank, status=status)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from faultrun.model.actions import Inspect, Kill, RequestGasp, Spawn, Wake
 from faultrun.model.events import Timer
-from faultrun.model.hang import Stance
+from faultrun.model.hang import Activity
 from faultrun.model.incident import Card, Cause
 from faultrun.model.run import Phase
 from faultrun.observe.card import render
@@ -30,7 +30,7 @@ def test_a_warning_kills_nobody_and_wakes_only_who_is_stopped() -> None:
     assert [type(action) for action in story.actions] == [Inspect]
     story.performed(Inspect)
     assert story.whys[-1] == "rank 1 may hang; it is replaced after 5 min if it does not go on"
-    story.is_warned_of(1, Stance.STOPPED)
+    story.is_warned_of(1, Activity.STOPPED)
     assert story.actions == [Wake(ranks=frozenset({1}))]
     assert (story.phase, story.state.life.incident) == (Phase.RUNNING, None)
 
@@ -59,7 +59,7 @@ SILENCES = st.sampled_from(
         lambda story, rank: story.is_silent(rank),
         lambda story, rank: story.works_after_all(),
         lambda story, rank: story.is_warned_of(rank),
-        lambda story, rank: story.is_warned_of(rank, Stance.STOPPED),
+        lambda story, rank: story.is_warned_of(rank, Activity.STOPPED),
         lambda story, rank: story.goes_on(rank),
     ]
 )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from faultrun.core import hang, looks
 from faultrun.core.hang_limits import AUTO_S, LONGEST_FACTOR
 from faultrun.core.looks import Looks
-from faultrun.model.hang import HangPolicy, Patience, Span, Stance, Suspicion
+from faultrun.model.hang import Activity, HangPolicy, PauseHistory, Span, Suspicion
 from faultrun.model.progress import WorkPhase
 from support.silent_job import Job
 
@@ -14,7 +14,7 @@ GIVEN = frozenset({"step"})
 PHASES = st.sampled_from([phase for phase in WorkPhase if phase is not WorkPhase.DONE])
 
 
-def looked_at(job: Job, seconds: float, stance: Stance = Stance.SLEEPING) -> list[Suspicion]:
+def looked_at(job: Job, seconds: float, stance: Activity = Activity.SLEEPING) -> list[Suspicion]:
     """Every look at one silence, each answered by a warning, up to the one that is acted on."""
     found, until_s = [], job.now_s + seconds
     while (one := job.passes(until_s - job.now_s)) is not None:
@@ -77,12 +77,12 @@ def test_an_evaluation_that_nobody_warned_of_counts_as_well() -> None:
 
 
 def test_what_earlier_lives_came_through_counts_in_this_one() -> None:
-    job = Job(patience=Patience(longest_s=90.0)).begin().trains(20)
+    job = Job(patience=PauseHistory(longest_s=90.0)).begin().trains(20)
     assert looked_at(job, 10_000.0)[-1].silent_s == 900.0
 
 
 def test_a_rank_that_hung_without_a_proof_gets_twice_the_time_until_it_is_past_that_step() -> None:
-    patience = Patience(hung_step=20, hung_limit_s=AUTO_S)
+    patience = PauseHistory(hung_step=20, hung_limit_s=AUTO_S)
     assert looked_at(Job(patience=patience).begin().trains(20), 10_000.0)[-1].silent_s == 2 * AUTO_S
     assert looked_at(Job(patience=patience).begin().trains(21), 10_000.0)[-1].silent_s == AUTO_S
     given_one = HangPolicy(step=Span(low_s=20.0, high_s=20.0), given=GIVEN)
@@ -113,7 +113,7 @@ def test_a_stopped_rank_is_looked_at_soon_after_each_waking() -> None:
         assert found is not None
         silent.append(found.silent_s)
         woken.append(found.woken)
-        job.is_warned_of(found, Stance.STOPPED)
+        job.is_warned_of(found, Activity.STOPPED)
     assert silent == [5.0, 10.0, 20.0, 30.0]
     assert woken == [0, 1, 2, 3]
 
@@ -123,7 +123,7 @@ def test_a_rank_that_goes_on_after_waking_is_a_pause_and_no_hang() -> None:
     job.stopped = frozenset({1})
     found = job.passes(60.0)
     assert found is not None
-    job.is_warned_of(found, Stance.STOPPED)
+    job.is_warned_of(found, Activity.STOPPED)
     job.stopped = frozenset()
     over = job.goes_on(21)
     assert over is not None
@@ -204,7 +204,7 @@ def test_nobody_is_replaced_for_a_pause_of_less_than_five_minutes_whatever_was_u
                 job.watch = hang.dismissed(job.watch, found)
             else:
                 stopped = found.behind[0] in job.stopped
-                job.is_warned_of(found, Stance.STOPPED if stopped else Stance.SLEEPING)
+                job.is_warned_of(found, Activity.STOPPED if stopped else Activity.SLEEPING)
         steps += 1
         for rank in range(ranks):
             job.say(rank, data.draw(PHASES), steps if data.draw(st.booleans()) else None)

@@ -28,7 +28,7 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified, SaveSeen
-from faultrun.model.hang import HangDetected, Stance
+from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.notice import RankStatus, ReportedRank, ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import WorkPhase
@@ -74,7 +74,14 @@ def facts(state: RunState) -> Iterator[Event]:
     yield RankMissed(**now, rank=0)
     yield SchedulerFailed(**now, why="a bug")
     yield HangDetected(
-        **now, rank=0, step=1, doing=WorkPhase.COMPUTING, stance=Stance.STOPPED, silent_s=9, limit_s=1, why=""
+        **now,
+        rank=0,
+        step=1,
+        doing=WorkPhase.COMPUTING,
+        stance=Activity.STOPPED,
+        silent_s=9,
+        limit_s=1,
+        why="",
     )
     for notice in (BACK, GONE, ResetNotice()):
         yield FaultNotice(**now, notice=notice)

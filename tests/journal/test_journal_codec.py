@@ -13,8 +13,8 @@ from faultrun.journal.append import line_of
 from faultrun.journal.codec import TAG, CodecError, decode, encode
 from faultrun.journal.read import event_of
 from faultrun.model.actions import Action
-from faultrun.model.events import Event, Exited, Signaled, Status, Timer, WorkerExit
-from faultrun.model.hang import Stance, Suspicion
+from faultrun.model.events import Event, Exited, ExitStatus, Signaled, Timer, WorkerExit
+from faultrun.model.hang import Activity, Suspicion
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import WorkPhase
@@ -86,19 +86,19 @@ def test_an_event_of_a_kind_that_this_version_does_not_know_is_none() -> None:
 def test_the_two_ways_to_end_are_told_apart_by_name() -> None:
     assert encode(Exited(code=9)) == {TAG: "Exited", "code": 9}
     assert encode(Signaled(signum=9)) == {TAG: "Signaled", "signum": 9}
-    assert decode({TAG: "Signaled", "signum": 9}, Status) == Signaled(signum=9)
+    assert decode({TAG: "Signaled", "signum": 9}, ExitStatus) == Signaled(signum=9)
 
 
 @pytest.mark.parametrize(
     ("data", "as_type"),
     [
-        ({TAG: "Vanished"}, Status),
+        ({TAG: "Vanished"}, ExitStatus),
         ({"code": "9"}, Exited),
         ({"code": True}, Exited),
         ({}, Exited),
         ([], Exited),
         ("x", Event),
-        (None, Status),
+        (None, ExitStatus),
         ([1, 2], tuple[int, str, int]),
         ("often", tuple[int, ...]),
         ("SIGUSR9", WorkerExit),
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused_and_not_guessed(data: object, as_type: obj
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
 @settings(max_examples=50)
 def test_any_json_is_an_event_or_refused(data: object) -> None:
-    for event_type in (*EVENT_TYPES, typing.get_args(Status)[0]):
+    for event_type in (*EVENT_TYPES, typing.get_args(ExitStatus)[0]):
         try:
             decode(data, event_type)
         except CodecError:
@@ -162,7 +162,7 @@ _PLAIN: dict[str, Any] = {
     "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM, "deadline_s": 2.0,
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "notice": ResetNotice(),
-    "state": StandbyPhase.READY, "doing": WorkPhase.SAVING, "stance": Stance.DEAD,
+    "state": StandbyPhase.READY, "doing": WorkPhase.SAVING, "stance": Activity.DEAD,
     "silent_s": 1.5, "limit_s": 1.0, "acts_s": 300.0, "paused_s": 4.0, "longest_s": 4.0, "warned": True,
     "suspicion": Suspicion(front=(0, 1), behind=(1,), silent_s=1.5, limit_s=1.0),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from faultrun.model.events import Signaled, Timer, TimerFired
 from faultrun.model.gasp import GaspRequested, GaspSaved, GaspVerified
-from faultrun.model.hang import HangSuspected, Stance, Suspicion
+from faultrun.model.hang import Activity, HangSuspected, Suspicion
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.standby import StandbyChanged, StandbyPhase
@@ -241,7 +241,7 @@ def test_a_hang_began_when_the_last_step_was_done_and_not_when_it_was_noticed() 
     now_s = lines[-1]["run_s"]
     suspicion = Suspicion(front=(1,), behind=(1,), silent_s=40.0, limit_s=30.0)
     suspected = HangSuspected(at_s=now_s + 60, incarnation=0, suspicion=suspicion)
-    found = detected(now_s + 61, 0, 1, step=1, stance=Stance.SLEEPING, proved=False)
+    found = detected(now_s + 61, 0, 1, step=1, stance=Activity.SLEEPING, proved=False)
     account = account_of([*lines, written(suspected, Phase.RUNNING), written(found, Phase.DRAINING)])
     assert account.spent[Spending.DETECT] == pytest.approx(41)
     assert account.spent[Spending.TRAINING] == pytest.approx(20)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from faultrun.frameworks.rehearse import program_at
-from faultrun.model.events import Exited, Status
+from faultrun.model.events import Exited, ExitStatus
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Launch, Process, start
 from faultrun.workers.standby import PROBED, Role, Standby, probe
@@ -66,8 +66,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.close()
 
 
-def status_of(process: Process) -> Status:
-    def reaped() -> tuple[Status] | None:
+def status_of(process: Process) -> ExitStatus:
+    def reaped() -> tuple[ExitStatus] | None:
         status = process.reap()
         return None if status is None else (status,)
 

@@ -10,6 +10,7 @@ from faultrun.model.events import (
     Drained,
     Event,
     Exited,
+    ExitStatus,
     FaultNotice,
     GoGiven,
     PlanAdopted,
@@ -18,7 +19,6 @@ from faultrun.model.events import (
     RunFinished,
     RunStarted,
     Signaled,
-    Status,
     Timer,
     TimerFired,
     WorkerExit,
@@ -36,7 +36,7 @@ Choose = Callable[[RunState], Event]
 
 WORLD_SIZE = 3
 
-_STATUSES: st.SearchStrategy[Status] = st.sampled_from(
+_STATUSES: st.SearchStrategy[ExitStatus] = st.sampled_from(
     [Exited(code=0), Exited(code=3), Signaled(signum=9), Signaled(signum=15)]
 )
 _LATER = st.sampled_from([0.0, 0.1, 5.0, 40.0])
@@ -91,7 +91,7 @@ class Fitting:
     """What could come next in the phase that was reached."""
 
     later_s: float
-    status: Status
+    status: ExitStatus
     rank: int
 
     def __call__(self, state: RunState) -> Event:  # noqa: C901, PLR0911  one row a phase

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from faultrun.core.agree import Rules
-from faultrun.model.events import Event, Exited, RunStarted, Signaled, Status, WorkerExit, WorkerStarted
+from faultrun.model.events import Event, Exited, ExitStatus, RunStarted, Signaled, WorkerExit, WorkerStarted
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId
 from support.fake_world import Circumstances, FakeWorld, Habit
 from support.story import checkpoint
 
-_ENDS: st.SearchStrategy[Status] = st.sampled_from(
+_ENDS: st.SearchStrategy[ExitStatus] = st.sampled_from(
     [Exited(code=1), Exited(code=137), Signaled(signum=9), Signaled(signum=11)]
 )
 _TROUBLES = st.sampled_from(["death"] * 15 + ["weather"] * 3 + ["time"] * 3 + ["loss"] * 2 + ["stop"])

@@ -34,6 +34,7 @@ from faultrun.model.events import (
     Drained,
     Event,
     Exited,
+    ExitStatus,
     IncarnationStarted,
     NothingWhole,
     Prepared,
@@ -41,7 +42,6 @@ from faultrun.model.events import (
     RecoveryPointChosen,
     Signaled,
     SpawnFailed,
-    Status,
     Timer,
     TimerFired,
     WorkerExit,
@@ -50,7 +50,7 @@ from faultrun.model.events import (
 from faultrun.model.evidence import DeathNote
 from faultrun.model.facts import NodeFact
 from faultrun.model.gasp import GaspRequested, GaspSaved, GaspVerified
-from faultrun.model.hang import HangDetected, Stance
+from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.plan import Plan
 from faultrun.model.progress import WorkPhase
 from faultrun.model.standby import StandbyChanged, StandbyPhase
@@ -129,7 +129,7 @@ class FakeWorld:
         """Have ``event`` returned by a coming ``wait``."""
         self.coming.append(event)
 
-    def end(self, rank: int, status: Status) -> None:
+    def end(self, rank: int, status: ExitStatus) -> None:
         """A worker ends, of its own accord or by somebody's hand."""
         pid = self.living.pop(rank, None)
         if pid is not None:
@@ -183,7 +183,7 @@ class FakeWorld:
                         rank=suspicion.behind[0],
                         step=self.around.save_step,
                         doing=WorkPhase.COMPUTING,
-                        stance=Stance.STOPPED,
+                        stance=Activity.STOPPED,
                         silent_s=suspicion.silent_s,
                         limit_s=suspicion.limit_s,
                         why="is stopped (state T: SIGSTOP)",

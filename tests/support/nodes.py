@@ -11,7 +11,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.core.agree import Rules
 from faultrun.core.signature_rows import ROWS
 from faultrun.model.actions import Action, Spawn, StartTimer
-from faultrun.model.events import Event, Exited, Signaled, Status, Timer, TimerFired
+from faultrun.model.events import Event, Exited, ExitStatus, Signaled, Timer, TimerFired
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import Logs, Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
@@ -64,7 +64,7 @@ class Node(Protocol):
         """Return once these workers are in their main loop."""
         ...
 
-    def end(self, rank: int, status: Status) -> None:
+    def end(self, rank: int, status: ExitStatus) -> None:
         """Have a worker end in this way."""
         ...
 
@@ -99,7 +99,7 @@ class FakeNode:
     def are_up(self, *ranks: int) -> None:
         """They always are."""
 
-    def end(self, rank: int, status: Status) -> None:
+    def end(self, rank: int, status: ExitStatus) -> None:
         self._fake.end(rank, status)
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class RealNode:
             log = self._folder / f"incarnation_{self._group.incarnation.number}" / f"worker_{rank}.log"
             wait_until(lambda log=log: _READY in log.read_text(), what=f"rank {rank}")  # type: ignore[misc]
 
-    def end(self, rank: int, status: Status) -> None:
+    def end(self, rank: int, status: ExitStatus) -> None:
         """A worker is told by its script's own signal to return, or is killed."""
         pid = self._group.incarnation.pids[rank]
         match status:

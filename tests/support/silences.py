@@ -1,10 +1,10 @@
 """What is told of ranks that fall silent: suspected, at work after all, warned of, going on, replaced."""
 
-from faultrun.model.hang import HangDetected, HangWarned, PauseOver, Stance
+from faultrun.model.hang import Activity, HangDetected, HangWarned, PauseOver
 from faultrun.model.progress import WorkPhase
 
 
-def warned(at_s: float, incarnation: int, rank: int, stance: Stance) -> HangWarned:
+def warned(at_s: float, incarnation: int, rank: int, stance: Activity) -> HangWarned:
     return HangWarned(
         at_s=at_s,
         incarnation=incarnation,
@@ -32,7 +32,7 @@ def over(at_s: float, incarnation: int, rank: int, *, paused_s: float, warned: b
 
 
 def detected(
-    at_s: float, incarnation: int, rank: int, *, step: int | None, stance: Stance, proved: bool
+    at_s: float, incarnation: int, rank: int, *, step: int | None, stance: Activity, proved: bool
 ) -> HangDetected:
     return HangDetected(
         at_s=at_s,

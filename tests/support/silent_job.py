@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from faultrun.core import hang
 from faultrun.core.hang_limits import Beat, Pause, Watch
-from faultrun.model.hang import HangPolicy, HangWarned, Patience, Stance, Suspicion
+from faultrun.model.hang import Activity, HangPolicy, HangWarned, PauseHistory, Suspicion
 from faultrun.model.progress import WorkPhase
 
 LOOK_S = 0.125
@@ -19,7 +19,7 @@ class Job:
     now_s: float = 0.0
     beats: dict[int, Beat] = field(default_factory=dict)
     stopped: frozenset[int] = frozenset()
-    patience: Patience = Patience()
+    patience: PauseHistory = PauseHistory()
     look_s: float = LOOK_S
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Job:
             self.step(to=number)
         return self
 
-    def is_warned_of(self, found: Suspicion, stance: Stance = Stance.SLEEPING) -> None:
+    def is_warned_of(self, found: Suspicion, stance: Activity = Activity.SLEEPING) -> None:
         """What the watch hears when nobody was found at work."""
         self.watch = hang.warned(self.watch, warning(found, stance))
 
@@ -74,7 +74,7 @@ class Job:
         return self.watch.over
 
 
-def warning(found: Suspicion, stance: Stance = Stance.SLEEPING) -> HangWarned:
+def warning(found: Suspicion, stance: Activity = Activity.SLEEPING) -> HangWarned:
     return HangWarned(
         at_s=0.0,
         incarnation=0,

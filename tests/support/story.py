@@ -16,6 +16,7 @@ from faultrun.model.events import (
     Drained,
     Event,
     Exited,
+    ExitStatus,
     FaultNotice,
     Heartbeat,
     HelperExit,
@@ -29,7 +30,6 @@ from faultrun.model.events import (
     RunStarted,
     Signaled,
     SpawnFailed,
-    Status,
     Timer,
     TimerFired,
     WorkerExit,
@@ -37,9 +37,9 @@ from faultrun.model.events import (
 from faultrun.model.evidence import DeathNote
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.hang import (
+    Activity,
     HangDismissed,
     HangSuspected,
-    Stance,
     Suspicion,
 )
 from faultrun.model.notice import Notice
@@ -210,7 +210,7 @@ class Story:
     def ended(
         self,
         rank: int,
-        status: Status,
+        status: ExitStatus,
         *,
         after_s: float = 0.0,
         incarnation: int | None = None,
@@ -240,7 +240,7 @@ class Story:
             HangDismissed(at_s=self.now_s, incarnation=self.state.incarnation, why="rank 0 reads")
         )
 
-    def is_warned_of(self, rank: int, stance: Stance = Stance.SLEEPING) -> "Story":
+    def is_warned_of(self, rank: int, stance: Activity = Activity.SLEEPING) -> "Story":
         return self.tell(silences.warned(self.now_s, self.state.incarnation, rank, stance))
 
     def goes_on(self, rank: int, *, paused_s: float = 4.0, warned: bool = True) -> "Story":
@@ -248,7 +248,12 @@ class Story:
         return self.tell(silences.over(self.now_s, life, rank, paused_s=paused_s, warned=warned))
 
     def hangs(
-        self, rank: int, *, step: int | None = 41, stance: Stance = Stance.STOPPED, proved: bool = False
+        self,
+        rank: int,
+        *,
+        step: int | None = 41,
+        stance: Activity = Activity.STOPPED,
+        proved: bool = False,
     ) -> "Story":
         life = self.state.incarnation
         return self.tell(silences.detected(self.now_s, life, rank, step=step, stance=stance, proved=proved))
@@ -269,7 +274,7 @@ class Story:
             SpawnFailed(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, errno=errno, why=why)
         )
 
-    def scheduler_ended(self, status: Status) -> "Story":
+    def scheduler_ended(self, status: ExitStatus) -> "Story":
         return self.tell(
             HelperExit(
                 at_s=self.now_s,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.workers.process import Launch, Process, start, why_not_started
 from support.processes import lives, wait_until
 from support.scripts import ended, printed
@@ -52,8 +52,8 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
             status_of(process)
 
 
-def status_of(process: Process) -> Status:
-    def reaped() -> tuple[Status] | None:
+def status_of(process: Process) -> ExitStatus:
+    def reaped() -> tuple[ExitStatus] | None:
         status = process.reap()
         return None if status is None else (status,)
 
@@ -71,7 +71,7 @@ def status_of(process: Process) -> Status:
     ],
 )
 def test_what_is_returned_and_what_the_kernel_did_are_kept_apart(
-    nursery: Nursery, script: str, status: Status
+    nursery: Nursery, script: str, status: ExitStatus
 ) -> None:
     assert status_of(nursery.sh(script)) == status
 

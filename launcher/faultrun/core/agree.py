@@ -89,10 +89,10 @@ class Wait:
     why: str
 
 
-Answer = Adopt | Go | Over | Finish | Wait
+NextStep = Adopt | Go | Over | Finish | Wait
 
 
-def event_of(answer: Answer, incarnation: int, now_s: float) -> Event | None:
+def event_of(answer: NextStep, incarnation: int, now_s: float) -> Event | None:
     """The fact that ``answer`` becomes for a node that stated something of ``incarnation``; None: wait."""
     match answer:
         case Adopt(plan=plan):
@@ -115,7 +115,7 @@ def next_step(
     facts: Mapping[NodeId, NodeFact],
     now_s: float,
     lost: frozenset[NodeId] = frozenset(),
-) -> Answer:
+) -> NextStep:
     """Answer what follows; total, and idempotent for unchanged statements.
 
     ``lost`` are nodes that the agreement counts as gone, whatever they stated last.
@@ -162,7 +162,7 @@ def _is_behind(plan: Plan, fact: NodeFact) -> bool:
     return fact.incarnation < plan.incarnation and not ends and plan.is_for(fact.node, fact.boot)
 
 
-def _go_on(plan: Plan, members: list[NodeFact]) -> Answer:
+def _go_on(plan: Plan, members: list[NodeFact]) -> NextStep:
     """Every node can still take part: have all of them start, or wait for who is not so far."""
     behind = ", ".join(fact.node for fact in members if _is_behind(plan, fact))
     if behind:
@@ -183,7 +183,7 @@ def _between(
     here: Mapping[NodeId, NodeFact],
     now_s: float,
     lost: frozenset[NodeId],
-) -> Answer:
+) -> NextStep:
     """No node has a worker: end the run, or plan the next incarnation."""
     seats = place(rules.topology, None if plan is None else plan.topology, here, lost)
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
@@ -219,7 +219,9 @@ def _ending(rules: Rules, spoken: list[NodeFact]) -> Finish | None:
     return None if failed is None else Finish(exit_code=failed[0], why=failed[1])
 
 
-def _replan(rules: Rules, plan: Plan | None, seats: Topology, spoken: list[NodeFact], now_s: float) -> Answer:
+def _replan(
+    rules: Rules, plan: Plan | None, seats: Topology, spoken: list[NodeFact], now_s: float
+) -> NextStep:
     by_node = {fact.node: fact for fact in spoken}
     seated = [by_node[seat.node] for seat in seats.nodes]
     point = common_point(seats, seated)
@@ -252,7 +254,7 @@ def _replan(rules: Rules, plan: Plan | None, seats: Topology, spoken: list[NodeF
     return _after_fault(rules, replace(plan, ledger=ledger), incident, following, high_step)
 
 
-def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> Answer:
+def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
     """Try again, by the plan ``following``, while that can help and the budget lasts."""
     point, now_s = following.point, following.start_at_s
     own_code = exit_code_of(incident.status)

@@ -8,7 +8,7 @@ whose collective it broke may be gone by then.
 from collections.abc import Sequence
 
 from faultrun.core.signatures import signal_name
-from faultrun.model.events import Exited, Signaled, Status, WorkerExit
+from faultrun.model.events import Exited, ExitStatus, Signaled, WorkerExit
 from faultrun.model.evidence import DeathNote, FaultClass
 
 TOGETHER_S = 0.25
@@ -63,7 +63,7 @@ def first_of(faults: list[WorkerExit], ours_from_s: float) -> WorkerExit:
     return next((exit_ for exit_ in close if is_hard(exit_.status)), first)
 
 
-def is_hard(status: Status) -> bool:
+def is_hard(status: ExitStatus) -> bool:
     """Whether the process was ended from outside its own code path (or by its own memory fault)."""
     return isinstance(status, Signaled) and signal_name(status.signum) in _HARD_SIGNALS
 

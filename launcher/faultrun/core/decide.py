@@ -9,7 +9,7 @@ file, environment or process: time arrives on events, waiting leaves as
 
 from dataclasses import replace
 
-from faultrun.core import begin, drain, gasp, notices, rendezvous, silence
+from faultrun.core import begin, drain, gasp, hang_decisions, notices, rendezvous
 from faultrun.core.diagnose import describe, new_incident
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
 from faultrun.model.events import (
@@ -109,15 +109,15 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return rendezvous.left_init(state, event)
         case Phase.RUNNING, HangSuspected():
-            return silence.look_into(state, event)
+            return hang_decisions.look_into(state, event)
         case Phase.RUNNING, HangDismissed():
             return Step(state=state, why=f"no hang: {event.why}")
         case Phase.RUNNING, HangWarned():
-            return silence.warn(state, event)
+            return hang_decisions.warn(state, event)
         case Phase.RUNNING, PauseOver():
-            return silence.goes_on(state, event)
+            return hang_decisions.goes_on(state, event)
         case Phase.RUNNING, HangDetected():
-            return silence.hang(state, event)
+            return hang_decisions.hang(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)
         case Phase.RUNNING, RankMissed():
@@ -171,18 +171,20 @@ def _notice(state: RunState, event: FaultNotice) -> Step:
     said, verdict = notices.judge(state, event.notice, event.at_s)
     state = replace(state, run=replace(state.run, platform=said))
     match verdict:
-        case notices.Note(why=why) if state.phase is Phase.HOLDING and not notices.hold(state):
+        case notices.JustNoted(why=why) if state.phase is Phase.HOLDING and not notices.hold(state):
             return begin.prepare(state, event.at_s, why)
-        case notices.Note(why=why):
+        case notices.JustNoted(why=why):
             return Step(state=state, why=why)
-        case notices.Restart(why=why):
+        case notices.RestartAsked(why=why):
             return drain.open_drain(state, _platform_incident(state, verdict, event.at_s), why)
-        case notices.Leave(ranks=ranks, why=why):
+        case notices.LeaveAsked(ranks=ranks, why=why):
             incident = _platform_incident(state, verdict, event.at_s) if ranks else None
             return drain.leave(state, event.at_s, why, incident)
 
 
-def _platform_incident(state: RunState, verdict: notices.Restart | notices.Leave, now_s: float) -> Incident:
+def _platform_incident(
+    state: RunState, verdict: notices.RestartAsked | notices.LeaveAsked, now_s: float
+) -> Incident:
     """No worker has died of it yet."""
     rank = verdict.ranks[0].rank if verdict.ranks else None
     return new_incident(state, now_s, Cause.PLATFORM, verdict.why, rank)

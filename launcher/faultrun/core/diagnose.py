@@ -6,7 +6,7 @@ from faultrun.core.blame import KILLED, TOGETHER_S, first_to_fail, is_hard
 from faultrun.core.signatures import class_of, signal_name
 from faultrun.core.tracebacks import without_numbers
 from faultrun.errors import assert_never
-from faultrun.model.events import Exited, HelperExit, Signaled, SpawnFailed, Status, WorkerExit
+from faultrun.model.events import Exited, ExitStatus, HelperExit, Signaled, SpawnFailed, WorkerExit
 from faultrun.model.evidence import DeathNote, FaultClass, Signature
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
@@ -188,7 +188,7 @@ def _known(number: int | None) -> int:
     return -1 if number is None else number
 
 
-def describe(status: Status) -> str:
+def describe(status: ExitStatus) -> str:
     """``killed by SIGKILL`` or ``exited with code 3``."""
     match status:
         case Signaled(signum=signum):
@@ -199,7 +199,7 @@ def describe(status: Status) -> str:
             assert_never(status)
 
 
-def exit_code_of(status: Status | None) -> int:
+def exit_code_of(status: ExitStatus | None) -> int:
     """The shell's code for a worker's end: its own, 128+n for signal n.
 
     Never 0, because it is asked of failures: 1 when nobody ended, or a rank

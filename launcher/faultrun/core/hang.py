@@ -32,7 +32,7 @@ from faultrun.core.hang_limits import (
     unusual_after,
 )
 from faultrun.core.looks import Looks
-from faultrun.model.hang import HangWarned, Stance, Suspicion
+from faultrun.model.hang import Activity, HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 
 _LOOKS = 4
@@ -121,7 +121,7 @@ def dismissed(watch: Watch, suspicion: Suspicion, excused_s: float = 0.0) -> Wat
 
 def warned(watch: Watch, event: HangWarned) -> Watch:
     """A warning was given of this silence, and a rank that was stopped has been woken."""
-    waking = event.stance is Stance.STOPPED
+    waking = event.stance is Activity.STOPPED
     told = looks.woken if waking else looks.warned
     return replace(watch, looks=told(watch.looks, event.rank, event.silent_s))
 

@@ -10,7 +10,7 @@ from statistics import median
 
 from faultrun.core import looks
 from faultrun.core.looks import Looks
-from faultrun.model.hang import HangPolicy, Patience, Span
+from faultrun.model.hang import HangPolicy, PauseHistory, Span
 from faultrun.model.progress import WorkPhase
 
 AUTO_S = 300.0
@@ -81,7 +81,7 @@ class Watch:
     saves: tuple[float, ...] = ()
     evaluations: tuple[float, ...] = ()
     looks: Looks = Looks()
-    run: Patience = Patience()
+    run: PauseHistory = PauseHistory()
     over: Pause | None = None
     forgiven_s: float = 0.0
 

@@ -39,14 +39,14 @@ _LISTED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class JustNoted:
     """Nothing is done about it now; it may keep workers from being started."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restart:
+class RestartAsked:
     """Save, stop, and start again once ``hold`` has nothing against it. ``ranks`` are to blame, if any."""
 
     ranks: tuple[ReportedRank, ...]
@@ -54,30 +54,30 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leave:
+class LeaveAsked:
     """Save and end the run: the platform places the job anew."""
 
     ranks: tuple[ReportedRank, ...]
     why: str
 
 
-Verdict = Note | Restart | Leave
+PlatformOrder = JustNoted | RestartAsked | LeaveAsked
 
 
-def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Verdict]:
+def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, PlatformOrder]:
     """Return what is remembered from now on, and what must be done about ``notice``. Total."""
     said = state.run.platform
     match notice:
         case Unreadable():
-            return said, Note(why=notice.words)
+            return said, JustNoted(why=notice.words)
         case TableVersion(version=version):
-            return replace(said, version=version), Note(why=f"the rank table is at version {version}")
+            return replace(said, version=version), JustNoted(why=f"the rank table is at version {version}")
         case FaultRanks() if notice == said.faulty:
-            return said, Note(why="the faulty ranks are known")
+            return said, JustNoted(why="the faulty ranks are known")
         case FaultRanks(ranks=ranks):
             lost = ranks & state.seats.all_ranks
             said = replace(said, faulty=notice, lost=said.lost | lost)
-            return said, Note(why=_named(lost) if lost else "no rank of this run is named faulty")
+            return said, JustNoted(why=_named(lost) if lost else "no rank of this run is named faulty")
         case ResetNotice():
             return _judge_reset(state, notice, now_s)
         case _:
@@ -123,7 +123,7 @@ def started(said: Platform) -> Platform:
     return replace(said, lost=frozenset(), repairing=False, used_version=said.version, not_before_s=0.0)
 
 
-def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Platform, Verdict]:
+def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Platform, PlatformOrder]:
     before = state.run.platform.reset or ResetNotice()
     unrecovered = _of(state, notice, RankStatus.UNRECOVERED)
     bad = _of(state, notice, RankStatus.FAULT, RankStatus.FAILED)
@@ -134,25 +134,27 @@ def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Pl
         repairing=state.run.platform.repairing or bool(unrecovered),
     )
     if notice.graceful_exit and not before.graceful_exit:
-        return said, Leave(ranks=(), why="the platform asks everybody to leave (GracefulExit)")
+        return said, LeaveAsked(ranks=(), why="the platform asks everybody to leave (GracefulExit)")
     known = before.having(RankStatus.FAULT, RankStatus.FAILED)
     if before.restart_in_place and not notice.restart_in_place:
         known = frozenset()
     news = [one for one in bad if one.rank not in known]
     here = notice.restart_in_place and all(one.status is RankStatus.FAULT for one in bad)
     if news and not here:
-        return said, Leave(ranks=tuple(news), why=f"{_described(tuple(news))}; leaving for another place")
+        return said, LeaveAsked(
+            ranks=tuple(news), why=f"{_described(tuple(news))}; leaving for another place"
+        )
     if state.phase is not Phase.RUNNING:
-        return said, Note(why=_heard(state, notice))
+        return said, JustNoted(why=_heard(state, notice))
     if unrecovered:
-        return said, Restart(ranks=unrecovered, why=_described(unrecovered))
+        return said, RestartAsked(ranks=unrecovered, why=_described(unrecovered))
     if bad and (news or notice.update_time > before.update_time):
-        return said, Restart(ranks=bad, why=f"{_described(bad)}; its process may be restarted here")
+        return said, RestartAsked(ranks=bad, why=f"{_described(bad)}; its process may be restarted here")
     if notice.retry_time > before.retry_time:
         said = replace(said, not_before_s=now_s + RETRY_PAUSE_S)
         why = f"the platform asks to restart all workers (RetryTime {notice.retry_time})"
-        return said, Restart(ranks=(), why=why)
-    return said, Note(why=_heard(state, notice))
+        return said, RestartAsked(ranks=(), why=why)
+    return said, JustNoted(why=_heard(state, notice))
 
 
 def _remembering(state: RunState, said: Platform) -> RunState:

@@ -14,7 +14,7 @@ First = FirstStep | FirstStepLogged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StartPlace:
     """A first step, as far as it is known. ``sure``: ``step`` is global and not perhaps one of its epoch."""
 
     step: int | None
@@ -37,22 +37,24 @@ class Place:
         return f"epoch {self.epoch}{within}{by_log}"
 
 
-def place_of(first: First) -> Place:
+def place_of(first: First) -> StartPlace:
     """Where an incarnation began."""
     match first:
         case FirstStep(step=step, began=began):
-            return Place(step=step if began is None else began)
+            return StartPlace(step=step if began is None else began)
         case FirstStepLogged(step=step, epoch=epoch, in_epoch=in_epoch):
-            return Place(step=step, epoch=epoch, in_epoch=in_epoch, by_log=True)
+            return StartPlace(step=step, epoch=epoch, in_epoch=in_epoch, by_log=True)
 
 
-def place_checked(checked: ResumeChecked) -> Place:
+def place_checked(checked: ResumeChecked) -> StartPlace:
     """The place that was checked."""
-    return Place(step=checked.step, epoch=checked.epoch, in_epoch=checked.in_epoch, by_log=checked.by_log)
+    return StartPlace(
+        step=checked.step, epoch=checked.epoch, in_epoch=checked.in_epoch, by_log=checked.by_log
+    )
 
 
 def check(
-    first: First, point: RecoveryPoint | None, recovery: Recovery, origin: Place | None
+    first: First, point: RecoveryPoint | None, recovery: Recovery, origin: StartPlace | None
 ) -> ResumeChecked:
     """Compare the ``first`` step of an incarnation with its recovery ``point``.
 
@@ -74,7 +76,7 @@ def check(
     )
 
 
-def _from_nothing(place: Place, origin: Place | None) -> Began:
+def _from_nothing(place: StartPlace, origin: StartPlace | None) -> Began:
     """A further step proves nothing: who is slow to report, or prints by the clock, begins there, too."""
     if place == origin:
         return Began.AS_CHOSEN
@@ -87,7 +89,7 @@ def _from_nothing(place: Place, origin: Place | None) -> Began:
     return Began.ELSEWHERE if further else Began.UNKNOWN
 
 
-def _from(place: Place, point: RecoveryPoint, origin: Place | None) -> Began:
+def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None) -> Began:
     """By the global step where both are sure, by the epoch where both name one."""
     chosen = point.global_step
     if place.step is not None and chosen is not None and place.step >= chosen:
@@ -104,7 +106,7 @@ def _from(place: Place, point: RecoveryPoint, origin: Place | None) -> Began:
     return Began.UNKNOWN if place.epoch + 1 == point.epoch else Began.ELSEWHERE
 
 
-def _why(began: Began, place: Place, point: RecoveryPoint | None, recovery: Recovery) -> str:
+def _why(began: Began, place: StartPlace, point: RecoveryPoint | None, recovery: Recovery) -> str:
     if began is Began.UNKNOWN:
         return f"training from {place.words}"
     if point is None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.tracebacks import is_chatter
 from faultrun.errors import assert_never
-from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import FaultClass, Finding, Raised
 from faultrun.model.signature import Row
 
@@ -55,7 +55,7 @@ def signal_name(signum: int) -> str:
 
 
 def recognise(
-    rows: Sequence[Row], status: Status, raised: Raised | None, lines: Sequence[str]
+    rows: Sequence[Row], status: ExitStatus, raised: Raised | None, lines: Sequence[str]
 ) -> Finding | None:
     """What the table says of a worker that ended with ``status``; ``lines`` are its log's last, oldest first.
 
@@ -91,7 +91,7 @@ def recognise(
     return follower
 
 
-def class_of(status: Status) -> FaultClass:
+def class_of(status: ExitStatus) -> FaultClass:
     """What the bare end of a process says: signals from outside are transient, its own code says nothing."""
     match status:
         case Signaled(signum=signum):

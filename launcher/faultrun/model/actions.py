@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeFact
-from faultrun.model.hang import Patience, Suspicion
+from faultrun.model.hang import PauseHistory, Suspicion
 from faultrun.model.plan import Attempt, Plan
 from faultrun.model.standby import StandbyPhase
 
@@ -141,7 +141,7 @@ class Spawn:
     master_addr: str
     master_port: int
     native_scheduler: bool = False
-    patience: Patience = Patience()
+    patience: PauseHistory = PauseHistory()
     standbys: frozenset[int] = frozenset()
 
 

@@ -2,38 +2,33 @@
 
 from dataclasses import dataclass
 
+from faultrun.model.fact import Fact
 from faultrun.model.topology import NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncarnationOver:
+class IncarnationOver(Fact):
     """Another node cannot go on with ``incarnation``, so nobody can. ``node``: which, if that is known."""
 
-    at_s: float
-    incarnation: int
     why: str
     node: NodeId = NodeId("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipLost:
+class MembershipLost(Fact):
     """This node may be taken for lost by now: another may get its place, so none of its workers may live.
 
     It is about the node, whatever incarnation it has.
     """
 
-    at_s: float
-    incarnation: int
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementSilent:
+class AgreementSilent(Fact):
     """Nobody answers for the agreement, and every node says so: training goes on.
 
     It is about the node, whatever incarnation it has.
     """
 
-    at_s: float
-    incarnation: int
     why: str

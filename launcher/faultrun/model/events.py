@@ -12,6 +12,7 @@ from enum import Enum
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
+from faultrun.model.fact import Fact
 from faultrun.model.gasp import (
     GaspAcknowledged,
     GaspFailed,
@@ -45,10 +46,10 @@ class Signaled:
     signum: int
 
 
-Status = Exited | Signaled
+ExitStatus = Exited | Signaled
 
 
-def ended_well(status: Status, *, done: bool) -> bool:
+def ended_well(status: ExitStatus, *, done: bool) -> bool:
     """Whether an end is no failure: code 0, or any signal once the worker had said that it was ``done``.
 
     A code that it returns after that is newer than its word, and counts.
@@ -57,7 +58,7 @@ def ended_well(status: Status, *, done: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
+class RunStarted(Fact):
     """A supervisor took up the run, for the first time or after another supervisor was lost.
 
     ``notices`` are what the platform's files said by then. ``run_id`` and ``addr``, where other nodes
@@ -65,8 +66,6 @@ class RunStarted:
     platform ends the job soon after.
     """
 
-    at_s: float
-    incarnation: int
     node: NodeId
     boot: BootId
     pid: int
@@ -77,15 +76,13 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryPointChosen:
+class RecoveryPointChosen(Fact):
     """The checkpoints were looked through; ``point`` is None when training starts from nothing.
 
     ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered.
     ``neighbours`` are other runs that keep theirs in the same folders.
     """
 
-    at_s: float
-    incarnation: int
     point: RecoveryPoint | None
     refused: tuple[Refusal, ...]
     left_alone: int = 0
@@ -94,34 +91,28 @@ class RecoveryPointChosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NothingWhole:
+class NothingWhole(Fact):
     """Checkpoints exist or existed and none is whole: going on would silently start from zero.
 
     ``gone_s``: none is to be seen, for so long by now (a mount that dropped); None: they are seen.
     """
 
-    at_s: float
-    incarnation: int
     refused: tuple[Refusal, ...]
     why: str
     gone_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAdopted:
+class PlanAdopted(Fact):
     """The agreement says how the next incarnation shall look."""
 
-    at_s: float
-    incarnation: int
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigRewritten:
+class ConfigRewritten(Fact):
     """One configuration file now names the recovery point."""
 
-    at_s: float
-    incarnation: int
     file: str
     key: str
     before: str
@@ -129,41 +120,33 @@ class ConfigRewritten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Fact):
     """This node applied the plan and holds a port; no worker runs yet."""
 
-    at_s: float
-    incarnation: int
     master_port: int
     took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareFailed:
+class PrepareFailed(Fact):
     """This node cannot make the next incarnation ready. ``exit_code`` is what the run ends with."""
 
-    at_s: float
-    incarnation: int
     exit_code: int
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoGiven:
+class GoGiven(Fact):
     """Every node is prepared: workers may start and meet at this address."""
 
-    at_s: float
-    incarnation: int
     master_addr: str
     master_port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerStarted:
+class WorkerStarted(Fact):
     """The process of ``rank`` was executed, or a standby got its place."""
 
-    at_s: float
-    incarnation: int
     node: NodeId
     rank: int
     pid: int
@@ -171,28 +154,24 @@ class WorkerStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnFailed:
+class SpawnFailed(Fact):
     """The process of ``rank`` could not be executed. ``errno`` is 0 when the kernel gave none."""
 
-    at_s: float
-    incarnation: int
     rank: int
     errno: int
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncarnationStarted:
+class IncarnationStarted(Fact):
     """All workers of this node are running."""
 
-    at_s: float
-    incarnation: int
     ranks: tuple[int, ...]
     master_port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerExit:
+class WorkerExit(Fact):
     """One worker was reaped, in the order in which the kernel ended them.
 
     ``status`` keeps the kernel's own split: a rank that *returns* 137 is a
@@ -200,12 +179,10 @@ class WorkerExit:
     ``done``: it had said by ``sdk.done`` that nothing is left to do.
     """
 
-    at_s: float
-    incarnation: int
     node: NodeId
     rank: int
     pid: int
-    status: Status
+    status: ExitStatus
     done: bool = False
 
     @property
@@ -215,44 +192,36 @@ class WorkerExit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HelperExit:
+class HelperExit(Fact):
     """A process that serves the workers ended, such as MindSpore's scheduler."""
 
-    at_s: float
-    incarnation: int
     name: str
     pid: int
-    status: Status
+    status: ExitStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Fact):
     """How far ranks are: all that report when somebody ended, now and then the first and the last."""
 
-    at_s: float
-    incarnation: int
     steps: tuple[RankStep, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstStep:
+class FirstStep(Fact):
     """Every rank of this node has reported a step of this incarnation: training again.
 
     ``step`` is the newest by then, ``began`` the lowest that a rank reported first.
     """
 
-    at_s: float
-    incarnation: int
     step: int
     began: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultNotice:
+class FaultNotice(Fact):
     """One of the platform's files says something new. It is about the run, whatever incarnation it has."""
 
-    at_s: float
-    incarnation: int
     notice: Notice
 
 
@@ -270,38 +239,32 @@ class Timer(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired:
+class TimerFired(Fact):
     """A wait is over."""
 
-    at_s: float
-    incarnation: int
     timer: Timer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class Drained(Fact):
     """No worker of the incarnation is left on this node.
 
     ``stragglers`` are pids that survived SIGKILL for the whole reap window.
     ``swept`` counts escaped descendants that were found by tag and killed.
     """
 
-    at_s: float
-    incarnation: int
     stragglers: tuple[int, ...]
     swept: int
     notes: tuple[DeathNote, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinished:
+class RunFinished(Fact):
     """The run is over; every node exits with ``exit_code``.
 
     ``stopped``: somebody asked for it; None in journals of versions that did not tell.
     """
 
-    at_s: float
-    incarnation: int
     exit_code: int
     why: str
     stopped: bool | None = None

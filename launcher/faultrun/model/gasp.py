@@ -2,34 +2,30 @@
 
 from dataclasses import dataclass
 
+from faultrun.model.fact import Fact
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaspRequested:
+class GaspRequested(Fact):
     """Survivors were asked to save; ``took_s`` is from the decision to the last signal."""
 
-    at_s: float
-    incarnation: int
     ranks: tuple[int, ...]
     deadline_s: float
     took_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaspAcknowledged:
+class GaspAcknowledged(Fact):
     """A rank heard the request; ``step`` is the newest consistent step that it can save."""
 
-    at_s: float
-    incarnation: int
     rank: int
     step: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaspSaved:
+class GaspSaved(Fact):
     """A rank wrote its state. ``replica_group`` is empty when all ranks hold the same."""
 
-    at_s: float
-    incarnation: int
     rank: int
     path: str
     step: int
@@ -40,11 +36,9 @@ class GaspSaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaspVerified:
+class GaspVerified(Fact):
     """The supervisor read a save back; ``why`` says what it found."""
 
-    at_s: float
-    incarnation: int
     rank: int
     path: str
     whole: bool
@@ -52,19 +46,15 @@ class GaspVerified:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveSeen:
+class SaveSeen(Fact):
     """A checkpoint lies there that was not there when the workers started: the first that a script wrote."""
 
-    at_s: float
-    incarnation: int
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaspFailed:
+class GaspFailed(Fact):
     """A rank could not save."""
 
-    at_s: float
-    incarnation: int
     rank: int
     why: str

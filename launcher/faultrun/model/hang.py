@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
+from faultrun.model.fact import Fact
 from faultrun.model.progress import WorkPhase
 
 
@@ -52,7 +54,7 @@ class HangPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class PauseHistory:
     """What the run has come through. It outlives its lives and, by the journal, its supervisors.
 
     ``longest_s`` is the longest pause after which training went on. The last
@@ -60,12 +62,14 @@ class Patience:
     its first step), and its limit was ``hung_limit_s``.
     """
 
+    WIRE_NAME: ClassVar[str] = "Patience"
+
     longest_s: float = 0.0
     hung_step: int | None = None
     hung_limit_s: float = 0.0
 
 
-class Stance(Enum):
+class Activity(Enum):
     """What a rank's main thread was found doing, the surest sign of a culprit first."""
 
     ENDED = "ended"
@@ -111,37 +115,31 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HangSuspected:
+class HangSuspected(Fact):
     """Nobody who could move the job on has moved for longer than it may; to be looked into."""
 
-    at_s: float
-    incarnation: int
     suspicion: Suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HangDismissed:
+class HangDismissed(Fact):
     """A look at the processes said that somebody works: the suspected get more time.
 
     ``excused_s`` of it is time in which the machine was too busy for them.
     """
 
-    at_s: float
-    incarnation: int
     why: str
     excused_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HangWarned:
+class HangWarned(Fact):
     """The job stands still, as in ``HangDetected``, but nobody is replaced before ``acts_s`` of silence."""
 
-    at_s: float
-    incarnation: int
     rank: int
     step: int | None
     doing: WorkPhase
-    stance: Stance
+    stance: Activity
     silent_s: float
     acts_s: float
     why: str
@@ -151,14 +149,12 @@ class HangWarned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseOver:
+class PauseOver(Fact):
     """A rank goes on after ``paused_s``: it was ``warned`` of, or the run had no longer pause before.
 
     ``longest_s`` is the longest pause of the run that raises limits, this one included.
     """
 
-    at_s: float
-    incarnation: int
     rank: int
     paused_s: float
     longest_s: float
@@ -166,7 +162,7 @@ class PauseOver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HangDetected:
+class HangDetected(Fact):
     """The job stands still for too long, and ``rank`` is the one that the others wait for.
 
     ``step`` is its last finished global step, None before the first.
@@ -176,12 +172,10 @@ class HangDetected:
     said, it could not have gone on; otherwise it was given up for its silence.
     """
 
-    at_s: float
-    incarnation: int
     rank: int
     step: int | None
     doing: WorkPhase
-    stance: Stance
+    stance: Activity
     silent_s: float
     limit_s: float
     why: str

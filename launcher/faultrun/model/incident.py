@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import Status
+from faultrun.model.events import ExitStatus
 from faultrun.model.evidence import FaultClass, Finding, Raised, Signature
 from faultrun.model.recovery import ResumeChecked
 
@@ -42,7 +42,7 @@ class Incident:
     at_s: float
     cause: Cause
     rank: int | None
-    status: Status | None
+    status: ExitStatus | None
     followers: tuple[int, ...] = ()
     together: tuple[int, ...] = ()
     step: int | None = None

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from faultrun.model.fact import Fact
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryTimed:
+class RecoveryTimed(Fact):
     """Training goes on (or workers run, where nobody reports steps). Parts in seconds, in their order.
 
     ``detect_s`` is the silence before a hang was believed; the kernel tells of deaths at once. ``pause_s``
@@ -15,8 +17,6 @@ class RecoveryTimed:
     takes the place of the first. ``standbys`` counts ranks that did not start cold.
     """
 
-    at_s: float
-    incarnation: int
     total_s: float = 0.0
     detect_s: float = 0.0
     drain_s: float = 0.0
@@ -45,14 +45,12 @@ PARTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstStepLogged:
+class FirstStepLogged(Fact):
     """The first step of this incarnation that a log tells of, where ranks do not report theirs.
 
     ``step`` is global, ``in_epoch`` counts anew in every epoch; None: the log does not say.
     """
 
-    at_s: float
-    incarnation: int
     rank: int
     step: int | None = None
     epoch: int | None = None
@@ -68,15 +66,13 @@ class Began(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeChecked:
+class ResumeChecked(Fact):
     """The first step of an incarnation was laid beside its recovery point; ``why`` is a sentence for people.
 
     ``step``, ``epoch`` and ``in_epoch`` are the first that was done, ``chosen_step`` is the recovery point's;
     None: unknown, or nothing to resume from.
     """
 
-    at_s: float
-    incarnation: int
     began: Began
     why: str
     step: int | None = None

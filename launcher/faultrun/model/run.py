@@ -6,7 +6,7 @@ from enum import Enum
 from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import WorkerExit
-from faultrun.model.hang import Patience
+from faultrun.model.hang import PauseHistory
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
 from faultrun.model.plan import Plan
@@ -139,7 +139,7 @@ class Run:
     high_step: int = -1
     platform: Platform = Platform()
     native_scheduler: bool = False
-    patience: Patience = Patience()
+    patience: PauseHistory = PauseHistory()
     known_save: str = ""
     save_folders: tuple[str, ...] = ()
 

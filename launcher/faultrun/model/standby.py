@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from faultrun.model.fact import Fact
+
 EVERY_RANK = -1
 """In ``StandbyChanged``: it is about all standbys."""
 
@@ -19,14 +21,12 @@ class StandbyPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandbyChanged:
+class StandbyChanged(Fact):
     """The standby of ``rank`` came to ``state`` after ``took_s`` in the one before.
 
     ``memory_bytes`` is its proportional share (PSS) once it is ready, 0 where nobody measured it.
     """
 
-    at_s: float
-    incarnation: int
     rank: int
     state: StandbyPhase
     why: str = ""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from faultrun.model.fact import Fact
+
 _SAME_STOP_S = 2.0
 """One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too."""
 
@@ -26,11 +28,9 @@ class StopSource(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(Fact):
     """Somebody wants the run to end, saved. ``late_s``: for so long the platform's clock has been running."""
 
-    at_s: float
-    incarnation: int
     source: StopSource
     late_s: float = 0.0
 

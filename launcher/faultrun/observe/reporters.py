@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.core.diagnose import describe
+from faultrun.core.hang_decisions import warning
 from faultrun.core.notices import HOLD_S
 from faultrun.core.secrets import without_secret_words
-from faultrun.core.silence import warning
 from faultrun.journal.append import line_of, utc_now
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (

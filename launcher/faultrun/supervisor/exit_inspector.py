@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
 from faultrun.model.signature import Row
 from faultrun.platforms.cgroup import memory_group, oom_kill_count
@@ -28,7 +28,7 @@ class _Glance:
     """What can be seen of a process only before it is reaped."""
 
     pid: int
-    status: Status
+    status: ExitStatus
     at_s: float = 0.0  # CLOCK_MONOTONIC_RAW
     oom_kills: int = 0
     shm: tuple[int, int] | None = None  # bytes used, bytes there are
@@ -51,7 +51,7 @@ class ExitInspector:
         group = memory_group(os.getpid())
         self._counted = {group: oom_kill_count(group)}
 
-    def saw(self, rank: int, pid: int, status: Status) -> None:
+    def saw(self, rank: int, pid: int, status: ExitStatus) -> None:
         """``pid`` has ended and is not reaped yet."""
         glance = _Glance(pid=pid, status=status, at_s=time.clock_gettime(time.CLOCK_MONOTONIC_RAW))
         if status == Signaled(signum=_SIGKILL):
@@ -148,7 +148,7 @@ def _bus_error(used_bytes: int, total_bytes: int) -> Finding:
     )
 
 
-def _log_disk_full(status: Status, note: DeathNote, folder: Path) -> Finding | None:
+def _log_disk_full(status: ExitStatus, note: DeathNote, folder: Path) -> Finding | None:
     """A worker that cannot print ends with an error that it cannot print either."""
     if not isinstance(status, Exited) or status.code == 0 or note.raised is not None:
         return None

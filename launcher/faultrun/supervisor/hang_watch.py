@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from faultrun.core import hang, quiet
+from faultrun.core import hang, hang_by_log
 from faultrun.core.hang_limits import Beat, Watch, silence
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.hang import (
@@ -17,7 +17,7 @@ from faultrun.model.hang import (
     HangSignal,
     HangSuspected,
     HangWarned,
-    Patience,
+    PauseHistory,
     PauseOver,
     Suspicion,
 )
@@ -53,7 +53,7 @@ class HangWatch:
         self._life = 0
         self._beats: dict[int, Beat] = {}
         self._watch = Watch(policy=policy, at_s=0.0)
-        self._quiet = quiet.Quiet(policy=policy, at_s=0.0)
+        self._quiet = hang_by_log.Quiet(policy=policy, at_s=0.0)
         self._suspicion: Suspicion | None = None
         self._glanced = False
 
@@ -72,21 +72,21 @@ class HangWatch:
             ):
                 self._suspicion = None  # what was seen is the next one's glance
                 self._watch = hang.dismissed(self._watch, suspicion, excused_s)
-                self._quiet = quiet.dismissed(self._quiet, suspicion)
+                self._quiet = hang_by_log.dismissed(self._quiet, suspicion)
             case HangWarned() if ours:
                 self._suspicion = None
                 self._watch = hang.warned(self._watch, event)
-                self._quiet = quiet.warned(self._quiet, event)
+                self._quiet = hang_by_log.warned(self._quiet, event)
             case _:
                 pass
 
-    def _begin(self, patience: Patience) -> None:
+    def _begin(self, patience: PauseHistory) -> None:
         """Of earlier incarnations only ``patience`` is known."""
         now_s = self._reactor.clock.now()
         self._life += 1
         self._beats, self._suspicion, self._glanced = {}, None, False
         self._watch = Watch(policy=self._policy, at_s=now_s, run=patience)
-        self._quiet = quiet.Quiet(policy=self._policy, at_s=now_s, run=patience)
+        self._quiet = hang_by_log.Quiet(policy=self._policy, at_s=now_s, run=patience)
         self._again(self._life)
 
     def _again(self, life: int) -> None:
@@ -151,7 +151,7 @@ class HangWatch:
         if logs is None:
             return None
         signs = [
-            quiet.Sign(
+            hang_by_log.Sign(
                 rank=rank,
                 log_bytes=logs.size_bytes(rank),
                 cpu_s=found[pid].cpu_s + found[pid].children_cpu_s,
@@ -160,6 +160,6 @@ class HangWatch:
             for rank, pid in pids.items()
             if pid in found
         ]
-        self._quiet = quiet.observe(self._quiet, signs, now_s, interval_s)
+        self._quiet = hang_by_log.observe(self._quiet, signs, now_s, interval_s)
         stopped = frozenset(rank for rank, pid in pids.items() if state_of(pid) == "T")
-        return quiet.suspect(self._quiet, stopped) if signs else None
+        return hang_by_log.suspect(self._quiet, stopped) if signs else None

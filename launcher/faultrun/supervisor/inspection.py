@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from faultrun.core.hang_attribution import Blamed, Working, acts, judge, judged
 from faultrun.core.hang_limits import Beat
+from faultrun.core.process_activity import ProcessSample
 from faultrun.core.stacks import has_left, main_thread
-from faultrun.core.stance import Look
-from faultrun.core.suspects import Blamed, Working, acts, judge, judged
 from faultrun.model.actions import Inspect
 from faultrun.model.events import Event
-from faultrun.model.hang import HangDetected, HangDismissed, HangWarned, Stance, Suspicion
+from faultrun.model.hang import Activity, HangDetected, HangDismissed, HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import STACKS_FILE, THREADS_FILE
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
@@ -143,7 +143,7 @@ class Inspector:
     ) -> Event:
         """A rank that speaks while it is looked at does not hang, unless it was us who woke it."""
         page = self._group.incarnation.page
-        if event.stance is not Stance.STOPPED and page is not None:
+        if event.stance is not Activity.STOPPED and page is not None:
             for rank, beat in page.beats(self._reactor.clock).items():
                 if rank in front and beat != beats.get(rank):
                     return self._dismissed(f"rank {rank} spoke while it was looked at")
@@ -154,7 +154,7 @@ class Inspector:
 
     def _unseen(self, order: Inspect) -> Event:
         rank = min(order.suspicion.behind)
-        verdict = Blamed(rank=rank, stance=Stance.UNKNOWN, why="could not be looked at")
+        verdict = Blamed(rank=rank, stance=Activity.UNKNOWN, why="could not be looked at")
         beat, now_s = self._beats.get(rank), self._now()
         return judged(order.suspicion, verdict, beat, at_s=now_s, incarnation=order.incarnation)
 
@@ -171,7 +171,7 @@ class Inspector:
 
     def _looked(
         self, workers: Mapping[int, Process], suspicion: Suspicion
-    ) -> tuple[tuple[Look, ...], dict[int, str]]:
+    ) -> tuple[tuple[ProcessSample, ...], dict[int, str]]:
         """Everybody's look, and the dumps of all who could be asked or read."""
         front = frozenset(suspicion.front)
         until_s = time.monotonic() + _PATIENCE_S
@@ -275,7 +275,7 @@ class _Seen:
     moved: frozenset[int]
     held: Mapping[int, float]
 
-    def look(self, rank: int, pid: int) -> Look:
+    def look(self, rank: int, pid: int) -> ProcessSample:
         now, early = self.now[rank], self.early.get(rank, self.now[rank])
         before = self.before.get(rank, early)
         window_s = max(self.window_s, 1e-3)
@@ -284,7 +284,7 @@ class _Seen:
         starved_share = (now.main_starved_s - before.main_starved_s) / window_s
         if now.state == early.state == "R":  # the kernel adds a wait to its count when it is over
             starved_share = max(starved_share, 1.0 - main_share)
-        return Look(
+        return ProcessSample(
             rank=rank,
             # A disk is waited for in state D too, for a moment.
             state="S" if now.state == "D" and before.state != "D" else now.state,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from faultrun.model.events import Event, Signaled, Status
+from faultrun.model.events import Event, ExitStatus, Signaled
 from faultrun.supervisor.reactor import Reactor, Ready
 from faultrun.workers.look import is_shell, members, to_ask
 
@@ -30,7 +30,7 @@ class Orphans:
         """These have been asked to save, and have until they are killed."""
         self._promised |= ranks
 
-    def outlive(self, rank: int, leader: int, ended: Status, over: Ready) -> bool:
+    def outlive(self, rank: int, leader: int, ended: ExitStatus, over: Ready) -> bool:
         """Whether a program of ``rank`` is left now that ``leader`` has ended; it is asked to save, too.
 
         ``leader`` must not have been reaped: its number is that of the session.

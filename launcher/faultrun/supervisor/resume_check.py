@@ -1,6 +1,6 @@
 """Posts whether a script went on from its recovery point, once its first step is known."""
 
-from faultrun.core.resumption import Place, check, place_of
+from faultrun.core.resumption import StartPlace, check, place_of
 from faultrun.model.events import Event, FirstStep
 from faultrun.model.plan import Reason
 from faultrun.model.recovery import FirstStepLogged
@@ -15,7 +15,7 @@ class ResumeCheck:
     def __init__(self, reactor: Reactor, recovery: Recovery) -> None:
         self._reactor = reactor
         self._recovery = recovery
-        self._origin: Place | None = None
+        self._origin: StartPlace | None = None
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""

@@ -14,7 +14,7 @@ from typing import Any
 from faultrun.core.logged_steps import LoggedStep, last_step
 from faultrun.core.signatures import recognise
 from faultrun.core.tracebacks import gist, last_raised, telling_line
-from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import DeathNote, Raised
 from faultrun.model.signature import Row
 
@@ -32,7 +32,7 @@ def death_note(
     rank: int,
     logs: Sequence[Path],
     error_file: Path | None = None,
-    status: Status | None = None,
+    status: ExitStatus | None = None,
     rows: Sequence[Row] = (),
     run_seconds: RunSeconds | None = None,
 ) -> DeathNote:

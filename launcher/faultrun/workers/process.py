@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.events import Exited, Signaled, Status
+from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.workers.sweep import TAG_VARIABLE, tag
 
 _PR_SET_PDEATHSIG = 1
@@ -49,7 +49,7 @@ class Process:
         self.pidfd = os.pidfd_open(popen.pid)
         self._popen = popen
 
-    def reap(self) -> Status | None:
+    def reap(self) -> ExitStatus | None:
         """Return how it ended, None while it runs. After the first answer nothing is left of it."""
         code = self._popen.poll()
         if code is None:
@@ -58,7 +58,7 @@ class Process:
         self.pidfd = -1  # its number may be another's from now on
         return Exited(code=code) if code >= 0 else Signaled(signum=-code)
 
-    def ended_as(self) -> Status | None:
+    def ended_as(self) -> ExitStatus | None:
         """How it ended, None while it runs. It is not reaped by this question."""
         ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:

@@ -9,21 +9,21 @@ to be blamed. While somebody is found at work it is no hang.
 from dataclasses import dataclass, replace
 
 from faultrun.core.hang_limits import Beat
+from faultrun.core.process_activity import ProcessSample, activity_of, describe
 from faultrun.core.span import span
 from faultrun.core.stacks import Frame
-from faultrun.core.stance import Look, describe, stance
-from faultrun.model.hang import HangDetected, HangWarned, Stance, Suspicion
+from faultrun.model.hang import Activity, HangDetected, HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 
-_SURE = frozenset({Stance.STOPPED, Stance.TRACED})
-_ENDING = frozenset({Stance.LEAVING, Stance.DEAD})
+_SURE = frozenset({Activity.STOPPED, Activity.TRACED})
+_ENDING = frozenset({Activity.LEAVING, Activity.DEAD})
 _ENDS_S = 3600.0
 """A process that ends may take so long: a teardown is no hang of the training."""
 
 _WAKES = 3
 _PROOF_S = 60.0
 _LEAST_SHARE = 0.01
-_SUREST_FIRST = tuple(Stance)
+_SUREST_FIRST = tuple(Activity)
 _DOING = {
     WorkPhase.COMPUTING: "computing",
     WorkPhase.COLLECTIVE: "in forward, backward or a collective",
@@ -47,38 +47,38 @@ class Blamed:
     """It is a hang. ``look`` is None when nothing is known of the process."""
 
     rank: int
-    stance: Stance
+    stance: Activity
     why: str
-    look: Look | None = None
+    look: ProcessSample | None = None
 
 
 def judge(
-    suspicion: Suspicion, looks: tuple[Look, ...], finished: tuple[tuple[int, int], ...] = ()
+    suspicion: Suspicion, looks: tuple[ProcessSample, ...], finished: tuple[tuple[int, int], ...] = ()
 ) -> Working | Blamed:
     """Name the rank that the others wait for, or say who works.
 
     ``finished`` are ranks that have ended well or are done, and their last step.
     """
     known = {look.rank: _fed(look, suspicion) for look in looks}
-    stances = {rank: stance(known[rank]) for rank in suspicion.front if rank in known}
+    stances = {rank: activity_of(known[rank]) for rank in suspicion.front if rank in known}
     sure = [rank for rank in suspicion.front if stances.get(rank) in _SURE]
     if not sure:
         for rank, found in stances.items():
             ends = found in _ENDING and suspicion.silent_s < _ENDS_S
-            if ends or found is Stance.STARVED or (found is Stance.WORKING and not suspicion.final):
-                excused_s = known[rank].starved_s if found is Stance.STARVED else 0.0
+            if ends or found is Activity.STARVED or (found is Activity.WORKING and not suspicion.final):
+                excused_s = known[rank].starved_s if found is Activity.STARVED else 0.0
                 return Working(why=f"rank {rank} {describe(found, known[rank])}", excused_s=excused_s)
     candidates = sure or [rank for rank in suspicion.behind if rank in known]
     if not candidates:
         rank = min(suspicion.behind)
-        return Blamed(rank=rank, stance=Stance.UNKNOWN, why="nothing is known of its process")
+        return Blamed(rank=rank, stance=Activity.UNKNOWN, why="nothing is known of its process")
     rank = min(candidates, key=lambda one: (_SUREST_FIRST.index(stances[one]), one))
-    if stances[rank] is Stance.WAITING and finished:
+    if stances[rank] is Activity.WAITING and finished:
         gone, step = min(finished, key=lambda one: one[1])
         waiting = " ".join(str(one) for one in candidates)
         wait = f"rank {waiting} still waits" if len(candidates) == 1 else f"ranks {waiting} still wait"
         why = f"finished after step {step}, and {wait} in a collective"
-        return Blamed(rank=gone, stance=Stance.ENDED, why=why)
+        return Blamed(rank=gone, stance=Activity.ENDED, why=why)
     return Blamed(rank=rank, stance=stances[rank], why=describe(stances[rank], known[rank]), look=known[rank])
 
 
@@ -88,20 +88,20 @@ def acts(blamed: Blamed, suspicion: Suspicion) -> bool:
     A limit is over, or the rank was stopped again each time that it was woken.
     Nobody is replaced for being stopped before it was woken.
     """
-    if blamed.stance is Stance.STOPPED:
+    if blamed.stance is Activity.STOPPED:
         return suspicion.woken >= (1 if suspicion.acts else _WAKES)
     return suspicion.acts
 
 
 def proved(blamed: Blamed, suspicion: Suspicion) -> bool:
     """Whether, by the kernel's word, the rank could not go on: woken in vain, or never out of state D."""
-    if blamed.stance is Stance.STOPPED:
+    if blamed.stance is Activity.STOPPED:
         return suspicion.woken >= _WAKES
     held_s = blamed.look.held_s if blamed.look is not None else 0.0
-    return blamed.stance is Stance.UNINTERRUPTIBLE and held_s >= max(_PROOF_S, suspicion.limit_s / 2)
+    return blamed.stance is Activity.UNINTERRUPTIBLE and held_s >= max(_PROOF_S, suspicion.limit_s / 2)
 
 
-def _fed(look: Look, suspicion: Suspicion) -> Look:
+def _fed(look: ProcessSample, suspicion: Suspicion) -> ProcessSample:
     """A process that waited for a processor is excused until it has had the time that it needed.
 
     No limit, not even one that the user gave, means a machine that is too busy:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultrun.core.hang_attribution import Blamed, Working, acts, explain, judge, proved
+from faultrun.core.process_activity import ProcessSample, activity_of
 from faultrun.core.stacks import Frame, has_left, main_thread
-from faultrun.core.stance import Look, stance
-from faultrun.core.suspects import Blamed, Working, acts, explain, judge, proved
-from faultrun.model.hang import Stance, Suspicion
+from faultrun.model.hang import Activity, Suspicion
 from faultrun.model.progress import WorkPhase
 
 BACKWARD = Frame(file="/x/site-packages/torch/autograd/graph.py", line=829, function="_engine_run_backward")
@@ -32,11 +32,11 @@ def suspicion(
     )
 
 
-def look(rank: int, state: str = "S", *frames: Frame, **more: object) -> Look:
-    return Look(rank=rank, state=state, frames=frames, **more)  # type: ignore[arg-type]
+def look(rank: int, state: str = "S", *frames: Frame, **more: object) -> ProcessSample:
+    return ProcessSample(rank=rank, state=state, frames=frames, **more)  # type: ignore[arg-type]
 
 
-def blamed(verdict: Working | Blamed) -> tuple[int, Stance]:
+def blamed(verdict: Working | Blamed) -> tuple[int, Activity]:
     assert isinstance(verdict, Blamed)
     return verdict.rank, verdict.stance
 
@@ -44,22 +44,22 @@ def blamed(verdict: Working | Blamed) -> tuple[int, Stance]:
 @pytest.mark.parametrize(
     ("culprit", "found"),
     [
-        (look(1, "T"), Stance.STOPPED),
-        (look(1, "t"), Stance.TRACED),
-        (look(1, "D", wchan="nfs_wait_bit_killable"), Stance.UNINTERRUPTIBLE),
-        (look(1, "R", OWN, main_share=0.99), Stance.SPINNING),
-        (look(1, "S", OWN, syscall="clock_nanosleep"), Stance.SLEEPING),
-        (look(1, "S", OWN, syscall="recvfrom"), Stance.BLOCKED),
+        (look(1, "T"), Activity.STOPPED),
+        (look(1, "t"), Activity.TRACED),
+        (look(1, "D", wchan="nfs_wait_bit_killable"), Activity.UNINTERRUPTIBLE),
+        (look(1, "R", OWN, main_share=0.99), Activity.SPINNING),
+        (look(1, "S", OWN, syscall="clock_nanosleep"), Activity.SLEEPING),
+        (look(1, "S", OWN, syscall="recvfrom"), Activity.BLOCKED),
     ],
 )
-def test_whoever_waits_in_a_collective_is_not_to_blame(culprit: Look, found: Stance) -> None:
+def test_whoever_waits_in_a_collective_is_not_to_blame(culprit: ProcessSample, found: Activity) -> None:
     waiting = [look(rank, "S", BACKWARD, OWN, syscall="futex") for rank in (0, 2)]
     verdict = judge(suspicion(0, 1, 2), (waiting[0], culprit, waiting[1]))
     assert blamed(verdict) == (1, found)
 
 
 def test_a_peer_that_burns_a_processor_in_a_collective_waits() -> None:
-    assert stance(look(0, "R", BACKWARD, main_share=1.0)) is Stance.WAITING
+    assert activity_of(look(0, "R", BACKWARD, main_share=1.0)) is Activity.WAITING
 
 
 def test_whoever_looks_again_and_again_waits_for_the_one_that_does_not() -> None:
@@ -72,14 +72,14 @@ def test_whoever_looks_again_and_again_waits_for_the_one_that_does_not() -> None
         assert blamed(judge(suspicion(0, 1, 2), (pollers[0], culprit, pollers[1])))[0] == 1
     waiting = look(1, "S", BACKWARD)
     verdict = judge(suspicion(0, 1), (pollers[0], waiting))
-    assert blamed(verdict) == (0, Stance.POLLING)
+    assert blamed(verdict) == (0, Activity.POLLING)
     assert isinstance(verdict, Blamed)
     assert verdict.why == "polls (state S in clock_nanosleep; woke up 90 times a second)"
 
 
 def test_a_stopped_rank_outweighs_the_order_of_phases() -> None:
     verdict = judge(suspicion(0, front=(0, 1)), (look(0, "S", OWN), look(1, "T")))
-    assert blamed(verdict) == (1, Stance.STOPPED)
+    assert blamed(verdict) == (1, Activity.STOPPED)
 
 
 @pytest.mark.parametrize(
@@ -92,22 +92,24 @@ def test_a_stopped_rank_outweighs_the_order_of_phases() -> None:
         (look(0, "S", OWN, children_share=1.5), "children"),
     ],
 )
-def test_while_somebody_works_it_is_no_hang_until_patience_ends(busy: Look, word: str) -> None:
+def test_while_somebody_works_it_is_no_hang_until_patience_ends(busy: ProcessSample, word: str) -> None:
     sleeper = look(1, "S", OWN)
     verdict = judge(suspicion(0, 1), (busy, sleeper))
     assert isinstance(verdict, Working)
     assert word in verdict.why
-    assert blamed(judge(suspicion(0, 1, final=True), (busy, sleeper))) == (1, Stance.SLEEPING)
+    assert blamed(judge(suspicion(0, 1, final=True), (busy, sleeper))) == (1, Activity.SLEEPING)
 
 
 @pytest.mark.parametrize("leaves", [look(0, "S", leaving=True, syscall="futex"), look(0, "Z")])
-def test_an_interpreter_that_has_begun_to_leave_does_not_hang_whatever_the_limit(leaves: Look) -> None:
+def test_an_interpreter_that_has_begun_to_leave_does_not_hang_whatever_the_limit(
+    leaves: ProcessSample,
+) -> None:
     verdict = judge(suspicion(0, 1, final=True), (leaves, look(1, "S", BACKWARD)))
     assert isinstance(verdict, Working)
 
 
 def test_a_stopped_rank_is_replaced_only_once_it_was_woken() -> None:
-    stopped = Blamed(rank=1, stance=Stance.STOPPED, why="is stopped")
+    stopped = Blamed(rank=1, stance=Activity.STOPPED, why="is stopped")
     assert not acts(stopped, suspicion(1, acts=True, woken=0))
     assert acts(stopped, suspicion(1, acts=True, woken=1))
     assert not acts(stopped, suspicion(1, acts=False, woken=2))
@@ -115,14 +117,14 @@ def test_a_stopped_rank_is_replaced_only_once_it_was_woken() -> None:
 
 
 def test_silence_is_no_proof_and_waking_in_vain_or_a_long_state_d_is() -> None:
-    for found in Stance:
+    for found in Activity:
         one = Blamed(rank=1, stance=found, why="", look=look(1, "S"))
         assert not proved(one, suspicion(1))
-    assert proved(Blamed(rank=1, stance=Stance.STOPPED, why=""), suspicion(1, woken=3))
-    held = Blamed(rank=1, stance=Stance.UNINTERRUPTIBLE, why="", look=look(1, "D", held_s=200.0))
+    assert proved(Blamed(rank=1, stance=Activity.STOPPED, why=""), suspicion(1, woken=3))
+    held = Blamed(rank=1, stance=Activity.UNINTERRUPTIBLE, why="", look=look(1, "D", held_s=200.0))
     assert proved(held, replace(suspicion(1), limit_s=300.0))
     assert not proved(held, replace(suspicion(1), limit_s=600.0)), "nobody knows of the first half"
-    brief = Blamed(rank=1, stance=Stance.UNINTERRUPTIBLE, why="", look=look(1, "D", held_s=3.0))
+    brief = Blamed(rank=1, stance=Activity.UNINTERRUPTIBLE, why="", look=look(1, "D", held_s=3.0))
     assert not proved(brief, replace(suspicion(1), limit_s=3.0)), "a limit of seconds proves nothing"
 
 
@@ -133,13 +135,13 @@ def test_a_starved_rank_is_excused_only_until_it_has_had_its_time() -> None:
             why="rank 0 waits for a processor (75% of the time)", excused_s=0.6
         )
     later = Suspicion(front=(0,), behind=(0,), silent_s=1.7, limit_s=1.0, needed_s=1.0)
-    assert blamed(judge(later, (spinner,))) == (0, Stance.SPINNING)
+    assert blamed(judge(later, (spinner,))) == (0, Activity.SPINNING)
 
 
 def test_when_all_wait_the_one_that_left_is_to_blame() -> None:
     waiting = tuple(look(rank, "S", BACKWARD) for rank in (1, 2))
     verdict = judge(suspicion(1, 2), waiting, finished=((0, 41),))
-    assert blamed(verdict) == (0, Stance.ENDED)
+    assert blamed(verdict) == (0, Activity.ENDED)
     assert isinstance(verdict, Blamed)
     assert verdict.why == "finished after step 41, and ranks 1 2 still wait in a collective"
 
@@ -151,7 +153,7 @@ def test_when_nobody_left_the_explanation_asks_for_a_mismatch() -> None:
 
 
 def test_a_process_that_nobody_could_look_at_is_blamed_without_a_reason() -> None:
-    assert blamed(judge(suspicion(3, 2), ())) == (2, Stance.UNKNOWN)
+    assert blamed(judge(suspicion(3, 2), ())) == (2, Activity.UNKNOWN)
 
 
 def test_the_cause_says_what_how_long_and_by_which_measure() -> None:
@@ -164,7 +166,7 @@ def test_the_cause_says_what_how_long_and_by_which_measure() -> None:
 
 
 LOOKS = st.builds(
-    Look,
+    ProcessSample,
     rank=st.integers(0, 3),
     state=st.sampled_from(["R", "S", "D", "T", "t", "Z", ""]),
     main_share=st.floats(0, 1),
@@ -178,14 +180,14 @@ LOOKS = st.builds(
 
 @given(looks=st.lists(LOOKS, max_size=4, unique_by=lambda one: one.rank), data=st.data())
 def test_the_blamed_rank_is_always_one_of_those_that_are_behind(
-    looks: list[Look], data: st.DataObject
+    looks: list[ProcessSample], data: st.DataObject
 ) -> None:
     front = data.draw(st.lists(st.integers(0, 3), min_size=1, unique=True))
     behind = data.draw(st.lists(st.sampled_from(front), min_size=1, unique=True))
     verdict = judge(suspicion(*behind, front=tuple(front), final=data.draw(st.booleans())), tuple(looks))
     if isinstance(verdict, Blamed):
         assert verdict.rank in front
-        assert verdict.rank in behind or verdict.stance in (Stance.STOPPED, Stance.TRACED)
+        assert verdict.rank in behind or verdict.stance in (Activity.STOPPED, Activity.TRACED)
 
 
 FAULTHANDLER = """Thread 0x00007f82c24ff6c0 (most recent call first):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from faultrun.core.stacks import Frame
-from faultrun.model.hang import Stance
+from faultrun.model.hang import Activity
 
 _BUSY_SHARE = 0.2
 _SPIN_SHARE = 0.5
@@ -13,11 +13,11 @@ _BUSY_IO_BYTES = 256 * 1024
 _POLLS_PER_S = 2.0
 """Whoever looks for something again and again waits for it; a rank that is stuck is not woken."""
 _STATES = {
-    "": Stance.UNKNOWN,
-    "T": Stance.STOPPED,
-    "t": Stance.TRACED,
-    "Z": Stance.DEAD,
-    "X": Stance.DEAD,
+    "": Activity.UNKNOWN,
+    "T": Activity.STOPPED,
+    "t": Activity.TRACED,
+    "Z": Activity.DEAD,
+    "X": Activity.DEAD,
 }
 _SLEEPS = frozenset({"", "nanosleep", "clock_nanosleep"})
 _MEETING_PLACES = (
@@ -35,7 +35,7 @@ _MEETING_PLACES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ProcessSample:
     """One rank's process over a short time.
 
     ``state`` is the letter of proc(5). Shares are of one processor: of the
@@ -63,50 +63,50 @@ class Look:
     held_s: float = 0.0
 
 
-def stance(look: Look) -> Stance:
+def activity_of(look: ProcessSample) -> Activity:
     """What the rank does. Signs of work come before signs of being stuck."""
     if look.state in _STATES:
         return _STATES[look.state]
     if look.leaving:
-        return Stance.LEAVING
+        return Activity.LEAVING
     if look.starved_share >= _STARVED_SHARE:
-        return Stance.STARVED
+        return Activity.STARVED
     if _works(look):
-        return Stance.WORKING
+        return Activity.WORKING
     if look.state == "D":
-        return Stance.UNINTERRUPTIBLE
+        return Activity.UNINTERRUPTIBLE
     if _meets(look):
-        return Stance.WAITING
+        return Activity.WAITING
     if look.main_share >= _SPIN_SHARE:
-        return Stance.SPINNING
+        return Activity.SPINNING
     if look.wakes_per_s >= _POLLS_PER_S:
-        return Stance.POLLING
-    return Stance.SLEEPING if look.syscall in _SLEEPS else Stance.BLOCKED
+        return Activity.POLLING
+    return Activity.SLEEPING if look.syscall in _SLEEPS else Activity.BLOCKED
 
 
-def describe(found: Stance, look: Look) -> str:
+def describe(found: Activity, look: ProcessSample) -> str:
     """The stance in words, with its evidence; a phrase that follows "rank 3"."""
     words = _WORDS.get(found)
     return words(look) if words is not None else "is silent"
 
 
-def _works(look: Look) -> bool:
+def _works(look: ProcessSample) -> bool:
     """A thread that has computed and sleeps now has come to somewhere else: whoever spins never sleeps."""
     moves = look.main_share >= _BUSY_SHARE and (look.moved or (look.state == "S" and not _meets(look)))
     return moves or look.children_share >= _BUSY_SHARE or look.io_bytes >= _BUSY_IO_BYTES
 
 
-def _meets(look: Look) -> bool:
+def _meets(look: ProcessSample) -> bool:
     """Whether it stands in a collective; some poll there, and sleep between two looks."""
     return bool(look.frames) and any(place in look.frames[0].file for place in _MEETING_PLACES)
 
 
-def _stuck_in_the_kernel(look: Look) -> str:
+def _stuck_in_the_kernel(look: ProcessSample) -> str:
     where = f" in {look.wchan}" if look.wchan else ""
     return f"is in an uninterruptible sleep{where} (state D: a device or file system does not answer)"
 
 
-def _work(look: Look) -> str:
+def _work(look: ProcessSample) -> str:
     if look.io_bytes >= _BUSY_IO_BYTES:
         return f"reads or writes ({look.io_bytes / 1e6:.1f} MB)"
     if look.children_share >= _BUSY_SHARE:
@@ -114,27 +114,29 @@ def _work(look: Look) -> str:
     return "is at work: its stack moves"
 
 
-def _in(look: Look) -> str:
+def _in(look: ProcessSample) -> str:
     return f" in {look.syscall}" if look.syscall else ""
 
 
-_WORDS: dict[Stance, Callable[[Look], str]] = {
-    Stance.STOPPED: lambda _: "is stopped (state T: SIGSTOP)",
-    Stance.TRACED: lambda _: "is held by a debugger (state t)",
-    Stance.DEAD: lambda _: "has lost its main thread (state Z)",
-    Stance.LEAVING: lambda _: "is leaving: its interpreter has begun to end",
-    Stance.UNINTERRUPTIBLE: _stuck_in_the_kernel,
-    Stance.SPINNING: lambda look: (
+_WORDS: dict[Activity, Callable[[ProcessSample], str]] = {
+    Activity.STOPPED: lambda _: "is stopped (state T: SIGSTOP)",
+    Activity.TRACED: lambda _: "is held by a debugger (state t)",
+    Activity.DEAD: lambda _: "has lost its main thread (state Z)",
+    Activity.LEAVING: lambda _: "is leaving: its interpreter has begun to end",
+    Activity.UNINTERRUPTIBLE: _stuck_in_the_kernel,
+    Activity.SPINNING: lambda look: (
         f"spins (state {look.state}, {look.main_share:.0%} of a core, and its stack does not move)"
     ),
-    Stance.SLEEPING: lambda look: f"sleeps (state {look.state}{_in(look)}; neither it nor its children work)",
-    Stance.BLOCKED: lambda look: f"is blocked (state {look.state}{_in(look)})",
-    Stance.POLLING: lambda look: (
+    Activity.SLEEPING: lambda look: (
+        f"sleeps (state {look.state}{_in(look)}; neither it nor its children work)"
+    ),
+    Activity.BLOCKED: lambda look: f"is blocked (state {look.state}{_in(look)})",
+    Activity.POLLING: lambda look: (
         f"polls (state {look.state}{_in(look)}; woke up {look.wakes_per_s:.0f} times a second)"
     ),
-    Stance.WAITING: lambda look: (
+    Activity.WAITING: lambda look: (
         f"waits in a collective (state {look.state}) as all others do; did every rank call the same one?"
     ),
-    Stance.STARVED: lambda look: f"waits for a processor ({min(1.0, look.starved_share):.0%} of the time)",
-    Stance.WORKING: _work,
+    Activity.STARVED: lambda look: f"waits for a processor ({min(1.0, look.starved_share):.0%} of the time)",
+    Activity.WORKING: _work,
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from faultrun.core import looks
 from faultrun.core.hang_limits import AUTO_S, LONGEST_FACTOR, Pause
 from faultrun.core.looks import REPEAT_S, Looks
-from faultrun.model.hang import HangPolicy, HangWarned, Patience, Stance, Suspicion
+from faultrun.model.hang import Activity, HangPolicy, HangWarned, PauseHistory, Suspicion
 
 _AGAIN_FACTOR = 2.0
 _WORTH_KEEPING_S = AUTO_S / LONGEST_FACTOR
@@ -51,7 +51,7 @@ class Quiet:
     clock_s: float = 0.0
     since: tuple[_Since, ...] = ()
     looks: Looks = Looks()
-    run: Patience = Patience()
+    run: PauseHistory = PauseHistory()
     over: Pause | None = None
     forgiven_s: float = 0.0
 
@@ -110,7 +110,7 @@ def dismissed(quiet: Quiet, suspicion: Suspicion) -> Quiet:
 
 def warned(quiet: Quiet, event: HangWarned) -> Quiet:
     """As ``hang.warned``."""
-    told = looks.woken if event.stance is Stance.STOPPED else looks.warned
+    told = looks.woken if event.stance is Activity.STOPPED else looks.warned
     return replace(quiet, looks=told(quiet.looks, event.rank, event.silent_s))
 
 

@@ -10,7 +10,7 @@ from faultrun.core.diagnose import hang_incident
 from faultrun.core.drain import open_drain
 from faultrun.core.span import span
 from faultrun.model.actions import Inspect, Wake
-from faultrun.model.hang import HangDetected, HangSuspected, HangWarned, PauseOver, Stance
+from faultrun.model.hang import Activity, HangDetected, HangSuspected, HangWarned, PauseOver
 from faultrun.model.run import RunState, Step
 
 
@@ -24,7 +24,7 @@ def look_into(state: RunState, event: HangSuspected) -> Step:
 
 def warn(state: RunState, event: HangWarned) -> Step:
     """It may be a pause: people are told, and a rank that somebody has stopped is woken."""
-    if event.stance is Stance.STOPPED:
+    if event.stance is Activity.STOPPED:
         why = f"rank {event.rank} is stopped: it is woken (SIGCONT), and replaced if it does not go on"
         return Step(state=state, actions=(Wake(ranks=frozenset({event.rank})),), why=why)
     why = f"rank {event.rank} may hang; it is replaced after {span(event.acts_s)} if it does not go on"
@@ -61,7 +61,7 @@ def warning(event: HangWarned) -> str:
     step = "" if event.step is None else f" after step {event.step}"
     where = f"; at {event.where}" if event.where else ""
     until = f"nobody is replaced before {span(event.acts_s)}"
-    if event.stance is Stance.STOPPED:
+    if event.stance is Activity.STOPPED:
         until = "it is woken, and replaced if it does not go on"
     stacks = f"; stacks in {event.folder}" if event.folder else ""
     return f"rank {event.rank} may hang{step}: {event.why}{where}; {until}{stacks}"
