@@ -10,8 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from faultrun.cli.manifests.lint import lint
-from faultrun.cli.manifests.render import render
+from faultrun.cli.manifests import lint, render
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from support.manifests import FIELD, rendered
 

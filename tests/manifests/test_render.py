@@ -15,7 +15,7 @@ from hypothesis import given as sampled
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from faultrun.cli.manifests.reader import read_requirements
+from faultrun.cli.manifests import read_requirements
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests.render import explained, from_file, from_option, settle, write
 from faultrun.manifests.values import TABLE

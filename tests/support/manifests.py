@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from faultrun.cli.manifests.reader import read_requirements
+from faultrun.cli.manifests import read_requirements
 from faultrun.manifests.finding import LintFinding
 from faultrun.manifests.lint import lint
 from faultrun.manifests.lint_input import LintSettings

@@ -33,8 +33,8 @@ VERBS = {
     "incident": Verb("Print a first-failure card again.", "incident"),
     "recipes": Verb("List the recipes, or show one.", "recipes"),
     "doctor": Verb("What is wrong with this machine or container before a run.", "doctor.command"),
-    "render": Verb("Write a manifest, batch script or Dockerfile from a template.", "manifests.render"),
-    "lint": Verb("Check manifests: grace windows, labels, names, mounts; --fix mends.", "manifests.lint"),
+    "render": Verb("Write a manifest, batch script or Dockerfile from a template.", "manifests"),
+    "lint": Verb("Check manifests: grace windows, labels, names, mounts; --fix mends.", "manifests"),
 }
 """In the order of the help page."""
 

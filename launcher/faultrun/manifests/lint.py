@@ -24,9 +24,9 @@ _SYNTAX = frozenset({"not-an-object", "duplicate-key", "string-value", "whole-nu
 
 
 class NotAManifest(Exception):
-    """The text is no Kubernetes manifest; ``line`` is 1-based."""
+    """The text is no Kubernetes manifest; ``line`` is 1-based, 0 where no line is at fault."""
 
-    def __init__(self, because: str, line: int) -> None:
+    def __init__(self, because: str, line: int = 0) -> None:
         super().__init__(because)
         self.because = because
         self.line = line
