@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from faultrun.cli.doctor import container, storage, surroundings
-from faultrun.cli.doctor.check import Check, Status
-from faultrun.cli.doctor.storage import Folder, Save
-from faultrun.cli.doctor.surroundings import Clocks
+from faultrun.cli.doctor import checks as doctor
+from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
 from faultrun.model.spec import Windows
 from faultrun.platforms.cgroup import Limits
 from faultrun.platforms.host import Process, Ulimit
@@ -21,7 +19,7 @@ NO_LIMITS = Limits(
 )
 
 
-def status_of(checks: Iterator[Check] | list[Check]) -> dict[str, Status]:
+def status_of(checks: Iterator[Check] | list[Check]) -> dict[str, CheckStatus]:
     return {check.check: check.status for check in checks}
 
 
@@ -31,11 +29,11 @@ def limits_of(**changes: Any) -> Limits:
 
 
 def judged(limits: Limits, processors: int = 8) -> dict[str, Check]:
-    return {check.check: check for check in container.limits_checks(limits, 64 * GIB, processors)}
+    return {check.check: check for check in doctor.limits_checks(limits, 64 * GIB, processors)}
 
 
 def test_limits_are_fine_warn_when_they_are_tight() -> None:
-    assert {check.status for check in judged(NO_LIMITS).values()} == {Status.OK}
+    assert {check.status for check in judged(NO_LIMITS).values()} == {CheckStatus.OK}
     assert judged(NO_LIMITS)["memory"].what == "no limit; the machine has 64.0 GiB"
     tight = judged(
         limits_of(memory_bytes=10 * GIB, memory_used_bytes=int(9.5 * GIB), cpus=2.0, pids=100, pids_used=3)
@@ -49,22 +47,22 @@ def test_limits_are_fine_warn_when_they_are_tight() -> None:
         == "limit 10.0 GiB, 1.0 GiB used"
     )
     assert judged(limits_of(memory_bytes=100 * GIB))["memory"].what.startswith("no limit")
-    assert judged(limits_of(pids=40000, pids_used=3))["pids"].status is Status.OK
+    assert judged(limits_of(pids=40000, pids_used=3))["pids"].status is CheckStatus.OK
 
 
 @pytest.mark.parametrize(
     ("room", "status"),
     [
-        (None, Status.WARN),
-        (Room(total_bytes=64 << 20, free_bytes=64 << 20, free_inodes=1), Status.WARN),
-        (Room(total_bytes=16 * GIB, free_bytes=1 << 20, free_inodes=1), Status.WARN),
-        (Room(total_bytes=16 * GIB, free_bytes=16 * GIB, free_inodes=1), Status.OK),
+        (None, CheckStatus.WARN),
+        (Room(total_bytes=64 << 20, free_bytes=64 << 20, free_inodes=1), CheckStatus.WARN),
+        (Room(total_bytes=16 * GIB, free_bytes=1 << 20, free_inodes=1), CheckStatus.WARN),
+        (Room(total_bytes=16 * GIB, free_bytes=16 * GIB, free_inodes=1), CheckStatus.OK),
     ],
 )
-def test_shared_memory(room: Room | None, status: Status) -> None:
-    check = container.shm_check(room)
+def test_shared_memory(room: Room | None, status: CheckStatus) -> None:
+    check = doctor.shm_check(room)
     assert check.status is status
-    assert bool(check.fix) is (status is not Status.OK)
+    assert bool(check.fix) is (status is not CheckStatus.OK)
 
 
 def test_ulimits_say_what_may_be_raised_by_whom() -> None:
@@ -74,97 +72,98 @@ def test_ulimits_say_what_may_be_raised_by_whom() -> None:
         "core": Ulimit(soft=0, hard=None),
         "memlock": Ulimit(soft=65536, hard=65536),
     }
-    checks = {check.check: check for check in container.ulimit_checks(limits, 8)}
+    checks = {check.check: check for check in doctor.ulimit_checks(limits, 8)}
     assert checks["nofile"].fix == "ulimit -n 1048576 before faultrun"
     assert checks["nproc"].fix.startswith("docker run --ulimit nproc=65536")
-    assert (checks["core"].status, checks["memlock"].status) == (Status.OK, Status.WARN)
-    assert status_of(container.ulimit_checks(limits, 0))["memlock"] is Status.OK
+    assert (checks["core"].status, checks["memlock"].status) == (CheckStatus.OK, CheckStatus.WARN)
+    assert status_of(doctor.ulimit_checks(limits, 0))["memlock"] is CheckStatus.OK
 
 
 @pytest.mark.parametrize(
     ("name", "words", "status"),
     [
-        ("bash", ("bash", "-c", "cd /job; ./start.sh"), Status.WARN),
-        ("sh", ("sh",), Status.WARN),
-        ("faultrun", ("/usr/bin/python3", "/usr/bin/faultrun", "train.py"), Status.OK),
-        ("tini", ("/sbin/tini", "--", "train"), Status.OK),
-        ("systemd", ("/sbin/init",), Status.OK),
-        ("pause", ("/pause",), Status.OK),
-        ("python", ("python", "train.py"), Status.WARN),
+        ("bash", ("bash", "-c", "cd /job; ./start.sh"), CheckStatus.WARN),
+        ("sh", ("sh",), CheckStatus.WARN),
+        ("faultrun", ("/usr/bin/python3", "/usr/bin/faultrun", "train.py"), CheckStatus.OK),
+        ("tini", ("/sbin/tini", "--", "train"), CheckStatus.OK),
+        ("systemd", ("/sbin/init",), CheckStatus.OK),
+        ("pause", ("/pause",), CheckStatus.OK),
+        ("python", ("python", "train.py"), CheckStatus.WARN),
     ],
 )
-def test_pid_1(name: str, words: tuple[str, ...], status: Status) -> None:
-    check = container.pid_1_check(Process(pid=1, name=name, words=words, parent=0), own_pid=7)
+def test_pid_1(name: str, words: tuple[str, ...], status: CheckStatus) -> None:
+    check = doctor.pid_1_check(Process(pid=1, name=name, words=words, parent=0), own_pid=7)
     assert check.status is status
-    assert container.pid_1_check(None, own_pid=1).status is Status.OK
-    assert container.pid_1_check(None, own_pid=7).status is Status.WARN
+    assert doctor.pid_1_check(None, own_pid=1).status is CheckStatus.OK
+    assert doctor.pid_1_check(None, own_pid=7).status is CheckStatus.WARN
 
 
 def test_a_script_between_an_init_and_us_is_warned_of() -> None:
     script = Process(pid=7, name="bash", words=("bash", "start.sh"), parent=1)
-    assert container.parent_check(script).status is Status.WARN
-    assert container.parent_check(Process(pid=7, name="bash", words=("-bash",), parent=1)).status is Status.OK
-    assert container.parent_check(None).status is Status.OK
+    assert doctor.parent_check(script).status is CheckStatus.WARN
+    assert (
+        doctor.parent_check(Process(pid=7, name="bash", words=("-bash",), parent=1)).status is CheckStatus.OK
+    )
+    assert doctor.parent_check(None).status is CheckStatus.OK
 
 
 def test_a_kernel_without_pidfd_fails_and_one_without_the_rest_is_warned_of() -> None:
-    assert container.kernel_check((), "6.1").status is Status.OK
-    assert container.kernel_check(("inotify",), "6.1").status is Status.WARN
-    assert container.kernel_check(("pidfd", "eventfd"), "4.19").status is Status.FAIL
+    assert doctor.kernel_check((), "6.1").status is CheckStatus.OK
+    assert doctor.kernel_check(("inotify",), "6.1").status is CheckStatus.WARN
+    assert doctor.kernel_check(("pidfd", "eventfd"), "4.19").status is CheckStatus.FAIL
 
 
 FAST = Sample(size_bytes=32 << 20, seconds=0.32, skew_s=0.0, locks=True)
 AMPLE = Room(total_bytes=100 * GIB, free_bytes=50 * GIB, free_inodes=1 << 20)
 
 
-def folder(sample: Sample | None = FAST, room: Room | None = AMPLE, refused: str = "") -> Folder:
-    return Folder(path="/ckpt", place="/ckpt", room=room, sample=sample, refused=refused)
+def folder(sample: Sample | None = FAST, room: Room | None = AMPLE, refused: str = "") -> ProbedFolder:
+    return ProbedFolder(path="/ckpt", place="/ckpt", room=room, sample=sample, refused=refused)
 
 
 @pytest.mark.parametrize(
     ("size_gib", "status", "says"),
     [
-        (0.5, Status.OK, "takes about 5.1 s of the 30 s of --grace"),
-        (2.0, Status.WARN, "takes about 20.5 s of the 30 s"),
-        (10.0, Status.FAIL, "takes about 102.4 s of the 30 s"),
+        (0.5, CheckStatus.OK, "takes about 5.1 s of the 30 s of --grace"),
+        (2.0, CheckStatus.WARN, "takes about 20.5 s of the 30 s"),
+        (10.0, CheckStatus.FAIL, "takes about 102.4 s of the 30 s"),
     ],
 )
-def test_a_save_is_held_against_the_window(size_gib: float, status: Status, says: str) -> None:
-    save = Save(size_bytes=int(size_gib * GIB), files=4)
-    checks = list(storage.checkpoint_dir_checks(folder(), save, Windows()))
-    assert [check.status for check in checks] == [Status.OK, status]
+def test_a_save_is_held_against_the_window(size_gib: float, status: CheckStatus, says: str) -> None:
+    save = NewestSave(size_bytes=int(size_gib * GIB), files=4)
+    checks = list(doctor.checkpoint_dir_checks(folder(), save, Windows()))
+    assert [check.status for check in checks] == [CheckStatus.OK, status]
     assert says in checks[-1].what
-    assert bool(checks[-1].fix) is (status is not Status.OK)
+    assert bool(checks[-1].fix) is (status is not CheckStatus.OK)
 
 
 def test_the_shorter_window_is_the_one_that_counts() -> None:
-    save = Save(size_bytes=GIB, files=1)
-    *_, last = storage.checkpoint_dir_checks(folder(), save, Windows(grace_s=600, stop_grace_s=5))
-    assert last.status is Status.FAIL
+    save = NewestSave(size_bytes=GIB, files=1)
+    *_, last = doctor.checkpoint_dir_checks(folder(), save, Windows(grace_s=600, stop_grace_s=5))
+    assert last.status is CheckStatus.FAIL
     assert last.fix.startswith("--stop_grace=21s")
 
 
 def test_storage_that_is_full_late_or_shut_is_said() -> None:
     little = Room(total_bytes=GIB, free_bytes=10 << 20, free_inodes=3)
     late = Sample(size_bytes=1, seconds=1.0, skew_s=-90.0, locks=False)
-    checks = list(storage.log_dir_checks(folder(late, little)))
+    checks = list(doctor.log_dir_checks(folder(late, little)))
     assert [check.status.value for check in checks] == ["ok", "warn", "warn", "warn", "warn"]
     assert "90 s behind ours" in checks[-1].what
-    (shut,) = storage.log_dir_checks(folder(None, None, "Read-only file system"))
-    assert (shut.status, shut.what) == (Status.FAIL, "/ckpt cannot be written: Read-only file system")
+    (shut,) = doctor.log_dir_checks(folder(None, None, "Read-only file system"))
+    assert (shut.status, shut.what) == (CheckStatus.FAIL, "/ckpt cannot be written: Read-only file system")
     room = Room(total_bytes=100 * GIB, free_bytes=3 * GIB, free_inodes=None)
     checks = list(
-        storage.checkpoint_dir_checks(folder(room=room), Save(size_bytes=2 * GIB, files=1), Windows())
+        doctor.checkpoint_dir_checks(folder(room=room), NewestSave(size_bytes=2 * GIB, files=1), Windows())
     )
     assert "3.0 GiB free, and the last save has 2.0 GiB" in checks[1].what
 
 
 def test_the_clock() -> None:
     now = 1_800_000_000.0
-    good = surroundings.clock_check(Clocks(wall_s=now, monotonic_s=5), Clocks(wall_s=now + 1, monotonic_s=6))
-    step = surroundings.clock_check(Clocks(wall_s=now, monotonic_s=5), Clocks(wall_s=now - 60, monotonic_s=6))
-    epoch = surroundings.clock_check(Clocks(wall_s=3, monotonic_s=5), Clocks(wall_s=3, monotonic_s=5))
-    assert (good.status, step.status, epoch.status) == (Status.OK, Status.WARN, Status.WARN)
+    good = doctor.clock_check(now, 0.0)
+    step, epoch = doctor.clock_check(now, -61.0), doctor.clock_check(3.0, 0.0)
+    assert (good.status, step.status, epoch.status) == (CheckStatus.OK, CheckStatus.WARN, CheckStatus.WARN)
     assert "-61.0 s" in step.what
 
 
@@ -172,6 +171,6 @@ def test_devices_and_what_names_them() -> None:
     files = ("davinci0", "davinci1")
     both = Accelerators(count=2, source="ASCEND_VISIBLE_DEVICES=0,1")
     more = Accelerators(count=8, source="ASCEND_VISIBLE_DEVICES=0-7")
-    assert surroundings.device_check(files, both).what == "2 (davinci); ASCEND_VISIBLE_DEVICES=0,1"
-    assert surroundings.device_check(files, more).status is Status.WARN
-    assert surroundings.device_check((), None).what == "no accelerator"
+    assert doctor.device_check(files, both).what == "2 (davinci); ASCEND_VISIBLE_DEVICES=0,1"
+    assert doctor.device_check(files, more).status is CheckStatus.WARN
+    assert doctor.device_check((), None).what == "no accelerator"

@@ -193,7 +193,7 @@ def test_the_holder_of_a_port_is_named() -> None:
 def test_versions_come_from_the_installation_and_nothing_is_imported() -> None:
     script = (
         "import sys; from faultrun.platforms import host;"
-        "from faultrun.cli.doctor.surroundings import FRAMEWORKS;"
+        "from faultrun.cli.doctor.checks import FRAMEWORKS;"
         "print(sorted(host.versions((*FRAMEWORKS, 'click'))), {'torch', 'mindspore'} & {*sys.modules})"
     )
     done = subprocess.run(

@@ -5,28 +5,24 @@ import os
 import platform
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.doctor import container, surroundings
-from faultrun.cli.doctor import storage as storage_checks
-from faultrun.cli.doctor.check import Check, Status
-from faultrun.cli.doctor.storage import Folder, Save
-from faultrun.cli.doctor.surroundings import FRAMEWORKS, Clocks
+from faultrun.cli.doctor import checks
+from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.supervision import resolve_windows
 from faultrun.errors import FaultrunError
-from faultrun.model.spec import Windows
+from faultrun.model.spec import Logs, Windows
 from faultrun.platforms import cgroup, host, local, ports, storage
 
-_FAILED = 1
 _USUAL_PORTS = (8118, 29500)
 _SAMPLE_BYTES = 32 << 20
 _SAMPLE_S = 1.0
 _ANSWER_S = 20.0
-_TERMINATION_LOG = "/dev/termination-log"
 
 
 @click.command()
@@ -51,34 +47,39 @@ def doctor(as_json: bool, checkpoint_dir: tuple[str, ...], **given: str | None) 
     asked: dict[str, tuple[str, ...]] = {name: (text,) for name, text in given.items() if text is not None}
     if checkpoint_dir:
         asked["checkpoint_dir"] = checkpoint_dir
-    checks = list(_checks(Asked(options=asked, words=())))
+    found = list(_checks(Asked(options=asked, words=())))
     if as_json:
-        answer(json.dumps([_object(check) for check in checks], indent=2))
+        answer(json.dumps([asdict(check) for check in found], indent=2))
     else:
-        width = max(len(check.check) for check in checks)
-        for check in checks:
+        width = max(len(check.check) for check in found)
+        for check in found:
             answer(check.told(width))
-    return _FAILED if any(check.status is Status.FAIL for check in checks) else 0
+    return int(any(check.status is CheckStatus.FAIL for check in found))
 
 
 def _checks(asked: Asked) -> Iterator[Check]:
-    began = _clocks()
+    began_s = time.time() - time.monotonic()
     settings, windows, refused = _settings(asked)
-    yield from container.limits_checks(cgroup.limits(), cgroup.memory_of_machine(), local.processor_count())
-    yield container.shm_check(_room("/dev/shm"))
     devices = host.device_files()
-    yield from container.ulimit_checks(host.ulimits(), len(devices))
-    yield container.pid_1_check(host.process(1), os.getpid())
-    yield container.parent_check(host.process(os.getppid()))
-    yield container.kernel_check(host.missing_features(), platform.release())
-    yield from _folders(settings, windows)
-    yield surroundings.window_check(windows, os.environ)
-    yield from _ports()
-    yield surroundings.framework_check(host.versions(FRAMEWORKS))
-    yield surroundings.device_check(devices, local.visible_accelerators(os.environ))
-    yield from _files()
-    yield from surroundings.variable_checks(settings.notes, refused)
-    yield surroundings.clock_check(began, _clocks())
+    yield from checks.limits_checks(cgroup.limits(), cgroup.memory_of_machine(), local.processor_count())
+    yield checks.shm_check(_room("/dev/shm"))
+    yield from checks.ulimit_checks(host.ulimits(), len(devices))
+    yield checks.pid_1_check(host.process(1), os.getpid())
+    yield checks.parent_check(host.process(os.getppid()))
+    yield checks.kernel_check(host.missing_features(), platform.release())
+    yield from checks.log_dir_checks(_folder(settings.log_dir))
+    for path in settings.texts(Settings.checkpoint_dir):
+        yield from checks.checkpoint_dir_checks(_folder(path), _newest(path), windows)
+    yield checks.window_check(windows, os.environ)
+    yield _ports()
+    yield checks.framework_check(host.versions(checks.FRAMEWORKS))
+    yield checks.device_check(devices, local.visible_accelerators(os.environ))
+    if table := os.environ.get("RANK_TABLE_FILE", ""):
+        yield _rank_table(table)
+    log = Path(Logs().termination_log)
+    yield checks.termination_check(str(log), log.exists(), os.access(log, os.W_OK))
+    yield from checks.variable_checks(settings.notes, refused)
+    yield checks.clock_check(time.time(), time.time() - time.monotonic() - began_s)
 
 
 def _settings(asked: Asked) -> tuple[Settings, Windows, tuple[str, str, str] | None]:
@@ -91,60 +92,46 @@ def _settings(asked: Asked) -> tuple[Settings, Windows, tuple[str, str, str] | N
         return plain, resolve_windows(plain, {}), (error.what, error.because, error.hint)
 
 
-def _folders(settings: Settings, windows: Windows) -> Iterator[Check]:
-    yield from storage_checks.log_dir_checks(_folder(settings.log_dir))
-    for path in settings.texts(Settings.checkpoint_dir):
-        yield from storage_checks.checkpoint_dir_checks(_folder(path), _newest(path), windows)
-
-
-def _folder(path: str) -> Folder:
+def _folder(path: str) -> ProbedFolder:
     place = storage.nearest(Path(path))
+    shown = path if Path(path).exists() else str(place)
     try:
         sample = storage.write_sample(place, most_bytes=_SAMPLE_BYTES, for_s=_SAMPLE_S, within_s=_ANSWER_S)
-        refused = ""
     except OSError as error:
-        sample, refused = None, error.strerror or str(error)
-    shown = path if Path(path).exists() else str(place)
-    return Folder(
-        path=path, place=shown, room=_room(str(place)) if sample else None, sample=sample, refused=refused
-    )
+        refused = error.strerror or str(error)
+        return ProbedFolder(path=path, place=shown, room=None, sample=None, refused=refused)
+    room = _room(str(place)) if sample else None
+    return ProbedFolder(path=path, place=shown, room=room, sample=sample, refused="")
 
 
-def _newest(path: str) -> Save | None:
+def _newest(path: str) -> NewestSave | None:
     """The size of the newest checkpoint, over all its ranks; None where there is none."""
     from faultrun.checkpoints.catalog import Catalog
     from faultrun.core.candidate_groups import moments
 
-    if not Path(path).is_dir():
-        return None
-    newest = next(iter(moments(Catalog((path,)).scan().entries)), None)
-    if newest is None:
-        return None
-    return Save(size_bytes=sum(entry.size_bytes for entry in newest.entries), files=len(newest.entries))
+    groups = moments(Catalog((path,)).scan().entries) if Path(path).is_dir() else ()
+    for newest in groups:
+        size_bytes = sum(entry.size_bytes for entry in newest.entries)
+        return NewestSave(size_bytes=size_bytes, files=len(newest.entries))
+    return None
 
 
-def _ports() -> Iterator[Check]:
-    free = {port: ports.is_free("127.0.0.1", port) for port in _USUAL_PORTS}
-    holders = {port: host.listener(port) for port, is_free in free.items() if not is_free}
+def _ports() -> Check:
+    taken = [port for port in _USUAL_PORTS if not ports.is_free("127.0.0.1", port)]
     try:
         fresh = ports.fresh_port("127.0.0.1", frozenset())
     except OSError:
         fresh = None
-    yield from surroundings.port_checks(holders, free, fresh)
+    return checks.port_check({port: host.listener(port) for port in taken}, _USUAL_PORTS, fresh)
 
 
-def _files() -> Iterator[Check]:
-    table = os.environ.get("RANK_TABLE_FILE", "")
-    if table:
-        from faultrun.platforms.rank_table import read_rank_table
+def _rank_table(path: str) -> Check:
+    from faultrun.platforms.rank_table import read_rank_table
 
-        try:
-            found, refused = read_rank_table(table), ""
-        except (OSError, ValueError) as error:
-            found, refused = None, getattr(error, "strerror", None) or str(error)
-        yield surroundings.rank_table_check(table, refused, found.world_size if found else 0)
-    path = Path(_TERMINATION_LOG)
-    yield surroundings.termination_check(str(path), path.exists(), os.access(path, os.W_OK))
+    try:
+        return checks.rank_table_check(path, "", read_rank_table(path).world_size)
+    except (OSError, ValueError) as error:
+        return checks.rank_table_check(path, getattr(error, "strerror", None) or str(error), 0)
 
 
 def _room(path: str) -> storage.Room | None:
@@ -152,11 +139,3 @@ def _room(path: str) -> storage.Room | None:
         return storage.room(Path(path))
     except OSError:
         return None
-
-
-def _clocks() -> Clocks:
-    return Clocks(wall_s=time.time(), monotonic_s=time.monotonic())
-
-
-def _object(check: Check) -> dict[str, str]:
-    return {"check": check.check, "status": check.status.value, "what": check.what, "fix": check.fix}
