@@ -6,6 +6,8 @@ The rows are the attributes of ``Settings``: ``settings.grace`` is the value, ``
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
+from functools import cache
+from itertools import pairwise
 from typing import Any, Generic, TypeVar, overload
 
 from faultrun.cli.options.values import as_text, or_none, switch
@@ -90,7 +92,6 @@ class Option(Generic[T]):
 
     metavar: str
     reads: Callable[[str], T]
-    help: str
     _: KW_ONLY
     default: T
     shown: str | None = None
@@ -100,9 +101,11 @@ class Option(Generic[T]):
     dashes: bool = False
     torch: bool = False
     name: str = field(default="", init=False)
+    section: type = field(default=object, init=False, repr=False)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
+        self.section = owner
 
     @overload
     def __get__(self, options: None, owner: type) -> "Option[T]": ...
@@ -116,6 +119,11 @@ class Option(Generic[T]):
             return self
         found = options.given.get(self.name)
         return self.default if found is None else self._value(found)
+
+    @property
+    def help(self) -> str:
+        """What it does: the text that stands below its row."""
+        return _texts_of(self.section).get(self.name, "")
 
     @property
     def spelled(self) -> str:
@@ -182,8 +190,8 @@ class Option(Generic[T]):
 class Repeatable(Option[tuple[V, ...]]):
     """An option that may be given again; a list from a higher layer replaces the lower one."""
 
-    def __init__(self, metavar: str, reads: Callable[[str], V], says: str, **row: Any) -> None:
-        super().__init__(metavar, lambda text: (reads(text),), says, default=(), takes=Takes.LIST, **row)
+    def __init__(self, metavar: str, reads: Callable[[str], V], **row: Any) -> None:
+        super().__init__(metavar, lambda text: (reads(text),), default=(), takes=Takes.LIST, **row)
 
     def _value(self, found: Written) -> tuple[V, ...]:
         return self.blamed(found, lambda _: tuple(one for text in found.texts for one in self.reads(text)))
@@ -192,19 +200,37 @@ class Repeatable(Option[tuple[V, ...]]):
 class OrNone(Option[str]):
     """A text that may be none, which is the default."""
 
-    def __init__(self, metavar: str, reads: Callable[[str], str], says: str, *, example: str) -> None:
-        super().__init__(metavar, or_none(reads, ""), says, default="", shown="none", example=example)
+    def __init__(self, metavar: str, reads: Callable[[str], str], *, example: str) -> None:
+        super().__init__(metavar, or_none(reads, ""), default="", shown="none", example=example)
 
 
 class Switch(Option[bool]):
     """True or False; alone it means True."""
 
-    def __init__(self, says: str) -> None:
-        super().__init__("True|False", switch, says, default=True, takes=Takes.SWITCH, example="False")
+    def __init__(self) -> None:
+        super().__init__("True|False", switch, default=True, takes=Takes.SWITCH, example="False")
 
 
 class Flag(Option[bool]):
     """True where it is named."""
 
-    def __init__(self, says: str, **row: Any) -> None:
-        super().__init__("", switch, says, default=False, shown="", takes=Takes.NOTHING, **row)
+    def __init__(self, **row: Any) -> None:
+        super().__init__("", switch, default=False, shown="", takes=Takes.NOTHING, **row)
+
+
+@cache
+def _texts_of(section: type) -> Mapping[str, str]:
+    """The texts below the rows, from the source: only help and documentation read them."""
+    import ast
+    import inspect
+
+    (rows,) = ast.parse(inspect.getsource(section)).body
+    texts: dict[str, str] = {}
+    assert isinstance(rows, ast.ClassDef)
+    for row, below in pairwise(rows.body):
+        match row, below:
+            case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = " ".join(text.split())
+            case _:
+                pass
+    return texts

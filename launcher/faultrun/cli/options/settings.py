@@ -5,15 +5,23 @@ replaces the lower one. Values are texts until their option is read, so that an 
 the person wrote it.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from faultrun.cli.options.option import Layer, Option, Takes, Written
-from faultrun.cli.options.recovery import FailureOptions, ResumeOptions
-from faultrun.cli.options.start import CommandOptions, MeetingOptions, WorkerOptions
+from faultrun.cli.options.rows import (
+    CommandOptions,
+    FailureOptions,
+    LogOptions,
+    MeetingOptions,
+    ResumeOptions,
+    WatchOptions,
+    WorkerOptions,
+)
 from faultrun.cli.options.values import likely
-from faultrun.cli.options.watching import LogOptions, WatchOptions
 from faultrun.errors import ConfigError
 
 INSIDE_WORKER = "FAULTRUN_INCARNATION"
@@ -23,6 +31,10 @@ _SERVICE_LINKS = ("tcp://", "udp://", "sctp://")
 """Kubernetes sets FAULTRUN_MASTER_PORT=tcp://... in every pod beside a service named faultrun-master."""
 
 _TOLD_TO_WORKERS = frozenset({"FAULTRUN_RUN_ID"})
+_MAX_BYTES = 1 << 20
+_MAX_DEPTH = 4
+_NULL = "tag:yaml.org,2002:null"
+_FORM = "one `option: value` per line, such as `worker_num: 4`"
 _NOT_IN_CONFIG = frozenset({"config"})
 _MAPPINGS = frozenset({"bind_core", "bind_numa"})
 
@@ -104,12 +116,17 @@ def _from_torchrun(environ: Mapping[str, str]) -> dict[str, Written]:
 
 
 def _from_config(path: str) -> dict[str, Written]:
-    from faultrun.cli.options.settings_file import read_config
+    """Read the ``--config`` file: a YAML mapping from option names to values.
 
+    Scalars stay the texts of the file (``run_id: 2024-01-01`` is no date); a mapping becomes JSON.
+    """
     found: dict[str, Written] = {}
-    for entry in read_config(path):
-        name = entry.key.replace("-", "_")
-        where = f"{path}:{entry.line} {entry.key}"
+    for key, value in _pairs(path):
+        place = f"{path}:{key.start_mark.line + 1}"
+        if key.id != "scalar":
+            because = f"its key is a {key.id}"
+            raise ConfigError(f"{place} holds no option", because=because, hint=_FORM)
+        where, name = f"{place} {key.value}", key.value.replace("-", "_")
         option = OPTIONS.get(name)
         if option is None or name in _NOT_IN_CONFIG:
             match = likely(name, [known for known in OPTIONS if known not in _NOT_IN_CONFIG])
@@ -118,17 +135,66 @@ def _from_config(path: str) -> dict[str, Written]:
                 because="the keys of a config file are the names of options",
                 hint=f"did you mean {match}?" if match else "faultrun --help lists every option",
             )
-        if not entry.texts:
+        try:
+            written = Written(texts=_texts(value), layer=Layer.CONFIG, where=where)
+        except ValueError as error:
+            raise ConfigError(f"{place} cannot be used", because=str(error), hint=_FORM) from None
+        if not written.texts:
             continue
-        written = Written(texts=entry.texts, layer=Layer.CONFIG, where=where)
-        as_mapping = entry.shape == "mapping" and name in _MAPPINGS
-        if entry.shape != "scalar" and option.takes is not Takes.LIST and not as_mapping:
-            raise option.wrong(written, f"it takes one value and was given a {entry.shape}")
+        as_mapping = value.id == "mapping" and name in _MAPPINGS
+        if value.id != "scalar" and option.takes is not Takes.LIST and not as_mapping:
+            raise option.wrong(written, f"it takes one value and was given a {value.id}")
         if name in found:
             because = f"it was already set at {found[name].where}"
             raise ConfigError(f"{where} is given twice", because=because, hint="remove one of them")
         found[name] = written
     return found
+
+
+def _pairs(path: str) -> list[tuple[Any, Any]]:
+    """The nodes of PyYAML (yaml.nodes) for each key and value; ConfigError if it is no mapping."""
+    import yaml
+
+    try:
+        root: Any = yaml.compose(_read(path), Loader=yaml.SafeLoader)
+    except OSError as error:
+        what, because = f"cannot read the config file {path}", error.strerror or str(error)
+        raise ConfigError(what, because=because, hint="--config=FILE") from None
+    except (yaml.YAMLError, ValueError) as error:
+        because = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not YAML", because=because, hint=_FORM) from None
+    if root is not None and root.id != "mapping":
+        because = f"it is a {root.id}, not a mapping"
+        raise ConfigError(f"{path} holds no options", because=because, hint=_FORM)
+    return [] if root is None else list(root.value)
+
+
+def _read(path: str) -> str:
+    with Path(path).open("rb") as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError("it is larger than 1 MiB")
+    return content.decode("utf-8-sig")
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if value.id == "mapping":
+        return (json.dumps(_plain(value, depth=0)),)
+    nodes = value.value if value.id == "sequence" else [value]
+    other = next((node.id for node in nodes if node.id != "scalar"), None)
+    if other is not None:
+        raise ValueError(f"its list holds a {other}")
+    return tuple(str(node.value) for node in nodes if node.tag != _NULL)
+
+
+def _plain(node: Any, *, depth: int) -> object:
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"it nests deeper than {_MAX_DEPTH}")
+    if node.id == "mapping":
+        return {str(key.value): _plain(value, depth=depth + 1) for key, value in node.value}
+    if node.id == "sequence":
+        return [_plain(value, depth=depth + 1) for value in node.value]
+    return node.value
 
 
 def _several(value: str) -> tuple[str, ...]:

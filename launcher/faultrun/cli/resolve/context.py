@@ -26,6 +26,12 @@ class ProcessContext:
     rank_table: RankTable | None = None
     servers: tuple[str, ...] | None = None
 
+    @property
+    def in_pod(self) -> bool:
+        """Whether this is a container of Kubernetes, with a network of its own and its task's name."""
+        names = ("VC_TASK_INDEX", "VK_TASK_INDEX", "KUBERNETES_SERVICE_HOST")
+        return any(self.environ.get(name) for name in names)
+
 
 @dataclass(frozen=True, slots=True)
 class ResolveContext:

@@ -9,7 +9,6 @@ from typing import Any
 from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
-from faultrun.cli.resolve.run_ids import in_pod
 from faultrun.errors import UsageError
 from faultrun.model.spec import Logs, Stream, View
 from faultrun.platforms import local
@@ -56,7 +55,7 @@ def resolve_logs(ctx: ResolveContext, *, join: bool, workers: int, master_addr: 
 def resolve_view(ctx: ResolveContext) -> View:
     """Settle the options of "Watching the run"; raises UsageError (ConfigError) for what cannot work."""
     settings = ctx.settings
-    own_addr = local.every_address() if in_pod(ctx.environ) else _NOWHERE_ELSE
+    own_addr = local.every_address() if ctx.process.in_pod else _NOWHERE_ELSE
     view = View(
         log_format=settings.log_format,
         live_line=settings.live_line,

@@ -4,21 +4,33 @@ Nothing is written, started or imported from the user's code. Every refusal is a
 for a value of the config file.
 """
 
+import os
+import re
 from dataclasses import dataclass, replace
 
-from faultrun.cli.options.settings import Settings
+from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.resolve.outputs import resolve_logs, resolve_view
 from faultrun.cli.resolve.platform import fault_files, handed_on
 from faultrun.cli.resolve.program import misplaced, resolve_framework, resolve_program
 from faultrun.cli.resolve.recovery import read_chosen_recipe, resolve_environment, resolve_recovery
 from faultrun.cli.resolve.rendezvous import resolve_compile_cache, resolve_meeting, resolve_scheduler
-from faultrun.cli.resolve.run_ids import resolve_run_id
 from faultrun.cli.resolve.supervision import resolve_standby, resolve_supervision
 from faultrun.cli.resolve.workers import Workers, resolve_workers
 from faultrun.model.spec import Binding, RunSpec
-from faultrun.model.topology import NodeId, NodeSlots, Topology
+from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology
 from faultrun.platforms import local
+
+_FIRST = (
+    "amber brave calm clear dawn eager fair fleet gentle glad keen kind light lively lucid mellow merry "
+    "noble quiet rapid ready silver steady sunny swift tidal vivid warm wise young zesty bold"
+)
+_SECOND = (
+    "alder ash aspen birch cedar elm fir hazel juniper larch linden maple avocet crane curlew falcon finch "
+    "heron ibis jay kestrel lark martin osprey owl plover raven robin swan tern wren kite"
+)
+_JOB_VARIABLES = ("MINDX_TASK_ID", "mindx-dls-test")
+"""MindX gives the task's id, and older manifests the job's name in the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +61,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     logs = resolve_logs(ctx, join=supervision.join, workers=workers.local, master_addr=meeting.master_addr)
     scheduler = resolve_scheduler(ctx, framework, program.command, meeting.master_addr, workers.simulation)
     spec = RunSpec(
-        run_id=resolve_run_id(ctx),
+        run_id=_run_id(ctx),
         node=node,
         topology=Topology(nodes=(NodeSlots(node=node, slots=workers.local),)),
         command=program.command,
@@ -93,3 +105,41 @@ def _binding(ctx: ResolveContext, workers: Workers) -> Binding:
     for line in bound.notes:
         ctx.note(line)
     return bound.binding
+
+
+def _run_id(ctx: ResolveContext) -> RunId:
+    """``--run_id``, else ``--rdzv-id``, else the platform's job, else a new name."""
+    given, foreign = ctx.settings.run_id, ctx.settings.rdzv_id
+    if given is not None:
+        ctx.no_effect("--run_id names the run", Settings.rdzv_id)
+        return RunId(given)
+    name = _job(ctx) if foreign in ("", "none") else foreign
+    if not name:
+        return _new_run_id()
+    return RunId(re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-")[:128] or "run")
+
+
+def _job(ctx: ResolveContext) -> str:
+    """The job's id as its platform says it, the most specific first; empty outside of any.
+
+    In Volcano and indexed Kubernetes jobs the pod's name survives rescheduling.
+    Inside one of our own workers nothing of this is ours.
+    """
+    environ = ctx.environ
+    if INSIDE_WORKER in environ:
+        return ""
+    slurm, torch = environ.get("SLURM_JOB_ID", ""), environ.get("TORCHELASTIC_RUN_ID", "none")
+    said = (
+        *(environ.get(variable, "") for variable in _JOB_VARIABLES),
+        f"slurm-{slurm}" if slurm else "",
+        environ.get("HOSTNAME", "") if ctx.process.in_pod else "",
+        "" if torch == "none" else torch,
+    )
+    return next(filter(None, said), "")
+
+
+def _new_run_id() -> RunId:
+    """A name such as ``calm-heron-3f7a``: 67 million of them."""
+    adjective, noun, *rest = os.urandom(4)
+    first, second = _FIRST.split(), _SECOND.split()
+    return RunId(f"{first[adjective % len(first)]}-{second[noun % len(second)]}-{bytes(rest).hex()}")

@@ -1,0 +1,327 @@
+"""Every option of ``faultrun run``, a row each; what it does is the text below its row.
+
+Defaults are those of ``model/spec.py``. Sources: msrun's options from mindspore/parallel/cluster/run.py of
+MindSpore 2.10, torchrun's from torch/distributed/run.py of PyTorch 2.13.
+"""
+
+from faultrun.cli.options import values
+from faultrun.cli.options.option import Flag, Option, Options, OrNone, Repeatable, Switch
+from faultrun.cli.options.signature_file import signature_rows
+from faultrun.model.hang import HangPolicy, HangSignal
+from faultrun.model.spec import (
+    Framework,
+    LogFormat,
+    Logs,
+    MsScheduler,
+    Recovery,
+    Rendezvous,
+    RestartPolicy,
+    RestoreConfigs,
+    Resume,
+    Stream,
+    View,
+    Windows,
+)
+
+_HANG = HangPolicy()
+_LOGS = Logs()
+_POLICY = RestartPolicy()
+_RECOVERY = Recovery()
+_RENDEZVOUS = Rendezvous()
+_VIEW = View()
+_WINDOWS = Windows()
+
+
+class WorkerOptions(Options):
+    """How many workers, of what, where."""
+
+    worker_num = Option(
+        "N",
+        values.whole(1, values.MOST_WORKERS),
+        default=None,
+        shown="the rank table's count, else the visible accelerators, else 1",
+        example="4",
+    )
+    """Workers of the whole run."""
+    local_worker_num = Option(
+        "N", values.whole(1, values.MOST_WORKERS), default=None, shown="worker_num", example="4"
+    )
+    """Workers on this node."""
+    nproc_per_node = Option("N|auto|gpu|npu|cpu", str, default="", example="4", dashes=True, torch=True)
+    """The same as local_worker_num, as torchrun says it."""
+    framework = Option("NAME", values.one_of_or_auto(Framework), default=None, shown="auto", example="torch")
+    """mindspore, torch, tensorflow or plain; auto reads the script's imports without running it."""
+    module = Flag(short="m", dashes=True, torch=True, example="-m mypackage.train")
+    """SCRIPT is a module, run as `python -m SCRIPT`."""
+    no_python = Flag(dashes=True, torch=True, example="--no-python ./train")
+    """Run SCRIPT itself, even if it ends in .py."""
+    bind_core = Option("True|JSON", str, default="False", example="True")
+    """Tie workers to cores: True shares them evenly, or {"device0":["0-3"],"scheduler":["4"]}."""
+    bind_numa = Option("True|JSON|FILE", str, default="False", example="True")
+    """Tie workers to NUMA nodes, processors and memory; a .json FILE is msrun's bind file."""
+    rank_table_file = Option(
+        "FILE",
+        str,
+        default="",
+        shown="$RANK_TABLE_FILE, else the platform's, if it is mounted",
+        example="hccl.json",
+    )
+    """Ascend's rank table (hccl.json): who runs on which device. Handed to the workers."""
+    rank_table_wait = Option("TIME", values.seconds(), default=_RENDEZVOUS.rank_table_wait_s, example="10m")
+    """How long to wait until the platform has finished the rank table."""
+
+
+class MeetingOptions(Options):
+    """Where the workers meet, and who brings them together."""
+
+    master_addr = Option("HOST", str, default=_RENDEZVOUS.master_addr, torch=True)
+    """Where the workers meet."""
+    master_port = Option(
+        "PORT", values.whole(0, 65_535), default=None, shown="a free port", example="10970", torch=True
+    )
+    """Port of the first start; restarts take a fresh one."""
+    fixed_port = Flag()
+    """Keep the same port for every restart."""
+    cluster_time_out = Option(
+        "SECONDS", values.patience_s, default=_RENDEZVOUS.cluster_time_out_s, example="300"
+    )
+    """How long MindSpore waits until all its workers have met; negative waits for ever."""
+    ms_scheduler = Option(
+        "WHO", values.one_of_or_auto(MsScheduler), default=None, shown="auto", example="native"
+    )
+    """Who brings MindSpore's workers together: builtin (faultrun itself: init() in one second), native
+    (MindSpore's scheduler process), or auto: builtin on CPU for proved versions.
+    """
+    compile_cache = OrNone("log_dir|DIR", str, example="log_dir")
+    """Keep MindSpore's compiled graphs for the next start of this job. Only for scripts whose graphs hold no
+    number that changes on a restart: MindSpore would not notice.
+    """
+    nnodes = Option("N", values.nodes, default=1, dashes=True, torch=True)
+    """Nodes of the run; more than 1 is not built yet."""
+    node_rank = Option("N", values.whole(-1, values.MOST_WORKERS), default=0, torch=True)
+    """Index of this node."""
+    standalone = Flag(dashes=True, torch=True)
+    """One node with a free port of its own, whatever else is said about meeting."""
+    rdzv_backend = Option("NAME", str, default="", example="c10d", dashes=True, torch=True)
+    """torchrun's rendezvous; one node needs none."""
+    rdzv_endpoint = Option("HOST:PORT", str, default="", example="localhost:29500", dashes=True, torch=True)
+    """Used as master_addr and master_port."""
+    rdzv_id = Option("ID", str, default="", example="job7", dashes=True, torch=True)
+    """Used as run_id."""
+
+
+class FailureOptions(Options):
+    """What is done about a worker that fails, and how long it may take."""
+
+    max_restarts = Option("N", values.whole(0, 1_000_000), default=_POLICY.max_restarts, torch=True)
+    """Restarts for faults in any restart_window; given back as training moves on."""
+    restart_window = Option("TIME", values.seconds(366 * values.DAY_S), default=_POLICY.window_s)
+    """The window in which restarts are counted."""
+    backoff = Option(
+        "MIN..MAX",
+        values.backoff,
+        default=(_POLICY.backoff_min_s, _POLICY.backoff_max_s),
+        shown=f"{_POLICY.backoff_min_s:g}s..{_POLICY.backoff_max_s:g}s",
+    )
+    """Wait before a restart, growing from MIN; none for the first one after progress."""
+    signatures = Option("FILE", signature_rows, default=None, example="signatures.yaml")
+    """Your own rows for the table of known failures (YAML), asked before the built-in ones."""
+    standby = Option("none|auto|N", values.standbys, default=None, shown="auto", example="none")
+    """Spare processes that have imported the framework and take a worker's place at once; auto: one for each
+    worker where memory allows and nothing speaks against it.
+    """
+    grace = Option("TIME", values.seconds(), default=_WINDOWS.grace_s)
+    """Time to save after a peer died: SIGTERM to SIGKILL."""
+    stop_grace = Option(
+        "TIME",
+        values.seconds(),
+        default=None,
+        shown=f"what the platform allows, else {_WINDOWS.stop_grace_s:g}s",
+        example="2m",
+    )
+    """The same when faultrun itself is told to stop."""
+    hang_timeout = Option("TIME|auto|off", values.hang_timeout, default=None, shown="auto", example="10m")
+    """A rank without a step for this long is replaced; auto: after 5m and 10 times the longest pause so far.
+    Long before, a warning. Needs faultrun.sdk in the script, or hang_signal=log.
+    """
+    hang_factor = Option("N", values.hang_factor, default=_HANG.factor, shown=f"{_HANG.factor:g}")
+    """A silence of so many usual steps is warned of."""
+    hang_limits = Option(
+        "WHAT=TIME,...",
+        values.hang_limits,
+        default=values.hang_limits(""),
+        shown="none; warned of after: startup and compile 30m, step 1s..30m, checkpoint 1m..30m, "
+        "evaluation 1m..1h",
+        example="compile=1h,checkpoint=10m",
+    )
+    """A rank silent for so long in startup, compile, step, checkpoint or evaluation is replaced; MIN..MAX
+    are the bounds of a limit that is learnt.
+    """
+    hang_signal = Option("sdk|log", values.one_of(HangSignal), default=_HANG.signal, example="log")
+    """log: without the SDK, a silent log together with no processor time and no I/O (10m)."""
+    signals = Option(
+        "NAME=ANSWER,...",
+        values.signal_answers,
+        default=values.signal_answers(""),
+        shown="stop for each",
+        example="USR1=save",
+    )
+    """What TERM, INT, HUP, USR1 or USR2 to faultrun means: stop, save (and go on) or ignore."""
+    shutdown_timeout = Option(
+        "SECONDS", values.seconds(), default=None, example="60", dashes=True, torch=True
+    )
+    """Sets grace and stop_grace together, as torchrun says it."""
+    monitor_interval = Option("SECONDS", values.seconds(), default=None, example="1", dashes=True, torch=True)
+    """Accepted for torchrun's sake; the kernel reports a death at once, nothing is polled."""
+    reset_config = Option(
+        "FILE",
+        values.or_none(str, ""),
+        default=None,
+        shown="the platform's, if it is mounted",
+        example="/user/restore/reset/config/reset.json",
+    )
+    """Ascend's reset.json: the platform's word to save and stop, wait for a device, or leave."""
+    fault_config = Option(
+        "FILE",
+        values.or_none(str, ""),
+        default=None,
+        shown="the platform's, if it is mounted",
+        example="/user/restore/fault/config/fault-npus",
+    )
+    """Ascend's fault-npus: ranks whose own checkpoints are the last to resume from."""
+
+
+class ResumeOptions(Options):
+    """Where checkpoints are, and how the script learns of them."""
+
+    recipe = OrNone("NAME|FILE", str, example="mindspore-resnet")
+    """The following three, and more, as a known training code needs them; `faultrun recipes` lists them.
+    What is given here or elsewhere wins over the recipe.
+    """
+    checkpoint_dir = Repeatable("DIR", values.folder, example="checkpoints")
+    """Where checkpoints are looked for."""
+    rewrite = Repeatable(
+        "FILE:KEY[=TEMPLATE]",
+        values.rewrite,
+        shown="={checkpoint}",
+        example="--rewrite train.yaml:pre_trained",
+    )
+    """Configuration value to set to the checkpoint."""
+    resume_arg = Repeatable("TEMPLATE", values.template, example="--resume_arg=--pre_trained={checkpoint}")
+    """Script argument to replace or append on a restart."""
+    resume = Option("WHEN", values.one_of(Resume), default=_RECOVERY.resume, example="always")
+    """What the first start does with checkpoints it finds: auto continues an unfinished run of this log_dir
+    or run_id, always uses whatever is whole, never starts anew.
+    """
+    trust = Flag()
+    """Use checkpoints that cannot be verified, e.g. encrypted ones, where a step has no other."""
+    restore_configs = Option(
+        "WHEN", values.one_of(RestoreConfigs), default=_RECOVERY.restore_configs, example="end"
+    )
+    """Give rewritten files their first bytes back: end, however the run ends; never leaves it to `faultrun
+    config restore`.
+    """
+    run_id = Option(
+        "ID",
+        values.run_id,
+        default=None,
+        shown="the job's id in MindX, Volcano, Kubernetes or Slurm, else a new one",
+        example="resnet-7",
+    )
+    """Name of the run."""
+
+
+class LogOptions(Options):
+    """Log files and the console."""
+
+    log_dir = Option("DIR", lambda text: text or ".", default=_LOGS.log_dir, torch=True)
+    """Logs, journal and incident cards."""
+    worker_log_name = Option("NAME", str, default=_LOGS.worker_log_name, example="worker_{hostname}")
+    """Log files are NAME_<rank>.log; {ip} and {hostname} are replaced."""
+    log_max_size = Option(
+        "SIZE", values.size, default=_LOGS.max_bytes, shown=f"{_LOGS.max_bytes >> 30}g", example="200m"
+    )
+    """A longer worker log is cut: its first and its newest part are kept. 0: never."""
+    tail_worker_log = Option("RANKS", values.ranks, default=None, shown="none", example="0")
+    """Copy these ranks' output to the console: 0,3 or -1 for all."""
+    tee = Option(
+        "STREAMS",
+        values.streams,
+        default=dict[int | None, Stream](),
+        shown="0",
+        example="3",
+        short="t",
+        dashes=True,
+        torch=True,
+    )
+    """Copy to the console: 1 stdout, 2 stderr, 3 both, or per local rank 0:3,1:2."""
+    redirects = Option(
+        "STREAMS",
+        values.streams,
+        default=dict[int | None, Stream](),
+        shown="3",
+        short="r",
+        dashes=True,
+        torch=True,
+    )
+    """Keep these streams off the console and show the others; written as for tee."""
+    termination_log = Option(
+        "FILE", lambda text: text or _LOGS.termination_log, default=_LOGS.termination_log
+    )
+    """Gets one line with the reason of the end, if it exists."""
+
+
+class WatchOptions(Options):
+    """How the run is watched."""
+
+    log_format = Option("text|json", values.one_of(LogFormat), default=_VIEW.log_format, example="json")
+    """What faultrun itself says on stderr: lines for people, or one JSON object an event."""
+    live_line = Switch()
+    """On a terminal keep a line with ranks, step and rate at the bottom."""
+    report = Switch()
+    """Write report.html, .md and .json into the log_dir at the end."""
+    metrics_port = Option(
+        "PORT",
+        values.or_none(values.whole(1, 65_535), None),
+        default=_VIEW.metrics_port,
+        shown="none",
+        example="9464",
+    )
+    """Serve metrics for Prometheus at this port (needs faultrun[metrics])."""
+    metrics_addr = Option(
+        "ADDR",
+        values.or_none(values.address, ""),
+        default="",
+        shown=f"{_VIEW.metrics_addr}, in a pod every address",
+        example="0.0.0.0",
+    )
+    """The address at which they are served; whoever reaches it reads the run's id and steps."""
+    metrics_file = OrNone("FILE.prom", values.prom_file, example="/var/lib/node_exporter/faultrun.prom")
+    """Write them to a file, every 10 s and at the end, for node_exporter's textfile collector."""
+    tensorboard = OrNone("DIR", str, example="runs/faultrun")
+    """Write pace, restarts and recoveries as TensorBoard scalars (needs faultrun[tensorboard])."""
+    otlp_endpoint = OrNone("URL", values.collector, example="http://collector:4318")
+    """Send each recovery as an OpenTelemetry trace, by OTLP over HTTP (needs faultrun[otel])."""
+    on_event = OrNone("CMD", str, example="'cat >> events.jsonl'")
+    """Shell command that gets JSON on stdin at each warning, incident, restart, give-up and end."""
+    webhook = OrNone("URL", values.webhook, example="https://chat.example.org/hooks/training")
+    """The same JSON in a POST."""
+
+
+class CommandOptions(Options):
+    """How the command itself behaves."""
+
+    join = Switch()
+    """False returns once the workers run and supervises in the background."""
+    exit_code_on_stop = Option(
+        "CODE", values.whole(0, 255), default=None, shown="143 for SIGTERM, 130 for SIGINT", example="0"
+    )
+    """Exit code when told to stop."""
+    sim_level = Option("0..3", values.whole(-1, 3), default=-1, example="1")
+    """MindSpore's dry run (MS_SIMULATION_LEVEL); -1 is none."""
+    sim_rank_id = Option("RANK", values.whole(-1, values.MOST_WORKERS), default=-1, example="0")
+    """Dry run this one rank only; -1 runs all."""
+    config = Option("FILE", str, default="", example="faultrun.yaml")
+    """Options from a YAML file, by name."""
+    dry_run = Flag(dashes=True)
+    """Print what would be started, changed and resumed from; start nothing."""
