@@ -7,6 +7,7 @@ from faultrun.model.actions import (
     Publish,
     RaiseAlarm,
     RequestGasp,
+    RequestSave,
     Spawn,
     StartTimer,
     Sweep,
@@ -15,6 +16,7 @@ from faultrun.model.actions import (
 from faultrun.model.events import Exited, Signaled, Timer
 from faultrun.model.evidence import DeathNote
 from faultrun.model.facts import NodeStatus
+from faultrun.model.gasp import SaveRequested
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
 from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, rule
@@ -48,6 +50,13 @@ def test_survivors_are_asked_first_and_then_get_the_grace_window() -> None:
         StartTimer(timer=Timer.GRACE, at_s=130, incarnation=0),
     ]
     assert story.whys[-1] == "rank 1: killed by SIGKILL; 2 get 30 s to save"
+
+
+def test_a_save_is_asked_for_while_training_runs_and_not_while_everybody_saves_to_leave() -> None:
+    story = Story(2).begins()
+    asked = SaveRequested(at_s=1.0, incarnation=0, window_s=12.0)
+    assert story.tell(asked).performed(RequestSave) == [RequestSave(window_s=12.0)]
+    assert not story.killed(1).tell(asked).performed(RequestSave)
 
 
 def test_whoever_outlives_the_window_is_killed_and_nobody_else() -> None:

@@ -160,6 +160,7 @@ _PLAIN: dict[str, Any] = {
     "why": "so", "point": None, "refused": (), "plan": adopted(), "file": "f", "key": "k", "before": "",
     "after": "a", "master_port": 1, "master_addr": "a", "exit_code": 0, "ranks": (0,),
     "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM, "deadline_s": 2.0,
+    "window_s": 12.0,
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "notice": ResetNotice(),
     "state": StandbyPhase.READY, "doing": WorkPhase.SAVING, "stance": Activity.DEAD,

@@ -17,7 +17,7 @@ from faultrun.frameworks.rehearse import program_at
 from faultrun.model.events import Exited, ExitStatus
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Launch, Process, start
-from faultrun.workers.standby import PROBED, Role, Standby, probe
+from faultrun.workers.standby import PROBED, Standby, probe
 from support.processes import wait_until
 
 SCRIPT = Path(__file__).parent.parent / "support" / "worker_properties.py"
@@ -107,7 +107,7 @@ def compared(stage: Stage, program: tuple[str, ...], framework: str, *imports: s
     assert hears(standby) == {"kind": "here"}
     (stage.folder / "result.json").unlink()
     (stage.folder / "out").unlink()
-    assert standby.hand_over(Role(launch=launch, arguments=launch.argv[2 + len(program) :]))
+    assert standby.hand_over(launch, launch.argv[2 + len(program) :], 0)
     assert hears(standby) == {"kind": "taken"}
     assert status_of(standby.process) == Exited(code=0)
     handed = json.loads((stage.folder / "result.json").read_text())
@@ -172,7 +172,7 @@ def test_the_arguments_are_those_of_the_hand_over(stage: Stage) -> None:
     script.write_text("import sys\nprint(sys.argv[1:], sys.orig_argv[-1])")
     standby = stage.standby(stage.launch(str(script), "--from=old", "x"), "plain")
     assert hears(standby)["kind"] == "ready"
-    assert standby.hand_over(Role(launch=stage.launch(str(script), "--from=new"), arguments=("--from=new",)))
+    assert standby.hand_over(stage.launch(str(script), "--from=new"), ("--from=new",), 0)
     status_of(standby.process)
     assert (stage.folder / "out").read_text() == "['--from=new'] --from=new\n"
 
@@ -184,7 +184,7 @@ def test_the_program_is_not_even_read_before_its_turn(stage: Stage) -> None:
     standby = stage.standby(launch, "plain")
     assert hears(standby)["kind"] == "ready"
     script.write_text("raise SystemExit(7)")
-    assert standby.hand_over(Role(launch=launch, arguments=()))
+    assert standby.hand_over(launch, (), 0)
     assert status_of(standby.process) == Exited(code=7)
 
 
@@ -195,7 +195,7 @@ def test_a_sitecustomize_of_the_user_runs_as_it_would(stage: Stage) -> None:
     )
     standby = stage.standby(launch, "plain")
     assert hears(standby)["kind"] == "ready"
-    assert standby.hand_over(Role(launch=launch, arguments=()))
+    assert standby.hand_over(launch, (), 0)
     status_of(standby.process)
     assert (stage.folder / "out").read_text() == f"customized\n{stage.folder}/sitecustomize.py\n"
 
@@ -235,7 +235,7 @@ def test_one_that_is_stopped_gets_no_rank(stage: Stage) -> None:
     standby.process.signal_leader(signal.SIGSTOP)
     stat = Path(f"/proc/{standby.process.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="the stop")
-    assert not standby.hand_over(Role(launch=launch, arguments=()))
+    assert not standby.hand_over(launch, (), 0)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faultrun.model.events import FirstStep
-from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
+from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
@@ -98,23 +98,33 @@ def test_a_controller_stops_the_run_and_hears_its_last_word(
     assert controller.is_told() == {"kind": "ended", "line": "stopped by faultrun stop", "exit_code": 143}
 
 
-def test_a_save_without_a_stop_is_passed_to_the_workers_and_their_answers_back(desk: Desk) -> None:
+def test_a_save_without_a_stop_is_an_event_and_the_answers_of_the_workers_go_back(desk: Desk) -> None:
     worker, controller = desk.worker(1), desk.peer()
     desk.nothing()
     controller.says("save", deadline_s=12)
-    desk.nothing()
+    event = desk.heard()
+    assert isinstance(event, SaveRequested)
+    assert (event.window_s, event.incarnation) == (12.0, 3)
     assert controller.is_told() == {"kind": "saving", "ranks": [1], "deadline_s": 12.0}
+    desk.control.request_save(event.window_s)
     assert worker.is_told() == {"kind": "save", "deadline_s": 12.0}
     worker.says("saved", path="p", step=7, took_s=0.5)
     desk.heard()
     assert controller.is_told() == {"kind": "saved", "rank": 1, "path": "p", "step": 7, "took_s": 0.5}
 
 
+def test_a_time_that_nobody_can_mean_is_a_minute(desk: Desk) -> None:
+    desk.peer().says("save", deadline_s="soon")
+    event = desk.heard()
+    assert isinstance(event, SaveRequested)
+    assert event.window_s == 60.0
+
+
 def test_a_reason_that_grows_when_it_is_passed_on_harms_nobody(desk: Desk) -> None:
     worker, controller = desk.worker(1), desk.peer()
     desk.nothing()
     controller.says("save")
-    desk.nothing()
+    desk.heard()
     controller.is_told()
     line = json.dumps({"kind": "failed", "why": "盘" * 20_000}, ensure_ascii=False).encode() + b"\n"
     worker.connection.sendall(line)
@@ -127,7 +137,7 @@ def test_a_request_of_an_unknown_kind_is_not_answered(desk: Desk) -> None:
     controller = desk.peer()
     controller.says("dance")
     controller.says("save", deadline_s=12)
-    desk.nothing()
+    desk.heard()
     assert controller.is_told()["kind"] == "saving"
 
 
@@ -170,7 +180,6 @@ def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:
         b'{"kind":"hello","rank":"zero","incarnation":3}\n',
         b'{"kind":"hello"}\n{"kind":"ack","step":1}\n',
         b'{"kind":"saved","step":"many","rank":0}\n',
-        b'{"kind":"save","deadline_s":"soon"}\n',
         b'{"kind":"x","deep":' + b"[" * 30_000 + b"]" * 30_000 + b"}\n",
         b"x" * 200_000 + b"\n",
         b"no line end",

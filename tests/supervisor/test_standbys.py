@@ -19,7 +19,7 @@ from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.run import Phase, Step
 from faultrun.model.standby import StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.standbys import Standbys, Terms
+from faultrun.supervisor.standbys import Standbys
 from faultrun.workers.process import Launch, Process
 from support.processes import wait_until
 from support.story import in_phase
@@ -117,7 +117,7 @@ def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
         actor.chmod(0o755)
         reactor = Reactor(RunClock())
         wish = StandbyWish(count=1, framework="plain", program_at=1, arguments_at=1, estimate_bytes=1 << 20)
-        standbys = Standbys(Terms(wish=wish, log_dir=tmp_path, free_bytes=lambda: free), reactor)
+        standbys = Standbys(wish, tmp_path, lambda: free, reactor)
         launch = Launch(argv=(str(actor),), env={"PATH": "/usr/bin:/bin"}, stdout=tmp_path / "out")
         built = House(folder=tmp_path, standbys=standbys, reactor=reactor, launch=launch)
         houses.append(built)

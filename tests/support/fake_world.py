@@ -21,6 +21,7 @@ from faultrun.model.actions import (
     RaiseAlarm,
     RaiseStandbys,
     RequestGasp,
+    RequestSave,
     RestorePolicy,
     Spawn,
     StartStandby,
@@ -195,7 +196,7 @@ class FakeWorld:
             case DismissStandbys(ranks=ranks, state=state):
                 for rank in ranks:
                     self._standby(rank, state)
-            case RaiseAlarm() | RestorePolicy() | Wake() | RaiseStandbys() | GiveUpHandover():
+            case RaiseAlarm() | RequestSave() | RestorePolicy() | Wake() | RaiseStandbys() | GiveUpHandover():
                 pass
 
     def _standby(self, rank: int, state: StandbyPhase) -> None:

@@ -23,7 +23,7 @@ from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.ports import World
 from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer, WorkerCommand
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.standbys import Standbys, Terms
+from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.follow import Streams
@@ -119,7 +119,7 @@ class RealNode:
         clock = self._reactor.clock
         seating = DeviceAssignment(spec, os.environ, lambda line: None)
         preparer = LocalPreparer(spec, os.environ, folder / "original", clock, lambda line: None, seating)
-        standbys = Standbys(Terms(wish=spec.standby, log_dir=folder, free_bytes=lambda: None), self._reactor)
+        standbys = Standbys(spec.standby, folder, lambda: None, self._reactor)
         self._group = WorkerGroup(spec, self._env(), self._reactor, self._control, standbys)
         rules = Rules(topology=spec.topology, policy=POLICY)
         self.world: World = LocalWorld(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from faultrun.core import begin, drain, gasp, hang_decisions, notices, rendezvous
 from faultrun.core.diagnose import describe, new_incident
+from faultrun.model.actions import RequestSave
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
 from faultrun.model.events import (
     ConfigRewritten,
@@ -36,7 +37,15 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
-from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspRequested, GaspSaved, GaspVerified, SaveSeen
+from faultrun.model.gasp import (
+    GaspAcknowledged,
+    GaspFailed,
+    GaspRequested,
+    GaspSaved,
+    GaspVerified,
+    SaveRequested,
+    SaveSeen,
+)
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
@@ -108,6 +117,10 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.ended(state, event, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return rendezvous.left_init(state, event)
+        case Phase.RUNNING, SaveRequested(window_s=window_s):
+            return Step(
+                state=state, actions=(RequestSave(window_s=window_s),), why="somebody asked for a save"
+            )
         case Phase.RUNNING, HangSuspected():
             return hang_decisions.look_into(state, event)
         case Phase.RUNNING, HangDismissed():

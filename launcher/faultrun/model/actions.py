@@ -32,6 +32,13 @@ class RequestGasp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSave:
+    """Ask every rank that can be asked to save within ``window_s``, and to go on. No answer of its own."""
+
+    window_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inspect:
     """Look at the suspects' processes, collect all stacks; answers HangDismissed, HangWarned or HangDetected.
 
@@ -187,6 +194,7 @@ StandbyAction = StartStandby | DismissStandbys | RaiseStandbys | GiveUpHandover
 Action = (
     StartTimer
     | RequestGasp
+    | RequestSave
     | Inspect
     | Wake
     | Kill

@@ -19,6 +19,7 @@ from faultrun.model.gasp import (
     GaspRequested,
     GaspSaved,
     GaspVerified,
+    SaveRequested,
     SaveSeen,
 )
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
@@ -305,6 +306,7 @@ Event = (
     | GaspAcknowledged
     | GaspSaved
     | GaspVerified
+    | SaveRequested
     | SaveSeen
     | GaspFailed
     | TimerFired

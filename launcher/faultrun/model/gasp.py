@@ -46,6 +46,13 @@ class GaspVerified(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveRequested(Fact):
+    """Somebody (``faultrun checkpoint-now``, a signal) wants a save of everybody, and no stop."""
+
+    window_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveSeen(Fact):
     """A checkpoint lies there that was not there when the workers started: the first that a script wrote."""
 

@@ -16,7 +16,7 @@ class LocalAgreement:
 
     def state(self, fact: NodeFact) -> None:
         """Decide from the one statement there is, and post the answer."""
-        now_s = self._reactor.clock.now()
+        now_s = self._reactor.now()
         answer = next_step(self._rules, self._plan, {fact.node: fact}, now_s)
         if isinstance(answer, Adopt):
             self._plan = answer.plan

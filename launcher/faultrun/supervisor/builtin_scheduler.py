@@ -126,10 +126,10 @@ class BuiltinScheduler:
         elif not self._failed:
             # Heartbeats are answered on: workers that lose us end themselves, and they shall save first.
             self._failed = True
-            yield SchedulerFailed(at_s=self._now(), incarnation=self._incarnation, why=what)
+            yield SchedulerFailed(at_s=self._reactor.now(), incarnation=self._incarnation, why=what)
 
     def _progress(self) -> Iterable[Event]:
-        now_s = self._now()
+        now_s = self._reactor.now()
         if self._met_at_s is None and self._cluster.complete:
             self._met_at_s = now_s
             self._note("every rank has registered")
@@ -167,7 +167,4 @@ class BuiltinScheduler:
 
     def _note(self, line: str) -> None:
         with contextlib.suppress(OSError), self._log.open("a") as log:
-            log.write(f"{self._now():.3f} {line}\n")
-
-    def _now(self) -> float:
-        return self._reactor.clock.now()
+            log.write(f"{self._reactor.now():.3f} {line}\n")

@@ -12,6 +12,7 @@ from typing import Any
 
 from faultrun.core.heard import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep
+from faultrun.model.gasp import SaveRequested
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.supervisor.progress import ProgressPage
@@ -117,21 +118,20 @@ class Control:
         waiting = [peer for peer in self._peers.values() if peer.waits_for_end]
         for peer in waiting:
             peer.send(message("ended", line=line, exit_code=exit_code))
-        until_s = self._now() + _GOODBYE_S
+        until_s = self._reactor.now() + _GOODBYE_S
         for peer in waiting:
-            peer.wait_for_goodbye(max(0.0, until_s - self._now()))
+            peer.wait_for_goodbye(max(0.0, until_s - self._reactor.now()))
 
-    def request_save(self, deadline_s: float) -> int:
-        """Ask every connected rank to save and go on; return how many were asked."""
-        line = message("save", deadline_s=round(deadline_s, 3))
-        for rank in sorted(self._ranks):
+    def request_save(self, window_s: float) -> None:
+        """Ask every connected rank to save and go on."""
+        line = message("save", deadline_s=round(window_s, 3))
+        for rank in self.connected:
             self._ranks[rank].send(line)
-        return len(self._ranks)
 
-    def _answer_save(self, peer: _Peer, deadline_s: float) -> None:
-        self.request_save(deadline_s)
-        peer.watches_saves = True
-        peer.send(message("saving", ranks=sorted(self._ranks), deadline_s=deadline_s))
+    @property
+    def connected(self) -> tuple[int, ...]:
+        """The ranks that can be asked."""
+        return tuple(sorted(self._ranks))
 
     def _pass_on(self, rank: int, content: Mapping[str, Any]) -> None:
         """To those who asked for a save without a stop."""
@@ -189,7 +189,7 @@ class Control:
             return ()
 
         self._reactor.forget(self._listener.fileno())
-        self._reactor.call_at(self._now() + _AGAIN_S, listen_again)
+        self._reactor.call_at(self._reactor.now() + _AGAIN_S, listen_again)
 
     def _read(self, peer: _Peer) -> Iterable[Event]:
         for line in peer.lines():
@@ -213,10 +213,15 @@ class Control:
             source = StopSource.PRESTOP if content.get("source") == "prestop" else StopSource.CONTROL
             peer.waits_for_end = True
             late_s = seconds(content.get("late_s"))
-            yield StopRequested(at_s=self._now(), incarnation=self._incarnation, source=source, late_s=late_s)
+            yield StopRequested(
+                at_s=self._reactor.now(), incarnation=self._incarnation, source=source, late_s=late_s
+            )
             peer.send(message("stopping", window_s=self._stop_window_s))
         elif kind == "save":
-            self._answer_save(peer, seconds(content.get("deadline_s")) or _SAVE_S)
+            window_s = seconds(content.get("deadline_s")) or _SAVE_S
+            yield SaveRequested(at_s=self._reactor.now(), incarnation=self._incarnation, window_s=window_s)
+            peer.watches_saves = True
+            peer.send(message("saving", ranks=self.connected, deadline_s=window_s))
 
     def _worker_says(self, rank: int, content: Mapping[str, Any]) -> Iterable[Event]:
         if content["kind"] in ("saved", "failed"):
@@ -224,7 +229,7 @@ class Control:
         if content["kind"] == "step":
             yield from self._first_step(rank, whole(content.get("step")))
         else:
-            event = said(content, rank, self._incarnation, self._now())
+            event = said(content, rank, self._incarnation, self._reactor.now())
             if event is not None:
                 yield event
 
@@ -236,7 +241,7 @@ class Control:
         self._first_step_told = True
         newest = max(step.step for step in self._page.steps())
         began = min(self._began.values(), default=newest)
-        yield FirstStep(at_s=self._now(), incarnation=self._incarnation, step=newest, began=began)
+        yield FirstStep(at_s=self._reactor.now(), incarnation=self._incarnation, step=newest, began=began)
 
     def _drop(self, peer: _Peer) -> None:
         self._reactor.forget(peer.fd)
@@ -244,9 +249,6 @@ class Control:
         if peer.rank is not None and self._ranks.get(peer.rank) is peer:
             del self._ranks[peer.rank]
         peer.close()
-
-    def _now(self) -> float:
-        return self._reactor.clock.now()
 
 
 def _listen(log_dir: Path) -> tuple[Path, socket.socket]:

@@ -82,7 +82,7 @@ class HangWatch:
 
     def _begin(self, patience: PauseHistory) -> None:
         """Of earlier incarnations only ``patience`` is known."""
-        now_s = self._reactor.clock.now()
+        now_s = self._reactor.now()
         self._life += 1
         self._beats, self._suspicion, self._glanced = {}, None, False
         self._watch = Watch(policy=self._policy, at_s=now_s, run=patience)
@@ -91,7 +91,7 @@ class HangWatch:
 
     def _again(self, life: int) -> None:
         interval_s = self._interval_s()
-        self._reactor.call_at(self._reactor.clock.now() + interval_s, lambda: self._look(life, interval_s))
+        self._reactor.call_at(self._reactor.now() + interval_s, lambda: self._look(life, interval_s))
 
     def _interval_s(self) -> float:
         if self._by_log():
@@ -106,7 +106,7 @@ class HangWatch:
         page, pids = self._workers.page, dict(self._workers.pids)
         if life != self._life or page is None or not pids:
             return
-        now_s = self._reactor.clock.now()
+        now_s = self._reactor.now()
         self._beats = page.beats(self._reactor.clock)
         living = [beat for rank, beat in self._beats.items() if rank in pids]
         self._watch = hang.observe(self._watch, living, now_s, interval_s)

@@ -91,7 +91,9 @@ class Inspector:
         workers, beats = self._group.workers(), self._beats
         self._group.ask_for_threads()
         self.tasks.send(lambda: self._judge(order, workers, beats))
-        self._reactor.call_at(self._now() + _OVERDUE_S, lambda: self._answer(order, self._unseen(order)))
+        self._reactor.call_at(
+            self._reactor.now() + _OVERDUE_S, lambda: self._answer(order, self._unseen(order))
+        )
 
     def _begin(self) -> None:
         """Of the life before nothing is of use."""
@@ -131,7 +133,7 @@ class Inspector:
             order.suspicion,
             verdict,
             beats.get(verdict.rank),
-            at_s=self._now(),
+            at_s=self._reactor.now(),
             incarnation=order.incarnation,
             folder=str(folder.relative_to(self._log_dir)) if kept else "",
             stacks=tuple(sorted(dumps)),
@@ -150,16 +152,13 @@ class Inspector:
         return event
 
     def _dismissed(self, why: str, excused_s: float = 0.0) -> HangDismissed:
-        return HangDismissed(at_s=self._now(), incarnation=self._of, why=why, excused_s=excused_s)
+        return HangDismissed(at_s=self._reactor.now(), incarnation=self._of, why=why, excused_s=excused_s)
 
     def _unseen(self, order: Inspect) -> Event:
         rank = min(order.suspicion.behind)
         verdict = Blamed(rank=rank, stance=Activity.UNKNOWN, why="could not be looked at")
-        beat, now_s = self._beats.get(rank), self._now()
+        beat, now_s = self._beats.get(rank), self._reactor.now()
         return judged(order.suspicion, verdict, beat, at_s=now_s, incarnation=order.incarnation)
-
-    def _now(self) -> float:
-        return self._reactor.clock.now()
 
     def _folder(self, order: Inspect, verdict: Blamed) -> Path:
         """Where the stacks belong: to the incident, or to a warning, of which only the newest are kept."""

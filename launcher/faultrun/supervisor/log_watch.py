@@ -67,12 +67,12 @@ class LogWatch:
             or files is None
         ):
             return
-        self._began_s, self._incarnation = self._reactor.clock.now(), event.incarnation
+        self._began_s, self._incarnation = self._reactor.now(), event.incarnation
         self._logs = {rank: _Beginning(files.worker(rank)) for rank in event.ranks}
         self._again()
 
     def _again(self) -> None:
-        now_s = self._reactor.clock.now()
+        now_s = self._reactor.now()
         interval_s = min(_LATEST_S, max(_SOONEST_S, _SHARE * (now_s - self._began_s)))
         logs = self._logs
         self._reactor.call_at(now_s + interval_s, lambda: self._look(logs))
@@ -85,7 +85,7 @@ class LogWatch:
             if found is not None:
                 self._logs = {}
                 yield FirstStepLogged(
-                    at_s=self._reactor.clock.now(),
+                    at_s=self._reactor.now(),
                     incarnation=self._incarnation,
                     rank=rank,
                     step=found.step,

@@ -55,6 +55,10 @@ class Reactor:
         self._numbers = count()
         self._epoll.register(self._wake, select.EPOLLIN)
 
+    def now(self) -> float:
+        """Run-seconds now."""
+        return self.clock.now()
+
     def watch(self, fd: int, ready: Ready) -> None:
         """Call ``ready`` whenever ``fd`` is readable or hung up."""
         self._ready[fd] = ready

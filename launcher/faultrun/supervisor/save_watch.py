@@ -41,14 +41,14 @@ class SaveWatch:
         if step.state.phase is not Phase.RUNNING or step.state.run.known_save:
             self._life = -1
         elif isinstance(event, IncarnationStarted):
-            self._life, self._began_s, self._before = event.incarnation, self._reactor.clock.now(), None
+            self._life, self._began_s, self._before = event.incarnation, self._reactor.now(), None
             self._send(self._life)
 
     def _send(self, life: int) -> Iterable[Event]:
         if life == self._life:
             if self._errands.idle():
                 self._errands.send(lambda: self._look(life))
-            now_s = self._reactor.clock.now()
+            now_s = self._reactor.now()
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
             self._reactor.call_at(at_s, lambda: self._send(life))
@@ -56,9 +56,9 @@ class SaveWatch:
 
     def _look(self, life: int) -> Iterable[Event]:
         """In the errands' thread, one at a time."""
-        began_s = self._reactor.clock.now()
+        began_s = self._reactor.now()
         there = self._listed()
-        self._took_s = self._reactor.clock.now() - began_s
+        self._took_s = self._reactor.now() - began_s
         before, self._before = self._before, there if self._before is None else self._before
         if before is not None and life == self._life:
             fresh = (path for path, stamp in there.items() if before.get(path) != stamp)
@@ -67,4 +67,4 @@ class SaveWatch:
                 yield self._seen(life, found)
 
     def _seen(self, life: int, path: str) -> SaveSeen:
-        return SaveSeen(at_s=self._reactor.clock.now(), incarnation=life, path=path)
+        return SaveSeen(at_s=self._reactor.now(), incarnation=life, path=path)

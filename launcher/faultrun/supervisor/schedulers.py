@@ -1,6 +1,5 @@
 """Where ranks meet: MindSpore's at our own scheduler or its own process, torch's at rank 0."""
 
-import select
 from collections.abc import Iterable, Mapping
 
 from faultrun.frameworks.environment import WorkerLaunchSpec
@@ -41,7 +40,7 @@ class Schedulers:
             self._ours = BuiltinScheduler(self._reactor, size, incarnation, address, logs.scheduler)
         except OSError as error:
             why = f"cannot listen at {address[0]}:{address[1]}: {error.strerror}"
-            self._reactor.post(SchedulerFailed(at_s=self._now(), incarnation=incarnation, why=why))
+            self._reactor.post(SchedulerFailed(at_s=self._reactor.now(), incarnation=incarnation, why=why))
 
     def left(self, rank: int) -> Iterable[Event]:
         """A rank has ended with exit code 0: those that wait for it at ours would wait for ever."""
@@ -79,11 +78,12 @@ class Schedulers:
         status = process.reap()
         assert status is not None, "a readable pidfd is a process that ended"
         yield HelperExit(
-            at_s=self._now(), incarnation=incarnation, name="scheduler", pid=process.pid, status=status
+            at_s=self._reactor.now(),
+            incarnation=incarnation,
+            name="scheduler",
+            pid=process.pid,
+            status=status,
         )
-
-    def _now(self) -> float:
-        return self._reactor.clock.now()
 
 
 def listens_first(spec: RunSpec, order: Spawn, local_rank: int) -> int:
@@ -92,9 +92,7 @@ def listens_first(spec: RunSpec, order: Spawn, local_rank: int) -> int:
     return order.master_port if spec.framework is Framework.TORCH and here and local_rank > 0 else 0
 
 
-def head_start(spec: RunSpec, order: Spawn, pidfd: int) -> None:
-    """Ranks that import side by side arrive side by side: rank 0, which has ``pidfd``, goes first."""
+def head_start(spec: RunSpec, order: Spawn, first: Process) -> None:
+    """Ranks that import side by side arrive side by side: rank 0 goes first."""
     if len(order.ranks) > 1 and listens_first(spec, order, local_rank=1):
-        ended = select.poll()
-        ended.register(pidfd, select.POLLIN)
-        ended.poll(_HEAD_START_S * 1000)
+        first.wait(_HEAD_START_S)

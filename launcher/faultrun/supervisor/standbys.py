@@ -3,7 +3,6 @@
 Every method runs in the loop's thread (PDEATHSIG is per thread), none blocks.
 """
 
-import select
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,49 +17,40 @@ from faultrun.model.actions import (
     StandbyAction,
     StartStandby,
 )
-from faultrun.model.events import Event, Timer
+from faultrun.model.events import Event, Exited, ExitStatus, Timer
 from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Launch, Process
-from faultrun.workers.standby import PROBED, Role, Standby, probe
-
-_LISTEN_PATIENCE_S = 0.06
-"""How long other ranks wait for rank 0 to listen: what torch's back-off would cost at the least is 0.25 s."""
+from faultrun.workers.standby import PROBED, Standby, probe
 
 _CLOSE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What the standbys of one run are made of. ``free_bytes``: memory that may be used up, None unknown."""
-
-    wish: StandbyWish
-    log_dir: Path
-    free_bytes: Callable[[], int | None]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Handover:
     standby: Standby
     launch: Launch
-    began_s: float
     refusal: str = ""
 
 
 class Standbys:
-    """Those of all ranks of this node, for as long as the supervisor lives."""
+    """Those of all ranks of this node. ``free_bytes``: memory that may be used up, None where unknown."""
 
-    def __init__(self, terms: Terms, reactor: Reactor) -> None:
-        self._terms = terms
+    def __init__(
+        self, wish: StandbyWish, log_dir: Path, free_bytes: Callable[[], int | None], reactor: Reactor
+    ) -> None:
+        self._wish = wish
+        self._log_dir = log_dir
+        self._free_bytes = free_bytes
         self._reactor = reactor
-        self._may_rise = may_rise_again() if terms.wish.count else False
+        self._may_rise = may_rise_again() if wish.count else False
         self._launches: dict[int, Launch] = {}
         self._standbys: dict[int, Standby] = {}
         self._handovers: dict[int, _Handover] = {}
         self._ending: dict[int, Process] = {}
         self._since_s: dict[int, float] = {}
-        self._heaviest_bytes = terms.wish.estimate_bytes
+        self._heaviest_bytes = wish.estimate_bytes
         self._proved_hook = False
         self._incarnation = -1
 
@@ -91,7 +81,7 @@ class Standbys:
 
     def remember(self, rank: int, launch: Launch) -> None:
         """``launch`` is how the worker of ``rank`` is started at present; its standby will be like it."""
-        hidden = self._terms.wish.hidden
+        hidden = self._wish.hidden
         env = {name: value for name, value in launch.env.items() if not name.startswith(hidden)}
         self._launches[rank] = replace(launch, env=env if hidden else launch.env)
 
@@ -105,14 +95,12 @@ class Standbys:
             return None
         standby = self._standbys.pop(rank)
         self._reactor.forget(standby.process.pidfd)
-        arguments = launch.argv[self._terms.wish.arguments_at :]
-        role = Role(launch=launch, arguments=arguments, port=port, patience_s=_LISTEN_PATIENCE_S)
-        if not standby.hand_over(role):
+        if not standby.hand_over(launch, launch.argv[self._wish.arguments_at :], port):
             self._end(standby)
             self._post(rank, StandbyPhase.LOST, "it cannot be given its rank; a cold start takes its place")
             return None
-        now_s = self._reactor.clock.now()
-        self._handovers[rank] = _Handover(standby=standby, launch=launch, began_s=now_s)
+        now_s = self._reactor.now()
+        self._handovers[rank] = _Handover(standby=standby, launch=launch)
         self._reactor.start_timer(Timer.HANDOVER, now_s + HANDOVER_S, self._incarnation)
         return standby.process
 
@@ -145,9 +133,7 @@ class Standbys:
             standby.process.kill_group()
             standby.close()
         for process in (*(standby.process for standby in self._standbys.values()), *self._ending.values()):
-            ended = select.poll()  # select() knows no descriptor above 1023
-            ended.register(process.pidfd, select.POLLIN)
-            ended.poll(_CLOSE_S * 1000)
+            process.wait(_CLOSE_S)
             process.reap()
 
     def _start(self, rank: int) -> None:
@@ -168,26 +154,21 @@ class Standbys:
 
     def _probe(self, rank: int, launch: Launch) -> None:
         """Once a run: a Python that passed our hook by would run the program a second time."""
-        asked = probe(launch, self._log(rank), self._terms.wish.program_at)
-        self._ending[asked.pid] = asked
+        asked = probe(launch, self._log(rank), self._wish.program_at)
 
-        def ended() -> Iterable[Event]:
-            self._reactor.forget(asked.pidfd)
-            del self._ending[asked.pid]
-            status = asked.reap()
-            self._proved_hook = getattr(status, "code", None) == PROBED
+        def ended(status: ExitStatus | None) -> None:
+            self._proved_hook = status == Exited(code=PROBED)
             if self._proved_hook:
-                self._reactor.start_timer(Timer.STANDBY, self._reactor.clock.now(), self._incarnation)
+                self._reactor.start_timer(Timer.STANDBY, self._reactor.now(), self._incarnation)
             else:
                 self._post(EVERY_RANK, StandbyPhase.OFF, f"{launch.argv[0]} does not read PYTHONPATH")
-            return ()
 
-        self._reactor.watch(asked.pidfd, ended)
+        self._reap(asked, ended)
 
     def _start_proved(self, rank: int, launch: Launch) -> None:
-        standby = Standby(launch, self._terms.wish.framework, self._log(rank), may_rise=self._may_rise)
+        standby = Standby(launch, self._wish.framework, self._log(rank), may_rise=self._may_rise)
         self._standbys[rank] = standby
-        self._since_s[rank] = self._reactor.clock.now()
+        self._since_s[rank] = self._reactor.now()
         self._reactor.watch(standby.process.pidfd, lambda: self._ended(rank))
         self._reactor.watch(standby.fd, lambda: self._heard(rank, standby))
         self._post(rank, StandbyPhase.STARTING)
@@ -234,19 +215,21 @@ class Standbys:
             self._end(standby)
 
     def _end(self, standby: Standby) -> None:
-        """Kill it, and reap it when the kernel gives it back."""
-        process = standby.process
         self._close(standby)
-        self._ending[process.pid] = process
+        self._reap(standby.process, lambda _: None)
+        standby.process.kill_group()
+
+    def _reap(self, process: Process, then: Callable[[ExitStatus | None], None]) -> None:
+        """Take its end when the kernel gives it back."""
 
         def ended() -> Iterable[Event]:
             self._reactor.forget(process.pidfd)
             del self._ending[process.pid]
-            process.reap()
+            then(process.reap())
             return ()
 
+        self._ending[process.pid] = process
         self._reactor.watch(process.pidfd, ended)
-        process.kill_group()
 
     def _close(self, standby: Standby) -> None:
         self._reactor.forget(standby.fd)
@@ -254,7 +237,7 @@ class Standbys:
 
     def _short_of_memory(self) -> str:
         """Why memory forbids those that are missing; a number that the user gave is not doubted."""
-        wish, free = self._terms.wish, self._terms.free_bytes()
+        wish, free = self._wish, self._free_bytes()
         if wish.asked:
             return ""
         if free is None:
@@ -266,10 +249,10 @@ class Standbys:
         return f"{missing} need {need >> 20} MiB and {free >> 20} MiB may be used"
 
     def _log(self, rank: int) -> Path:
-        return self._terms.log_dir / f"standby_{rank}.log"
+        return self._log_dir / f"standby_{rank}.log"
 
     def _post(self, rank: int, state: StandbyPhase, why: str = "", memory_bytes: int = 0) -> None:
-        now_s = self._reactor.clock.now()
+        now_s = self._reactor.now()
         took_s = now_s - self._since_s.get(rank, now_s)
         self._since_s[rank] = now_s
         self._reactor.post(

@@ -97,14 +97,14 @@ class WorkerGroup:
                 warm = self._start_worker(order, shared, files, local_rank)
                 started += 1
                 if local_rank == 0 and not warm:
-                    head_start(self._spec, order, self._workers[rank].pidfd)
+                    head_start(self._spec, order, self._workers[rank])
         except OSError as error:
             # Those behind the first that cannot be started would only be killed again.
             self._post_failures(order.ranks[started:], error)
             return
         self._reactor.post(
             IncarnationStarted(
-                at_s=self._now(), incarnation=number, ranks=order.ranks, master_port=order.master_port
+                at_s=self._reactor.now(), incarnation=number, ranks=order.ranks, master_port=order.master_port
             )
         )
 
@@ -118,8 +118,8 @@ class WorkerGroup:
             for worker in leaders:
                 worker.signal_leader(signal.SIGTERM)
                 worker.signal_leader(signal.SIGCONT)
-            done_s, took_s = self._now(), time.monotonic() - began
-        window_s = order.deadline_s - self._now()
+            done_s, took_s = self._reactor.now(), time.monotonic() - began
+        window_s = order.deadline_s - self._reactor.now()
         self._control.request_gasp(order.ranks, window_s, peers_lost=order.peers_lost)
         self._reactor.post(
             GaspRequested(
@@ -130,6 +130,10 @@ class WorkerGroup:
                 took_s=took_s,
             )
         )
+
+    def request_save(self, window_s: float) -> None:
+        """Ask every worker that listens to save and go on."""
+        self._control.request_save(window_s)
 
     def ask_for_threads(self) -> None:
         """Have every worker write what its threads do, beside the main one; nothing of before is left."""
@@ -177,7 +181,7 @@ class WorkerGroup:
                 logs.drop_unused()
             notes = self._env.exits.notes(order.dead, logs, page.reporting())
         return Drained(
-            at_s=self._now(),
+            at_s=self._reactor.now(),
             incarnation=order.incarnation,
             stragglers=stragglers,
             swept=swept,
@@ -247,7 +251,7 @@ class WorkerGroup:
         self._reactor.watch(worker.pidfd, lambda: self._worker_ended(rank))
         self._reactor.post(
             WorkerStarted(
-                at_s=self._now(),
+                at_s=self._reactor.now(),
                 incarnation=self.incarnation.number,
                 node=self._spec.node,
                 rank=rank,
@@ -281,7 +285,7 @@ class WorkerGroup:
             return
         yield from self.incarnation.newest_steps()
         left = WorkerExit(
-            at_s=self._now(),
+            at_s=self._reactor.now(),
             incarnation=self.incarnation.number,
             node=self._spec.node,
             rank=rank,
@@ -305,16 +309,13 @@ class WorkerGroup:
         for rank in ranks:
             self._reactor.post(
                 SpawnFailed(
-                    at_s=self._now(),
+                    at_s=self._reactor.now(),
                     incarnation=self.incarnation.number,
                     rank=rank,
                     errno=error.errno or 0,
                     why=why,
                 )
             )
-
-    def _now(self) -> float:
-        return self._reactor.clock.now()
 
 
 def _share(shares: tuple[tuple[int, ...], ...], local_rank: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from faultrun.model.actions import (
     RaiseAlarm,
     RaiseStandbys,
     RequestGasp,
+    RequestSave,
     RestorePolicy,
     Spawn,
     StartStandby,
@@ -69,6 +70,8 @@ class LocalWorld:
         match action:
             case RequestGasp():
                 self._group.request_gasp(action)
+            case RequestSave(window_s=window_s):
+                self._group.request_save(window_s)
             case Inspect():
                 self._inspector.inspect(action)
             case Wake(ranks=ranks):
@@ -86,7 +89,7 @@ class LocalWorld:
                 self._group.restore_policy(action)
             case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):
                 # A fork would copy the locks that another thread holds.
-                self._reactor.start_timer(Timer.STANDBY, self._now() + _BUSY_S, incarnation)
+                self._reactor.start_timer(Timer.STANDBY, self._reactor.now() + _BUSY_S, incarnation)
             case StartStandby() | DismissStandbys() | RaiseStandbys() | GiveUpHandover():
                 self._group.standbys.perform(action)
             case VerifySave():
@@ -98,7 +101,7 @@ class LocalWorld:
                 self.readings.drop()
                 self._chores.send(lambda: self._find(action))
             case Prepare(plan=plan):
-                self._chores.send(lambda: self._preparer.prepare(plan, self._now()))
+                self._chores.send(lambda: self._preparer.prepare(plan, self._reactor.now()))
             case Publish(fact=fact):
                 self._agreement.state(fact)
             case RaiseAlarm(incarnation=incarnation, why=why):
@@ -113,13 +116,13 @@ class LocalWorld:
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""
         self.readings.settle(None)
-        yield self._finder.find(action, self._now())
+        yield self._finder.find(action, self._reactor.now())
 
     def _verify(self, action: VerifySave) -> Iterable[Event]:
         """Whether the window may end is judged by how far everybody is when the save has been read."""
         verdict = self._finder.read_back(action.path)
         verified = GaspVerified(
-            at_s=self._now(),
+            at_s=self._reactor.now(),
             incarnation=action.incarnation,
             rank=action.rank,
             path=action.path,
@@ -128,6 +131,3 @@ class LocalWorld:
         )
         yield from self._group.incarnation.newest_steps()
         yield verified
-
-    def _now(self) -> float:
-        return self._reactor.clock.now()

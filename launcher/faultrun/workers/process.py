@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -66,6 +67,12 @@ class Process:
         if ended.si_code == os.CLD_EXITED:
             return Exited(code=ended.si_status)
         return Signaled(signum=ended.si_status)
+
+    def wait(self, patience_s: float) -> None:
+        """Wait, bounded, for its end."""
+        ended = select.poll()  # select() knows no descriptor above 1023
+        ended.register(self.pidfd, select.POLLIN)
+        ended.poll(patience_s * 1000)
 
     def signal_leader(self, signum: int) -> None:
         """Signal this process alone; nothing when it has ended."""

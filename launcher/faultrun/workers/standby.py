@@ -8,7 +8,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,12 @@ HOOK = Path(__file__).parent.parent / "standby" / "hook"
 PROBED = 73
 """Exit code of a probe that came to the hook; ``faultrun.standby`` has the same number."""
 
+_LISTEN_PATIENCE_S = 0.06
+"""How long other ranks wait for rank 0 to listen: what torch's back-off would cost at the least is 0.25 s."""
+
 _CHANNEL = "FAULTRUN_STANDBY_CHANNEL"
 _MOST_BYTES = 1 << 20
 _EXPENDABLE = 1000  # oom_score_adj(5): the first that the kernel may end when memory is short
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
-    """What a standby is told when its turn has come. ``port``: wait until it is listened on, 0 for not."""
-
-    launch: Launch
-    arguments: tuple[str, ...]
-    port: int = 0
-    patience_s: float = 0.0
 
 
 def probe(launch: Launch, log: Path, program_at: int) -> Process:
@@ -93,13 +86,16 @@ class Standby:
         self._priority.restore()
         self._send({"kind": "look"})
 
-    def hand_over(self, role: Role) -> bool:
-        """Give it its role; False when it cannot take one. It answers ``taken``, or never."""
-        new, old = role.launch, self.launch
+    def hand_over(self, new: Launch, arguments: tuple[str, ...], port: int) -> bool:
+        """Have it become ``new``; False when it cannot. It answers ``taken``, or never.
+
+        ``arguments`` are the program's own, ``port`` is waited for until it is listened on, 0 for not.
+        """
+        old = self.launch
         stderr = new.stderr or new.stdout
         if (new.cpus, new.memory_nodes) != (old.cpus, old.memory_nodes) or _silent(self.process.pid):
             return False
-        program = len(new.argv) - len(role.arguments)
+        program = len(new.argv) - len(arguments)
         if new.argv[:program] != old.argv[:program]:
             return False
         try:
@@ -117,9 +113,9 @@ class Standby:
                 "folder": new.cwd or str(Path.cwd()),
                 "stdout": str(new.stdout.absolute()),
                 "stderr": str(stderr.absolute()),
-                "arguments": list(role.arguments),
-                "port": role.port,
-                "patience_s": role.patience_s,
+                "arguments": list(arguments),
+                "port": port,
+                "patience_s": _LISTEN_PATIENCE_S,
             }
         )
 

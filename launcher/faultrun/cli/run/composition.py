@@ -29,6 +29,7 @@ from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
 from faultrun.journal.logdir import claim, mark_ended, write_record
 from faultrun.model.events import Event, RunStarted
+from faultrun.model.gasp import SaveRequested
 from faultrun.model.run import RunState
 from faultrun.model.spec import RunSpec, SignalAnswer, Stream
 from faultrun.model.stop import StopRequested, StopSource
@@ -53,7 +54,7 @@ from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.recovery_timer import RecoveryTimer
 from faultrun.supervisor.resume_check import ResumeCheck
 from faultrun.supervisor.save_watch import SaveWatch
-from faultrun.supervisor.standbys import Standbys, Terms
+from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.follow import Follower, Streams
@@ -228,8 +229,7 @@ class Supervisor:
         )
 
     def _standbys(self, reactor: Reactor) -> Standbys:
-        terms = Terms(wish=self._spec.standby, log_dir=self.log_dir, free_bytes=spendable_bytes)
-        return self._kept(Standbys(terms, reactor))
+        return self._kept(Standbys(self._spec.standby, self.log_dir, spendable_bytes, reactor))
 
     def _standby_state(self) -> StandbyState:
         wish, ranks = self._spec.standby, tuple(self._spec.topology.ranks_of(self._spec.node))
@@ -299,7 +299,10 @@ class Supervisor:
                         number = group.incarnation.number
                         events.append(StopRequested(at_s=now_s, incarnation=number, source=source))
                     case SignalAnswer.SAVE:
-                        asked = control.request_save(self._spec.supervision.windows.stop_grace_s)
+                        now_s, window_s = reactor.clock.now(), self._spec.supervision.windows.stop_grace_s
+                        number = group.incarnation.number
+                        events.append(SaveRequested(at_s=now_s, incarnation=number, window_s=window_s))
+                        asked = len(control.connected)
                         self._say(f"{source.value}: {asked} workers asked to save and go on")
                     case SignalAnswer.IGNORE:
                         self._say(f"{source.value} ignored (--signals)")
