@@ -12,7 +12,6 @@ from faultrun.configs.apply import apply, carry_out, check
 from faultrun.configs.originals import restore
 from faultrun.core.template import Values
 from faultrun.errors import ConfigError
-from faultrun.model.edit import Restored
 from faultrun.model.spec import Rewrite
 from support.config_files import MODELZOO, one, written
 
@@ -74,9 +73,9 @@ def test_the_next_recovery_point_replaces_the_last_and_restore_brings_back_the_f
     ]
     assert sorted(path.name for path in originals.iterdir()) == ["001-train.yaml", "index.json"]
     assert (originals / "001-train.yaml").read_text() == MODELZOO
-    assert restore(originals) == (Restored(file=str(config), changed=True),)
+    assert restore(originals) == {str(config): True}
     assert config.read_text() == MODELZOO
-    assert restore(originals, ["train.yaml"]) == (Restored(file=str(config), changed=False),)
+    assert restore(originals, ["train.yaml"]) == {str(config): False}
 
 
 def test_mode_and_owner_stay_and_nothing_is_left_beside_the_file(
@@ -159,7 +158,7 @@ def test_a_file_changed_after_it_was_restored_is_kept_anew(config: Path, origina
 def test_a_deleted_file_is_given_back(config: Path, originals: Path) -> None:
     apply(one(config), originals=originals)
     config.unlink()
-    assert restore(originals) == (Restored(file=str(config), changed=True),)
+    assert restore(originals) == {str(config): True}
     assert config.read_text() == MODELZOO
     assert stat.S_IMODE(config.stat().st_mode) == 0o640
 

@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_replaced_is_answered_by_a_copy_that_the_script_is
     assert config.read_text() == MODELZOO
     assert written(config) == standing
     relative = os.path.relpath(config)
-    assert pointed([f"--config_path={relative}"], {}, [result.copy]).args == (f"--config_path={result.path}",)
+    assert pointed([f"--config_path={relative}"], {}, [result.copy])[0] == (f"--config_path={result.path}",)
 
 
 def test_the_copy_follows_a_configmap_that_was_updated(originals: Path, here: Path) -> None:

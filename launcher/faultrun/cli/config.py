@@ -58,8 +58,8 @@ def restore(files: tuple[str, ...], log_dir: str) -> int:
             hint="faultrun config restore --log_dir=DIR",
         )
     done = give_back(Path(log_dir).absolute() / "original", files, by=By.HAND)
-    for restored in done:
-        answer(f"{_shown(restored.file)}  {'restored' if restored.changed else 'already as it was'}")
+    for file, changed in done.items():
+        answer(f"{_shown(file)}  {'restored' if changed else 'already as it was'}")
     if not done:
         answer(f"no file was rewritten in {log_dir}")
     return 0

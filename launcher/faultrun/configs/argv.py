@@ -19,15 +19,6 @@ _NUMBER = re.compile(r"-\.?[0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pointed:
-    """Arguments and environment that name the edited copies; ``places`` says where each was put."""
-
-    args: tuple[str, ...]
-    environment: Mapping[str, str]
-    places: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Option:
     name: str
     joint: str
@@ -65,31 +56,37 @@ def resume_args(args: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
     Existing ones keep their place and way of writing. ConfigError for
     anything else.
     """
-    ours, rest = _split(args)
+    positional = args.index("--") if "--" in args else len(args)
+    ours = list(args[:positional])
     for text in options:
         ours = _with(ours, _parsed(text))
-    return (*ours, *rest)
+    return (*ours, *args[positional:])
 
 
-def pointed(args: Sequence[str], environment: Mapping[str, str], copies: Sequence[EditedCopy]) -> Pointed:
+def pointed(
+    args: Sequence[str], environment: Mapping[str, str], copies: Sequence[EditedCopy]
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Make the script read the edited ``copies``: replace each original's path where it is a value.
 
     Looked for as a whole argument, behind ``=`` in one, and as the whole value
     of an environment variable. ConfigError if an original is named nowhere:
     the script would silently read the file that was not edited.
     """
-    new_args, new_environment = list(args), dict(environment)
-    places: list[str] = []
+    before = tuple(args), dict(environment)
     for copy in copies:
-        found = _point_args(new_args, copy) + _point_environment(new_environment, copy)
-        if not found:
+        args, variables = before
+        after = (
+            tuple(_pointed(word, copy) for word in args),
+            {name: copy.path if _names(value, copy) else value for name, value in variables.items()},
+        )
+        if after == before:
             raise ConfigError(
                 f"the script cannot be pointed at an edited copy of {copy.original}",
                 because=f"it {copy.reason}, and no argument or environment variable names it",
                 hint=f"pass its path to the script, for example --config={copy.original}",
             )
-        places += [f"{place} now names {copy.path}, because {copy.original} {copy.reason}" for place in found]
-    return Pointed(args=tuple(new_args), environment=new_environment, places=tuple(places))
+        before = after
+    return before
 
 
 def _parsed(text: str) -> _Option:
@@ -101,12 +98,6 @@ def _parsed(text: str) -> _Option:
             hint="write it like --pre_trained={checkpoint}, --resume or name={checkpoint}",
         )
     return _Option(name=found["name"], joint=found["joint"] or "", value=found["value"])
-
-
-def _split(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What may hold options, and the positional rest from ``--`` on."""
-    at = list(args).index("--") if "--" in args else len(args)
-    return list(args[:at]), list(args[at:])
 
 
 def _with(args: list[str], option: _Option) -> list[str]:
@@ -134,24 +125,11 @@ def _is_value(word: str) -> bool:
     return not word.startswith("-") or word == "-" or bool(_NUMBER.match(word))
 
 
-def _point_args(args: list[str], copy: EditedCopy) -> list[str]:
-    found: list[str] = []
-    for at, word in enumerate(args):
-        name, joint, value = word.partition("=")
-        if _names(word, copy):
-            args[at] = copy.path
-            found.append(f"argument {at + 1}")
-        elif joint and _names(value, copy):
-            args[at] = f"{name}={copy.path}"
-            found.append(f"argument {name}")
-    return found
-
-
-def _point_environment(environment: dict[str, str], copy: EditedCopy) -> list[str]:
-    names = [name for name, value in environment.items() if _names(value, copy)]
-    for name in names:
-        environment[name] = copy.path
-    return [f"environment variable {name}" for name in names]
+def _pointed(word: str, copy: EditedCopy) -> str:
+    if _names(word, copy):
+        return copy.path
+    name, joint, value = word.partition("=")
+    return f"{name}={copy.path}" if joint and _names(value, copy) else word
 
 
 def _names(word: str, copy: EditedCopy) -> bool:

@@ -26,7 +26,7 @@ from faultrun.configs.files import (
     snapshot,
 )
 from faultrun.errors import ConfigError
-from faultrun.model.edit import By, Restored
+from faultrun.model.edit import By
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,39 +63,47 @@ class Originals:
 
     def keep(self, file: Path, seen: FileSnapshot, becomes: bytes) -> None:
         """Keep ``file`` as ``seen`` unless it is kept already, and note what it is about to become."""
-        index = dict(self.read())
-        now, next_digest = digest(seen.data), digest(becomes)
-        kept = index.get(str(file))
-        if kept is None or (kept.restored and now != kept.sha256):
-            kept = self._copy(file, seen, index)
-        index[str(file)] = replace(
-            kept,
-            written=(now, next_digest) if now in kept.written else (next_digest,),
-            foreign=kept.foreign or now not in {kept.sha256, *kept.written},
-            restored=False,
-        )
-        self._write(index)
-
-    def stands_in(self, file: Path) -> bool:
-        """Whether ``file`` was rewritten and not given back since."""
         kept = self.read().get(str(file))
-        return kept is not None and not kept.restored
+        now, next_digest = _digest(seen.data), _digest(becomes)
+        if kept is None or (kept.restored and now != kept.sha256):
+            kept = self._copy(file, seen)
+        written = (now, next_digest) if now in kept.written else (next_digest,)
+        foreign = kept.foreign or now not in {kept.sha256, *kept.written}
+        self._note(file, replace(kept, written=written, foreign=foreign, restored=False))
 
     def base(self, file: Path, seen: FileSnapshot) -> bytes | None:
         """The bytes under our values in ``file`` as it was ``seen``; None when none of ours stand there."""
         kept = self.read().get(str(file))
         if kept is None or kept.restored or kept.foreign:
             return None
-        return self.content(kept) if digest(seen.data) in (kept.sha256, *kept.written) else None
+        return self._content(kept) if _digest(seen.data) in (kept.sha256, *kept.written) else None
 
     def rebase(self, file: Path, base: FileSnapshot, becomes: bytes) -> None:
         """Give ``file`` back as ``base`` from now on; with our values it is about to be ``becomes``."""
-        index = dict(self.read())
-        before = index[str(file)]
-        index[str(file)] = replace(
-            self._copy(file, base, index), written=(*before.written, digest(becomes)), mode=before.mode
-        )
-        self._write(index)
+        before = self.read()[str(file)]
+        written = (*before.written, _digest(becomes))
+        self._note(file, replace(self._copy(file, base), written=written, mode=before.mode))
+
+    def give_back(self, file: Path) -> bool:
+        """Give ``file`` its first bytes, owner and mode back; whether that changed it.
+
+        ConfigError if they are gone or damaged, or somebody else changed the file since.
+        """
+        with explained(file), locked(file), holding(self._folder):
+            kept = self.read()[str(file)]
+            data = self._content(kept)
+            seen = snapshot(file) if file.exists() else None
+            now = _digest(seen.data) if seen else ""
+            if seen and now != kept.sha256 and (kept.foreign or now not in kept.written):
+                raise ConfigError(
+                    f"{file} was changed by somebody else",
+                    because="putting the original back would lose that change",
+                    hint=f"diff {self._folder / kept.name} {file}",
+                )
+            if now != kept.sha256:
+                replace_file(self._disk, file, data, Attributes(mode=kept.mode, owner=(kept.uid, kept.gid)))
+            self._note(file, replace(kept, written=(), foreign=False, restored=True))
+        return now != kept.sha256
 
     def read(self) -> Mapping[str, Kept]:
         """Every original by real path. ConfigError if the index cannot be understood."""
@@ -115,11 +123,10 @@ class Originals:
                 hint=f"copy what you need from {self._folder} by hand",
             ) from error
 
-    def content(self, kept: Kept) -> bytes:
-        """The original's bytes. ConfigError if they are gone or not what was kept."""
+    def _content(self, kept: Kept) -> bytes:
         path = self._folder / kept.name
         seen = snapshot(path)
-        if digest(seen.data) != kept.sha256:
+        if _digest(seen.data) != kept.sha256:
             raise ConfigError(
                 f"{path} is not what was kept",
                 because="it was changed since",
@@ -127,39 +134,30 @@ class Originals:
             )
         return seen.data
 
-    def mark_restored(self, file: str) -> None:
-        """Note that ``file`` has its first bytes again."""
-        index = dict(self.read())
-        index[file] = replace(index[file], written=(), foreign=False, restored=True)
-        self._write(index)
-
-    def path_of(self, kept: Kept) -> Path:
-        """Where the original lies."""
-        return self._folder / kept.name
-
-    def _copy(self, file: Path, seen: FileSnapshot, index: Mapping[str, Kept]) -> Kept:
-        numbers = (kept.name.removeprefix(self._prefix).partition("-")[0] for kept in index.values())
-        name = f"{self._prefix}{1 + max(map(int, numbers), default=0):03d}-{file.name}"
+    def _copy(self, file: Path, seen: FileSnapshot) -> Kept:
+        names = (kept.name for kept in self.read().values())
+        numbers = (int(name.removeprefix(self._prefix).partition("-")[0]) for name in names)
+        name = f"{self._prefix}{1 + max(numbers, default=0):03d}-{file.name}"
         mode, owner = seen.attributes.mode, seen.attributes.owner or (os.geteuid(), os.getegid())
         self._disk.make_directory(self._folder)
         replace_file(self._disk, self._folder / name, seen.data, seen.attributes.of_a_copy())
-        return Kept(name=name, sha256=digest(seen.data), mode=mode, uid=owner[0], gid=owner[1])
+        return Kept(name=name, sha256=_digest(seen.data), mode=mode, uid=owner[0], gid=owner[1])
 
-    def _write(self, index: Mapping[str, Kept]) -> None:
-        body = {"version": 1, "files": {path: asdict(kept) for path, kept in index.items()}}
-        text = json.dumps(body, indent=2) + "\n"
+    def _note(self, file: Path, kept: Kept) -> None:
+        files = {path: asdict(one) for path, one in {**self.read(), str(file): kept}.items()}
+        text = json.dumps({"version": 1, "files": files}, indent=2) + "\n"
         replace_file(self._disk, self._index, text.encode(), Attributes(mode=0o600))
 
 
 def restore(
     originals: Path, files: Sequence[str] | None = None, *, by: By = By.RUN, disk: Disk = LOCAL
-) -> tuple[Restored, ...]:
+) -> Mapping[str, bool]:
     """Give back the first bytes, owner and mode of ``files``, or of every file that was rewritten.
 
     A run gives back what runs rewrote; what is given back ``by`` hand loses a person's values, too.
-    ConfigError if one of them was never rewritten, its original is damaged, or
-    somebody else changed it since: putting the original back would lose that change.
-    Every other file is restored before that is raised.
+    Returns every file's real path, and whether it had other bytes. ConfigError if one of them was
+    never rewritten, its original is damaged, or somebody else changed it since: putting the
+    original back would lose that change. Every other file is restored before that is raised.
     """
     stores = [Originals(originals, disk)]
     if by is By.HAND:
@@ -168,56 +166,36 @@ def restore(
     if originals.is_dir():
         with holding(originals):
             known = list(dict.fromkeys(file for store in stores for file in store.read()))
-    outcomes = [_attempt(Path(file), originals, stores, disk) for file in _chosen(known, files, originals)]
-    for outcome in outcomes:
+    outcomes = {file: _given_back(file, stores) for file in _chosen(known, files, originals)}
+    for outcome in outcomes.values():
         if isinstance(outcome, ConfigError):
             raise outcome
-    return tuple(outcome for outcome in outcomes if isinstance(outcome, Restored))
+    return {file: outcome is True for file, outcome in outcomes.items()}
 
 
 def _chosen(known: Sequence[str], files: Sequence[str] | None, originals: Path) -> Sequence[str]:
-    if not files:
-        return known
-    chosen = [str(Path(file).resolve()) for file in files]
-    for file, shown in zip(chosen, files, strict=True):
+    chosen = {str(Path(file).resolve()): file for file in files or ()}
+    for file, shown in chosen.items():
         if file not in known:
             raise ConfigError(
                 f"{shown} has no original",
                 because=f"it was never rewritten in this log_dir ({originals})",
                 hint="faultrun config restore --log_dir D",
             )
-    return chosen
+    return list(chosen) or known
 
 
-def _attempt(file: Path, originals: Path, stores: Sequence[Originals], disk: Disk) -> Restored | ConfigError:
+def _given_back(file: str, stores: Sequence[Originals]) -> bool | ConfigError:
     """By every store in turn whose values stand in the file; a person is told why, where none do."""
     try:
-        standing = [store for store in stores if store.stands_in(file)]
+        has = [(store, store.read().get(file)) for store in stores]
+        standing = [store for store, kept in has if kept is not None and not kept.restored]
         if not standing and len(stores) > 1:
-            standing = [store for store in stores if str(file) in store.read()][-1:]
-        changed = [_restored(file, originals, store, disk) for store in standing]
+            standing = [store for store, kept in has if kept is not None][-1:]
+        changed = [store.give_back(Path(file)) for store in standing]
     except ConfigError as error:
         return error
-    return Restored(file=str(file), changed=any(changed))
-
-
-def _restored(file: Path, originals: Path, store: Originals, disk: Disk) -> bool:
-    """Give back what ``store`` has of ``file``; whether that changed it."""
-    with explained(file), locked(file), holding(originals):
-        kept = store.read()[str(file)]
-        data = store.content(kept)
-        seen = snapshot(file) if file.exists() else None
-        now = digest(seen.data) if seen else ""
-        if seen and now != kept.sha256 and (kept.foreign or now not in kept.written):
-            raise ConfigError(
-                f"{file} was changed by somebody else",
-                because="putting the original back would lose that change",
-                hint=f"diff {store.path_of(kept)} {file}",
-            )
-        if now != kept.sha256:
-            replace_file(disk, file, data, Attributes(mode=kept.mode, owner=(kept.uid, kept.gid)))
-        store.mark_restored(str(file))
-    return now != kept.sha256
+    return any(changed)
 
 
 def of_a_person(log_dir: Path) -> list[Path]:
@@ -240,6 +218,5 @@ def holding(originals: Path) -> Iterator[None]:
             yield
 
 
-def digest(data: bytes) -> str:
-    """SHA-256, hexadecimal."""
+def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

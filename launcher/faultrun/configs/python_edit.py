@@ -23,6 +23,7 @@ from faultrun.configs.edited import (
     EditRefused,
     NoParent,
     not_a_value,
+    only_document,
     prove,
     replaced,
     twice,
@@ -32,12 +33,7 @@ from faultrun.model.edit import Key, Scalar, ScalarKind
 from faultrun.text.patch import line_of
 
 _Chain = tuple[str | int, ...]
-_KINDS: dict[type, ScalarKind] = {
-    bool: ScalarKind.BOOL,
-    int: ScalarKind.INT,
-    float: ScalarKind.FLOAT,
-    str: ScalarKind.STR,
-}
+_KINDS = {kind: ScalarKind(kind.__name__) for kind in (bool, int, float, str)}
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
@@ -57,7 +53,7 @@ class _Place:
 def edit(text: str, key: Key, value: Scalar) -> Edited:
     """Set the value that ``key`` names; EditRefused with the reason where that cannot be done safely."""
     if key.document:
-        raise EditRefused("Python has one document", hint="leave out the number before #")
+        raise only_document("Python")
     tree = _parse(text)
     place = _chosen(text, tree, key)
     start, end = _span(text, place.node)

@@ -93,11 +93,3 @@ class EditResult:
     def path(self) -> str:
         """The file that now holds the values."""
         return self.copy.path if self.copy else self.file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """One file of ``original/``: ``changed`` is False when it already had its first bytes."""
-
-    file: str
-    changed: bool

@@ -154,8 +154,8 @@ class LocalPreparer:
         device = device_of(self._devices, plan.topology.ranks_of(self._spec.node).index(rank))
         if not self._copies:
             return WorkerCommand(args=args, environ=self._environ, device=device)
-        placed = pointed(args, self._environ, self._copies)
-        return WorkerCommand(args=placed.args, environ=placed.environment, device=device)
+        args, environ = pointed(args, self._environ, self._copies)
+        return WorkerCommand(args=args, environ=environ, device=device)
 
     def _try_commands(self, plan: Plan) -> None:
         """Fail here, where failing is an event, and not when workers are being started."""

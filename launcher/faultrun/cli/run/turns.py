@@ -120,6 +120,6 @@ def _give_back(originals: Path, *, told: str, trouble: str, say: Callable[[str],
     except ConfigError as error:
         say(f"{trouble}:\n{error}")
         return
-    for one in restored:
-        if one.changed:
-            say(told.format(file=one.file))
+    for file, changed in restored.items():
+        if changed:
+            say(told.format(file=file))
