@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.finish_marks import mark_finished
+from faultrun.checkpoints.gasp_manifest import mark_finished
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec import Recovery, Resume
 from faultrun.supervisor.checkpoint_finder import LocalCheckpoints

@@ -16,7 +16,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 from faultrun.checkpoints import gasp_manifest
-from faultrun.checkpoints.finish_marks import mark_of, marks_of
 from faultrun.checkpoints.format import Foreign, Format, Listing, Look, Meter, Stamp, Unreadable, no_meter
 from faultrun.checkpoints.listing import (
     Named,
@@ -154,7 +153,7 @@ class Catalog:
         pile.keep_one_name_each()
         self._known = {path: self._known_as(one) for path, one in pile.named.items()}
         described = self._describe(tuple(pile.named.values()))
-        marks = frozenset[str]().union(*map(marks_of, self.places))
+        marks = frozenset[str]().union(*map(gasp_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
         return Scan(
@@ -219,7 +218,7 @@ class Catalog:
             entry = replace(entry, first_seen=life)
         if marks and entry.format == gasp_manifest.GASP_MANIFEST.name:
             with suppress(OSError, Unreadable):
-                return replace(entry, finished=mark_of(entry.path + gasp_manifest.SUFFIX) in marks)
+                return replace(entry, finished=gasp_manifest.mark_of(entry.path) in marks)
         return entry
 
     def _look(

@@ -10,22 +10,34 @@ format, the manifest says its step, whom it serves and its digest::
 ``step`` is the global step; ``digest`` is ``sha256:`` or ``crc32:`` with
 lower-case hexadecimal digits, or "" (size only). ``path`` must be the
 file's name; it is never followed.
+
+Which of them belong to a run that has ended well says a list beside their folder, so that no save is
+changed and a new job of the run's name does not go on from them. A save is named in it by its
+manifest's bytes and time: one that is written anew is not on it.
 """
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
+from faultrun.checkpoints.listing import walk
 from faultrun.checkpoints.names import base_name, rank_of_directory
 from faultrun.checkpoints.reading import digest_matches, opened, read_json
-from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 
 SUFFIX = ".manifest.json"
 _SCHEMA = 1
 
 _MAX_BYTES = 1 << 20
+_MARKS_NAME = ".finished"
+_MAX_MARKS_BYTES = 1 << 24
 _MAX_GROUP = 1 << 16
 _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|crc32:[0-9a-f]{8}|)")
 
@@ -120,6 +132,45 @@ def read_manifest(path: str) -> Manifest:
     return _checked(fields, base_name(path))
 
 
+def beside(root: str) -> Path:
+    """Where we keep what is about the checkpoints in ``root``: hidden beside it, or in it if it is a mount.
+
+    Not inside of an ordinary folder: some trainers refuse one that is not empty.
+    """
+    path = Path(root)
+    with suppress(OSError):
+        if path.stat().st_dev != path.parent.stat().st_dev:
+            return path / ".faultrun"
+    return path.parent / f".{path.name}.faultrun"
+
+
+def marks_of(root: str) -> frozenset[str]:
+    """The marks on the saves in ``root``; none where there is no list that can be read."""
+    with suppress(Unreadable), opened(str(beside(root) / _MARKS_NAME)) as file:
+        text = file.read(0, min(file.size_bytes, _MAX_MARKS_BYTES)).decode("ascii", "replace")
+        return frozenset(text.splitlines())
+    return frozenset()
+
+
+def mark_of(path: str) -> str:
+    """The mark of the save ``path``. Unreadable or OSError when its manifest is gone."""
+    with opened(path + SUFFIX) as file:
+        data = file.read(0, min(file.size_bytes, _MAX_MARKS_BYTES))
+        return f"{sha256(data).hexdigest()} {file.stamp.mtime_ns}"
+
+
+def mark_finished(roots: Sequence[str], folders: Sequence[str], run_id: str) -> list[str]:
+    """Note beside ``roots`` and ``folders`` that the run of the saves of ``run_id`` in them is over.
+
+    In ``folders`` nothing below is looked at. Returns where that could not be noted and why, in words.
+    """
+    named = {Path(root) for root in roots}
+    others = [folder for folder in folders if named.isdisjoint((Path(folder), *Path(folder).parents))]
+    found = [_marked(root, walk(root), run_id) for root in roots]
+    found += [_marked(folder, islice(walk(folder), 1), run_id) for folder in others]
+    return [trouble for trouble in found if trouble]
+
+
 def _checked(fields: dict[str, Any], name: str) -> Manifest:
     for text in ("path", "digest", "run_id", "node"):
         if not isinstance(fields.setdefault(text, ""), str):
@@ -150,3 +201,35 @@ def _kind(word: object) -> Kind:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _marked(root: str, listings: Iterable[Listing | Refusal], run_id: str) -> str:
+    """Mark those under one root; why that was not possible, or ''."""
+    try:
+        marks = {mark_of(path) for path in _saves_of(run_id, listings)}
+        if marks:
+            _write(beside(root), marks | marks_of(root))
+    except (OSError, Unreadable) as error:
+        return f"{root}: {error}"
+    return ""
+
+
+def _saves_of(run_id: str, listings: Iterable[Listing | Refusal]) -> Iterator[str]:
+    for listing in listings:
+        if isinstance(listing, Refusal):
+            continue
+        for claim in GASP_MANIFEST.claim(listing):
+            with suppress(Unreadable):
+                if read_manifest(claim.path).run_id == run_id:
+                    yield claim.path
+
+
+def _write(folder: Path, marks: Iterable[str]) -> None:
+    """Replace the list in one step."""
+    folder.mkdir(exist_ok=True)
+    fresh = folder / f"{_MARKS_NAME}.tmp"
+    with fresh.open("w", encoding="ascii") as file:
+        file.writelines(f"{one}\n" for one in sorted(marks))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / _MARKS_NAME)

@@ -1,14 +1,21 @@
-"""What file and directory names say: ranks, steps, epochs, unfinished saves. Knows no format.
+"""What names say, of files, of directories and in a state dict: ranks, steps, epochs. Knows no format.
 
 What words such as ``step_1000``, ``epoch=3-step=15`` and ``model_best`` say are guesses of a
-reader, believed only where the contents are silent.
+reader, believed only where the contents are silent. In the contents any value may stand behind
+a name. Trainers agree on no spelling, so here is a list of those in use: torch's
+ImageNet and elastic examples (``epoch``, ``EPOCHS_RUN``), Lightning (``epoch``,
+``global_step``), Megatron (``iteration``), DeepSpeed (``global_steps``),
+fairseq (``num_updates``), mmengine (``meta: {epoch, iter}``).
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from faultrun.checkpoints.format import Claim, Listing
-from faultrun.model.checkpoint import Kind
+from faultrun.model.checkpoint import Entry, Kind
 
 _RANK_DIRECTORY = re.compile(r"(?:rank|ckpt|device|mp_rank|process)[_-]?(\d{1,6})", re.IGNORECASE)
 _UNFINISHED_FILE = re.compile(
@@ -35,6 +42,17 @@ _RANK = re.compile(r"(?:^|[-.]|(?<![mpdte]p)_)rank[-_]?(\d{1,6})(?!\d)", re.IGNO
 # Not "ckpt_500": that is the directory of rank 500 in ResNet's layout.
 _CHECKPOINT = re.compile(r"checkpoint[-_](\d{1,15})", re.IGNORECASE)
 _LONGEST_SHOWN = 80
+_SPELLINGS = {
+    "epoch": ("epoch", "epoch_num", "current_epoch", "cur_epoch", "epochs_run", "epochs"),
+    "global_step": (
+        "global_step", "global_steps", "num_updates", "iteration", "iterations", "iter", "step", "steps",
+        "step_num",
+    ),
+    "step_in_epoch": ("step_in_epoch", "batch_in_epoch"),
+    "world_size": ("world_size",),
+}  # fmt: skip
+_KNOWN = frozenset(name for names in _SPELLINGS.values() for name in names)
+_LARGEST = 2**53
 
 
 def claim_file(listing: Listing, name: str, *members: str) -> Claim:
@@ -113,6 +131,25 @@ def shown(name: str) -> str:
     """``name`` of unknown origin if it is short and printable, else escaped and cut: no terminal obeys it."""
     text = name if name.isprintable() else ascii(name)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def with_progress(entry: Entry, items: Iterable[tuple[object, object]]) -> Entry:
+    """Let contents, as names in any case and values, overrule what the entry's name said; integers count."""
+    counts = {
+        key.lower(): value
+        for key, value in items
+        if isinstance(key, str) and type(value) is int and 0 <= value < _LARGEST
+    }
+    told: dict[str, Any] = {}
+    for fact, names in _SPELLINGS.items():
+        said = [counts[name] for name in names if name in counts]
+        told |= {fact: said[0]} if said else {}
+    return replace(entry, **told)
+
+
+def is_progress(name: str) -> bool:
+    """Whether a value of this name would be taken for a part of the progress."""
+    return name.lower() in _KNOWN
 
 
 def _kind(name: str) -> Kind:

@@ -27,8 +27,7 @@ from typing import TypeGuard
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.mindspore_ckpt import MINDSPORE_CKPT
-from faultrun.checkpoints.names import claim_directory, claim_file, shown
-from faultrun.checkpoints.progress import is_progress, with_progress
+from faultrun.checkpoints.names import claim_directory, claim_file, is_progress, shown, with_progress
 from faultrun.checkpoints.reading import OpenFile, names_in, opened, read_whole
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 

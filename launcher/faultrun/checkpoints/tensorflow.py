@@ -21,8 +21,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
-from faultrun.checkpoints.names import base_name, claim_file, rank_of_directory, shown
-from faultrun.checkpoints.progress import is_progress, with_progress
+from faultrun.checkpoints.names import (
+    base_name,
+    claim_file,
+    is_progress,
+    rank_of_directory,
+    shown,
+    with_progress,
+)
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.checkpoints.tensorflow_index import Index, Placed, crc32c, masked, read_index
 from faultrun.model.checkpoint import Depth, Entry, Verdict

@@ -15,9 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
-from faultrun.checkpoints.names import base_name, claim_directory, is_dcp_part, shown
+from faultrun.checkpoints.names import (
+    base_name,
+    claim_directory,
+    is_dcp_part,
+    is_progress,
+    shown,
+    with_progress,
+)
 from faultrun.checkpoints.pickle_peek import Instance, Table, TooLong, Value, peek_file
-from faultrun.checkpoints.progress import is_progress, with_progress
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.checkpoints.torch_zip import MAGIC, peek_zip, verify_zip
 from faultrun.model.checkpoint import Depth, Entry, Verdict

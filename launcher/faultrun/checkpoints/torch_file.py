@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
-from faultrun.checkpoints.names import claim_file, is_side, shown
+from faultrun.checkpoints.names import claim_file, is_side, shown, with_progress
 from faultrun.checkpoints.pickle_peek import Peeked, Table, TooLong, Value, peek_file
-from faultrun.checkpoints.progress import with_progress
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.checkpoints.torch_zip import MAGIC as ZIP_MAGIC
 from faultrun.checkpoints.torch_zip import peek_zip, storages, verify_zip

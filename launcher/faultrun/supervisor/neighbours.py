@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock
 
-from faultrun.checkpoints.finish_marks import beside
+from faultrun.checkpoints.gasp_manifest import beside
 from faultrun.locks import Busy, held, hold
 
 _PATIENCE_S = 1.0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from faultrun.checkpoints.finish_marks import mark_finished
+from faultrun.checkpoints.gasp_manifest import mark_finished
 from faultrun.configs.originals import of_a_person, restore
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, set_aside
