@@ -1,6 +1,6 @@
 """Who failed first: what cannot be faked, then the ranks' own accounts, then the kernel's order."""
 
-from faultrun.core.blame import first_to_fail
+from faultrun.core.diagnose import first_to_fail
 from faultrun.model.events import Exited, ExitStatus, Signaled, WorkerExit
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised
 from support.story import NODE

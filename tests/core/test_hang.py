@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.core import hang
-from faultrun.core.hang_limits import limit
-from faultrun.core.looks import STOPPED_S
+from faultrun.core.hang_limits import STOPPED_S, limit
 from faultrun.model.hang import HangPolicy, Span
 from faultrun.model.progress import WorkPhase
 from support.silent_job import LOOK_S, Job

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultrun.core.hang_attribution import Blamed, Working, acts, explain, judge, proved
-from faultrun.core.process_activity import ProcessSample, activity_of
-from faultrun.core.stacks import Frame, has_left, main_thread
+from faultrun.core.process_activity import Frame, ProcessSample, activity_of, has_left, main_thread
 from faultrun.model.hang import Activity, Suspicion
 from faultrun.model.progress import WorkPhase
 

@@ -1,13 +1,15 @@
 """A silence is warned of long before anything is done about it, and what was come through is remembered."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core import hang, looks
-from faultrun.core.hang_limits import AUTO_S, LONGEST_FACTOR
-from faultrun.core.looks import Looks
+from faultrun.core import hang
+from faultrun.core.hang_limits import AUTO_S, LONGEST_FACTOR, Looks
 from faultrun.model.hang import Activity, HangPolicy, PauseHistory, Span, Suspicion
 from faultrun.model.progress import WorkPhase
+from support.silences import warned
 from support.silent_job import Job
 
 GIVEN = frozenset({"step"})
@@ -137,11 +139,12 @@ def test_the_looks_at_one_silence_never_come_closer_and_never_miss_the_limit(dat
     final_s = data.draw(st.floats(acts_s, 20_000.0))
     state, at, count = Looks(), 0.0, 0
     while at < final_s:
-        due_s = looks.due_s(state, unusual_s=unusual_s, acts_s=acts_s, final_s=final_s)
+        due_s = state.due_s(unusual_s=unusual_s, acts_s=acts_s, final_s=final_s)
         assert at < due_s <= final_s
         assert not at < acts_s < due_s, "nobody waits past the limit"
         at, count = due_s, count + 1
-        state = looks.dismissed(state, at) if data.draw(st.booleans()) else looks.warned(state, 0, at)
+        told = replace(warned(0, 0, 0, Activity.SLEEPING), silent_s=at)
+        state = state.dismissed(at) if data.draw(st.booleans()) else state.warned(told)
     assert count <= 20, "no torrent"
 
 

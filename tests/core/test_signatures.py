@@ -5,8 +5,7 @@ import pytest
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.signatures import class_of, recognise
 from faultrun.model.events import Exited, Signaled
-from faultrun.model.evidence import FaultClass, Raised
-from faultrun.model.signature import Row
+from faultrun.model.evidence import FaultClass, Raised, Row
 
 FAILED = Exited(code=1)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.core.stacks import main_thread
+from faultrun.core.process_activity import main_thread
 from faultrun.model.wire import STACKS_SIGNAL
 from faultrun.workers.look import (
     Member,

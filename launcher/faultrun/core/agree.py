@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from faultrun.core import crashloop
 from faultrun.core.budget import Allowed, Spent, charge, furthest
+from faultrun.core.crashloop import BAD_CONFIGURATION, refused_argument
 from faultrun.core.diagnose import exit_code_of
 from faultrun.core.place import common_point, place
 from faultrun.core.quarantine import attempts_of
-from faultrun.core.refused_argument import BAD_CONFIGURATION, refused_argument
 from faultrun.errors import assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished

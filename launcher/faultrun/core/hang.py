@@ -14,13 +14,13 @@ suspended laptop, a starved machine), the gap between two looks is not silence.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from faultrun.core import looks
 from faultrun.core.hang_limits import (
     AUTO_S,
     DEFAULT,
     LONGEST_FACTOR,
     OUTSIDE,
     Beat,
+    Looks,
     Pause,
     Seen,
     Watch,
@@ -31,8 +31,7 @@ from faultrun.core.hang_limits import (
     span_of,
     unusual_after,
 )
-from faultrun.core.looks import Looks
-from faultrun.model.hang import Activity, HangWarned, Suspicion
+from faultrun.model.hang import HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 
 _LOOKS = 4
@@ -116,14 +115,12 @@ def dismissed(watch: Watch, suspicion: Suspicion, excused_s: float = 0.0) -> Wat
     """
     if excused_s > 0:
         return replace(watch, clock_s=watch.clock_s - excused_s)
-    return replace(watch, looks=looks.dismissed(watch.looks, suspicion.silent_s))
+    return replace(watch, looks=watch.looks.dismissed(suspicion.silent_s))
 
 
 def warned(watch: Watch, event: HangWarned) -> Watch:
     """A warning was given of this silence, and a rank that was stopped has been woken."""
-    waking = event.stance is Activity.STOPPED
-    told = looks.woken if waking else looks.warned
-    return replace(watch, looks=told(watch.looks, event.rank, event.silent_s))
+    return replace(watch, looks=watch.looks.warned(event))
 
 
 def interval(watch: Watch) -> float:

@@ -7,11 +7,11 @@ to be blamed. While somebody is found at work it is no hang.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from faultrun.core.hang_limits import Beat
-from faultrun.core.process_activity import ProcessSample, activity_of, describe
+from faultrun.core.process_activity import Frame, ProcessSample, activity_of, describe
 from faultrun.core.span import span
-from faultrun.core.stacks import Frame
 from faultrun.model.hang import Activity, HangDetected, HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 
@@ -134,37 +134,22 @@ def judged(
 ) -> HangDetected | HangWarned:
     """The event that says what was judged. ``beat`` is the rank's last word, if it had one."""
     doing = _doing(beat)
-    warning = HangWarned(
-        at_s=at_s,
-        incarnation=incarnation,
-        rank=verdict.rank,
-        step=beat.step if beat is not None and beat.stepped else None,
-        doing=doing,
-        stance=verdict.stance,
-        silent_s=round(suspicion.silent_s, 3),
-        acts_s=suspicion.acts_s,
-        why=explain(verdict, suspicion, doing),
-        where=_where(verdict.look.frames if verdict.look is not None else ()),
-        folder=folder,
-        stacks=stacks,
-    )
+    found: dict[str, Any] = {
+        "at_s": at_s,
+        "incarnation": incarnation,
+        "rank": verdict.rank,
+        "step": beat.step if beat is not None and beat.stepped else None,
+        "doing": doing,
+        "stance": verdict.stance,
+        "silent_s": round(suspicion.silent_s, 3),
+        "why": explain(verdict, suspicion, doing),
+        "where": _where(verdict.look.frames if verdict.look is not None else ()),
+        "folder": folder,
+        "stacks": stacks,
+    }
     if not acts(verdict, suspicion):
-        return warning
-    return HangDetected(
-        at_s=at_s,
-        incarnation=incarnation,
-        rank=warning.rank,
-        step=warning.step,
-        doing=doing,
-        stance=warning.stance,
-        silent_s=warning.silent_s,
-        limit_s=round(suspicion.limit_s, 3),
-        why=warning.why,
-        where=warning.where,
-        folder=folder,
-        stacks=stacks,
-        proved=proved(verdict, suspicion),
-    )
+        return HangWarned(**found, acts_s=suspicion.acts_s)
+    return HangDetected(**found, limit_s=round(suspicion.limit_s, 3), proved=proved(verdict, suspicion))
 
 
 def _where(frames: tuple[Frame, ...]) -> str:

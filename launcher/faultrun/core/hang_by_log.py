@@ -10,10 +10,8 @@ is warned of first and acted on much later, or at the limit that the user gave.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from faultrun.core import looks
-from faultrun.core.hang_limits import AUTO_S, LONGEST_FACTOR, Pause
-from faultrun.core.looks import REPEAT_S, Looks
-from faultrun.model.hang import Activity, HangPolicy, HangWarned, PauseHistory, Suspicion
+from faultrun.core.hang_limits import AUTO_S, LONGEST_FACTOR, REPEAT_S, Looks, Pause
+from faultrun.model.hang import HangPolicy, HangWarned, PauseHistory, Suspicion
 
 _AGAIN_FACTOR = 2.0
 _WORTH_KEEPING_S = AUTO_S / LONGEST_FACTOR
@@ -67,7 +65,7 @@ class Quiet:
     def limit_s(self) -> float:
         """The silence after which the processes are looked at, for the first time or again."""
         unusual_s = min(max(REPEAT_S, _AGAIN_FACTOR * self.forgiven_s), self.acts_s / 2)
-        return looks.due_s(self.looks, unusual_s=unusual_s, acts_s=self.acts_s, final_s=self.acts_s)
+        return self.looks.due_s(unusual_s=unusual_s, acts_s=self.acts_s, final_s=self.acts_s)
 
 
 def observe(quiet: Quiet, signs: Iterable[Sign], now_s: float, interval_s: float) -> Quiet:
@@ -105,13 +103,12 @@ def suspect(quiet: Quiet, stopped: frozenset[int] = frozenset()) -> Suspicion | 
 
 def dismissed(quiet: Quiet, suspicion: Suspicion) -> Quiet:
     """Somebody was found at work after all."""
-    return replace(quiet, looks=looks.dismissed(quiet.looks, suspicion.silent_s))
+    return replace(quiet, looks=quiet.looks.dismissed(suspicion.silent_s))
 
 
 def warned(quiet: Quiet, event: HangWarned) -> Quiet:
     """As ``hang.warned``."""
-    told = looks.woken if event.stance is Activity.STOPPED else looks.warned
-    return replace(quiet, looks=told(quiet.looks, event.rank, event.silent_s))
+    return replace(quiet, looks=quiet.looks.warned(event))
 
 
 def _spell(quiet: Quiet) -> float:

@@ -5,12 +5,10 @@ on are the user's limits or, where none was given, minutes: a look from outside
 cannot tell waiting from hanging, and whoever works must not be killed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
-from faultrun.core import looks
-from faultrun.core.looks import Looks
-from faultrun.model.hang import HangPolicy, PauseHistory, Span
+from faultrun.model.hang import Activity, HangPolicy, HangWarned, PauseHistory, Span
 from faultrun.model.progress import WorkPhase
 
 AUTO_S = 300.0
@@ -26,6 +24,63 @@ DEFAULT = HangPolicy()
 _ENOUGH = 3
 _OF_LATE_FACTOR = 3.0
 _AGAIN_FACTOR = 2.0
+
+
+STOPPED_S = 10.0
+"""A stopped process (state T) does nothing slowly: it is looked into then, whatever it does."""
+
+REPEAT_S = 60.0
+"""A warning is repeated after this, and then each time that the silence has doubled."""
+
+_SOONEST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """What came of the looks at the present silence. All times are lengths of the silence.
+
+    A look that finds somebody at work says nothing, any other warns; neither kills anybody.
+    ``warned_of`` is the rank that was warned of, None before a warning. The
+    last look was at ``looked_s`` (0: none yet), the next is at ``again_s``, or
+    at ``halted_s`` if the process is stopped by then. It was ``woken`` that often.
+    """
+
+    warned_of: int | None = None
+    looked_s: float = 0.0
+    again_s: float = 0.0
+    halted_s: float = STOPPED_S
+    woken: int = 0
+
+    def due_s(self, *, unusual_s: float, acts_s: float, final_s: float) -> float:
+        """The length of the silence at the next look.
+
+        At ``acts_s`` something is done about it, unless somebody works, for which
+        there is no more excuse from ``final_s`` on.
+        """
+        if self.looked_s <= 0:
+            return min(unusual_s, acts_s)
+        ahead = (at_s for at_s in (acts_s, final_s) if at_s > self.looked_s)
+        return min(max(self.again_s, unusual_s), *ahead, float("inf"))
+
+    def dismissed(self, silent_s: float) -> "Looks":
+        """Somebody was found at work: the next look is when the silence has doubled."""
+        halted_s = max(self.halted_s, silent_s + _SOONEST_S)
+        return replace(self, looked_s=silent_s, again_s=2 * silent_s, halted_s=halted_s)
+
+    def warned(self, event: HangWarned) -> "Looks":
+        """A warning was given; the next comes later, and each after that later still.
+
+        A rank that was stopped has been woken: soon it is seen whether it was stopped again, or goes on.
+        """
+        silent_s, woken = event.silent_s, event.stance is Activity.STOPPED
+        soon_s = min(STOPPED_S, max(_SOONEST_S, silent_s))
+        return Looks(
+            warned_of=event.rank,
+            looked_s=silent_s,
+            again_s=silent_s + STOPPED_S if woken else max(REPEAT_S, 2 * silent_s),
+            halted_s=silent_s + (soon_s if woken else STOPPED_S),
+            woken=self.woken + woken,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +153,7 @@ def silence(watch: Watch, one: Seen) -> float:
 
 def limit(watch: Watch, one: Seen, stopped: frozenset[int] = frozenset()) -> float:
     """How long the rank may be silent until it is looked into, for the first time or again."""
-    due_s = looks.due_s(
-        watch.looks,
+    due_s = watch.looks.due_s(
         unusual_s=unusual_after(watch, one),
         acts_s=acts_after(watch, one),
         final_s=final_after(watch, one),
@@ -113,7 +167,7 @@ def unusual_after(watch: Watch, one: Seen) -> float:
     if what in watch.policy.given and span.fixed:
         span = _bounds(DEFAULT, what)
     usual_s = _between(span, _learnt(watch, one))
-    return max(usual_s, min(looks.REPEAT_S, _AGAIN_FACTOR * watch.forgiven_s)) if what == "step" else usual_s
+    return max(usual_s, min(REPEAT_S, _AGAIN_FACTOR * watch.forgiven_s)) if what == "step" else usual_s
 
 
 def acts_after(watch: Watch, one: Seen) -> float:

@@ -3,8 +3,7 @@
 Users add rows by file (``--signatures``), which are asked before these.
 """
 
-from faultrun.model.evidence import FaultClass
-from faultrun.model.signature import Row
+from faultrun.model.evidence import FaultClass, Row
 
 _DETERMINISTIC = FaultClass.DETERMINISTIC
 _TRANSIENT = FaultClass.TRANSIENT

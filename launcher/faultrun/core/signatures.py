@@ -11,42 +11,14 @@ from faultrun.core.signature_rows import ROWS
 from faultrun.core.tracebacks import is_chatter
 from faultrun.errors import assert_never
 from faultrun.model.events import Exited, ExitStatus, Signaled
-from faultrun.model.evidence import FaultClass, Finding, Raised
-from faultrun.model.signature import Row
+from faultrun.model.evidence import FaultClass, Finding, Raised, Row
 
-SIGNAL_NAMES = {
-    1: "SIGHUP",
-    2: "SIGINT",
-    3: "SIGQUIT",
-    4: "SIGILL",
-    5: "SIGTRAP",
-    6: "SIGABRT",
-    7: "SIGBUS",
-    8: "SIGFPE",
-    9: "SIGKILL",
-    10: "SIGUSR1",
-    11: "SIGSEGV",
-    12: "SIGUSR2",
-    13: "SIGPIPE",
-    14: "SIGALRM",
-    15: "SIGTERM",
-    16: "SIGSTKFLT",
-    17: "SIGCHLD",
-    18: "SIGCONT",
-    19: "SIGSTOP",
-    20: "SIGTSTP",
-    21: "SIGTTIN",
-    22: "SIGTTOU",
-    23: "SIGURG",
-    24: "SIGXCPU",
-    25: "SIGXFSZ",
-    26: "SIGVTALRM",
-    27: "SIGPROF",
-    28: "SIGWINCH",
-    29: "SIGIO",
-    30: "SIGPWR",
-    31: "SIGSYS",
-}
+_SIGNALS = (
+    "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2 SIGPIPE "
+    "SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGXCPU SIGXFSZ "
+    "SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS"
+)
+SIGNAL_NAMES = dict(enumerate(_SIGNALS.split(), start=1))
 
 
 def signal_name(signum: int) -> str:
@@ -102,29 +74,12 @@ def class_of(status: ExitStatus) -> FaultClass:
             assert_never(status)
 
 
-PROGRAM_ERRORS = frozenset(
-    {
-        "ArithmeticError",
-        "AssertionError",
-        "AttributeError",
-        "ImportError",
-        "IndentationError",
-        "IndexError",
-        "IsADirectoryError",
-        "KeyError",
-        "LookupError",
-        "ModuleNotFoundError",
-        "NameError",
-        "NotImplementedError",
-        "OverflowError",
-        "RecursionError",
-        "SyntaxError",
-        "TypeError",
-        "UnboundLocalError",
-        "ValueError",
-        "ZeroDivisionError",
-    }
+_ERRORS = (
+    "ArithmeticError AssertionError AttributeError ImportError IndentationError IndexError IsADirectoryError "
+    "KeyError LookupError ModuleNotFoundError NameError NotImplementedError OverflowError RecursionError "
+    "SyntaxError TypeError UnboundLocalError ValueError ZeroDivisionError"
 )
+PROGRAM_ERRORS = frozenset(_ERRORS.split())
 """Built-in exceptions that the same program raises again on the same input."""
 
 _LAST_WORDS = frozenset({6, 15})

@@ -1,5 +1,6 @@
 """What is found at a dead worker: its own account, its log's last words, what the kernel says of it."""
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -87,3 +88,40 @@ class Signature:
         if self.step is None or other.step is None:
             return self.step == other.step
         return abs(self.step - other.step) <= 1
+
+
+_LINE_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One known failure. ``pattern`` is searched in an exception's ``Kind: message`` or in one log line.
+
+    ``says`` is what a person is told before the line that was found,
+    ``source`` where it is known from. ValueError: not a regular expression.
+    """
+
+    name: str
+    fault_class: FaultClass
+    pattern: str
+    says: str
+    source: str
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            raise ValueError(f"{self.name}: {self.pattern!r} is not a regular expression: {error}") from error
+
+    def found_in(self, text: str) -> Finding | None:
+        """The finding, if ``text`` matches."""
+        if re.search(self.pattern, text) is None:
+            return None
+        return Finding(
+            name=self.name,
+            fault_class=self.fault_class,
+            says=self.says,
+            line=text[:_LINE_CHARS],
+            hint=self.hint,
+        )

@@ -133,19 +133,43 @@ class HangDismissed(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HangWarned(Fact):
-    """The job stands still, as in ``HangDetected``, but nobody is replaced before ``acts_s`` of silence."""
+class HangFound(Fact):
+    """The job stands still, and ``rank`` is the one that the others wait for.
+
+    ``step`` is its last finished global step, None before the first.
+    ``why`` is the cause for a person. ``where`` is its innermost Python
+    frame, if anybody could read it. ``folder`` holds the stacks of ``stacks``
+    ranks, empty when none could be collected.
+    """
 
     rank: int
     step: int | None
     doing: WorkPhase
     stance: Activity
     silent_s: float
-    acts_s: float
     why: str
     where: str = ""
     folder: str = ""
     stacks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangWarned(HangFound):
+    """Nobody is replaced for it before ``acts_s`` of silence."""
+
+    acts_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangDetected(HangFound):
+    """It stands still for too long.
+
+    ``proved``: by what the kernel said, the rank could not have gone on; otherwise it was given up for
+    its silence.
+    """
+
+    limit_s: float
+    proved: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,27 +183,3 @@ class PauseOver(Fact):
     paused_s: float
     longest_s: float
     warned: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HangDetected(Fact):
-    """The job stands still for too long, and ``rank`` is the one that the others wait for.
-
-    ``step`` is its last finished global step, None before the first.
-    ``why`` is the cause for a person. ``where`` is its innermost Python
-    frame, if anybody could read it. ``folder`` holds the stacks of ``stacks``
-    ranks, empty when none could be collected. ``proved``: by what the kernel
-    said, it could not have gone on; otherwise it was given up for its silence.
-    """
-
-    rank: int
-    step: int | None
-    doing: WorkPhase
-    stance: Activity
-    silent_s: float
-    limit_s: float
-    why: str
-    where: str = ""
-    folder: str = ""
-    stacks: tuple[int, ...] = ()
-    proved: bool = False

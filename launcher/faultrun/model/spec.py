@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from faultrun.model.evidence import Row
 from faultrun.model.hang import HangPolicy
-from faultrun.model.signature import Row
 from faultrun.model.standby import StandbyWish
 from faultrun.model.topology import NodeId, RunId, Topology
 

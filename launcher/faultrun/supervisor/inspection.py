@@ -15,8 +15,7 @@ from pathlib import Path
 
 from faultrun.core.hang_attribution import Blamed, Working, acts, judge, judged
 from faultrun.core.hang_limits import Beat
-from faultrun.core.process_activity import ProcessSample
-from faultrun.core.stacks import has_left, main_thread
+from faultrun.core.process_activity import ProcessSample, has_left, main_thread
 from faultrun.model.actions import Inspect
 from faultrun.model.events import Event
 from faultrun.model.hang import Activity, HangDetected, HangDismissed, HangWarned, Suspicion

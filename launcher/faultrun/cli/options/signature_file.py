@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.errors import ConfigError
-from faultrun.model.evidence import FaultClass
-from faultrun.model.signature import Row
+from faultrun.model.evidence import FaultClass, Row
 
 _NEEDED = ("name", "class", "pattern")
 _KEYS = frozenset({*_NEEDED, "says", "hint", "source"})
