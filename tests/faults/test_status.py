@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.cli.status.gather import gather
-from faultrun.observe.status import RunStatus, Supervision, lines
+from faultrun.observe.status import RunStatus, Supervised, lines
 from faultrun.observe.status_ranks import Pace
 from support.processes import wait_until
 from support.runs import FAULTRUN, Launcher
@@ -35,7 +35,7 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     run = launcher.command(*WORDS).trains((0, 1))
     run.event("FirstStep")
     before = gather(run.log_dir, Pace())
-    assert (before.supervisor, before.phase, before.incarnation) == (Supervision.RUNNING, "running", 0)
+    assert (before.supervisor, before.phase, before.incarnation) == (Supervised.RUNNING, "running", 0)
     assert states(before) == [("training", 5)] * 2
     assert [rank.pid for rank in before.ranks] == [run.worker(0), run.worker(1)]
     assert all(rank.rss_bytes and rank.step_age_s is not None for rank in before.ranks)
@@ -70,7 +70,7 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     run.kill_supervisor()
     wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers), what="the workers' end")
     orphan = gather(run.log_dir, Pace())
-    assert orphan.supervisor is Supervision.GONE
+    assert orphan.supervisor is Supervised.GONE
     assert [state for state, _ in states(orphan)] == ["gone", "gone"]
     assert any("supervisor is gone" in line for line in lines(orphan))
 

@@ -8,7 +8,8 @@ from faultrun.journal.lines import JournalLine, journal_line
 from faultrun.model.events import Event, FirstStep
 from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
-from faultrun.observe.account.accountant import Account, Accountant
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.records import Account
 from support.story import SIGTERM, Story, checkpoint, in_phase
 
 _ZERO = datetime(2026, 11, 21, tzinfo=timezone.utc)

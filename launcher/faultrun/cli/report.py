@@ -16,7 +16,8 @@ from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
-from faultrun.observe.account.accountant import Account, Accountant
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.records import Account
 from faultrun.observe.report.document import document
 from faultrun.observe.report.pages import NO_PLOTLY, goodput, html, markdown, plotly_js, twice
 

@@ -19,8 +19,10 @@ from filelock import BaseFileLock
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME, utc_now
 from faultrun.journal.durable import replace_durably, sync_folder
-from faultrun.journal.read import Past, lines, replay
+from faultrun.journal.lines import journal_lines
+from faultrun.journal.read import Past, replay
 from faultrun.locks import Busy, hold
+from faultrun.model.events import RunStarted
 from faultrun.model.run import RunState
 
 RECORD = "run.json"
@@ -181,6 +183,13 @@ def read_record(path: Path) -> dict[str, Any]:
     return _recovered_record(path / FILE_NAME)
 
 
+def recorded(record: object, *names: str) -> object:
+    """What ``run.json`` says under ``names``, one within the other; None where it says nothing."""
+    for name in names:
+        record = record.get(name) if isinstance(record, dict) else None
+    return record
+
+
 def mark_ended(path: Path, boot: str, exit_code: int) -> None:
     """Note that supervisor ``boot`` has done all it had to do and returns ``exit_code`` now."""
     ended = {"boot": boot, "exit_code": exit_code, "at_utc": utc_now()}
@@ -191,10 +200,12 @@ def mark_ended(path: Path, boot: str, exit_code: int) -> None:
 def _recovered_record(journal: Path) -> dict[str, Any]:
     record: dict[str, Any] = {}
     with suppress(OSError):
-        for line in lines(journal):
-            if line.get("event") == "RunStarted":
-                record = {name: line[name] for name in ("run_id", "boot", "pid", "node") if line.get(name)}
-                record["started_at_utc"] = line.get("at_utc")
+        for line in journal_lines(journal):
+            match line.event:
+                case RunStarted(run_id=run_id, boot=boot, pid=pid, node=node):
+                    known = {"run_id": run_id, "boot": boot, "pid": pid, "node": node}
+                    record = {name: value for name, value in known.items() if value}
+                    record["started_at_utc"] = line.at_utc
     return record
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from faultrun.core.span import percent, several, span
 from faultrun.journal.codec import wire_name
+from faultrun.journal.logdir import recorded
 from faultrun.model.events import FirstStep
 from faultrun.model.standby import StandbyPhase
-from faultrun.observe.account.accountant import Account
-from faultrun.observe.account.records import IncidentRecord
+from faultrun.observe.account.records import Account, IncidentRecord
 from faultrun.observe.account.timeline import RECOVERY, Spending
 from faultrun.observe.card import duration
 
@@ -120,7 +120,7 @@ def _window(account: Account, spec: Mapping[str, Any]) -> Iterator[Advice]:
     saves = account.saves
     if not saves.cut or saves.saved + saves.failed >= saves.asked:
         return
-    grace_s = _get(spec, "supervision", "windows", "grace_s")
+    grace_s = recorded(spec, "supervision", "windows", "grace_s")
     window = f" of {duration(float(grace_s))}" if isinstance(grace_s, (int, float)) else ""
     slowest = f"; a save that came through took {span(saves.took_s)}" if saves.took_s else ""
     yield Advice(
@@ -157,7 +157,7 @@ def _start_hint(account: Account, spec: Mapping[str, Any]) -> str:
     """Standbys skip imports and rehearsal; where there are some, the rest is the script's own."""
     if account.standbys.get(StandbyPhase.TAKEN.value):
         return "the script's own start: data, compilation, the first step"
-    doubts = _get(spec, "standby", "doubts")
+    doubts = recorded(spec, "standby", "doubts")
     why = f" (off here: {doubts[0]})" if isinstance(doubts, list) and doubts else ""
     return (
         f"warm standby workers: --standby{why}; or a faster start of the script: imports, data, compilation"
@@ -223,9 +223,3 @@ _RULES = (_give_up, _dying_gasp, _interval, _window, _slowest, _same_rank, _torn
 
 def _who(fault: IncidentRecord) -> str:
     return "no worker" if fault.rank is None else f"rank {fault.rank}"
-
-
-def _get(tree: object, *names: str) -> object:
-    for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree

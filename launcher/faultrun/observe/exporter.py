@@ -24,8 +24,7 @@ from prometheus_client.core import (
 from faultrun.journal.lines import JournalLine
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
-from faultrun.observe.account.accountant import Account
-from faultrun.observe.account.records import NOT_OVER, TRAINING_AGAIN
+from faultrun.observe.account.records import NOT_OVER, TRAINING_AGAIN, Account
 from faultrun.observe.run_snapshot import RunMoment, RunSnapshot
 from faultrun.observe.sidecar import Work
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from faultrun.journal.lines import JournalLine
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
-from faultrun.observe.account.accountant import Account, Accountant
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.records import Account
 from faultrun.observe.account.timeline import Spending, productive_share
 
 

@@ -14,7 +14,7 @@ _MIB = 1 << 20
 _ORDINARY = ("training", "ended")
 
 
-class Supervision(Enum):
+class Supervised(Enum):
     """Whether anybody looks after the run."""
 
     RUNNING = "running"
@@ -86,7 +86,7 @@ class RunStatus:
     run_id: str
     command: str
     log_dir: str
-    supervisor: Supervision
+    supervisor: Supervised
     phase: str
     why: str
     suspected: str
@@ -117,10 +117,10 @@ class RunStatus:
 
 
 _SUPERVISED = {
-    Supervision.RUNNING: "",
-    Supervision.ENDED: "",
-    Supervision.GONE: "its supervisor is gone; the same command goes on with the run",
-    Supervision.ELSEWHERE: "its supervisor is on another machine; this is what its files say",
+    Supervised.RUNNING: "",
+    Supervised.ENDED: "",
+    Supervised.GONE: "its supervisor is gone; the same command goes on with the run",
+    Supervised.ELSEWHERE: "its supervisor is on another machine; this is what its files say",
 }
 
 
@@ -225,6 +225,6 @@ def brief(status: RunStatus) -> str:
     if status.rate is not None:
         words.append(f"{status.rate:.3g} steps/s")
     words.append(f"{status.restarts} restarts")
-    if status.supervisor is Supervision.GONE:
+    if status.supervisor is Supervised.GONE:
         words.append("supervisor gone")
     return "  ".join(words)

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faultrun.model.printable import printable
-from faultrun.observe.status import COLUMNS, RankState, RunStatus, Supervision, cells, chosen, facts, title
+from faultrun.observe.status import COLUMNS, RankState, RunStatus, Supervised, cells, chosen, facts, title
 
 _COLOURS = {
     "training": "green",
@@ -71,7 +71,7 @@ def _head(status: RunStatus, width: int, leave_out: Sequence[str]) -> Group:
 
 
 def _style_of(status: RunStatus) -> str:
-    if status.supervisor is Supervision.GONE or (status.ended is not None and status.ended[0] != 0):
+    if status.supervisor is Supervised.GONE or (status.ended is not None and status.ended[0] != 0):
         return "bold red"
     return _PHASES.get(status.phase, "bold yellow")
 

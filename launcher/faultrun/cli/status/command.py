@@ -19,7 +19,7 @@ from faultrun.errors import UsageError
 from faultrun.observe.status import RunStatus, brief, lines
 from faultrun.observe.status_ranks import Pace
 
-SCHEMA = 1
+_SCHEMA = 1
 _INTERVAL_S = 1.0
 _NO_RICH = "--watch on a terminal needs rich, which is not installed"
 
@@ -59,7 +59,7 @@ def document(status: RunStatus) -> dict[str, Any]:
     data["supervisor"] = status.supervisor.value
     ended = status.ended
     data["ended"] = None if ended is None else {"exit_code": ended[0], "why": ended[1]}
-    return {"schema": SCHEMA, **data}
+    return {"schema": _SCHEMA, **data}
 
 
 def _print(status: RunStatus, *, as_json: bool) -> None:

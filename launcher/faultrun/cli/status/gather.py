@@ -18,11 +18,11 @@ from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
-from faultrun.journal.logdir import read_record
+from faultrun.journal.logdir import read_record, recorded
 from faultrun.model.incident import Card
 from faultrun.model.spec import RestartPolicy
 from faultrun.observe.card import duration, headline
-from faultrun.observe.status import LastIncident, NewestCheckpoint, Outlook, RunStatus, Supervision
+from faultrun.observe.status import LastIncident, NewestCheckpoint, Outlook, RunStatus, Supervised
 from faultrun.observe.status_ranks import Pace, rank_states
 from faultrun.observe.view import RunView
 
@@ -63,7 +63,7 @@ class _Look:
     def status(self, pace: Pace) -> RunStatus:
         """Everything that is known."""
         view, run_id = self._view, str(self._record.get("run_id", ""))
-        here = self._supervisor is not Supervision.ELSEWHERE
+        here = self._supervisor is not Supervised.ELSEWHERE
         ranks = rank_states(self._folder, view, run_id, pace, processes_are_here=here)
         steps = [rank.step for rank in ranks if rank.step is not None]
         policy, now_s, high = self._policy(), self._run_s(), max(steps, default=-1)
@@ -72,7 +72,7 @@ class _Look:
         incident = self._incident()
         return RunStatus(
             run_id=run_id,
-            command=str(self._spec("command", "shown") or ""),
+            command=str(recorded(self._record, "spec", "command", "shown") or ""),
             log_dir=str(self._folder),
             supervisor=self._supervisor,
             phase=view.phase.value if view.phase is not None else "",
@@ -103,7 +103,7 @@ class _Look:
     def _outlook(self, policy: RestartPolicy, now_s: float, high_step: int) -> Outlook | None:
         """What would be decided if one more rank died now: the budget asked without being charged."""
         view = self._view
-        if view.plan is None or view.ended is not None or self._supervisor is Supervision.GONE:
+        if view.plan is None or view.ended is not None or self._supervisor is Supervised.GONE:
             return None
         answer = charge(view.ledger, policy, now_s=now_s, high_step=high_step)
         if isinstance(answer, Allowed):
@@ -121,44 +121,43 @@ class _Look:
             text=text,
         )
 
-    def _spec(self, *names: str) -> object:
-        found: object = self._record.get("spec")
-        for name in names:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
-
     def _policy(self) -> RestartPolicy:
         try:
-            policy: RestartPolicy = decode(self._spec("supervision", "policy"), RestartPolicy)
+            policy: RestartPolicy = decode(
+                recorded(self._record, "spec", "supervision", "policy"), RestartPolicy
+            )
         except CodecError:
             return RestartPolicy()
         return policy
 
-    def _who_supervises(self) -> Supervision:
+    def _who_supervises(self) -> Supervised:
         if _listens(str(self._record.get("socket") or "")):
-            return Supervision.RUNNING
+            return Supervised.RUNNING
         if self._view.ended is not None:
-            return Supervision.ENDED
+            return Supervised.ENDED
         if self._record.get("node") not in (None, socket.gethostname()):
-            return Supervision.ELSEWHERE
-        return Supervision.GONE
+            return Supervised.ELSEWHERE
+        return Supervised.GONE
 
     def _dirs(self) -> tuple[str, ...]:
         """Absolute: the run may have been started somewhere else."""
-        found, cwd = self._spec("recovery", "checkpoint_dirs"), str(self._record.get("cwd") or "")
+        found, cwd = (
+            recorded(self._record, "spec", "recovery", "checkpoint_dirs"),
+            str(self._record.get("cwd") or ""),
+        )
         return tuple(os.path.join(cwd, str(one)) for one in found) if isinstance(found, list) else ()  # noqa: PTH118
 
     def _run_s(self) -> float:
         """Run-seconds now, as the supervisor counts them."""
         last = self._view.last
-        passed_s = self._age_s(last) if self._supervisor is Supervision.RUNNING else 0.0
+        passed_s = self._age_s(last) if self._supervisor is Supervised.RUNNING else 0.0
         return (last.run_s if last is not None else 0.0) + (passed_s or 0.0)
 
     def _elapsed_s(self) -> float:
         began, last = _moment(self._first), _moment(self._view.last)
         if began is None or last is None:
             return 0.0
-        until = self._now if self._supervisor is Supervision.RUNNING else last
+        until = self._now if self._supervisor is Supervised.RUNNING else last
         return max(0.0, (until - began).total_seconds())
 
     def _age_s(self, line: JournalLine | None) -> float | None:

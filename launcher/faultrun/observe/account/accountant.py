@@ -6,9 +6,8 @@ accounted for to the last second.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Refusal
@@ -37,6 +36,7 @@ from faultrun.observe.account.records import (
     RUNNING_AGAIN,
     SUPERVISOR_LOST,
     TRAINING_AGAIN,
+    Account,
     IncarnationRecord,
     IncidentRecord,
     SavesRecord,
@@ -45,10 +45,8 @@ from faultrun.observe.account.records import (
 from faultrun.observe.account.timeline import (
     AccountClock,
     Samples,
-    Segment,
     Spending,
     Timeline,
-    productive_share,
 )
 from faultrun.observe.view import RunView
 
@@ -68,46 +66,6 @@ _SPENT_IN = {
 """What a moment of each phase is spent on, until more is known."""
 
 _ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """A whole run. ``spent`` sums to ``wall_s``.
-
-    ``steps`` are samples ``(at_s, global step)`` for a plot, thinned out. ``events`` counts journal lines by
-    name. ``standbys`` counts what became of warm standbys. ``ended`` is None while the run goes on.
-    """
-
-    began_utc: str
-    last_utc: str
-    wall_s: float
-    spent: Mapping[Spending, float]
-    segments: tuple[Segment, ...]
-    lives: tuple[IncarnationRecord, ...]
-    faults: tuple[IncidentRecord, ...]
-    stops: int
-    restarts: int
-    standbys: Mapping[str, int]
-    saves: SavesRecord
-    refused: Mapping[str, int]
-    steps: tuple[tuple[float, int], ...]
-    step_s: float | None
-    high_step: int | None
-    events: Mapping[str, int]
-    ended: tuple[int, str] | None
-    phase: Phase | None
-
-    @property
-    def productive_share(self) -> float | None:
-        """ETTR: productive time over wall time; None where nobody reported steps."""
-        return productive_share(self.spent)
-
-    @property
-    def lost_steps(self) -> int | None:
-        """Steps that were trained twice, over all lives; None where it is not known of one."""
-        repeated = [life.repeated_steps for life in self.lives[1:]]
-        known = [steps for steps in repeated if steps is not None]
-        return sum(known) if len(known) == len(repeated) else None
 
 
 class Accountant:

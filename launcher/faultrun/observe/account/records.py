@@ -1,5 +1,6 @@
-"""Incarnations, incidents and dying-gasp saves of a run, filled in while lines are read."""
+"""Incarnations, incidents and dying-gasp saves of a run, filled in while lines are read; and all of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -13,7 +14,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.recovery import PARTS, FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase
-from faultrun.observe.account.timeline import Spending, Timeline
+from faultrun.observe.account.timeline import Segment, Spending, Timeline, productive_share
 
 FINISHED = "finished"
 """How an incarnation ends whose ranks all came to their end."""
@@ -292,3 +293,43 @@ class SavesRecord:
                 self.failed += 1
             case TimerFired(timer=Timer.GRACE) if line.phase is Phase.KILLING:
                 self.cut += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A whole run. ``spent`` sums to ``wall_s``.
+
+    ``steps`` are samples ``(at_s, global step)`` for a plot, thinned out. ``events`` counts journal lines by
+    name. ``standbys`` counts what became of warm standbys. ``ended`` is None while the run goes on.
+    """
+
+    began_utc: str
+    last_utc: str
+    wall_s: float
+    spent: Mapping[Spending, float]
+    segments: tuple[Segment, ...]
+    lives: tuple[IncarnationRecord, ...]
+    faults: tuple[IncidentRecord, ...]
+    stops: int
+    restarts: int
+    standbys: Mapping[str, int]
+    saves: SavesRecord
+    refused: Mapping[str, int]
+    steps: tuple[tuple[float, int], ...]
+    step_s: float | None
+    high_step: int | None
+    events: Mapping[str, int]
+    ended: tuple[int, str] | None
+    phase: Phase | None
+
+    @property
+    def productive_share(self) -> float | None:
+        """ETTR: productive time over wall time; None where nobody reported steps."""
+        return productive_share(self.spent)
+
+    @property
+    def lost_steps(self) -> int | None:
+        """Steps that were trained twice, over all lives; None where it is not known of one."""
+        repeated = [life.repeated_steps for life in self.lives[1:]]
+        known = [steps for steps in repeated if steps is not None]
+        return sum(known) if len(known) == len(repeated) else None

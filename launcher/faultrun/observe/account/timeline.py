@@ -47,11 +47,6 @@ class Segment:
     end_s: float
     incarnation: int
 
-    @property
-    def length_s(self) -> float:
-        """How long it lasted."""
-        return self.end_s - self.begin_s
-
 
 @dataclass(slots=True)
 class AccountClock:

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from faultrun.core.span import span
+from faultrun.journal.lines import moment
 from faultrun.model.printable import printable
-from faultrun.observe.account.accountant import Account
-from faultrun.observe.account.records import IncidentRecord
+from faultrun.observe.account.records import Account, IncidentRecord
 from faultrun.observe.account.timeline import RECOVERY, Segment, Spending
 
 Figure = dict[str, Any]
@@ -56,17 +56,12 @@ def figures(account: Account) -> dict[str, Figure]:
 def _timeline(account: Account) -> Figure:
     """Time on one axis: what it was spent on, the incidents, and the steps below."""
     clock = _Clock(account.began_utc)
-    traces = (
-        _stretches(account.segments, clock)
-        if len(account.segments) <= _MOST_STRETCHES
-        else _binned(account, clock)
-    )
+    few = len(account.segments) <= _MOST_STRETCHES
+    traces = _stretches(account.segments, clock) if few else _binned(account, clock)
     traces += _marks(account, clock)
-    if len(account.steps) > 1:
-        traces.append(_steps(account, clock))
     with_steps = len(account.steps) > 1
     low = 0.42 if with_steps else 0.0
-    axis = {"gridcolor": _GREY, "zeroline": False}
+    bare = {"fixedrange": True, "showgrid": False, "zeroline": False, "showticklabels": False}
     layout: dict[str, Any] = {
         "barmode": "stack",
         "bargap": 0,
@@ -82,24 +77,12 @@ def _timeline(account: Account) -> Figure:
             "gridcolor": _GREY,
             "range": [clock.at(0), clock.at(account.wall_s)],
         },
-        "yaxis": {
-            "domain": [low, 0.84],
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-            "showticklabels": False,
-            "range": [0, 1],
-        },
-        "yaxis3": {
-            "domain": [0.88, 1],
-            "fixedrange": True,
-            "showticklabels": False,
-            "showgrid": False,
-            "zeroline": False,
-        },
+        "yaxis": {**bare, "domain": [low, 0.84], "range": [0, 1]},
+        "yaxis3": {**bare, "domain": [0.88, 1]},
     }
     if with_steps:
-        layout["yaxis2"] = {**axis, "domain": [0, low - 0.06], "title": {"text": "step"}, "fixedrange": True}
+        traces.append(_steps(account, clock))
+        layout["yaxis2"] = _axis("step", domain=[0, low - 0.06], zeroline=False)
     return {"data": traces, "layout": layout}
 
 
@@ -109,17 +92,15 @@ def _stretches(segments: Sequence[Segment], clock: "_Clock") -> list[dict[str, A
     for segment in segments:
         by_kind.setdefault(segment.kind, []).append(segment)
     return [
-        {
-            "type": "bar",
-            "name": kind.value,
-            "x": [clock.at((one.begin_s + one.end_s) / 2) for one in found],
-            "width": [max(one.length_s, 1e-3) * 1000 for one in found],
-            "y": [1] * len(found),
-            "marker": {"color": COLOURS[kind], "line": {"width": 0}},
-            "customdata": [[span(one.length_s), one.incarnation] for one in found],
-            "hovertemplate": f"<b>{kind.value}</b> %{{customdata[0]}}<br>incarnation %{{customdata[1]}}"
-            "<br>%{x|%H:%M:%S}<extra></extra>",
-        }
+        _bars(
+            [clock.at((one.begin_s + one.end_s) / 2) for one in found],
+            [1] * len(found),
+            kind,
+            f"<b>{kind.value}</b> %{{customdata[0]}}<br>incarnation %{{customdata[1]}}<br>%{{x|%H:%M:%S}}",
+            name=kind.value,
+            width=[max(one.end_s - one.begin_s, 1e-3) * 1000 for one in found],
+            customdata=[[span(one.end_s - one.begin_s), one.incarnation] for one in found],
+        )
         for kind, found in by_kind.items()
     ]
 
@@ -140,16 +121,14 @@ def _binned(account: Account, clock: "_Clock") -> list[dict[str, Any]]:
             at = until
     middles = [clock.at((place + 0.5) * width_s) for place in range(_BINS)]
     return [
-        {
-            "type": "bar",
-            "name": kind.value,
-            "x": middles,
-            "width": width_s * 1000,
-            "y": [round(share, 4) for share in shares[kind]],
-            "marker": {"color": COLOURS[kind], "line": {"width": 0}},
-            "hovertemplate": f"<b>{kind.value}</b> %{{y:.1%}} of {span(width_s)}"
-            "<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
-        }
+        _bars(
+            middles,
+            [round(share, 4) for share in shares[kind]],
+            kind,
+            f"<b>{kind.value}</b> %{{y:.1%}} of {span(width_s)}<br>%{{x|%Y-%m-%d %H:%M}}",
+            name=kind.value,
+            width=width_s * 1000,
+        )
         for kind in Spending
         if kind in shares
     ]
@@ -161,16 +140,10 @@ def _marks(account: Account, clock: "_Clock") -> list[dict[str, Any]]:
     if len(account.faults) > _MOST_MARKS:
         width_s = account.wall_s / _BINS
         counts = Counter(min(_BINS - 1, int(fault.at_s / width_s)) for fault in account.faults)
+        places = [clock.at((place + 0.5) * width_s) for place in counts]
+        hover = "%{y} incidents<br>%{x|%Y-%m-%d %H:%M}"
         return [
-            {
-                "type": "bar",
-                "x": [clock.at((place + 0.5) * width_s) for place in counts],
-                "y": list(counts.values()),
-                "yaxis": "y3",
-                "width": width_s * 1000,
-                "marker": {"color": COLOURS[Spending.DETECT], "line": {"width": 0}},
-                "hovertemplate": "%{y} incidents<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
-            }
+            _bars(places, list(counts.values()), Spending.DETECT, hover, yaxis="y3", width=width_s * 1000)
         ]
     return [
         {
@@ -212,89 +185,76 @@ def _steps(account: Account, clock: "_Clock") -> dict[str, Any]:
 
 def _recoveries(faults: Sequence[IncidentRecord]) -> Figure:
     """What each recovery was spent on; of many, the mean of equally many neighbours."""
-    group = -(-len(faults) // _MOST_BARS)
-    groups = [faults[at : at + group] for at in range(0, len(faults), group)]
-    names = [_group_name(members) for members in groups]
+    size = -(-len(faults) // _MOST_BARS)
+    groups = [faults[at : at + size] for at in range(0, len(faults), size)]
+    names = [str(one[0].number) if size == 1 else f"{one[0].number}-{one[-1].number}" for one in groups]
     traces = [
-        {
-            "type": "bar",
-            "name": kind.value,
-            "x": names,
-            "y": [_mean(kind, members) for members in groups],
-            "marker": {"color": COLOURS[kind], "line": {"width": 0}},
-            "hovertemplate": f"incident %{{x}}<br><b>{kind.value}</b> %{{y:.3~f}} s<extra></extra>",
-        }
+        _bars(
+            names,
+            [round(sum(one.spent.get(kind, 0.0) for one in group) / len(group), 4) for group in groups],
+            kind,
+            f"incident %{{x}}<br><b>{kind.value}</b> %{{y:.3~f}} s",
+            name=kind.value,
+        )
         for kind in RECOVERY
         if any(kind in fault.spent for fault in faults)
     ]
-    mean = " (mean of neighbours)" if group > 1 else ""
-    layout = _bars("incident" + mean, "seconds")
-    layout["xaxis"] |= {"type": "category", "nticks": 12}
-    return {"data": traces, "layout": {**layout, "barmode": "stack"}}
+    across = _axis("incident (mean of neighbours)" if size > 1 else "incident", type="category", nticks=12)
+    return {"data": traces, "layout": _layout(across, _axis("seconds", zeroline=False), barmode="stack")}
 
 
 def _causes(faults: Sequence[IncidentRecord]) -> Figure:
     counts = Counter(_shown(fault.what) for fault in faults).most_common(8)[::-1]
     labels = [text if len(text) <= 34 else text[:33] + "…" for text, _ in counts]
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "y": [label + _UNSEEN * at for at, label in enumerate(labels)],  # equal labels would be one bar
-        "x": [count for _, count in counts],
-        "customdata": [text for text, _ in counts],
-        "marker": {"color": COLOURS[Spending.DRAIN]},
-        "hovertemplate": "%{customdata}<br>%{x} incidents<extra></extra>",
-    }
-    layout = _bars("incidents", "")
-    layout["yaxis"] |= {"automargin": True, "ticksuffix": "  "}
-    layout["xaxis"] |= _whole_numbers(counts[-1][1])
-    return {"data": [trace], "layout": layout}
+    trace = _bars(
+        [count for _, count in counts],
+        [label + _UNSEEN * at for at, label in enumerate(labels)],  # equal labels would be one bar
+        Spending.DRAIN,
+        "%{customdata}<br>%{x} incidents",
+        orientation="h",
+        customdata=[text for text, _ in counts],
+    )
+    up = _axis("", zeroline=False, automargin=True, ticksuffix="  ")
+    return {"data": [trace], "layout": _layout(_axis("incidents", **_whole_numbers(counts[-1][1])), up)}
 
 
 def _ranks(account: Account) -> Figure:
     counts = Counter(fault.rank for fault in account.faults if fault.rank is not None)
     world = max(life.workers for life in account.lives)
-    ranks = range(max(world, max(counts, default=0) + 1))
-    if len(ranks) <= _MOST_RANKS:
-        chosen, across = list(ranks), "rank"
-    else:
+    chosen, across = list(range(max(world, max(counts, default=0) + 1))), "rank"
+    if len(chosen) > _MOST_RANKS:
         chosen = [rank for rank, _ in counts.most_common(_MOST_RANKS // 2)]
         across = f"rank (the {len(chosen)} of {len(counts):,} that failed first most often)"
-    trace = {
+    names, hover = [str(rank) for rank in chosen], "rank %{x} failed first %{y} times"
+    trace = _bars(names, [counts[rank] for rank in chosen], Spending.SPAWN, hover)
+    up = _axis("failed first", zeroline=False, **_whole_numbers(max(counts.values(), default=0)))
+    return {"data": [trace], "layout": _layout(_axis(across, type="category"), up)}
+
+
+def _bars(x: list[Any], y: list[Any], colour: Spending, hover: str, **more: Any) -> dict[str, Any]:
+    marker = {"color": COLOURS[colour], "line": {"width": 0}}
+    return {
         "type": "bar",
-        "x": [str(rank) for rank in chosen],
-        "y": [counts[rank] for rank in chosen],
-        "marker": {"color": COLOURS[Spending.SPAWN], "line": {"width": 0}},
-        "hovertemplate": "rank %{x} failed first %{y} times<extra></extra>",
+        "x": x,
+        "y": y,
+        "marker": marker,
+        "hovertemplate": f"{hover}<extra></extra>",
+        **more,
     }
-    layout = _bars(across, "failed first")
-    layout["xaxis"] |= {"type": "category"}
-    layout["yaxis"] |= _whole_numbers(max(counts.values(), default=0))
-    return {"data": [trace], "layout": layout}
+
+
+def _axis(title: str, **more: Any) -> dict[str, Any]:
+    return {"title": {"text": title}, "gridcolor": _GREY, "fixedrange": True, **more}
+
+
+def _layout(across: dict[str, Any], up: dict[str, Any], **more: Any) -> dict[str, Any]:
+    margin = {"l": 54, "r": 12, "t": 8, "b": 44}
+    return {"height": 300, "margin": margin, "showlegend": False, "xaxis": across, "yaxis": up, **more}
 
 
 def _whole_numbers(most: int) -> dict[str, Any]:
     """An axis of counts: no half incident between two ticks."""
     return {"dtick": 1} if most < 10 else {"tickformat": ",d"}
-
-
-def _bars(across: str, up: str) -> dict[str, Any]:
-    return {
-        "height": 300,
-        "margin": {"l": 54, "r": 12, "t": 8, "b": 44},
-        "showlegend": False,
-        "xaxis": {"title": {"text": across}, "gridcolor": _GREY, "fixedrange": True},
-        "yaxis": {"title": {"text": up}, "gridcolor": _GREY, "zeroline": False, "fixedrange": True},
-    }
-
-
-def _mean(kind: Spending, faults: Sequence[IncidentRecord]) -> float:
-    return round(sum(fault.spent.get(kind, 0.0) for fault in faults) / len(faults), 4)
-
-
-def _group_name(members: Sequence[IncidentRecord]) -> str:
-    first, last = members[0].number, members[-1].number
-    return str(first) if first == last else f"{first}-{last}"
 
 
 def _headline(fault: IncidentRecord) -> str:
@@ -313,10 +273,7 @@ class _Clock:
     """Seconds of the run as moments for plotly; in UTC, as every other log of a cluster."""
 
     def __init__(self, began_utc: str) -> None:
-        try:
-            self._zero = datetime.fromisoformat(began_utc.replace("Z", "+00:00")).replace(tzinfo=None)
-        except ValueError:
-            self._zero = datetime.fromtimestamp(0, timezone.utc).replace(tzinfo=None)
+        self._zero = (moment(began_utc) or datetime.fromtimestamp(0, timezone.utc)).replace(tzinfo=None)
 
     def at(self, seconds: float) -> str:
         """ISO 8601 without a zone, which plotly would shift."""

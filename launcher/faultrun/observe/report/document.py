@@ -10,12 +10,12 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from faultrun.observe.account.accountant import Account
-from faultrun.observe.account.records import TRAINING_AGAIN, IncidentRecord
+from faultrun.journal.logdir import recorded
+from faultrun.observe.account.records import TRAINING_AGAIN, Account, IncidentRecord
 from faultrun.observe.account.timeline import RECOVERY
 from faultrun.observe.advice import advise, save_interval
 
-SCHEMA = 2
+_SCHEMA = 2
 """2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where nobody reported steps."""
 
 _SAVES = ("asked", "saved", "failed", "cut", "windows", "kept", "took_s")
@@ -35,9 +35,9 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
     spec = spec if isinstance(spec, dict) else {}
     interval = save_interval(account)
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "run_id": str(record.get("run_id", "")),
-        "command": str(_get(spec, "command", "shown") or ""),
+        "command": str(recorded(spec, "command", "shown") or ""),
         "framework": str(spec.get("framework", "")),
         "workers": max((life.workers for life in account.lives), default=0),
         "version": str(record.get("version", "")),
@@ -109,9 +109,3 @@ def _picked(record: object, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
-
-
-def _get(tree: object, *names: str) -> object:
-    for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree

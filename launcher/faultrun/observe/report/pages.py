@@ -17,7 +17,7 @@ from markupsafe import Markup
 from faultrun.core.span import percent, several, span
 from faultrun.model.printable import printable
 from faultrun.model.recovery import PARTS
-from faultrun.observe.account.accountant import Account
+from faultrun.observe.account.records import Account
 from faultrun.observe.report.charts import COLOURS, figures
 
 NO_PLOTLY = "figures need plotly: pip install 'faultrun[report]', then: faultrun report"
