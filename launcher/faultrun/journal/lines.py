@@ -25,6 +25,7 @@ _PLAN = f'"event":"{wire_name(PlanAdopted)}"'.encode()
 _HEARTBEAT = f'"event":"{wire_name(Heartbeat)}"'.encode()
 _HEAD_BYTES = 240  # seq, at_utc, run_s, incarnation and event: they come before the event's own fields
 _BEATS_IN_ONE = 32
+_PHASES = {phase.value: phase for phase in Phase}
 _CHUNK = 1 << 20
 
 
@@ -54,16 +55,14 @@ def journal_line(data: Mapping[str, Any]) -> JournalLine | None:
     name, run_s = data.get("event"), data.get("run_s")
     if not isinstance(name, str) or not isinstance(run_s, (int, float)):
         return None
-    event, phase = None, None
+    event = None
     with suppress(CodecError):
         event = event_of(data)
-    with suppress(CodecError):
-        phase = decode(data.get("phase"), Phase)
     return JournalLine(
         name=name,
         run_s=float(run_s),
         event=event,
-        phase=phase,
+        phase=_PHASES.get(str(data.get("phase"))),
         seq=_whole(data.get("seq")),
         at_utc=str(data.get("at_utc") or ""),
         incarnation=_whole(data.get("incarnation")),
