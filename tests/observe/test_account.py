@@ -66,7 +66,7 @@ def test_a_life_whose_last_rank_crashed_when_it_was_done_has_finished() -> None:
         passes(begins(Story(1)), 50).reported(r0=51).ended(0, Signaled(signum=SIGSEGV), done=True).drained()
     )
     account = account_of(lines_of(story))
-    assert (account.ended, account.faults) == ((0, "every rank finished"), ())
+    assert (account.ended, account.faults) == ((0, "every rank finished"), [])
     assert account.lives[-1].end == "finished"
 
 
@@ -154,7 +154,7 @@ def test_a_stop_is_no_incident() -> None:
     passes(story, 10).told_to_stop(StopSource.SIGTERM)
     passes(story, 2).killed(0, SIGTERM).killed(1, SIGTERM).drained()
     account = account_of(lines_of(story))
-    assert (account.stops, account.faults) == (1, ())
+    assert (account.stops, account.faults) == (1, [])
     assert account.lives[-1].end == "stopped"
     assert account.ended is not None
     assert account.ended[0] == 143
@@ -232,7 +232,7 @@ def test_a_run_without_faults_gets_no_advice_on_faults() -> None:
     story = begins(Story(2))
     passes(story, 100).returned(0).returned(1).drained()
     account = account_of(lines_of(story))
-    assert account.faults == ()
+    assert account.faults == []
     assert advise(account, {}) == ()
 
 

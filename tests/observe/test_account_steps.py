@@ -140,4 +140,4 @@ def test_steps_that_a_lost_supervisor_cost_count_as_trained_twice_though_they_ar
     first_step(story.starts().recovers(checkpoint(40)).all_run(), 41)
     passes(story, 60).reported(r0=101)
     account = account_of(lines_of(story))
-    assert (account.faults, account.lost_steps) == ((), 11)
+    assert (account.faults, account.lost_steps) == ([], 11)

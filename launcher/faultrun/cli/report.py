@@ -14,6 +14,7 @@ from faultrun.cli.verbs import log_dir_option
 from faultrun.core.span import several, span
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
+from faultrun.journal.durable import replace_whole
 from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
 from faultrun.observe.account.accountant import Accountant
@@ -74,9 +75,9 @@ def account_of(folder: Path) -> Account:
 def write(folder: Path, page: Path, data: Mapping[str, Any], account: Account) -> None:
     """Write the three forms, each whole or not at all. LogDirError when a folder cannot be written."""
     try:
-        _replace(folder / JSON, json.dumps(data, indent=1) + "\n")
-        _replace(folder / MARKDOWN, markdown(data))
-        _replace(page, html(data, account))
+        text = {folder / JSON: json.dumps(data, indent=1) + "\n", folder / MARKDOWN: markdown(data)}
+        for path, form in {**text, page: html(data, account)}.items():
+            replace_whole(path, form.encode(errors="backslashreplace"))
     except OSError as error:
         raise LogDirError(
             f"the report cannot be written to {error.filename or folder}",
@@ -92,15 +93,6 @@ def summary(data: Mapping[str, Any]) -> str:
         f"{several(data['incidents_total'], 'incident')}, {several(data['restarts'], 'restart')}, "
         f"{twice(data)}"
     )
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fresh.write_bytes(text.encode(errors="backslashreplace"))
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def _with_bar(file: BinaryIO) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Small files that a power cut leaves old or new, never empty."""
+"""Small files that are replaced in one step: old or new, never half, and by a power cut never empty."""
 
 import os
 from pathlib import Path
@@ -6,17 +6,27 @@ from pathlib import Path
 
 def replace_durably(path: Path, data: bytes) -> None:
     """Make ``data`` the content of ``path`` in one step; return once synced. OSError if it fails."""
+    _replace(path, data, synced=True)
+    sync_folder(path.parent)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """The same without waiting for the disk: a reader meanwhile sees the old content or the new one."""
+    _replace(path, data, synced=False)
+
+
+def _replace(path: Path, data: bytes, *, synced: bool) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with fresh.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                os.fsync(file.fileno())
         fresh.replace(path)
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

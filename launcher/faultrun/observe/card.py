@@ -13,6 +13,7 @@ from faultrun.core import gasp
 from faultrun.core.diagnose import describe
 from faultrun.core.resumption import place_checked
 from faultrun.journal.codec import encode
+from faultrun.journal.durable import replace_whole
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.incident import Card, Cause, Incident
 from faultrun.model.plan import Plan
@@ -295,16 +296,9 @@ class CardKeeper:
         with contextlib.suppress(OSError):
             # Bytes, because a file name in it need not be UTF-8.
             text = f"{render(card)}\n".encode(errors="backslashreplace")
-            _replace(self._log_dir / f"incident_{number}.txt", text)
+            replace_whole(self._log_dir / f"incident_{number}.txt", text)
             data = json.dumps(encode(card), indent=2)
-            _replace(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """In one step: somebody who looks at a run meanwhile reads the old card or the new one."""
-    fresh = path.with_name(f".{path.name}")
-    fresh.write_bytes(data)
-    fresh.replace(path)
+            replace_whole(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
 
 
 def _newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> int:

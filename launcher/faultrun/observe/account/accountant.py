@@ -5,7 +5,6 @@ supervisor lived. A journal of a newer version, with events or phases that are n
 accounted for to the last second.
 """
 
-from collections import Counter
 from copy import copy, deepcopy
 from dataclasses import replace
 
@@ -39,7 +38,6 @@ from faultrun.observe.account.records import (
     Account,
     IncarnationRecord,
     IncidentRecord,
-    SavesRecord,
     incident_record,
 )
 from faultrun.observe.account.timeline import (
@@ -76,32 +74,23 @@ class Accountant:
         self._clock = AccountClock()
         self._timeline = Timeline()
         self._samples = Samples()
-        self._saves = SavesRecord()
-        self._events: Counter[str] = Counter()
-        self._refused: Counter[str] = Counter()
-        self._standbys: Counter[str] = Counter()
-        self._lives: list[IncarnationRecord] = []
-        self._faults: list[IncidentRecord] = []
+        self._account = Account()
         self._life: IncarnationRecord | None = None
         self._left: IncarnationRecord | None = None
         """Its workers have ended; how far they were is known once their logs are read."""
         self._fault: IncidentRecord | None = None
         self._now_s = 0.0
-        self._high: int | None = None
         self._reports_steps = False
-        self._step_s: float | None = None
-        self._stops = 0
-        self._restarts = 0
         self._workers = 0
         self._silent_from_s: float | None = None
 
     def take(self, line: JournalLine) -> None:
         """Account for one line; what it does not know it only counts."""
-        self._events[line.name] += 1 + line.beats_before
+        self._account.events[line.name] += 1 + line.beats_before
         self._pass_time(line)
         before = self.view.phase
         self.view.take(line)
-        self._saves.heard(line)
+        self._account.saves.heard(line)
         self._heard(line)
         if line.phase in _ENDING and before not in _ENDING:
             self._workers_end(line)
@@ -119,18 +108,18 @@ class Accountant:
             case HangDismissed():
                 self._silent_from_s = None
             case StandbyChanged(state=state):
-                self._standbys[state.value] += 1
+                self._account.standbys[state.value] += 1
             case IncarnationStarted(ranks=ranks):
                 self._runs(len(ranks))
             case FirstStep() | FirstStepLogged():
                 self._trains(line.event)
             case Heartbeat(steps=steps):
                 self._stepped(max((one.step for one in steps), default=None))
-            case RecoveryTimed() if self._faults:
-                self._faults[-1].timed(line.event)
-            case ResumeChecked(why=why) if self._faults and self._life is not None:
-                if self._life.after_fault == self._faults[-1].number:
-                    self._faults[-1].resume = why
+            case RecoveryTimed() if self._account.faults:
+                self._account.faults[-1].timed(line.event)
+            case ResumeChecked(why=why) if self._account.faults and self._life is not None:
+                if self._life.after_fault == self._account.faults[-1].number:
+                    self._account.faults[-1].resume = why
             case GaspSaved() if self._fault is not None:
                 self._fault.saved += 1
             case Drained(notes=notes):
@@ -159,7 +148,7 @@ class Accountant:
     @property
     def faults_over(self) -> int:
         """How many incidents ``account`` would show as over; cheap, for those who ask after every line."""
-        return len(self._faults)
+        return len(self._account.faults)
 
     @property
     def now_kind(self) -> Spending | None:
@@ -173,8 +162,8 @@ class Accountant:
 
     def account(self) -> Account:
         """What is known by the last line taken, as if all that is open ended there."""
-        now = copy(self)
-        now._lives, now._faults = list(self._lives), list(self._faults)
+        now, known = copy(self), self._account
+        now._account = replace(known, lives=list(known.lives), faults=list(known.faults))
         now._timeline = Timeline(self._timeline.end_s, list(self._timeline.segments))
         now._end_life("still running")
         now._settle()
@@ -182,23 +171,18 @@ class Accountant:
         if self._reports_steps:
             # Of lives before the first that reported.
             now._timeline.rename(Spending.UNREPORTED, Spending.START)
-        return Account(
+        return replace(
+            now._account,
             began_utc=self._clock.began_utc,
             last_utc=self._clock.last_utc,
             wall_s=now._timeline.end_s,
             spent=dict.fromkeys(Spending, 0.0) | now._timeline.within(0.0),
             segments=tuple(now._timeline.segments),
-            lives=tuple(now._lives),
-            faults=tuple(now._faults),
-            stops=self._stops,
-            restarts=self._restarts,
-            standbys=dict(self._standbys),
-            saves=deepcopy(self._saves),
-            refused=dict(self._refused),
+            standbys=known.standbys.copy(),
+            saves=deepcopy(known.saves),
+            refused=known.refused.copy(),
             steps=self._samples.points(),
-            step_s=now._step_s,
-            high_step=self._high,
-            events=dict(self._events),
+            events=known.events.copy(),
             ended=self.view.ended,
             phase=self.view.phase,
         )
@@ -206,15 +190,16 @@ class Accountant:
     def _workers_end(self, line: JournalLine) -> None:
         match line.event:
             case StopRequested():
-                self._stops += 1
+                self._account.stops += 1
                 self._end_life("stopped")
             case WorkerExit(clean=True):
                 self._end_life(FINISHED)
             case _:
                 began_s, step = self._stuck_since(line), self._reached()
-                self._end_life(f"incident {len(self._faults) + (2 if self._fault is not None else 1)}")
+                number = len(self._account.faults) + (2 if self._fault is not None else 1)
+                self._end_life(f"incident {number}")
                 self._close_fault("failed again before its first step")
-                self._fault = incident_record(line, len(self._faults) + 1, began_s, step)
+                self._fault = incident_record(line, number, began_s, step)
 
     def _reached(self) -> int | None:
         """How far this life is: nobody is further than where it began before its first step."""
@@ -234,8 +219,8 @@ class Accountant:
 
     def _close_fault(self, end: str) -> None:
         if self._fault is not None:
-            self._faults.append(replace(self._fault))
-            self._faults[-1].closed(self._timeline, end)
+            self._account.faults.append(replace(self._fault))
+            self._account.faults[-1].closed(self._timeline, end)
             self._fault = None
 
     def _end_life(self, end: str) -> None:
@@ -249,13 +234,13 @@ class Accountant:
         if self._left is None:
             return
         life, self._left = replace(self._left), None
-        recompute_s = life.settle(self._timeline, self._step_s, reports_steps=self._reports_steps)
-        for at, fault in enumerate(self._faults):
+        recompute_s = life.settle(self._timeline, self._account.step_s, reports_steps=self._reports_steps)
+        for at, fault in enumerate(self._account.faults):
             if life.after_fault == fault.number:
-                self._faults[at] = replace(fault)
-                self._faults[at].went_on(recompute_s, life.start_step)
-        self._lives.append(life)
-        self._step_s = life.step_s or self._step_s
+                self._account.faults[at] = replace(fault)
+                self._account.faults[at].went_on(recompute_s, life.start_step)
+        self._account.lives.append(life)
+        self._account.step_s = life.step_s or self._account.step_s
 
     def _planned(self, plan: Plan) -> None:
         self._end_life("ended")
@@ -265,12 +250,12 @@ class Accountant:
             begin_s=self._now_s,
             resumed_from=plan.point.path if plan.point is not None else "",
             resumed_step=plan.point.global_step if plan.point is not None else None,
-            high_before=self._high,
+            high_before=self._account.high_step,
             after_fault=self._fault.number if self._fault is not None else None,
         )
         if self._fault is not None:
             self._fault.resumes_with(plan)
-        self._restarts += plan.reason is Reason.FAULT
+        self._account.restarts += plan.reason is Reason.FAULT
 
     def _runs(self, workers: int) -> None:
         self._workers = max(self._workers, workers)
@@ -288,7 +273,7 @@ class Accountant:
     def _stepped(self, step: int | None) -> None:
         if step is None:
             return
-        self._high = step if self._high is None else max(self._high, step)
+        self._account.high_step = max(step, self._account.high_step or step)
         self._samples.add(self._now_s, step)
         if self._life is not None:
             self._life.stepped(self._now_s, step)
@@ -297,13 +282,13 @@ class Accountant:
         """Where ranks do not report, their logs tell how far they were; the life has ended by now."""
         if step is not None and self._left is not None and not self._left.reports:
             self._left.stepped(self._left.end_s, step)
-            self._high = step if self._high is None else max(self._high, step)
+            self._account.high_step = max(step, self._account.high_step or step)
         self._settle()
 
     def _chose(self, refused: tuple[Refusal, ...]) -> None:
         # What never got its final name was never a candidate: that is how a careful writer is interrupted.
         whys = [one.why for one in refused if not one.why.startswith("never finished")]
-        self._refused.update(why[:80] for why in whys)
+        self._account.refused.update(why[:80] for why in whys)
         if self._fault is not None:
             self._fault.refused = len(whys)
         self._settle()

@@ -1,6 +1,6 @@
 """Incarnations, incidents and dying-gasp saves of a run, filled in while lines are read; and all of it."""
 
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -295,7 +295,7 @@ class SavesRecord:
                 self.cut += 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Account:
     """A whole run. ``spent`` sums to ``wall_s``.
 
@@ -303,24 +303,24 @@ class Account:
     name. ``standbys`` counts what became of warm standbys. ``ended`` is None while the run goes on.
     """
 
-    began_utc: str
-    last_utc: str
-    wall_s: float
-    spent: Mapping[Spending, float]
-    segments: tuple[Segment, ...]
-    lives: tuple[IncarnationRecord, ...]
-    faults: tuple[IncidentRecord, ...]
-    stops: int
-    restarts: int
-    standbys: Mapping[str, int]
-    saves: SavesRecord
-    refused: Mapping[str, int]
-    steps: tuple[tuple[float, int], ...]
-    step_s: float | None
-    high_step: int | None
-    events: Mapping[str, int]
-    ended: tuple[int, str] | None
-    phase: Phase | None
+    began_utc: str = ""
+    last_utc: str = ""
+    wall_s: float = 0.0
+    spent: dict[Spending, float] = field(default_factory=dict)
+    segments: tuple[Segment, ...] = ()
+    lives: list[IncarnationRecord] = field(default_factory=list)
+    faults: list[IncidentRecord] = field(default_factory=list)
+    stops: int = 0
+    restarts: int = 0
+    standbys: Counter[str] = field(default_factory=Counter)
+    saves: SavesRecord = field(default_factory=SavesRecord)
+    refused: Counter[str] = field(default_factory=Counter)
+    steps: tuple[tuple[float, int], ...] = ()
+    step_s: float | None = None
+    high_step: int | None = None
+    events: Counter[str] = field(default_factory=Counter)
+    ended: tuple[int, str] | None = None
+    phase: Phase | None = None
 
     @property
     def productive_share(self) -> float | None:
