@@ -27,6 +27,8 @@ def nouns(source: str) -> Iterator[tuple[str, int]]:
         match node:
             case ast.ClassDef(name=name):
                 names = [name]
+            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
+                names = []
             case ast.Assign(targets=targets):
                 names = [target.id for target in targets if isinstance(target, ast.Name)]
             case ast.AnnAssign(target=ast.Name(id=name)):

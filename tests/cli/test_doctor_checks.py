@@ -9,7 +9,7 @@ from faultrun.cli.doctor import checks as doctor
 from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
 from faultrun.model.spec import Windows
 from faultrun.platforms.cgroup import Limits
-from faultrun.platforms.host import Process, Ulimit
+from faultrun.platforms.host import SeenProcess, Ulimit
 from faultrun.platforms.local import Accelerators
 from faultrun.platforms.storage import Room, Sample
 
@@ -92,18 +92,17 @@ def test_ulimits_say_what_may_be_raised_by_whom() -> None:
     ],
 )
 def test_pid_1(name: str, words: tuple[str, ...], status: CheckStatus) -> None:
-    check = doctor.pid_1_check(Process(pid=1, name=name, words=words, parent=0), own_pid=7)
+    check = doctor.pid_1_check(SeenProcess(pid=1, name=name, words=words, parent=0), own_pid=7)
     assert check.status is status
     assert doctor.pid_1_check(None, own_pid=1).status is CheckStatus.OK
     assert doctor.pid_1_check(None, own_pid=7).status is CheckStatus.WARN
 
 
 def test_a_script_between_an_init_and_us_is_warned_of() -> None:
-    script = Process(pid=7, name="bash", words=("bash", "start.sh"), parent=1)
+    script = SeenProcess(pid=7, name="bash", words=("bash", "start.sh"), parent=1)
     assert doctor.parent_check(script).status is CheckStatus.WARN
-    assert (
-        doctor.parent_check(Process(pid=7, name="bash", words=("-bash",), parent=1)).status is CheckStatus.OK
-    )
+    shell = SeenProcess(pid=7, name="bash", words=("-bash",), parent=1)
+    assert doctor.parent_check(shell).status is CheckStatus.OK
     assert doctor.parent_check(None).status is CheckStatus.OK
 
 

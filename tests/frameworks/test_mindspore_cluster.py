@@ -11,13 +11,13 @@ from faultrun.frameworks.mindspore_cluster import Answer, Cluster
 from faultrun.frameworks.mindspore_wire import (
     Delete,
     Frames,
-    Heartbeat,
     HostNames,
     Name,
     NotUnderstood,
     Read,
     Register,
     Request,
+    SchedulerHeartbeat,
     Unregister,
     Write,
     frame,
@@ -82,7 +82,7 @@ def test_a_worker_that_lost_its_patience_registers_again_and_is_answered_where_i
 def test_a_registration_whose_connection_broke_is_not_answered_there() -> None:
     cluster = Cluster(2)
     cluster.receive(1, joins(0))
-    cluster.receive(2, Heartbeat(node="0"))
+    cluster.receive(2, SchedulerHeartbeat(node="0"))
     cluster.lose(1)
     assert cluster.receive(3, joins(1)) == []
     assert told(cluster.receive(4, joins(0))) == [(4, Name.SUCCESS), (3, Name.SUCCESS)]
@@ -90,10 +90,10 @@ def test_a_registration_whose_connection_broke_is_not_answered_there() -> None:
 
 def test_every_first_heartbeat_says_that_the_cluster_is_complete() -> None:
     cluster = Cluster(2)
-    assert read_fields(cluster.receive(0, Heartbeat(node="0"))[0].body) == {1: 1, 3: 2}
+    assert read_fields(cluster.receive(0, SchedulerHeartbeat(node="0"))[0].body) == {1: 1, 3: 2}
     cluster.receive(0, joins(0))
     cluster.receive(1, joins(1))
-    assert read_fields(cluster.receive(0, Heartbeat(node="0"))[0].body) == {1: 1, 2: 1, 3: 2}
+    assert read_fields(cluster.receive(0, SchedulerHeartbeat(node="0"))[0].body) == {1: 1, 2: 1, 3: 2}
 
 
 def test_the_address_of_a_peer_is_waited_for_and_any_other_key_is_not() -> None:
@@ -181,7 +181,7 @@ def test_nobody_leaves_a_cluster_that_never_was_complete() -> None:
 
 def test_a_connection_that_was_replaced_after_the_start_may_break() -> None:
     cluster = formed(2)
-    cluster.receive(30, Heartbeat(node="0"))
+    cluster.receive(30, SchedulerHeartbeat(node="0"))
     cluster.lose(0)
     cluster.receive(1, Unregister(node="1"))
     assert told(cluster.receive(30, Unregister(node="0"))) == [(30, Name.SUCCESS), (1, Name.SUCCESS)]
@@ -203,9 +203,9 @@ def test_workers_that_all_left_may_form_a_cluster_again() -> None:
         Register(node="d0c2-random", host="h", role="MS_WORKER"),
         Register(node="0", host="h", role="MS_SERVER"),
         Register(node="0", host="h" * 300, role="MS_WORKER"),
-        Heartbeat(node=""),
+        SchedulerHeartbeat(node=""),
         Unregister(node="-1"),
-        Heartbeat(node="²"),
+        SchedulerHeartbeat(node="²"),
     ],
     ids=repr,
 )
@@ -231,7 +231,7 @@ keys = st.sampled_from([key(0), key(1), b"k", b""])
 requests: st.SearchStrategy[Request] = st.one_of(
     st.builds(Register, node=nodes, host=st.text(max_size=3), role=st.just("MS_WORKER")),
     st.builds(Unregister, node=nodes),
-    st.builds(Heartbeat, node=nodes),
+    st.builds(SchedulerHeartbeat, node=nodes),
     st.builds(Write, key=keys, value=st.binary(max_size=3)),
     st.builds(Read, key=keys),
     st.builds(Delete, key=keys),

@@ -8,13 +8,13 @@ from faultrun.frameworks.mindspore_wire import (
     MAX_FRAME_BYTES,
     Delete,
     Frames,
-    Heartbeat,
     HostNames,
     Name,
     NotUnderstood,
     Read,
     Register,
     Request,
+    SchedulerHeartbeat,
     Unregister,
     Write,
     frame,
@@ -28,7 +28,7 @@ ASKED: dict[bytes, Request] = {
         node="1", host="hostB", role="MS_WORKER"
     ),
     b"1|\n\x010": Unregister(node="0"),
-    b"2|\n\x010": Heartbeat(node="0"),
+    b"2|\n\x010": SchedulerHeartbeat(node="0"),
     b"6|\n MCCL_COLLECTIVE_RANK_MS_WORKER_0\x12\x0e127.0.0.1:8118": Write(
         key=b"MCCL_COLLECTIVE_RANK_MS_WORKER_0", value=b"127.0.0.1:8118"
     ),

@@ -82,7 +82,7 @@ class Detection:
     why: str
 
 
-class Unreadable(Exception):
+class UnreadableSource(Exception):
     """A file whose imports stay unknown; the text says why."""
 
 
@@ -95,7 +95,7 @@ def detect(program: Path, search: Sequence[Path]) -> Detection:
     """
     try:
         names = read_imports(program)
-    except Unreadable as error:
+    except UnreadableSource as error:
         return Detection(framework=Framework.PLAIN, why=f"{program} could not be read: {error}")
     found = _judge(names, program)
     if found is not None and found[1]:
@@ -104,7 +104,7 @@ def detect(program: Path, search: Sequence[Path]) -> Detection:
     for module in local_modules(names, program, search):
         try:
             theirs = _judge(read_imports(module), module)
-        except Unreadable:
+        except UnreadableSource:
             continue
         if theirs is not None and theirs[1]:
             return theirs[0]
@@ -200,16 +200,16 @@ def read_tree(file: Path) -> ast.Module:
         with file.open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
-            raise Unreadable("it is larger than 4 MiB")
+            raise UnreadableSource("it is larger than 4 MiB")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes are the worker's to complain about
             return ast.parse(content, filename=str(file))
     except SyntaxError as error:
-        raise Unreadable(f"{error.msg} (line {error.lineno})") from None
+        raise UnreadableSource(f"{error.msg} (line {error.lineno})") from None
     except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from None
+        raise UnreadableSource(error.strerror or str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableSource(str(error)) from None
 
 
 def local_modules(names: Sequence[str], program: Path, search: Sequence[Path]) -> Iterator[Path]:

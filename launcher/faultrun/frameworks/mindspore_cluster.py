@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from faultrun.errors import assert_never
 from faultrun.frameworks.mindspore_wire import (
     Delete,
-    Heartbeat,
     HostNames,
     Name,
     NotUnderstood,
     Read,
     Register,
     Request,
+    SchedulerHeartbeat,
     Unregister,
     Write,
     write_fields,
@@ -97,7 +97,7 @@ class Cluster:
         match request:
             case Register():
                 return self._register(link, request)
-            case Heartbeat(node=node):
+            case SchedulerHeartbeat(node=node):
                 return [self._alive(link, self._rank(node))]
             case Unregister(node=node):
                 return self._leave(link, self._rank(node))

@@ -73,7 +73,7 @@ class Unregister:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class SchedulerHeartbeat:
     """Its answer is the only way in which a worker learns that the cluster is complete."""
 
     node: str
@@ -106,7 +106,7 @@ class HostNames:
     """Ask for the host of every rank."""
 
 
-Request = Register | Unregister | Heartbeat | Write | Read | Delete | HostNames
+Request = Register | Unregister | SchedulerHeartbeat | Write | Read | Delete | HostNames
 
 
 class Frames:
@@ -149,7 +149,7 @@ def read_request(name: bytes, body: bytes) -> Request:
         case Name.UNREGISTER.value:
             return Unregister(node=_text(read_fields(body), 1))
         case Name.HEARTBEAT.value:
-            return Heartbeat(node=_text(read_fields(body), 1))
+            return SchedulerHeartbeat(node=_text(read_fields(body), 1))
         case Name.WRITE.value:
             fields = read_fields(body)
             return Write(key=_bytes(fields, 1), value=_bytes(fields, 2))

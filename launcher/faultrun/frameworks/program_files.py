@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
-from faultrun.frameworks.detect import Unreadable, local_modules, read_imports
+from faultrun.frameworks.detect import UnreadableSource, local_modules, read_imports
 
 _MOST_FILES = 64
 _MOST_LOOKED_AT = 128
@@ -62,7 +62,7 @@ def _with_modules(
             continue
         try:
             names = read_imports(file)
-        except Unreadable:
+        except UnreadableSource:
             continue
         modules = list(local_modules(names, file, search or (file.parent,)))
         yield from _with_modules(modules, search, seen, depth - 1)

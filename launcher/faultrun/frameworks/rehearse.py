@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from faultrun.frameworks.detect import Unreadable, frameworks_of, local_modules, read_imports, read_tree
+from faultrun.frameworks.detect import UnreadableSource, frameworks_of, local_modules, read_imports, read_tree
 from faultrun.model.spec import Framework
 
 ESTIMATES_BYTES = {Framework.TORCH: 450 << 20, Framework.MINDSPORE: 800 << 20}
@@ -58,7 +58,7 @@ def doubts(source: Path | None, search: Sequence[Path], framework: Framework) ->
         return
     try:
         names = read_imports(source)
-    except Unreadable as error:
+    except UnreadableSource as error:
         yield f"{source} cannot be read: {error}"
         return
     seen = frameworks_of(names)
@@ -66,7 +66,7 @@ def doubts(source: Path | None, search: Sequence[Path], framework: Framework) ->
     for module in local_modules(names, source, search):
         try:
             seen |= frameworks_of(read_imports(module))
-        except Unreadable:
+        except UnreadableSource:
             continue
         files.append(module)
     if len(seen) > 1:

@@ -2,10 +2,9 @@
 
 A wish is ``True`` (share out what the machine has), ``False``, a JSON object
 ``{"device0": ["0-3"], "scheduler": ["4,5"]}``, or for ``--bind_numa`` a file or object of the newer form
-``{"bind_config": {"bind_cpu_mode": ..., "bind_memory_mode": ...}, "bind_cpu": {...}, "bind_memory": {...}}``.
-Sources, MindSpore 2.10: mindspore/parallel/cluster/run.py and process_entity/_bind.py. As there, NUMA wins
-over cores for memory, cores win over NUMA for processors, the scheduler is tied only when it is named, and a
-rank without an entry of its own is left to the kernel with a note.
+with ``bind_config``, ``bind_cpu`` and ``bind_memory``. Sources, MindSpore 2.10: parallel/cluster/run.py and
+process_entity/_bind.py. As there, NUMA wins over cores for memory, cores win over NUMA for processors, the
+scheduler is tied only when it is named, and a rank without an entry is left to the kernel with a note.
 """
 
 import hashlib
@@ -193,8 +192,7 @@ def _core_share(wish: Wish, devices: Sequence[int], machine: Processors) -> _Sha
     nobody = ((),) * len(devices)
     if isinstance(wish, bool):
         shares = share_cores(len(devices), machine) if wish else nobody
-        supply = f"{len(machine.allowed)} processors for {len(devices)} workers"
-        few = f"--bind_core has no effect here: {supply}"
+        few = f"--bind_core has no effect here: {len(machine.allowed)} processors for {len(devices)} workers"
         return _Share(ranks=shares) if shares else _Share(ranks=nobody, notes=(few,))
     assert not isinstance(wish, BindFile), "read_bind_core reads none"
     return _from_table(wish, devices, machine.allowed, "bind_core", "processor")

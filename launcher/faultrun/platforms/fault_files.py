@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from faultrun.model.notice import FaultRanks, RankStatus, ReportedRank, ResetNotice, RestartKind
 from faultrun.platforms.documents import json_document, loose_document, python_literal
 
-MOST_BYTES = 1 << 20
+MOST_FAULT_FILE_BYTES = 1 << 20
 HIGHEST_RANK = 4095
 _LIST_CHARS = 15_274
 _RANK = re.compile(r"\d{1,4}", re.ASCII)

@@ -22,7 +22,7 @@ _DEVICES = re.compile(r"davinci\d+|nvidia\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class SeenProcess:
     """A process as the kernel shows it; ``words`` is its command line, empty for a kernel thread."""
 
     pid: int
@@ -39,13 +39,13 @@ class Ulimit:
     hard: int | None
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int) -> SeenProcess | None:
     """Look at a process; None if it is gone or hidden."""
     try:
         seen = psutil.Process(pid)
         with seen.oneshot():
             words = tuple(word for word in seen.cmdline() if word)
-            return Process(pid=pid, name=seen.name(), words=words, parent=seen.ppid())
+            return SeenProcess(pid=pid, name=seen.name(), words=words, parent=seen.ppid())
     except (psutil.Error, ValueError, OverflowError):
         return None
 
@@ -91,7 +91,7 @@ def device_files(dev: Path = Path("/dev")) -> tuple[str, ...]:
         return ()
 
 
-def listener(port: int) -> Process | None:
+def listener(port: int) -> SeenProcess | None:
     """The process that listens on a TCP port; None if nobody does, or it cannot be seen."""
     try:
         connections = psutil.net_connections(kind="tcp")

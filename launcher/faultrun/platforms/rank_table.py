@@ -16,7 +16,7 @@ from pathlib import Path
 
 from faultrun.platforms.documents import Unfinished, json_object, read_bounded
 
-MOST_BYTES = 4 << 20
+MOST_TABLE_BYTES = 4 << 20
 NODE_VARIABLES = ("XDL_IP", "POD_IP")
 """Hold an address of our node or pod; one of them is this server's name in the table."""
 
@@ -25,7 +25,7 @@ _MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankPlace:
     """One rank's device. ``server`` tells servers apart; ``names`` are what it is called, if anything."""
 
     rank: int
@@ -39,7 +39,7 @@ class Server:
     """One server: the names it goes by, and its places in the order of their ranks."""
 
     names: frozenset[str]
-    places: tuple[Place, ...]
+    places: tuple[RankPlace, ...]
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def parse_rank_table(content: bytes) -> RankTable:
 
 def read_rank_table(path: str) -> RankTable:
     """Read the file once, as it is now. Raises OSError, and what ``parse_rank_table`` raises."""
-    return parse_rank_table(read_bounded(Path(path), MOST_BYTES))
+    return parse_rank_table(read_bounded(Path(path), MOST_TABLE_BYTES))
 
 
 def node_names(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -131,8 +131,8 @@ def _renumbered(devices: tuple[int, ...], among: Sequence[int]) -> tuple[int, ..
     return tuple(among.index(device) for device in devices) if set(devices) <= set(among) else devices
 
 
-def _servers(places: Sequence[Place]) -> tuple[Server, ...]:
-    by_server: dict[str, list[Place]] = {}
+def _servers(places: Sequence[RankPlace]) -> tuple[Server, ...]:
+    by_server: dict[str, list[RankPlace]] = {}
     for place in sorted(places, key=lambda place: place.rank):
         by_server.setdefault(place.server, []).append(place)
     return tuple(
@@ -141,7 +141,7 @@ def _servers(places: Sequence[Place]) -> tuple[Server, ...]:
     )
 
 
-def _check_ranks(places: Sequence[Place]) -> None:
+def _check_ranks(places: Sequence[RankPlace]) -> None:
     ranks = sorted(place.rank for place in places)
     if ranks == list(range(len(ranks))):
         return
@@ -152,7 +152,7 @@ def _check_ranks(places: Sequence[Place]) -> None:
     raise ValueError(f"it names {len(ranks)} ranks up to {ranks[-1]}, and rank {missing} is not among them")
 
 
-def _check_devices(places: Sequence[Place]) -> None:
+def _check_devices(places: Sequence[RankPlace]) -> None:
     (place, count), *_ = Counter((place.server, place.device) for place in places).most_common(1)
     if count > 1:
         raise ValueError(f"it gives device {place[1]} of server {place[0]} to {count} ranks")
@@ -171,7 +171,7 @@ def _check_declared(document: Mapping[str, object], table: RankTable) -> None:
         )
 
 
-def _places_of(document: Mapping[str, object]) -> list[Place]:
+def _places_of(document: Mapping[str, object]) -> list[RankPlace]:
     """The places that ``document`` names, in its own order; ValueError for what is no rank table."""
     if "server_list" in document:
         return _by_servers(_objects(document, "server_list"))
@@ -190,9 +190,9 @@ def _objects(holder: Mapping[str, object], key: str) -> list[Mapping[str, object
     return found
 
 
-def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[Place]:
+def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[RankPlace]:
     """Version 1.0 and 1.2. A server may be known by its id or by its host's or its container's address."""
-    places: list[Place] = []
+    places: list[RankPlace] = []
     seen: set[str] = set()
     for server in servers:
         name = _name(server)
@@ -203,7 +203,7 @@ def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[Place]:
             str(server[key]) for key in ("server_id", "host_ip", "container_ip") if server.get(key)
         )
         places += [
-            Place(
+            RankPlace(
                 rank=_number(device, "rank_id"), device=_number(device, "device_id"), server=name, names=names
             )
             for device in _objects(server, "device")
@@ -211,9 +211,9 @@ def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[Place]:
     return places
 
 
-def _by_ranks(ranks: Sequence[Mapping[str, object]]) -> list[Place]:
+def _by_ranks(ranks: Sequence[Mapping[str, object]]) -> list[RankPlace]:
     """Version 2.0 names no servers: in the order of the ranks a new one begins where ``local_id`` does."""
-    places: list[Place] = []
+    places: list[RankPlace] = []
     server, last = -1, -1
     for rank in sorted(ranks, key=lambda one: _number(one, "rank_id")):
         local = _number(rank, "local_id")
@@ -221,12 +221,12 @@ def _by_ranks(ranks: Sequence[Mapping[str, object]]) -> list[Place]:
             server += 1
         last = local
         places.append(
-            Place(rank=_number(rank, "rank_id"), device=_number(rank, "device_id"), server=str(server))
+            RankPlace(rank=_number(rank, "rank_id"), device=_number(rank, "device_id"), server=str(server))
         )
     return places
 
 
-def _by_groups(groups: Sequence[Mapping[str, object]]) -> list[Place]:
+def _by_groups(groups: Sequence[Mapping[str, object]]) -> list[RankPlace]:
     """The legacy form: an instance is one device with its rank, or a pod with several in rank order."""
     instances = [one for group in groups for one in _instances(group)]
     sizes = [len(_objects(one, "devices")) for one in instances]
@@ -238,7 +238,7 @@ def _by_groups(groups: Sequence[Mapping[str, object]]) -> list[Place]:
         elif named not in (firsts, list(range(len(named)))):
             raise ValueError("its instances of several devices are not in the order of their ranks")
     return [
-        Place(
+        RankPlace(
             rank=first + index,
             device=_number(device, "device_id"),
             server=_name(instance),

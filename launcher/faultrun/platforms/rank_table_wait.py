@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 from faultrun.errors import FaultrunError
 from faultrun.platforms.documents import Unfinished, read_bounded
-from faultrun.platforms.rank_table import MOST_BYTES
-from faultrun.platforms.watch import Identity, identity_of
+from faultrun.platforms.rank_table import MOST_TABLE_BYTES
+from faultrun.platforms.watch import FileIdentity, identity_of
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ def _look(awaited: Awaited[T], path: str) -> _Look[T]:
     before = identity_of(file)
     content = b""
     try:
-        content = read_bounded(file, MOST_BYTES)
+        content = read_bounded(file, MOST_TABLE_BYTES)
         found: T | ValueError = awaited.parse(content)
     except OSError as error:
         return _Look(why=os.strerror(error.errno) if error.errno else str(error))
@@ -112,7 +112,7 @@ def _look(awaited: Awaited[T], path: str) -> _Look[T]:
     return _Look(content=content, found=found, settled=_untouched(before, identity_of(file)))
 
 
-def _untouched(before: Identity | None, after: Identity | None) -> bool:
+def _untouched(before: FileIdentity | None, after: FileIdentity | None) -> bool:
     """Whether one look is enough: the file stood still while we read and for some time before."""
     if before is None or before != after:
         return False

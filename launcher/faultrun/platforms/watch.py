@@ -30,7 +30,7 @@ _EVENT = struct.Struct("iIII")
 _CHUNK = 1 << 16
 _SWAPPED = b"..data"
 
-Identity = tuple[int, int, int, int, int]
+FileIdentity = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime (ns): what an in-place change cannot leave all alike for long."""
 
 
@@ -61,7 +61,7 @@ class FileWatch:
             os.close(self.fd)
             self.fd = -1
 
-    def _identities(self) -> tuple[Identity | None, ...]:
+    def _identities(self) -> tuple[FileIdentity | None, ...]:
         return tuple(identity_of(file) for file in self._files)
 
     def _arm(self) -> None:
@@ -97,7 +97,7 @@ class FileWatch:
         return concerned
 
 
-def identity_of(file: Path) -> Identity | None:
+def identity_of(file: Path) -> FileIdentity | None:
     """What tells one content of ``file`` from the next without reading it; None while it cannot be seen."""
     try:
         stat = file.stat()

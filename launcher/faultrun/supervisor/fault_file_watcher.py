@@ -19,7 +19,7 @@ from faultrun.model.notice import Notice, TableVersion, Unreadable
 from faultrun.model.spec import FaultFiles, RunSpec
 from faultrun.platforms.documents import read_bounded
 from faultrun.platforms.fault_files import (
-    MOST_BYTES,
+    MOST_FAULT_FILE_BYTES,
     parse_fault_ranks,
     parse_reset,
     parse_restart_kind,
@@ -130,7 +130,7 @@ class _Reset:
             return None
         kind = b""
         with contextlib.suppress(OSError, ValueError):
-            kind = read_bounded(self.kind_file, MOST_BYTES)
+            kind = read_bounded(self.kind_file, MOST_FAULT_FILE_BYTES)
         return replace(
             notice,
             kind=parse_restart_kind(kind),
@@ -206,10 +206,10 @@ def _since(file: Path) -> float:
 
 def _settled(file: Path) -> bytes:
     """What two looks in a row found; ValueError if the file never stands still, OSError if unreadable."""
-    before = read_bounded(file, MOST_BYTES)
+    before = read_bounded(file, MOST_FAULT_FILE_BYTES)
     for _ in range(_SETTLE_LOOKS):
         time.sleep(_SETTLE_S)  # in a process that does nothing else
-        now = read_bounded(file, MOST_BYTES)
+        now = read_bounded(file, MOST_FAULT_FILE_BYTES)
         if now == before:
             return now
         before = now

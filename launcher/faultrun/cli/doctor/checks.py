@@ -8,7 +8,7 @@ from faultrun.cli.ckpt.rows import size_text
 from faultrun.locks import LEASE_S
 from faultrun.model.spec import TERMINATION_VARIABLE, Windows
 from faultrun.platforms.cgroup import Limits
-from faultrun.platforms.host import Process, Ulimit
+from faultrun.platforms.host import SeenProcess, Ulimit
 from faultrun.platforms.local import Accelerators
 from faultrun.platforms.storage import Room, Sample
 
@@ -144,7 +144,7 @@ def ulimit_checks(limits: Mapping[str, Ulimit], devices: int) -> Iterator[Check]
         yield _warn("memlock", what, "ulimit -l unlimited, or capability IPC_LOCK")
 
 
-def pid_1_check(first: Process | None, own_pid: int) -> Check:
+def pid_1_check(first: SeenProcess | None, own_pid: int) -> Check:
     """PID 1 gets the SIGTERM, and the zombies."""
     if own_pid == 1:
         return _ok("pid-1", "this very process")
@@ -164,7 +164,7 @@ def pid_1_check(first: Process | None, own_pid: int) -> Check:
     return _warn("pid-1", f"{words}: neither faultrun nor an init", fix)
 
 
-def parent_check(parent: Process | None) -> Check:
+def parent_check(parent: SeenProcess | None) -> Check:
     """Who started us: a shell's script between an init and us does not pass signals on."""
     if parent is None:
         return _ok("parent", "outside of this container")
@@ -234,7 +234,7 @@ def window_check(windows: Windows, environ: Mapping[str, str]) -> Check:
     return _ok("window", text)
 
 
-def port_check(holders: Mapping[int, Process | None], usual: tuple[int, ...], fresh: int | None) -> Check:
+def port_check(holders: Mapping[int, SeenProcess | None], usual: tuple[int, ...], fresh: int | None) -> Check:
     """A free port for workers to meet, and who holds those that frameworks take by habit."""
     if fresh is None:
         fix = "ss -ltnp shows who holds them"

@@ -14,7 +14,7 @@ from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.model.spec import FaultFiles, Framework
 from faultrun.platforms.ascend_operator import Allotment, allotment, parse_server_list
 from faultrun.platforms.documents import Unfinished, read_bounded
-from faultrun.platforms.rank_table import MOST_BYTES, RankTable, Server, node_names, parse_rank_table
+from faultrun.platforms.rank_table import MOST_TABLE_BYTES, RankTable, Server, node_names, parse_rank_table
 from faultrun.platforms.rank_table_wait import Awaited, not_finished
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ def fault_files(settings: Settings, process: ProcessContext) -> FaultFiles:
 
 def _read(awaited: Awaited[T], path: str) -> T:
     try:
-        return awaited.parse(read_bounded(Path(path), MOST_BYTES))
+        return awaited.parse(read_bounded(Path(path), MOST_TABLE_BYTES))
     except OSError as error:
         raise not_finished(awaited.what, path, os.strerror(error.errno or 0), 0.0) from None
     except Unfinished as error:
