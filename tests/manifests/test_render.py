@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from faultrun.cli.manifests import read_requirements
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests.render import explained, from_file, from_option, settle, write
-from faultrun.manifests.values import TABLE
+from faultrun.manifests.values import template_values
 from faultrun.text.yaml_scalar import spelled
 from support.manifests import KINDS, given, rendered, rules, template
 
-BY_NAME = {value.name: value for value in TABLE}
+BY_NAME = template_values()
 CORE = {("v1", "ConfigMap"), ("batch/v1", "Job")}
 CASES = {
     "vcjob": (
@@ -170,7 +170,7 @@ def test_a_template_takes_only_known_values_and_those_their_defaults_refer_to(na
 
 def test_every_value_is_taken_by_some_template() -> None:
     taken = {one for name in (*KINDS, "slurm", "Dockerfile") for one in template(name).names}
-    assert taken == {value.name for value in TABLE}
+    assert taken == set(BY_NAME)
 
 
 @pytest.mark.parametrize(

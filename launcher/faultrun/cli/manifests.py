@@ -197,16 +197,16 @@ def _content(file: str) -> bytes:
         hint = "check the path; - reads standard input"
         raise UsageError(f"no {file}", because="there is no such file", hint=hint) from None
     except OSError as error:
-        raise rules.NotAManifest(error.strerror or str(error)) from None
+        raise rules.NotAManifest(error.strerror or str(error), 0) from None
 
 
 def _text(data: bytes) -> str:
     if len(data) > _MOST_BYTES:
-        raise rules.NotAManifest("it is larger than 10 MB")
+        raise rules.NotAManifest("it is larger than 10 MB", 0)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise rules.NotAManifest(f"byte {error.start} is not UTF-8 text") from None
+        raise rules.NotAManifest(f"byte {error.start} is not UTF-8 text", 0) from None
 
 
 def _refused(file: str, because: str, line: int) -> int:

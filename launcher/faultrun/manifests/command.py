@@ -36,7 +36,7 @@ class Shell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ShellCommand:
     """One simple command of a script: its words, and where it begins in the script."""
 
     words: tuple[str, ...]
@@ -109,7 +109,7 @@ def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
     return _faultrun(words)
 
 
-def commands_of(script: str) -> Iterator[Command]:
+def commands_of(script: str) -> Iterator[ShellCommand]:
     """The simple commands of a script of lines, ``;`` and ``&&``; none if a quote is left open."""
     return _commands(script, _tokens(script))
 
@@ -121,12 +121,12 @@ def _tokens(script: str) -> tuple[Token, ...]:
         return ()
 
 
-def _commands(script: str, read: Iterable[Token]) -> Iterator[Command]:
+def _commands(script: str, read: Iterable[Token]) -> Iterator[ShellCommand]:
     for ends, group in groupby(read, key=lambda token: token.text in _ENDS_COMMAND):
         piece = () if ends else tuple(group)
         words = _words(script[piece[0].start : piece[-1].end]) if piece else ()
         if words:
-            yield Command(words=words, start=piece[0].start)
+            yield ShellCommand(words=words, start=piece[0].start)
 
 
 def _words(piece: str) -> tuple[str, ...]:

@@ -4,14 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from inspect import isfunction
 
-from faultrun.manifests import (
-    rules_faultrun,
-    rules_names,
-    rules_pod,
-    rules_policy,
-    rules_stop,
-    rules_values,
-)
+from faultrun.manifests import rules_faultrun, rules_names, rules_pod, rules_policy, rules_stop, rules_values
 from faultrun.manifests.finding import LintFinding
 from faultrun.manifests.lint_input import LintInput, LintSettings
 from faultrun.text.patch import MalformedText, Patch, patched
@@ -23,13 +16,8 @@ _ROUNDS = 20
 _SYNTAX = frozenset({"not-an-object", "duplicate-key", "string-value", "whole-number"})
 
 
-class NotAManifest(Exception):
-    """The text is no Kubernetes manifest; ``line`` is 1-based, 0 where no line is at fault."""
-
-    def __init__(self, because: str, line: int = 0) -> None:
-        super().__init__(because)
-        self.because = because
-        self.line = line
+class NotAManifest(MalformedText):
+    """The text is no Kubernetes manifest; ``line`` is 0 where no line is at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +101,8 @@ def _apart(findings: list[LintFinding]) -> list[LintFinding]:
     chosen: list[LintFinding] = []
     taken: list[Patch] = []
     for finding in findings:
-        free = all(
-            patch.end < other.start or other.end < patch.start for patch in finding.patches for other in taken
-        )
-        if free:
+        own = finding.patches
+        if all(patch.end < other.start or other.end < patch.start for patch in own for other in taken):
             chosen.append(finding)
-            taken += finding.patches
+            taken += own
     return chosen

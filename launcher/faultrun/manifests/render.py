@@ -17,7 +17,7 @@ from markupsafe import Markup
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests.lint import lint
 from faultrun.manifests.lint_input import LintSettings, Reader
-from faultrun.manifests.values import TABLE, TemplateValue
+from faultrun.manifests.values import TemplateValue, template_values
 from faultrun.model.edit import ScalarKind
 from faultrun.text.patch import MalformedText
 from faultrun.text.yaml_reader import read
@@ -192,7 +192,7 @@ def explained(template: ManifestTemplate) -> str:
 
 def _taken(template: ManifestTemplate) -> list[TemplateValue]:
     names = template.names
-    return [value for value in TABLE if value.name in names]
+    return [value for value in template_values().values() if value.name in names]
 
 
 def _as_yaml(value: Filled) -> str:
@@ -218,7 +218,7 @@ def _texts(where: str, value: Node) -> list[str]:
 def _unknown(template: ManifestTemplate, one: GivenValue, known: list[str]) -> FaultrunError:
     close = get_close_matches(one.name, known, n=1)
     elsewhere = f"the template {template.name} has no such value"
-    because = elsewhere if one.name in {value.name for value in TABLE} else "there is no such value"
+    because = elsewhere if one.name in template_values() else "there is no such value"
     return one.wrong(
         because, f"did you mean {close[0]}?" if close else f"faultrun render {template.name} --list"
     )

@@ -44,10 +44,11 @@ def config_maps_share_the_namespace(page: LintInput) -> Iterator[LintFinding]:
         if where is None or not where.value:
             continue
         for job in page.workloads:
-            if config_map.is_of(job) and job.namespace not in {"", where.value}:
+            namespace = text_at(job.root, "metadata", "namespace")
+            if config_map.is_of(job) and namespace not in {"", where.value}:
                 said = {"map": config_map.named, "where": where.value, "job": job.shown}
-                patch = replaced(where, job.namespace)
-                yield found("config-map-namespace", where, patch, namespace=job.namespace, **said)
+                patch = replaced(where, namespace)
+                yield found("config-map-namespace", where, patch, namespace=namespace, **said)
 
 
 def config_maps_hold_their_key(page: LintInput) -> Iterator[LintFinding]:

@@ -58,26 +58,18 @@ class _Named:
 
     @property
     def name(self) -> ScalarNode | None:
-        """``metadata.name``."""
         return scalar(self.root, "metadata", "name")
 
     @property
     def named(self) -> str:
-        """The same as a text; empty when there is none."""
-        return text_at(self.root, "metadata", "name")
-
-    @property
-    def namespace(self) -> str:
-        """``metadata.namespace``; empty when kubectl decides."""
-        return text_at(self.root, "metadata", "namespace")
+        """``name`` as a text; empty when there is none."""
+        return self.name.value if self.name else ""
 
     @property
     def labels(self) -> MappingNode | None:
-        """``metadata.labels``."""
         return mapping(self.root, "metadata", "labels")
 
     def label(self, name: str) -> ScalarNode | None:
-        """The value of one of them."""
         return scalar(self.labels, name)
 
 
