@@ -54,22 +54,13 @@ class Stays:
 
 def shell_of(words: tuple[str, ...]) -> Shell | None:
     """The shell that these words start with a script in a word; None if they start something else."""
-    if not words or PurePosixPath(words[0]).name not in _SHELLS:
-        return None
-    at = 1
-    while at < len(words) and words[at][:1] in {"-", "+"}:
-        option = words[at]
-        if re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*", option):
-            at += 1
-            while at < len(words) and words[at][:1] in {"-", "+"} and len(words[at]) > 1:
-                at += 2 if words[at] in _OPTIONS_WITH_VALUE else 1
-            return (
-                Shell(name=PurePosixPath(words[0]).name, script=words[at], word=at)
-                if at < len(words)
-                else None
-            )
-        at += 2 if option in _OPTIONS_WITH_VALUE else 1
-    return None
+    name = PurePosixPath(words[0]).name if words else ""
+    at, scripted = 1, False
+    while at < len(words) and words[at][:1] in {"-", "+"} and not (scripted and len(words[at]) == 1):
+        scripted = scripted or re.fullmatch(r"-[A-Za-z]*c[A-Za-z]*", words[at]) is not None
+        at += 2 if words[at] in _OPTIONS_WITH_VALUE else 1
+    found = name in _SHELLS and scripted and at < len(words)
+    return Shell(name=name, script=words[at], word=at) if found else None
 
 
 def stays(words: tuple[str, ...]) -> Stays | None:

@@ -96,12 +96,7 @@ def platform_files_arrive(page: LintInput) -> Iterator[LintFinding]:
             if name is None or platform is None:
                 continue
             own = [mount for mount in mounts if text_at(mount, "name") == text_at(volume, "name")]
-            said = {
-                "map": name.value,
-                "key": platform.key,
-                "holds": platform.holds,
-                "folder": platform.folder,
-            }
+            said = {"map": name.value, "platform": platform}
             if not own:
                 yield found("config-map-mount", name, **said)
             for sub_path in filter(None, (scalar(mount, "subPath") for mount in own)):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 from faultrun.manifests.command import faultrun_of
 from faultrun.text.yaml_tree import (
@@ -252,14 +253,11 @@ class Container:
         return items(self.node, "volumeMounts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformMap:
-    """A config map through which one of Ascend's components talks to a job.
+class PlatformMap(NamedTuple):
+    """A config map through which one of Ascend's components talks to a job: ``prefix`` and the job's name.
 
-    Prefix and key cannot be chosen: the components write exactly there. The
-    name is ``prefix`` and the job's; ``key`` is what is written; ``holds`` says
-    what that is. The folder is where the platform's own scripts, and faultrun,
-    look for the file.
+    Prefix and key cannot be chosen: the components write exactly there. In the
+    folder the platform's own scripts, and faultrun, look for the file.
     """
 
     prefix: str
@@ -268,18 +266,12 @@ class PlatformMap:
     holds: str
 
 
-_PLATFORM_MAPS = tuple(
-    PlatformMap(prefix=prefix, key=key, folder=folder, holds=holds)
-    for prefix, key, folder, holds in (
-        ("rings-config-", "hccl.json", "/user/serverid/devindex/config", "the rank table"),
-        ("fault-config-", "fault-npus", "/user/restore/fault/config", "the ranks that failed"),
-        (
-            "reset-config-",
-            "reset.json",
-            "/user/restore/reset/config",
-            "the state of devices that are reset",
-        ),
-    )
+_PLATFORM_MAPS = (
+    PlatformMap("rings-config-", "hccl.json", "/user/serverid/devindex/config", "the rank table"),
+    PlatformMap("fault-config-", "fault-npus", "/user/restore/fault/config", "the ranks that failed"),
+    PlatformMap(
+        "reset-config-", "reset.json", "/user/restore/reset/config", "the state of devices that are reset"
+    ),
 )
 
 
