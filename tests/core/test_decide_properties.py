@@ -10,6 +10,7 @@ from faultrun.core.decide import decide
 from faultrun.journal.append import line_of
 from faultrun.journal.read import event_of
 from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
+from faultrun.model.agreement import MembershipLost
 from faultrun.model.events import (
     Event,
     FaultNotice,
@@ -33,7 +34,7 @@ _WAITS = {
     Phase.BACKING_OFF: Timer.BACKOFF,
     Phase.HOLDING: Timer.HOLD,
 }
-_TIMELESS = (RunStarted, RunFinished, PlanAdopted, StopRequested, FaultNotice, SaveSeen)
+_TIMELESS = (RunStarted, RunFinished, PlanAdopted, StopRequested, FaultNotice, SaveSeen, MembershipLost)
 
 History = list[tuple[RunState, Event, Step]]
 

@@ -32,3 +32,6 @@ class AgreementSilent(Fact):
     """
 
     why: str
+
+
+AgreementEvent = IncarnationOver | MembershipLost | AgreementSilent

@@ -9,25 +9,17 @@ continued from the journal by the next, so budgets outlive a boot.
 from dataclasses import dataclass
 from enum import Enum
 
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
+from faultrun.model.agreement import AgreementEvent
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
 from faultrun.model.fact import Fact
-from faultrun.model.gasp import (
-    GaspAcknowledged,
-    GaspFailed,
-    GaspRequested,
-    GaspSaved,
-    GaspVerified,
-    SaveRequested,
-    SaveSeen,
-)
-from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
+from faultrun.model.gasp import GaspEvent
+from faultrun.model.hang import HangEvent
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
-from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
-from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
+from faultrun.model.recovery import RecoveryEvent
+from faultrun.model.rendezvous import RendezvousEvent
 from faultrun.model.standby import StandbyChanged
 from faultrun.model.stop import StopRequested
 from faultrun.model.topology import BootId, NodeId
@@ -285,34 +277,17 @@ Event = (
     | IncarnationStarted
     | WorkerExit
     | HelperExit
-    | RanksMet
-    | ClusterFormed
-    | RankMissed
-    | SchedulerFailed
+    | RendezvousEvent
     | StandbyChanged
     | Heartbeat
     | FirstStep
-    | FirstStepLogged
-    | RecoveryTimed
-    | ResumeChecked
-    | HangSuspected
-    | HangDismissed
-    | HangWarned
-    | PauseOver
-    | HangDetected
+    | RecoveryEvent
+    | HangEvent
     | StopRequested
     | FaultNotice
-    | GaspRequested
-    | GaspAcknowledged
-    | GaspSaved
-    | GaspVerified
-    | SaveRequested
-    | SaveSeen
-    | GaspFailed
+    | GaspEvent
     | TimerFired
     | Drained
     | RunFinished
-    | IncarnationOver
-    | MembershipLost
-    | AgreementSilent
+    | AgreementEvent
 )

@@ -65,3 +65,7 @@ class GaspFailed(Fact):
 
     rank: int
     why: str
+
+
+_Answer = GaspAcknowledged | GaspSaved | GaspVerified | GaspFailed
+GaspEvent = GaspRequested | _Answer | SaveRequested | SaveSeen

@@ -183,3 +183,6 @@ class PauseOver(Fact):
     paused_s: float
     longest_s: float
     warned: bool
+
+
+HangEvent = HangSuspected | HangDismissed | HangWarned | HangDetected | PauseOver

@@ -80,3 +80,6 @@ class ResumeChecked(Fact):
     in_epoch: int | None = None
     by_log: bool = False
     chosen_step: int | None = None
+
+
+RecoveryEvent = FirstStepLogged | RecoveryTimed | ResumeChecked

@@ -29,3 +29,6 @@ class SchedulerFailed(Fact):
     """Our own scheduler was asked something that it does not understand, or could not listen."""
 
     why: str
+
+
+RendezvousEvent = RanksMet | ClusterFormed | RankMissed | SchedulerFailed
