@@ -1,4 +1,4 @@
-"""``--restore_configs=end``: rewritten configurations get their first bytes back, however the run ends."""
+"""``--restore_configs=end``: rewritten configurations are restored, however the run ends."""
 
 import signal
 import subprocess
@@ -42,7 +42,7 @@ def test_at_the_end_a_rewritten_file_is_as_it_was(launcher: Launcher) -> None:
     run.kill(0)
     assert run.ends() == 0
     assert text(launcher) == CONFIG
-    assert "train.yaml has its first bytes back (--restore_configs)" in run.text
+    assert "train.yaml is restored (--restore_configs)" in run.text
 
 
 def test_a_stopped_run_gives_the_file_back_too_and_the_next_start_sets_it_again(launcher: Launcher) -> None:

@@ -44,11 +44,11 @@ def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
     return 0
 
 
-@config.command(short_help="Give files their first bytes back.")
+@config.command(short_help="Restore rewritten files.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @_LOG_DIR
 def restore(files: tuple[str, ...], log_dir: str) -> int:
-    """Give FILEs their first bytes back: all that were rewritten, if none is named."""
+    """Restore FILEs as they were before the first rewrite; all that were rewritten, if none is named."""
     from faultrun.configs.originals import restore as give_back
 
     if not Path(log_dir).is_dir():

@@ -88,7 +88,7 @@ def address_of(log_dir: str, environ: Mapping[str, str]) -> str:
         raise LogDirError(
             f"no run is known in {log_dir}",
             because=f"there is no {Path(log_dir) / 'run.json'} that names one",
-            hint=f"--log_dir=DIR of the run, as it printed when it started, or {variable}=DIR",
+            hint=f"--log_dir=DIR, the log directory printed at the start, or {variable}=DIR",
         )
     return str(found)
 

@@ -67,7 +67,7 @@ def account_of(folder: Path) -> Account:
         raise LogDirError(
             f"no run can be read in {folder}",
             because=f"{folder / FILE_NAME}: {error.strerror}",
-            hint="--log_dir=DIR of the run, as it printed when it started",
+            hint="--log_dir=DIR, the log directory printed at the start",
         ) from error
     return accountant.account()
 

@@ -158,7 +158,7 @@ class Rewrite:
 
 
 class RestoreConfigs(Enum):
-    """When rewritten configurations get their first bytes back by themselves (``--restore_configs``)."""
+    """When rewritten configurations are restored by themselves (``--restore_configs``)."""
 
     NEVER = "never"
     END = "end"

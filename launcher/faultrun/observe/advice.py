@@ -140,13 +140,13 @@ def _slowest(account: Account, spec: Mapping[str, Any]) -> Iterator[Advice]:
         return
     slowest = max(known, key=lambda kind: total[kind])
     share = total[slowest] / account.wall_s
-    hint = _SLOW_HINTS.get(slowest)
-    if hint is None or share < _WORTH_SAYING:
+    if slowest not in _SLOW or share < _WORTH_SAYING:
         return
+    doing, hint = _SLOW[slowest]
     if slowest is Spending.START:
         hint = _start_hint(account, spec)
     yield Advice(
-        what=f"most of a recovery is {slowest.value}",
+        what=f"{doing} took longest in the recoveries",
         because=f"{span(total[slowest])} over {several(len(account.faults), 'incident')}, "
         f"{percent(share)} of the run, {span(total[slowest] / len(account.faults))} each",
         hint=hint,
@@ -209,13 +209,25 @@ def _away(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
         )
 
 
-_SLOW_HINTS = {
-    Spending.DETECT: "a shorter --hang_timeout, if the script's slowest honest pause allows it",
-    Spending.DRAIN: "the SDK: a window ends as soon as every replica group has saved; else a shorter --grace",
-    Spending.CHOOSE: "fewer or smaller files under --checkpoint_dir; remove old checkpoints",
-    Spending.BACKOFF: "a smaller --backoff, or the cause: waits grow only while no progress is made",
-    Spending.IDLE: "the platform's side: it kept workers from being started",
-    Spending.START: "",  # see _start_hint
+_SLOW = {
+    Spending.DETECT: (
+        "noticing the hang",
+        "a shorter --hang_timeout, if the script's slowest honest pause allows it",
+    ),
+    Spending.DRAIN: (
+        "saving and stopping",
+        "the SDK: a window ends as soon as every replica group has saved; else a shorter --grace",
+    ),
+    Spending.CHOOSE: (
+        "choosing the checkpoint",
+        "fewer or smaller files under --checkpoint_dir; remove old checkpoints",
+    ),
+    Spending.BACKOFF: (
+        "the pause before the restart",
+        "a smaller --backoff, or the cause: waits grow only while no progress is made",
+    ),
+    Spending.IDLE: ("waiting for the platform", "the platform's side: it kept workers from being started"),
+    Spending.START: ("starting up", ""),  # see _start_hint
 }
 
 _RULES = (_give_up, _dying_gasp, _interval, _window, _slowest, _same_rank, _torn, _silent, _away)

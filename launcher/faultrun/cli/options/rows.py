@@ -195,7 +195,7 @@ class ResumeOptions(Options):
     """Where checkpoints are, and how the script learns of them."""
 
     recipe = OrNone("NAME|FILE", str, example="mindspore-resnet")
-    """The following three, and more, as a known training code needs them; `faultrun recipes` lists them.
+    """A preset of the next options for a known training code; `faultrun recipes` lists the presets.
     What is given here or elsewhere wins over the recipe.
     """
     checkpoint_dir = Repeatable("DIR", values.folder, example="checkpoints")
@@ -218,7 +218,7 @@ class ResumeOptions(Options):
     restore_configs = Option(
         "WHEN", values.one_of(RestoreConfigs), default=_RECOVERY.restore_configs, example="end"
     )
-    """Give rewritten files their first bytes back: end, however the run ends; never leaves it to `faultrun
+    """Restore the rewritten files: end, however the run ends; never leaves it to `faultrun
     config restore`.
     """
     run_id = Option(

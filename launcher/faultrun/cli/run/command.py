@@ -101,8 +101,8 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> None:
     named = bool(spec.recovery.rewrites or spec.recovery.resume_args)
     if named and not spec.recovery.checkpoint_dirs:
         raise ConfigError(
-            "a recovery point shall be written, and nobody says where checkpoints are",
-            because="--rewrite or --resume_arg is given without --checkpoint_dir",
+            "--rewrite and --resume_arg need --checkpoint_dir",
+            because="a recovery point is looked for in the folders that are named",
             hint="--checkpoint_dir=DIR, the folder that the training saves into",
         )
 

@@ -56,7 +56,7 @@ def at_end(spec: RunSpec, log_dir: Path, end: RunState | None, say: Callable[[st
     if spec.recovery.restore_configs is RestoreConfigs.END:
         _give_back(
             log_dir / ORIGINALS,
-            told="{file} has its first bytes back (--restore_configs)",
+            told="{file} is restored (--restore_configs)",
             trouble="a rewritten configuration was left as it is",
             say=say,
         )

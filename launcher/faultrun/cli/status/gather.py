@@ -42,7 +42,7 @@ def gather(folder: Path, pace: Pace) -> RunStatus:
         raise LogDirError(
             f"no run is known in {folder}",
             because=f"{folder / FILE_NAME}: {error.strerror}",
-            hint="--log_dir=DIR of the run, as it printed when it started",
+            hint="--log_dir=DIR, the log directory printed at the start",
         ) from error
     return _Look(folder, record, end).status(pace)
 
