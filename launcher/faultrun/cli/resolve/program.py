@@ -74,22 +74,26 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
         because = "with --module it is Python that runs"
         raise settings.refuse(Settings.no_python, because, "one of -m and --no-python")
     script, *arguments = words
+    shown = words
+    prefix: tuple[str, ...]
+    source: Path | None
+    search: Path | None = None
     if as_module:
-        prefix = (process.python, "-u", "-m", script)
-        found = _module(script, process)
-        return _program(prefix, arguments, ("-m", *words), source=found, search=Path.cwd())
-    if script.endswith(".py") and not as_written:
-        return _program((process.python, "-u", script), arguments, words, source=_file(script))
-    if not as_written and re.fullmatch(_PYTHON, script):
-        return _python(_found(script), arguments, words, process)
-    if not as_written and re.fullmatch(_SHELL, script):
-        operand = _operand(arguments, _SHELL_ENDING, _SHELL_VALUED)
-        if not operand.kind and operand.text and not shutil.which(operand.text):
-            _file(operand.text)
-        return _program((_found(script), *arguments[: operand.end]), arguments[operand.end :], words)
-    files = (Path(word) for word in arguments if word.endswith(".py"))
-    source = next((file for file in files if os.path.isfile(file)), None)  # noqa: PTH113  it never raises
-    return _program((_executable(script),), arguments, words, source=source)
+        prefix, source, search = (process.python, "-u", "-m", script), _module(script, process), Path.cwd()
+        shown = ("-m", *words)
+    elif script.endswith(".py") and not as_written:
+        prefix, source = (process.python, "-u", script), _file(script)
+    elif re.fullmatch(f"{_PYTHON}|{_SHELL}", script) and not as_written:
+        prefix, source, search = _interpreted(script, arguments, process)
+        del arguments[: len(prefix) - 1]
+    else:
+        files = (Path(word) for word in arguments if word.endswith(".py"))
+        prefix = (_executable(script),)
+        source = next((file for file in files if os.path.isfile(file)), None)  # noqa: PTH113  it never raises
+    command = Command(prefix=prefix, script_args=tuple(arguments), shown=shlex.join(shown))
+    if source is None:
+        return Program(command=command)
+    return Program(command=command, source=source, search=(search or source.parent,))
 
 
 def resolve_framework(ctx: ResolveContext, program: Program, recipe: Recipe | None) -> Framework:
@@ -129,29 +133,6 @@ def _imported(program: Program) -> Framework:
     return Framework.PLAIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Operand:
-    """What an interpreter runs: a file (``kind`` empty), a module (m) or code (c), and where that ends."""
-
-    kind: str
-    text: str
-    end: int
-
-
-def _program(
-    prefix: Sequence[str],
-    arguments: Sequence[str],
-    shown: Sequence[str],
-    *,
-    source: Path | None = None,
-    search: Path | None = None,
-) -> Program:
-    command = Command(prefix=tuple(prefix), script_args=tuple(arguments), shown=shlex.join(shown))
-    if source is None:
-        return Program(command=command)
-    return Program(command=command, source=source, search=(search or source.parent,))
-
-
 def _module(module: str, process: ProcessContext) -> Path:
     """The file of ``python -m MODULE``: along the path that Python would use, the working directory first."""
     from faultrun.frameworks.detect import find_module
@@ -166,33 +147,43 @@ def _module(module: str, process: ProcessContext) -> Path:
     return source
 
 
-def _python(python: str, arguments: Sequence[str], words: Sequence[str], process: ProcessContext) -> Program:
-    """``python [OPTIONS] FILE|-m MODULE|-c CODE [ARGS]``, as written."""
-    operand = _operand(arguments, _PYTHON_ENDING, _PYTHON_VALUED)
-    prefix, rest = (python, *arguments[: operand.end]), arguments[operand.end :]
-    match operand.kind:
-        case "m":
-            source = _module(operand.text, process)
-            return _program(prefix, rest, words, source=source, search=Path.cwd())
-        case "" if operand.text not in ("", "-") and not Path(operand.text).is_dir():
-            return _program(prefix, rest, words, source=_file(operand.text))
-        case _:
-            return _program(prefix, rest, words)
+def _interpreted(
+    interpreter: str, arguments: Sequence[str], process: ProcessContext
+) -> tuple[tuple[str, ...], Path | None, Path | None]:
+    """``python [OPTIONS] FILE|-m MODULE|-c CODE`` or a shell, as written: the words up to there.
+
+    And the Python file, if there is one, with the folder of its neighbours where it is not the file's own.
+    """
+    if not shutil.which(interpreter):
+        hint = "a .py file alone as SCRIPT runs with our own Python"
+        raise UsageError(f"no command {interpreter}", because="it is not on PATH", hint=hint)
+    python = re.fullmatch(_PYTHON, interpreter) is not None
+    ending, valued = (_PYTHON_ENDING, _PYTHON_VALUED) if python else (_SHELL_ENDING, _SHELL_VALUED)
+    kind, operand, end = _operand(arguments, ending, valued)
+    prefix = (interpreter, *arguments[:end])
+    if kind == "m":
+        return prefix, _module(operand, process), Path.cwd()
+    if kind or not operand:
+        return prefix, None, None
+    if python:
+        return prefix, None if operand == "-" or Path(operand).is_dir() else _file(operand), None
+    if not shutil.which(operand):
+        _file(operand)
+    return prefix, None, None
 
 
-def _operand(arguments: Sequence[str], ending: str, valued: frozenset[str]) -> _Operand:
-    """Walk over the interpreter's own options to what it shall run."""
+def _operand(arguments: Sequence[str], ending: str, valued: frozenset[str]) -> tuple[str, str, int]:
+    """What an interpreter runs: a file (""), a module (m) or code (c), its text, and where that ends."""
     at = 0
     while at < len(arguments) and arguments[at][:1] in ("-", "+") and len(arguments[at]) > 1:
         word = arguments[at]
         last = re.fullmatch(ending, word, re.DOTALL)
         if last:
-            attached = bool(last[2])
-            end = min(at + (1 if attached else 2), len(arguments))
-            return _Operand(kind=last[1], text=last[2] or "".join(arguments[at + 1 : end]), end=end)
+            end = min(at + (1 if last[2] else 2), len(arguments))
+            return last[1], last[2] or "".join(arguments[at + 1 : end]), end
         at += 2 if word in valued else 1
     end = min(at + 1, len(arguments))
-    return _Operand(kind="", text="".join(arguments[at:end]), end=end)
+    return "", "".join(arguments[at:end]), end
 
 
 def _file(script: str) -> Path:
@@ -225,13 +216,6 @@ def _executable(script: str) -> str:
             hint=f"python {shlex.quote(script)}, or chmod +x {shlex.quote(script)}",
         )
     return script if "/" in script else f"./{script}"
-
-
-def _found(interpreter: str) -> str:
-    if not shutil.which(interpreter):
-        hint = "a .py file alone as SCRIPT runs with our own Python"
-        raise UsageError(f"no command {interpreter}", because="it is not on PATH", hint=hint)
-    return interpreter
 
 
 def _near(path: Path) -> str:
