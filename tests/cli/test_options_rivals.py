@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.options.errors import TORCHRUN_ONLY
+from faultrun.cli.options.command import TORCHRUN_ONLY
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS
 

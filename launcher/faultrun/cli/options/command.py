@@ -1,6 +1,7 @@
 """From words on the command line to ``Asked``: which options were given, and what is left for SCRIPT.
 
-Nothing is interpreted here: values stay the texts they were typed as. The help page is written here, too.
+Nothing is interpreted here: values stay the texts they were typed as. The help page is written here, and what
+click says of a wrong command line becomes what · because · try.
 """
 
 import re
@@ -9,9 +10,10 @@ from collections.abc import Callable, Mapping
 import click
 from click.shell_completion import CompletionItem
 
-from faultrun.cli.options.errors import as_usage_error
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, SECTIONS, Asked
+from faultrun.cli.options.values import likely
+from faultrun.errors import UsageError
 
 RUN = "run"
 """The verb that may be left out."""
@@ -31,11 +33,38 @@ _VALUES = (
     "variable, then from --config. A TEMPLATE may hold {checkpoint} {checkpoint_dir} {epoch} {step} "
     "{global_step} {rank} {run_id} {incarnation}."
 )
+_HELP = "faultrun --help lists every option; options of the script come after SCRIPT"
+_RUN_OR_PROGRAM = ("run", "faultrun", None)
+_UNFILTERED = ("log lines are not filtered", "leave it out and grep worker_<rank>.log")
+
+TORCHRUN_ONLY = {
+    "rdzv_conf": ("it tunes torchrun's rendezvous, and one node needs none", "leave it out"),
+    "start_method": ("workers are programs of their own, not forks of the launcher", "leave it out"),
+    "event_log_handler": (
+        "faultrun writes its own journal",
+        "leave it out and read journal.jsonl in --log_dir",
+    ),
+    "role": ("all workers of a run have one role", "leave it out"),
+    "run_path": ("every worker is a process with its own interpreter", "leave it out"),
+    "local_ranks_filter": (
+        "the console is chosen by stream and rank",
+        "--tail_worker_log=0,1 or --tee=0:3,1:3",
+    ),
+    "duplicate_stdout_filters": _UNFILTERED,
+    "duplicate_stderr_filters": _UNFILTERED,
+    "local_addr": ("one node needs no address of its own", "leave it out, or --master_addr"),
+    "logs_specs": ("torchrun's log plugins are not loaded", "--log_dir, --tee and --tail_worker_log"),
+    "numa_binding": ("it needs CUDA's view of the machine", "--bind_numa=True or --bind_core=True"),
+    "signals_to_handle": ("SIGTERM, SIGINT and SIGHUP all let the workers save", "leave it out"),
+    "virtual_local_rank": ("LOCAL_RANK is always the worker's own", "leave it out"),
+}
+"""torchrun's other options by name: why they are refused, and what to write instead."""
+
 _LITERALS = frozenset({"true", "false", "1", "0"})
 
 
 def _same_spelling(name: str) -> str:
-    return name.replace("-", "_")
+    return name.lstrip("-").replace("-", "_")
 
 
 _CONTEXT: dict[str, object] = {
@@ -111,7 +140,7 @@ class FaultrunGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise as_usage_error(error) from None
+            raise _as_usage_error(error) from None
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Both forms: the run, and the other verbs."""
@@ -208,7 +237,45 @@ def _spell_out_switches(args: list[str]) -> list[str]:
 def _takes(word: str) -> Takes | None:
     """What the next word is to ``--log_dir``, ``-t`` and ``-mt``; None for ``--log_dir=D`` and ``-t3``."""
     if word.startswith("--"):
-        option = OPTIONS.get(_same_spelling(word[2:]))
+        option = OPTIONS.get(_same_spelling(word))
         return None if option is None else option.takes
     valued = "".join(one.short for one in OPTIONS.values() if one.takes is not Takes.NOTHING)
     return Takes.VALUE if re.fullmatch(f"-[^{valued}]*[{valued}]", word) else None
+
+
+def _as_usage_error(error: click.UsageError) -> UsageError:
+    """The same complaint in our three lines."""
+    said = error.format_message().rstrip(".")
+    because = said[:1].lower() + said[1:]
+    about_run = error.ctx is None or error.ctx.command.name in _RUN_OR_PROGRAM
+    command = error.ctx.command_path if error.ctx is not None else ""
+    if isinstance(error, click.NoSuchOption):
+        return _unknown_option(error.option_name) if about_run else _unknown_of_verb(error, command)
+    if not about_run:
+        return UsageError(f"`{command}` is written wrongly", because=because, hint=f"{command} --help")
+    if isinstance(error, click.BadOptionUsage):
+        key = _same_spelling(error.option_name)
+        hint = OPTIONS[key].use if key in OPTIONS else _HELP
+        return UsageError(f"--{key} is written wrongly", because=because, hint=hint)
+    return UsageError("the command line is wrong", because=because, hint=_HELP)
+
+
+def _unknown_option(typed: str) -> UsageError:
+    key = _same_spelling(typed)
+    if key in TORCHRUN_ONLY:
+        because, hint = TORCHRUN_ONLY[key]
+        spelled = f"--{key.replace('_', '-')}"
+        return UsageError(f"{spelled} is torchrun's and not supported", because=because, hint=hint)
+    match = likely(key, list(OPTIONS))
+    hint = f"did you mean {OPTIONS[match].spelled}?  (e.g. {OPTIONS[match].use})" if match else _HELP
+    because = "neither faultrun nor msrun nor torchrun has it"
+    return UsageError(f"unknown option {typed}", because=because, hint=hint)
+
+
+def _unknown_of_verb(error: click.NoSuchOption, command: str) -> UsageError:
+    match = likely(error.option_name, error.possibilities or [])
+    return UsageError(
+        f"unknown option {error.option_name}",
+        because=f"`{command}` does not have it",
+        hint=f"did you mean {match}?" if match else f"{command} --help",
+    )

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 from faultrun.cli.options.values import as_text, or_none, switch
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 V = TypeVar("V")
 
 _LONGEST_SHOWN = 120
@@ -80,7 +80,7 @@ class Options:
 
 
 @dataclass(eq=False)
-class Option(Generic[T]):
+class Option(Generic[_T]):
     """One option: what is to be known of it is stated in its row and nowhere else.
 
     ``name`` is its key in the config file and, in capitals, its ``FAULTRUN_`` variable. ``reads`` gives a
@@ -91,9 +91,9 @@ class Option(Generic[T]):
     """
 
     metavar: str
-    reads: Callable[[str], T]
+    reads: Callable[[str], _T]
     _: KW_ONLY
-    default: T
+    default: _T
     shown: str | None = None
     example: str = ""
     takes: Takes = Takes.VALUE
@@ -108,12 +108,12 @@ class Option(Generic[T]):
         self.section = owner
 
     @overload
-    def __get__(self, options: None, owner: type) -> "Option[T]": ...
+    def __get__(self, options: None, owner: type) -> "Option[_T]": ...
 
     @overload
-    def __get__(self, options: Options, owner: type) -> T: ...
+    def __get__(self, options: Options, owner: type) -> _T: ...
 
-    def __get__(self, options: Options | None, owner: type) -> "Option[T] | T":
+    def __get__(self, options: Options | None, owner: type) -> "Option[_T] | _T":
         """The option itself from the class; else its value: UsageError, ConfigError from the config file."""
         if options is None:
             return self
@@ -183,7 +183,7 @@ class Option(Generic[T]):
         except ValueError as error:
             raise self.wrong(found, str(error)) from None
 
-    def _value(self, found: Written) -> T:
+    def _value(self, found: Written) -> _T:
         return self.blamed(found, self.reads)
 
 

@@ -19,7 +19,7 @@ from faultrun.platforms.local import is_address
 
 E = TypeVar("E", bound=Enum)
 N = TypeVar("N")
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 DAY_S = 86_400.0
 MOST_WORKERS = 1_000_000
@@ -98,7 +98,7 @@ def one_of_or_auto(kind: type[E]) -> Callable[[str], E | None]:
     return lambda text: _member(kind, text, ("auto",))
 
 
-def or_none(reads: Callable[[str], T], nothing: N) -> Callable[[str], T | N]:
+def or_none(reads: Callable[[str], _T], nothing: N) -> Callable[[str], _T | N]:
     """As ``reads``, but an empty text and ``none`` mean ``nothing``."""
     return lambda text: nothing if text in _NONE else reads(text)
 

@@ -17,7 +17,7 @@ from faultrun.platforms.documents import Unfinished, read_bounded
 from faultrun.platforms.rank_table import MOST_TABLE_BYTES, RankTable, Server, node_names, parse_rank_table
 from faultrun.platforms.rank_table_wait import Awaited, not_finished
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 RANK_TABLE = Awaited(what="rank table", parse=parse_rank_table)
 SERVER_LIST = Awaited(what="server list", parse=parse_server_list)
@@ -138,7 +138,7 @@ def fault_files(settings: Settings, process: ProcessContext) -> FaultFiles:
     )
 
 
-def _read(awaited: Awaited[T], path: str) -> T:
+def _read(awaited: Awaited[_T], path: str) -> _T:
     try:
         return awaited.parse(read_bounded(Path(path), MOST_TABLE_BYTES))
     except OSError as error:
