@@ -14,7 +14,7 @@ from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.events import NothingWhole, RecoveryPointChosen
 from faultrun.model.spec import Recovery
-from faultrun.supervisor.checkpoint_finder import LocalCheckpoints, Surveyed
+from faultrun.supervisor.checkpoint_finder import CheckpointFinder, Surveyed
 from faultrun.supervisor.reactor import RunClock
 from support.catalogs import judge, survey_of
 from support.ckpt_bytes import ckpt, save
@@ -86,7 +86,7 @@ def test_a_digest_beside_it_verifies_it(tmp_path: Path) -> None:
 def survey(root: Path, *, trust: bool) -> Surveyed:
     recovery = Recovery(checkpoint_dirs=(str(root),), trust=trust)
     catalog = Catalog((str(root),), settle_s=0.0)
-    surveyor = LocalCheckpoints(replace(a_spec(workers=2), recovery=recovery), catalog, RunClock())
+    surveyor = CheckpointFinder(replace(a_spec(workers=2), recovery=recovery), catalog, RunClock())
     return surveyor.find(FindRecoveryPoint(incarnation=1, continuing=True, fault_at_s=0.0), 0.0)
 
 

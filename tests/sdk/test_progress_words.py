@@ -9,17 +9,17 @@ from faultrun.supervisor.progress import ProgressPage, phase_of
 
 def test_a_worker_is_heard_before_its_first_step_and_counts_only_steps(tmp_path: Path) -> None:
     page = ProgressPage(tmp_path / "progress", (0, 1))
-    assert page.words() == ((0, None), (1, None))
+    assert page.words() == {0: None, 1: None}
     slot = ProgressSlot(f"{page.path}:1")
-    (_, mute), (_, word) = page.words()
+    mute, word = page.words().values()
     assert mute is None
     assert word is not None
     assert (word.count, phase_of(word.phase)) == (0, WorkPhase.COMPUTING)
     assert slot.works_at(WorkPhase.EVALUATING) is WorkPhase.COMPUTING
-    assert (page.steps(), page.complete) == ((), False)
+    assert page.steps() == ()
     slot.stepped(7, -1)
     assert slot.works_at(WorkPhase.COLLECTIVE) is WorkPhase.COMPUTING
-    word = page.words()[1][1]
+    word = page.words()[1]
     assert word is not None
     assert (word.step, word.count, phase_of(word.phase)) == (7, 1, WorkPhase.COLLECTIVE)
     page.close()
@@ -31,7 +31,7 @@ def test_every_word_is_news(tmp_path: Path) -> None:
     marks = []
     for _ in range(3):
         slot.works_at(WorkPhase.EVALUATING)
-        word = page.words()[0][1]
+        word = page.words()[0]
         assert word is not None
         marks.append(word.at_monotonic_s)
     assert len(set(marks)) == 3
@@ -43,7 +43,7 @@ def test_a_save_of_the_helper_is_shown_until_it_ends_whatever_the_main_thread_sa
     slot = ProgressSlot(f"{page.path}:0")
 
     def phase() -> WorkPhase:
-        word = page.words()[0][1]
+        word = page.words()[0]
         assert word is not None
         return phase_of(word.phase)
 

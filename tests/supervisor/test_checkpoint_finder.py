@@ -12,7 +12,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.gasp_manifest import mark_finished
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec import Recovery, Resume
-from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
+from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.reactor import RunClock
 from support.ckpt_bytes import ckpt, save
@@ -114,7 +114,7 @@ def test_a_folder_that_comes_as_a_mount_of_its_own_is_a_beginning(tmp_path: Path
     assert step_of(in_shared(Path("/dev"), tmp_path, name="shm/calm-heron").find(AGAIN, 0.0)) is None
 
 
-def in_shared(shared: Path, log_dir: Path, name: str = "ckpt") -> LocalCheckpoints:
+def in_shared(shared: Path, log_dir: Path, name: str = "ckpt") -> CheckpointFinder:
     folder = str(shared / name)
     spec = a_spec(workers=2)
     spec = replace(
@@ -123,7 +123,7 @@ def in_shared(shared: Path, log_dir: Path, name: str = "ckpt") -> LocalCheckpoin
         logs=replace(spec.logs, log_dir=str(log_dir)),
     )
     catalog = Catalog((folder,), memory_path=str(log_dir / "memory.jsonl"), settle_s=0.0)
-    return LocalCheckpoints(spec, catalog, RunClock())
+    return CheckpointFinder(spec, catalog, RunClock())
 
 
 def test_a_folder_that_nobody_can_read_may_be_read_later(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import RecoveryPointChosen
 from faultrun.model.spec import Recovery, Resume
-from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
+from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.reactor import RunClock
 from support.ckpt_bytes import ckpt
 from support.specs import a_spec
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def chosen(folder: Path, *lost: int) -> RecoveryPoint:
     recovery = Recovery(checkpoint_dirs=(str(folder),), resume=Resume.ALWAYS)
     spec = a_spec(workers=2, recovery=recovery)
-    surveyor = LocalCheckpoints(spec, Catalog((str(folder),), settle_s=0.0), RunClock())
+    surveyor = CheckpointFinder(spec, Catalog((str(folder),), settle_s=0.0), RunClock())
     answer = surveyor.find(FindRecoveryPoint(incarnation=0, continuing=True, lost=lost), 0.0)
     assert isinstance(answer, RecoveryPointChosen)
     assert answer.point is not None

@@ -110,12 +110,12 @@ def test_where_the_kernel_tells_nothing_the_files_identity_does(tmp_path: Path) 
 
 
 class Ears:
-    """Hears what the lookout tells, through a real reactor."""
+    """Hears what the watcher tells, through a real reactor."""
 
-    def __init__(self, lookout: FaultFileWatcher) -> None:
+    def __init__(self, watcher: FaultFileWatcher) -> None:
         self._reactor = Reactor(RunClock())
-        self.first = lookout.first()
-        lookout.attach(self._reactor, Incarnation(self._reactor.clock, number=7))
+        self.first = watcher.first()
+        watcher.attach(self._reactor, Incarnation(self._reactor.clock, number=7))
 
     def next(self) -> Notice:
         """The next notice."""
@@ -132,11 +132,11 @@ def looking(folder: Path, *, in_place: bool = False, table: Path | None = None) 
         reset_config=str(folder / "reset.json"),
         restart_in_place=in_place,
     )
-    lookout = FaultFileWatcher(sources(files, str(table) if table else ""))
+    watcher = FaultFileWatcher(sources(files, str(table) if table else ""))
     try:
-        yield Ears(lookout)
+        yield Ears(watcher)
     finally:
-        lookout.close()
+        watcher.close()
 
 
 @pytest.mark.timeout(30)
@@ -240,11 +240,11 @@ def test_nobody_watches_where_there_is_nothing_to_watch(tmp_path: Path) -> None:
 @pytest.mark.timeout(30)
 def test_the_watcher_ends_with_its_supervisor(tmp_path: Path) -> None:
     before = children()
-    lookout = FaultFileWatcher(sources(FaultFiles(reset_config=str(tmp_path / "reset.json")), ""))
+    watcher = FaultFileWatcher(sources(FaultFiles(reset_config=str(tmp_path / "reset.json")), ""))
     (pid,) = children() - before
     pidfd = os.pidfd_open(pid)
     began = time.monotonic()
-    lookout.close()
+    watcher.close()
     assert time.monotonic() - began < 1
     assert select.select([pidfd], [], [], 0)[0]
     os.close(pidfd)

@@ -13,7 +13,7 @@ from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFaile
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import Command, Recovery, Rendezvous, Rewrite, RunSpec
 from faultrun.platforms.ports import fresh_port
-from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer
+from faultrun.supervisor.prepare import DeviceAssignment, Preparer
 from faultrun.supervisor.reactor import RunClock
 from support.specs import a_spec
 from support.story import checkpoint, topology
@@ -25,7 +25,7 @@ CONFIG = 'epochs: 9  # all of them\npre_trained: ""\n'
 class Bench:
     """A preparer and what it says; the user's script takes ``--lr=1 --resume=no``."""
 
-    preparer: LocalPreparer
+    preparer: Preparer
     said: list[str] = field(default_factory=list)
 
     def events(self, plan: Plan) -> list[Event]:
@@ -49,8 +49,8 @@ def bench(folder: Path, environ: Mapping[str, str] | None = None, **more: object
         **more,  # type: ignore[arg-type]
     )
     said: list[str] = []
-    seating = DeviceAssignment(spec, environ or {}, said.append)
-    preparer = LocalPreparer(spec, environ or {}, folder / "original", RunClock(), said.append, seating)
+    devices = DeviceAssignment(spec, environ or {}, said.append)
+    preparer = Preparer(spec, environ or {}, folder / "original", RunClock(), said.append, devices)
     return Bench(preparer, said)
 
 

@@ -1,16 +1,23 @@
 """The progress page, written as a worker writes it and read as the supervisor does."""
 
+import json
 import os
 import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from faultrun.core.decide import decide
+from faultrun.journal.append import line_of
+from faultrun.model.events import Heartbeat, Timer, TimerFired
 from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, pack_word, unpack_progress
 from faultrun.sdk.session import ProgressSlot
-from faultrun.supervisor.progress import ProgressPage, phase_of
+from faultrun.supervisor.progress import Incarnation, ProgressPage, period_s, phase_of, write_heartbeats
+from faultrun.supervisor.reactor import Reactor, RunClock
+from support.story import Story
 
 
 def store(
@@ -23,21 +30,11 @@ def store(
 
 def test_what_a_worker_stored_is_read_at_once(tmp_path: Path) -> None:
     page = ProgressPage(tmp_path / "progress", (4, 5))
-    assert (page.steps(), page.complete) == ((), False)
+    assert page.steps() == ()
     store(page, 1, 1215, epoch=2, phase=2)
     assert page.steps() == (RankStep(rank=5, step=1215, epoch=2, phase=WorkPhase.COLLECTIVE),)
     store(page, 0, 0)
     assert page.steps()[0] == RankStep(rank=4, step=0)
-    page.close()
-
-
-def test_a_page_is_complete_once_every_rank_has_reported(tmp_path: Path) -> None:
-    page = ProgressPage(tmp_path / "progress", (0, 1))
-    found = []
-    for slot in (1, 0):
-        store(page, slot, 1)
-        found.append(page.complete)
-    assert found == [False, True]
     page.close()
 
 
@@ -77,7 +74,7 @@ def test_a_page_that_is_cut_costs_its_words_and_no_process(tmp_path: Path) -> No
     for left_bytes in (SLOT_BYTES + 9, 0):
         os.truncate(page.path, left_bytes)
         assert page.steps() == ()
-        assert page.words() == ((0, None), (1, None))
+        assert page.words() == {0: None, 1: None}
         assert page.reporting() == frozenset()
         assert slot.agreed_stop() == 0
         assert slot.agree_on_interval(4) == 4
@@ -99,3 +96,69 @@ def test_a_step_goes_on_where_the_page_cannot_be_written(tmp_path: Path) -> None
         signal.signal(signal.SIGXFSZ, ignored)
     assert page.steps() == ()
     page.close()
+
+
+A_MOMENT_S = 0.001
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def reactor() -> Iterator[Reactor]:
+    reactor = Reactor(RunClock())
+    yield reactor
+    reactor.close()
+
+
+def reports(path: Path, steps: list[int]) -> None:
+    words = (Progress(step=step, epoch=-1, phase=0, at_monotonic_s=1.0, count=1) for step in steps)
+    path.write_bytes(b"".join(pack_progress(word).ljust(SLOT_BYTES, b"\0") for word in words))
+
+
+def test_it_names_the_first_and_the_last_and_is_as_short_with_a_thousand_ranks(
+    reactor: Reactor, tmp_path: Path
+) -> None:
+    page = ProgressPage(tmp_path / "progress", tuple(range(1000)))
+    reports(page.path, [10_000_000 + (rank * 7) % 1000 for rank in range(1000)])
+    workers = Incarnation(reactor.clock, number=3, page=page, pids=dict.fromkeys(range(1000), 1))
+    write_heartbeats(reactor, workers, lambda _: A_MOMENT_S)
+    (beat,) = reactor.wait()
+    assert isinstance(beat, Heartbeat)
+    assert beat.incarnation == 3
+    assert beat.steps == (RankStep(rank=0, step=10_000_000), RankStep(rank=857, step=10_000_999))
+    story = Story(2).begins()
+    line = line_of(beat, decide(story.state, beat), {"node": "a-node-of-a-cluster", "boot": "0" * 16})
+    assert len(json.dumps(line)) < 500
+    page.close()
+
+
+def test_it_beats_while_workers_run_whether_they_report_steps_or_not(reactor: Reactor) -> None:
+    workers = Incarnation(reactor.clock)
+    write_heartbeats(reactor, workers, lambda _: A_MOMENT_S)
+    reactor.start_timer(Timer.HOLD, reactor.clock.now() + 30 * A_MOMENT_S, 3)
+    assert [type(event) for event in reactor.wait()] == [TimerFired]
+    workers.pids[0] = 1
+    for _ in range(3):
+        (beat,) = reactor.wait()
+        assert isinstance(beat, Heartbeat)
+        assert beat.steps == ()
+
+
+def test_a_beat_changes_no_decision() -> None:
+    story = Story(2).begins().all_run()
+    before = story.state
+    assert story.reported().state == before
+    assert not story.steps[-1][1].actions
+
+
+def lines_of(days: float) -> int:
+    at_s, lines = 0.0, 0
+    while at_s < days * DAY_S:
+        at_s += period_s(at_s)
+        lines += 1
+    return lines
+
+
+def test_an_hour_is_known_to_the_minute_and_a_month_is_no_long_journal() -> None:
+    assert lines_of(1 / 24) == 60
+    assert lines_of(1) < 400
+    assert lines_of(30) < 4600

@@ -25,7 +25,7 @@ POLICY = RestartPolicy(max_restarts=2, window_s=500, backoff_min_s=1, backoff_ma
 
 @dataclass(slots=True)
 class Witness:
-    """A narrator that remembers every adopted plan, and when restarts were charged."""
+    """A listener that remembers every adopted plan, and when restarts were charged."""
 
     charged: list[tuple[float, Ledger]] = field(default_factory=list)
     incarnations: list[int] = field(default_factory=list)

@@ -16,12 +16,12 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import Logs, Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.agreement import LocalAgreement
-from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
+from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.ports import World
-from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer, WorkerCommand
+from faultrun.supervisor.prepare import DeviceAssignment, Preparer, WorkerCommand
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
@@ -117,8 +117,8 @@ class RealNode:
         self._reactor = Reactor(RunClock())
         self._control = Control(folder, self._reactor, 30.0)
         clock = self._reactor.clock
-        seating = DeviceAssignment(spec, os.environ, lambda line: None)
-        preparer = LocalPreparer(spec, os.environ, folder / "original", clock, lambda line: None, seating)
+        devices = DeviceAssignment(spec, os.environ, lambda line: None)
+        preparer = Preparer(spec, os.environ, folder / "original", clock, lambda line: None, devices)
         standbys = Standbys(spec.standby, folder, lambda: None, self._reactor)
         self._group = WorkerGroup(spec, self._env(), self._reactor, self._control, standbys)
         rules = Rules(topology=spec.topology, policy=POLICY)
@@ -126,7 +126,7 @@ class RealNode:
             self._group,
             Inspector(self._group, self._reactor, folder),
             LocalAgreement(rules, None, self._reactor),
-            LocalCheckpoints(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock),
+            CheckpointFinder(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), clock),
             preparer,
             self._reactor,
         )

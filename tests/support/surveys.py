@@ -8,7 +8,7 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import RecoveryPointChosen
 from faultrun.model.spec import Recovery, Replicas, Resume
-from faultrun.supervisor.checkpoint_finder import LocalCheckpoints, Surveyed
+from faultrun.supervisor.checkpoint_finder import CheckpointFinder, Surveyed
 from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.reactor import RunClock
 from support.ckpt_bytes import ckpt, save
@@ -27,14 +27,14 @@ def surveyor(
     roots: int = 1,
     workers: int = 2,
     replicas: Replicas = Replicas.AUTO,
-) -> LocalCheckpoints:
+) -> CheckpointFinder:
     """A supervisor's surveyor; what it learns it remembers beside the checkpoints, as a log_dir would."""
     dirs = (str(root / "ckpt"),) * roots
     spec = replace(
         a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume, replicas=replicas)
     )
     catalog = Catalog(dirs, memory_path=str(root / "memory.jsonl"), settle_s=0.0)
-    return LocalCheckpoints(spec, catalog, RunClock(), neighbours=Neighbours(dirs, spec.run_id))
+    return CheckpointFinder(spec, catalog, RunClock(), neighbours=Neighbours(dirs, spec.run_id))
 
 
 def put(root: Path, *steps: int, content: bytes | None = None) -> None:

@@ -83,11 +83,6 @@ def pack_word(step: int, epoch: int, phase: int, at_monotonic_s: float, count: i
     return _SLOT.pack(step, epoch, phase, at_monotonic_s, count)
 
 
-def attached(slot: bytes) -> bool:
-    """Whether a worker that reports its steps has ever come to this slot."""
-    return unpack_word(slot) is not None
-
-
 def pack_number(number: int) -> bytes:
     """What stands at ``STOP_OFFSET`` or ``INTERVAL_OFFSET``."""
     return _NUMBER.pack(number)

@@ -24,8 +24,8 @@ _RAN_OUT = 71
 Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
 
 
-class LocalCheckpoints:
-    """Implements ``ports.CheckpointFinder``.
+class CheckpointFinder:
+    """Looks through the checkpoints, in a helper thread.
 
     ``meter`` is told how far a verification is. Files that do not say whose they are
     may be the ``neighbours``'.
@@ -49,7 +49,7 @@ class LocalCheckpoints:
         self._gone_since_s: float | None = None
 
     def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
-        """See ``ports.CheckpointFinder``."""
+        """The recovery point, why there is none, or why nobody can go on."""
         try:
             return self._surveyed(request, at_s)
         finally:
@@ -105,7 +105,7 @@ class LocalCheckpoints:
         return self._chosen(request, at_s, left_alone=left_alone)
 
     def read_back(self, path: str) -> Verdict:
-        """See ``ports.CheckpointFinder``. What is learnt here need not be read again by the survey."""
+        """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
         # Workers run in our own working directory, so a path that they say is relative to it.
         wanted = Path(path).absolute()
         self._catalog.adopt(str(wanted.parent))

@@ -236,10 +236,11 @@ class Control:
     def _first_step(self, rank: int, step: int | None) -> Iterable[Event]:
         if step is not None:
             self._began.setdefault(rank, step)
-        if self._first_step_told or self._page is None or not self._page.complete:
+        steps = self._page.steps() if self._page is not None and not self._first_step_told else ()
+        if not steps or self._page is None or len(steps) < len(self._page.ranks):
             return
         self._first_step_told = True
-        newest = max(step.step for step in self._page.steps())
+        newest = max(step.step for step in steps)
         began = min(self._began.values(), default=newest)
         yield FirstStep(at_s=self._reactor.now(), incarnation=self._incarnation, step=newest, began=began)
 

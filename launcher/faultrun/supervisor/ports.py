@@ -7,11 +7,9 @@ event, and every answer comes through the reactor.
 from collections.abc import Iterable
 from typing import Protocol
 
-from faultrun.model.actions import Action, FindRecoveryPoint
-from faultrun.model.checkpoint import Verdict
-from faultrun.model.events import Event, NothingWhole, PrepareFailed, RecoveryPointChosen
+from faultrun.model.actions import Action
+from faultrun.model.events import Event
 from faultrun.model.facts import NodeFact
-from faultrun.model.plan import Plan
 from faultrun.model.run import Step
 
 
@@ -48,28 +46,6 @@ class EventListener(Protocol):
 
     def tell(self, event: Event, step: Step) -> None:
         """One event and what was decided about it."""
-        ...
-
-
-class CheckpointFinder(Protocol):
-    """Looks through the checkpoints; runs in a helper thread."""
-
-    def find(
-        self, request: FindRecoveryPoint, at_s: float
-    ) -> RecoveryPointChosen | NothingWhole | PrepareFailed:
-        """Return the recovery point, why there is none, or why nobody can go on."""
-        ...
-
-    def read_back(self, path: str) -> Verdict:
-        """Whether a save that was just reported is whole, and a candidate at all."""
-        ...
-
-
-class Preparer(Protocol):
-    """Applies a plan to this node; runs in a helper thread."""
-
-    def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
-        """Yield ConfigRewritten for each file, then Prepared or PrepareFailed."""
         ...
 
 

@@ -99,8 +99,8 @@ class DeviceAssignment:
             raise Abandoned("abandoned", because="the run has ended", hint="")
 
 
-class LocalPreparer:
-    """Implements ``ports.Preparer``; remembers the edited copies that its workers must be pointed at."""
+class Preparer:
+    """Applies a plan to this node; remembers the edited copies that its workers must be pointed at."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class LocalPreparer:
         self._used: frozenset[int] = frozenset()
 
     def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
-        """See ``ports.Preparer``."""
+        """Yield ConfigRewritten for each file, then Prepared or PrepareFailed; runs in a helper thread."""
         try:
             self._devices = self._assignment.look()
             results = self._rewrite(plan)

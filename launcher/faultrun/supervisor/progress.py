@@ -1,14 +1,14 @@
 """How far each rank of this node has come: readable even after it was killed."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultrun.core.hang_limits import Beat
 from faultrun.model.events import Event, Heartbeat
 from faultrun.model.progress import RankStep, WorkPhase
-from faultrun.model.wire import SLOT_BYTES, Progress, attached, unpack_progress, unpack_word
+from faultrun.model.wire import SLOT_BYTES, Progress, unpack_word
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.logs import LogFiles
 
@@ -30,52 +30,44 @@ class ProgressPage:
             os.close(self._fd)
             raise
 
+    def words(self) -> dict[int, Progress | None]:
+        """The raw slot of every rank, from its first word on; None for one that is mute."""
+        data = os.pread(self._fd, SLOT_BYTES * len(self.ranks), 0)
+        at = range(0, SLOT_BYTES * len(self.ranks), SLOT_BYTES)
+        return {
+            rank: unpack_word(data[begin : begin + SLOT_BYTES])
+            for rank, begin in zip(self.ranks, at, strict=True)
+        }
+
     def steps(self) -> tuple[RankStep, ...]:
         """The newest step of every rank that has reported one."""
         return tuple(
             RankStep(
                 rank=rank,
-                step=progress.step,
-                epoch=progress.epoch if progress.epoch >= 0 else None,
-                phase=phase_of(progress.phase),
+                step=word.step,
+                epoch=word.epoch if word.epoch >= 0 else None,
+                phase=phase_of(word.phase),
             )
-            for rank, progress in self.slots()
+            for rank, word in self.words().items()
+            if word is not None and word.count > 0
         )
-
-    def slots(self) -> tuple[tuple[int, Progress], ...]:
-        """Rank and raw slot of every rank that has reported."""
-        return tuple((rank, found) for rank, slot in self._slots() if (found := unpack_progress(slot)))
 
     def reporting(self) -> frozenset[int]:
         """The ranks that use the page, whether they have finished a step or not."""
-        return frozenset(rank for rank, slot in self._slots() if attached(slot))
-
-    def words(self) -> tuple[tuple[int, Progress | None], ...]:
-        """Rank and raw slot of every rank, from its first word on; None for one that is mute."""
-        return tuple((rank, unpack_word(slot)) for rank, slot in self._slots())
+        return frozenset(rank for rank, word in self.words().items() if word is not None)
 
     def beats(self, clock: RunClock) -> dict[int, Beat]:
-        """The same by rank, on the run's clock."""
-        return {rank: _beat(rank, word, clock) for rank, word in self.words()}
+        """The words on the run's clock."""
+        return {rank: _beat(rank, word, clock) for rank, word in self.words().items()}
 
     def done(self, rank: int) -> bool:
         """Whether ``rank`` has said that nothing is left to do, and nothing since."""
-        word = dict(self.words()).get(rank)
+        word = self.words().get(rank)
         return word is not None and phase_of(word.phase) is WorkPhase.DONE
-
-    @property
-    def complete(self) -> bool:
-        """Whether every rank has reported a step."""
-        return len(self.slots()) == len(self.ranks)
 
     def close(self) -> None:
         """Let go of the page; the file stays for whoever wants to read it."""
         os.close(self._fd)
-
-    def _slots(self) -> Iterator[tuple[int, bytes]]:
-        data = os.pread(self._fd, SLOT_BYTES * len(self.ranks), 0)
-        for slot, rank in enumerate(self.ranks):
-            yield rank, data[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
 
 
 def _beat(rank: int, word: Progress | None, clock: RunClock) -> Beat:

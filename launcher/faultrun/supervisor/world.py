@@ -26,8 +26,10 @@ from faultrun.model.actions import (
 )
 from faultrun.model.events import Event, Timer
 from faultrun.model.gasp import GaspVerified
+from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.inspection import Inspector
-from faultrun.supervisor.ports import Agreement, CheckpointFinder, Preparer
+from faultrun.supervisor.ports import Agreement
+from faultrun.supervisor.prepare import Preparer
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.worker_group import WorkerGroup
 

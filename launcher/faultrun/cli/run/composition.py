@@ -37,7 +37,7 @@ from faultrun.model.topology import BootId, RunId
 from faultrun.platforms.cgroup import spendable_bytes
 from faultrun.platforms.local import accelerators_of
 from faultrun.supervisor.agreement import LocalAgreement
-from faultrun.supervisor.checkpoint_finder import LocalCheckpoints
+from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_watcher_for
@@ -47,8 +47,8 @@ from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.log_watch import LogWatch
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
-from faultrun.supervisor.ports import Agreement, CheckpointFinder
-from faultrun.supervisor.prepare import DeviceAssignment, LocalPreparer
+from faultrun.supervisor.ports import Agreement
+from faultrun.supervisor.prepare import DeviceAssignment, Preparer
 from faultrun.supervisor.progress import write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.recovery_timer import RecoveryTimer
@@ -125,7 +125,7 @@ class Supervisor:
             JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
         )
         devices = DeviceAssignment(self._spec, self._process.environ, self._say)
-        preparer = LocalPreparer(
+        preparer = Preparer(
             self._spec, self._process.environ, self.log_dir / ORIGINALS, clock, self._say, devices
         )
         env = self._supervisor_env(preparer, streams, clock)
@@ -216,7 +216,7 @@ class Supervisor:
     def _sweep(self) -> None:
         sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S)
 
-    def _supervisor_env(self, preparer: LocalPreparer, streams: Streams, clock: RunClock) -> SupervisorEnv:
+    def _supervisor_env(self, preparer: Preparer, streams: Streams, clock: RunClock) -> SupervisorEnv:
         return SupervisorEnv(
             environ=self._process.environ,
             boot=self._boot,
@@ -242,7 +242,7 @@ class Supervisor:
     def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
         meter = meter_for(self._spec, self.log_dir)
         neighbours = Neighbours(catalog.roots, self._spec.run_id)
-        return LocalCheckpoints(self._spec, catalog, clock, meter, neighbours)
+        return CheckpointFinder(self._spec, catalog, clock, meter, neighbours)
 
     def _agreement(self, reactor: Reactor) -> Agreement:
         rules = Rules(
