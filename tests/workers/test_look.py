@@ -36,7 +36,7 @@ RESTLESS = (
     "import threading, time\n"
     "def wake():\n    while True: time.sleep(1e-4)\n"
     "for _ in range(4): threading.Thread(target=wake).start()\n"
-    "def wait():\n    while True: time.sleep(600)\n"
+    "def wait():\n    print('ready', flush=True)\n    while True: time.sleep(600)\n"
 )
 """Threads that are awake more often than the main one."""
 
@@ -109,7 +109,7 @@ def test_a_process_that_is_gone_has_nothing_to_say() -> None:
 
 
 def test_a_worker_with_the_sdk_dumps_its_stacks_even_while_it_spins(run: Runner) -> None:
-    process = run(f"{SDK}{SAY}\ndef spin():\n    while True: pass\nspin()")
+    process = run(f"{SDK}def spin():\n    {SAY}    while True: pass\nspin()")
     dump = StackDump({0: process}, {0: run.folder / "stacks"})
     assert dump.asked == {0}
     (text,) = dump.collect(frozenset({0}), 60.0).values()
@@ -121,7 +121,7 @@ def test_it_is_the_main_thread_that_answers_also_when_it_is_woken_for_it(
     run: Runner, monkeypatch: pytest.MonkeyPatch, flag: int
 ) -> None:
     monkeypatch.setattr("faultrun.workers.process._PIDFD_SIGNAL_THREAD", flag)
-    worker = run(f"{SDK}{RESTLESS}{SAY}wait()")
+    worker = run(f"{SDK}{RESTLESS}wait()")
     for _ in range(5):
         worker.signal_leader(signal.SIGSTOP)
         wait_until(lambda: state_of(worker.pid) == "T", what="state T")
