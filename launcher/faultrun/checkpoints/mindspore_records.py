@@ -44,15 +44,12 @@ _ITEM_BYTES = {
 COUNTS = frozenset({"epoch_num", "step_num", "global_step", "batch_num", "cur_rank"})
 """Tags of the numbers that tell where in the training a file was written."""
 
-_SCALARS = {
-    "Int64": struct.Struct("<q"),
-    "Int32": struct.Struct("<i"),
-    "Float32": struct.Struct("<f"),
-    "Float64": struct.Struct("<d"),
-}
-_MAGIC_GCM, _MAGIC_CBC, _MAGIC_SM4 = 0x7F3A5ED8, 0x7F3A5ED9, 0x7F3A5EDA
-_TAG_BYTES = {_MAGIC_GCM: 16, _MAGIC_CBC: 0, _MAGIC_SM4: 0}
+_SCALARS = {"Int64": "<q", "Int32": "<i", "Float32": "<f", "Float64": "<d"}
+_GCM, _CBC, _SM4 = 0x7F3A5ED8, 0x7F3A5ED9, 0x7F3A5EDA
+_TAG_BYTES = {_GCM: 16, _CBC: 0, _SM4: 0}
 _NUMBER_BYTES = 4
+_NO_RECORD = "no record"
+_NOT_READ = (IndexError, UnicodeDecodeError, WireError)
 _LONGEST_VECTOR = 64
 
 
@@ -68,12 +65,10 @@ class _Record(NamedTuple):
     @property
     def scalar(self) -> float | int | None:
         """The number that the record holds, if it holds exactly one."""
-        if not self.content:
-            return None
         form = _SCALARS.get(self.tensor_type)
-        if form is None or len(self.content) != form.size:
+        if form is None or len(self.content) != struct.calcsize(form):
             return None
-        number: float | int = form.unpack(self.content)[0]
+        number: float | int = struct.unpack(form, self.content)[0]
         return number
 
 
@@ -157,7 +152,7 @@ def numbers_at(file: OpenFile, offsets: Mapping[str, int]) -> dict[str, float | 
             window_at, window = at, file.read(at, min(_NEAR_BYTES, file.size_bytes - at))
         try:
             record, _ = _record(window, at - window_at)
-        except (IndexError, UnicodeDecodeError, WireError, _Garbled):
+        except _NOT_READ:
             return None
         number = record.scalar
         if record.tag != tag or number is None:
@@ -197,7 +192,7 @@ def _records(file: OpenFile, end: int) -> Iterator[tuple[int, _Record]]:
             window_at, window = at, file.read(at, min(wanted, end - at))
         try:
             record, after = _record(window, at - window_at)
-        except (IndexError, UnicodeDecodeError, WireError, _Garbled) as err:
+        except _NOT_READ as err:
             if window_at == at and len(window) == min(_HEAD_BYTES, end - at):
                 raise Unreadable(f"cut or garbled at byte {at} of {file.size_bytes}") from err
             window_at, window = at, file.read(at, min(_HEAD_BYTES, end - at))
@@ -212,25 +207,24 @@ def _records(file: OpenFile, end: int) -> Iterator[tuple[int, _Record]]:
         at = window_at + after
 
 
-class _Garbled(Exception):
-    """Not a record, or its head is longer than what was read so far."""
-
-
 def _record(data: bytes, at: int) -> tuple[_Record, int]:
-    """Parse the record at ``at``; its end may lie beyond ``data``. Raises IndexError or _Garbled."""
+    """Parse the record at ``at``; its end may lie beyond ``data``.
+
+    Raises one of _NOT_READ: it is no record, or its head is longer than ``data``.
+    """
     if data[at] != 0x0A:
-        raise _Garbled
+        raise WireError(_NO_RECORD)
     length, at = varint(data, at + 1)
     end = at + length
     if data[at] != 0x0A:
-        raise _Garbled
+        raise WireError(_NO_RECORD)
     tag_bytes, at = varint(data, at + 1)
     tag = _text(data, at, tag_bytes)
     at += tag_bytes
     field = data[at]
     body_bytes, at = varint(data, at + 1)
     if at + body_bytes != end or field not in {0x12, 0x1A}:
-        raise _Garbled
+        raise WireError(_NO_RECORD)
     if field == 0x1A:
         return _Record(tag, "map", (), body_bytes, b""), end
     return _tensor(tag, data, at, end), end
@@ -249,28 +243,24 @@ def _tensor(tag: str, data: bytes, at: int, end: int) -> _Record:
         if key == 0x12:
             tensor_type = _text(data, at, value)
         elif key == 0x1A and at + value == end:
-            content = _small(data, at, end)
+            content = _bytes(data, at, value) if value <= _SMALL_BYTES else b""
             return _Record(tag, tensor_type, tuple(dims), value, content)
         else:
-            raise _Garbled
+            raise WireError(_NO_RECORD)
         at += value
-    raise _Garbled
-
-
-def _small(data: bytes, at: int, end: int) -> bytes:
-    if end - at > _SMALL_BYTES:
-        return b""
-    if end > len(data):
-        raise IndexError
-    return data[at:end]
+    raise WireError(_NO_RECORD)
 
 
 def _text(data: bytes, at: int, size_bytes: int) -> str:
     if size_bytes > _MAX_TAG_BYTES:
-        raise _Garbled
+        raise WireError(_NO_RECORD)
+    return _bytes(data, at, size_bytes).decode()
+
+
+def _bytes(data: bytes, at: int, size_bytes: int) -> bytes:
     if at + size_bytes > len(data):
         raise IndexError
-    return data[at : at + size_bytes].decode()
+    return data[at : at + size_bytes]
 
 
 def _end_of_frame(file: OpenFile, at: int) -> int:
