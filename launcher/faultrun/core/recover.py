@@ -102,6 +102,7 @@ def choose(
     ours = [entry for entry in candidates if not _foreign(entry, need)]
     refused: list[Refusal] = [*broken]
     named = _named_groups(ours, need)
+    trusted = {path: replace(one, whole=one.whole or one.unverifiable) for path, one in verdicts.items()}
     for moment in moments(ours):
         fit: list[Entry] = []
         for entry in moment.entries:
@@ -111,16 +112,13 @@ def choose(
             else:
                 fit.append(entry)
         groups = _groups_of(fit, need, named)
-        judged = verdicts
-        answer = _serve(fit, judged, groups)
+        judged, answer = verdicts, _serve(fit, verdicts, groups)
         if isinstance(answer, str) and need.trust:
-            judged = {
-                path: replace(one, whole=one.whole or one.unverifiable) for path, one in verdicts.items()
-            }
+            judged = trusted
             answer = _serve(fit, judged, groups)
         if isinstance(answer, NeedVerdicts):
             return answer
-        refused += _torn(fit, judged)
+        refused += [_refusal(entry, judged[entry.path].why) for entry in fit if not _is_whole(entry, judged)]
         if isinstance(answer, str):
             refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, judged)]
             continue
@@ -280,19 +278,14 @@ def _pick(
     for entry in entries:
         shard = bool(entry.replica_group) and not entry.replicated and not group <= {*entry.replica_group}
         serves = entry.rank is None or entry.rank in group or len(groups) == 1
-        if serves and not shard and (entry.path not in verdicts or verdicts[entry.path].whole):
+        if serves and not shard and _is_whole(entry, verdicts):
             return entry
     return None
 
 
 def _is_whole(entry: Entry, verdicts: Mapping[str, Verdict]) -> bool:
+    """Whether nothing is known against it."""
     return entry.path not in verdicts or verdicts[entry.path].whole
-
-
-def _torn(fit: Iterable[Entry], verdicts: Mapping[str, Verdict]) -> Iterator[Refusal]:
-    for entry in fit:
-        if not _is_whole(entry, verdicts):
-            yield _refusal(entry, verdicts[entry.path].why)
 
 
 def _refusal(entry: Entry, why: str) -> Refusal:

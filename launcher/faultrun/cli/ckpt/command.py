@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from faultrun.checkpoints.find import Findings
 
 _DATA_ERROR = 65
-_SHOWN = 5
 
 
 def _common(command: Callable[..., int]) -> Callable[..., int]:
@@ -109,6 +108,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
     from faultrun.cli.ckpt import restore
     from faultrun.cli.ckpt.bar import Bar
     from faultrun.cli.ckpt.rows import choice_object
+    from faultrun.core.recover import NoneUsable
 
     catalog = _catalog(roots, more.pop("pattern"), more.pop("log_dir"))
     request = restore.ChooseOptions(**more)
@@ -118,7 +118,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
         restore.write_files(request, catalog, found, need)
     if as_json:
         answer(json.dumps(choice_object(found.choice), indent=2))
-        return _exit_code(found)
+        return _DATA_ERROR if isinstance(found.choice, NoneUsable) else 0
     return _tell(found, roots, why=why)
 
 
@@ -168,12 +168,6 @@ def _show(
 def _nothing(roots: tuple[str, ...], scan: "Scan") -> str:
     more = f" ({len(scan.unfinished)} unfinished: --why names them)" if scan.unfinished else ""
     return f"no checkpoint in {' '.join(roots)}{more}"
-
-
-def _exit_code(found: "Findings") -> int:
-    from faultrun.core.recover import NoneUsable
-
-    return _DATA_ERROR if isinstance(found.choice, NoneUsable) else 0
 
 
 def _tell(found: "Findings", roots: tuple[str, ...], *, why: bool) -> int:
