@@ -4,13 +4,13 @@ from contextlib import suppress
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
-from faultrun.checkpoints.catalog import Catalog, Scan
+from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, VerifyProgress, scan_and_choose
 from faultrun.core import recover
 from faultrun.core.recover import Need
 from faultrun.errors import LogDirError
 from faultrun.model.actions import FindRecoveryPoint
-from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
+from faultrun.model.checkpoint import Depth, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec import Resume, RunSpec
 from faultrun.supervisor.grounds import Grounds, unreadable
@@ -91,18 +91,24 @@ class CheckpointFinder:
                 return self._nothing(request, found, replicas, unverifiable)
 
     def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:
-        """How a new run begins that uses no checkpoint of others; None when some are its own."""
+        """How a new run begins that uses no checkpoint of others; None when some are its own.
+
+        What is older than this run is marked, so that no restart takes it.
+        """
+        scan = self._catalog.scan()
+        own = self._spec.run_id if self._spec.recovery.resume is Resume.AUTO else None
+        others = [one for one in scan.entries if own is None or one.run_id != own or one.finished]
         try:
-            scan, left_alone = self._leave_others_alone()
+            self._catalog.leave_alone(others)
         except OSError as error:
             return self._forgetful(request, error)
         if not scan.entries and self._unreadable():
             # Strangers' checkpoints that are seen only later would be taken for ours.
             return self._gone(request, scan.refused)
-        if left_alone < len(scan.entries):
+        if len(others) < len(scan.entries):
             return None
         self._gone_since_s = None
-        return self._chosen(request, at_s, left_alone=left_alone)
+        return self._chosen(request, at_s, left_alone=len(others))
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
@@ -130,17 +136,6 @@ class CheckpointFinder:
 
     def _world_size(self, request: FindRecoveryPoint) -> int:
         return request.world_size or self._spec.topology.world_size
-
-    def _leave_others_alone(self) -> tuple[Scan, int]:
-        """Mark what is older than this run so that no restart takes it; what there is, and how many of it."""
-        scan = self._catalog.scan()
-        auto = self._spec.recovery.resume is Resume.AUTO
-        others = [entry for entry in scan.entries if not (auto and self._is_mine(entry))]
-        self._catalog.leave_alone(others)
-        return scan, len(others)
-
-    def _is_mine(self, entry: Entry) -> bool:
-        return entry.run_id == self._spec.run_id and not entry.finished
 
     def _never_trust_later(self, found: Findings, need: Need) -> None:
         """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
