@@ -6,35 +6,30 @@ from hypothesis import strategies as st
 
 from faultrun.frameworks.mindspore_wire import (
     MAX_FRAME_BYTES,
-    Delete,
     Frames,
-    HostNames,
     Name,
     NotUnderstood,
-    Read,
-    Register,
-    Request,
-    SchedulerHeartbeat,
-    Unregister,
-    Write,
+    SchedulerRequest,
     frame,
     read_fields,
     read_request,
     write_fields,
 )
 
-ASKED: dict[bytes, Request] = {
-    b'0|\n\x011\x12\x05hostB\x1a\tMS_WORKER"\t127.0.0.1(\x01': Register(
-        node="1", host="hostB", role="MS_WORKER"
+ASKED: dict[bytes, SchedulerRequest] = {
+    b'0|\n\x011\x12\x05hostB\x1a\tMS_WORKER"\t127.0.0.1(\x01': SchedulerRequest(
+        name=Name.REGISTER, node="1", host="hostB", role="MS_WORKER"
     ),
-    b"1|\n\x010": Unregister(node="0"),
-    b"2|\n\x010": SchedulerHeartbeat(node="0"),
-    b"6|\n MCCL_COLLECTIVE_RANK_MS_WORKER_0\x12\x0e127.0.0.1:8118": Write(
-        key=b"MCCL_COLLECTIVE_RANK_MS_WORKER_0", value=b"127.0.0.1:8118"
+    b"1|\n\x010": SchedulerRequest(name=Name.UNREGISTER, node="0"),
+    b"2|\n\x010": SchedulerRequest(name=Name.HEARTBEAT, node="0"),
+    b"6|\n MCCL_COLLECTIVE_RANK_MS_WORKER_0\x12\x0e127.0.0.1:8118": SchedulerRequest(
+        name=Name.WRITE, key=b"MCCL_COLLECTIVE_RANK_MS_WORKER_0", value=b"127.0.0.1:8118"
     ),
-    b"7|\n MCCL_COLLECTIVE_RANK_MS_WORKER_1": Read(key=b"MCCL_COLLECTIVE_RANK_MS_WORKER_1"),
-    b"8|\n\x01k": Delete(key=b"k"),
-    b"9|MS_WORKER": HostNames(),
+    b"7|\n MCCL_COLLECTIVE_RANK_MS_WORKER_1": SchedulerRequest(
+        name=Name.READ, key=b"MCCL_COLLECTIVE_RANK_MS_WORKER_1"
+    ),
+    b"8|\n\x01k": SchedulerRequest(name=Name.DELETE, key=b"k"),
+    b"9|MS_WORKER": SchedulerRequest(name=Name.HOST_NAMES),
 }
 """What workers of 2.10.0 sent: name and body."""
 

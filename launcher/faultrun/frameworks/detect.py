@@ -17,56 +17,28 @@ from faultrun.model.spec import Framework
 _MAX_BYTES = 4 << 20
 _MAX_LOCAL_MODULES = 64
 
-_PACKAGES: dict[str, Framework] = {
-    "mindspore": Framework.MINDSPORE,
-    **dict.fromkeys(
-        ("mindformers", "mindnlp", "mindcv", "mindocr", "mindyolo", "mindone"), Framework.MINDSPORE
+_BUILT_ON = {
+    Framework.MINDSPORE: ("mindformers", "mindnlp", "mindcv", "mindocr", "mindyolo", "mindone"),
+    Framework.TORCH: (
+        *("accelerate", "colossalai", "composer", "deepspeed", "diffusers", "fairscale", "lightning"),
+        *("lightning_fabric", "megatron", "peft", "pytorch_lightning", "sentence_transformers", "timm"),
+        *("torchaudio", "torchft", "torchtitan", "torchtune", "torchvision", "transformers", "trl"),
     ),
+}
+_THEMSELVES = {
+    "mindspore": Framework.MINDSPORE,
     "torch": Framework.TORCH,
     "torch_npu": Framework.TORCH,
-    **dict.fromkeys(
-        (
-            "accelerate",
-            "colossalai",
-            "composer",
-            "deepspeed",
-            "diffusers",
-            "fairscale",
-            "lightning",
-            "lightning_fabric",
-            "megatron",
-            "peft",
-            "pytorch_lightning",
-            "sentence_transformers",
-            "timm",
-            "torchaudio",
-            "torchft",
-            "torchtitan",
-            "torchtune",
-            "torchvision",
-            "transformers",
-            "trl",
-        ),
-        Framework.TORCH,
-    ),
     "tensorflow": Framework.TENSORFLOW,
     "npu_bridge": Framework.TENSORFLOW,
 }
-
-_THEMSELVES = frozenset({"mindspore", "torch", "torch_npu", "tensorflow", "npu_bridge"})
 """The frameworks, not what is built on them: transformers' tokenizers serve anybody."""
 
+_PACKAGES = {**_THEMSELVES, **{name: one for one, names in _BUILT_ON.items() for name in names}}
+
 _DISTRIBUTED = (
-    "mindspore.communication",
-    "mindspore.mint.distributed",
-    "torch.distributed",
-    "torch.nn.parallel",
-    "tensorflow.distribute",
-    "npu_bridge",
-    "deepspeed",
-    "accelerate",
-    "lightning",
-    "pytorch_lightning",
+    *("mindspore.communication", "mindspore.mint.distributed", "torch.distributed", "torch.nn.parallel"),
+    *("tensorflow.distribute", "npu_bridge", "deepspeed", "accelerate", "lightning", "pytorch_lightning"),
 )
 """A program may import two frameworks; the one whose processes talk to each other is the one that trains."""
 
@@ -173,7 +145,7 @@ def _inside(name: str, package: str) -> bool:
 def read_imports(file: Path) -> list[str]:
     """Absolute dotted names that a file imports or, after ``import torch``, reaches as ``torch.distributed``.
 
-    Relative imports keep their dots. Raises Unreadable.
+    Relative imports keep their dots. Raises UnreadableSource.
     """
     names: list[str] = []
     bound: dict[str, str] = {}
@@ -195,7 +167,7 @@ def read_imports(file: Path) -> list[str]:
 
 
 def read_tree(file: Path) -> ast.Module:
-    """Parse a Python file. Raises Unreadable."""
+    """Parse a Python file. Raises UnreadableSource."""
     try:
         with file.open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)

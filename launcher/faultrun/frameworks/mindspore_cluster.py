@@ -17,20 +17,7 @@ understood raises NotUnderstood, and the cluster is of no more use.
 import json
 from dataclasses import dataclass
 
-from faultrun.errors import assert_never
-from faultrun.frameworks.mindspore_wire import (
-    Delete,
-    HostNames,
-    Name,
-    NotUnderstood,
-    Read,
-    Register,
-    Request,
-    SchedulerHeartbeat,
-    Unregister,
-    Write,
-    write_fields,
-)
+from faultrun.frameworks.mindspore_wire import Name, NotUnderstood, SchedulerRequest, write_fields
 
 _WORKER = "MS_WORKER"
 _ADDRESS = b"MCCL_COLLECTIVE_RANK_"
@@ -43,7 +30,7 @@ _LONGEST_NODE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SchedulerAnswer:
     """What to send to the connection called ``link``."""
 
     link: int
@@ -57,7 +44,7 @@ class _Member:
     host: str
 
 
-class Cluster:
+class MindSporeCluster:
     """One life of a group of ``size`` workers on one node. ``link`` is whatever number a connection has.
 
     A group in which everybody departed may register anew.
@@ -92,28 +79,29 @@ class Cluster:
         """Who has registered."""
         return frozenset(self._members)
 
-    def receive(self, link: int, request: Request) -> list[Answer]:
+    def receive(self, link: int, request: SchedulerRequest) -> list[SchedulerAnswer]:
         """What can be answered now. NotUnderstood for what no worker of ours asks."""
-        match request:
-            case Register():
+        key = request.key
+        match request.name:
+            case Name.REGISTER:
                 return self._register(link, request)
-            case SchedulerHeartbeat(node=node):
-                return [self._alive(link, self._rank(node))]
-            case Unregister(node=node):
-                return self._leave(link, self._rank(node))
-            case Write(key=key, value=value):
-                return self._write(link, key, value)
-            case Read(key=key):
+            case Name.HEARTBEAT:
+                return [self._alive(link, self._rank(request.node))]
+            case Name.UNREGISTER:
+                return self._leave(link, self._rank(request.node))
+            case Name.WRITE:
+                return self._write(link, key, request.value)
+            case Name.READ:
                 return self._read(link, key)
-            case Delete(key=key):
+            case Name.DELETE:
                 name = Name.FOUND if self._forget(key) else Name.MISSING
-                return [Answer(link=link, name=name, body=write_fields({1: key}))]
-            case HostNames():
+                return [SchedulerAnswer(link=link, name=name, body=write_fields({1: key}))]
+            case Name.HOST_NAMES:
                 return [self._host_names(link)]
             case _:
-                assert_never(request)
+                raise NotUnderstood(f"a worker says {request.name.name}")
 
-    def lose(self, link: int) -> list[Answer]:
+    def lose(self, link: int) -> list[SchedulerAnswer]:
         """A connection broke. A rank of which none is left has ended, or will register again."""
         for links in self._readers.values():
             links.pop(link, None)
@@ -131,7 +119,7 @@ class Cluster:
             self._gone.add(rank)
         return self._let_go()
 
-    def _register(self, link: int, request: Register) -> list[Answer]:
+    def _register(self, link: int, request: SchedulerRequest) -> list[SchedulerAnswer]:
         rank = self._rank(request.node)
         if request.role != _WORKER:
             raise NotUnderstood(f"node {rank} registers as {request.role[:20]!r}")
@@ -146,18 +134,18 @@ class Cluster:
             return [self._welcome(rank)]
         return [self._welcome(one) for one in sorted(self._members)] if self.complete else []
 
-    def _welcome(self, rank: int) -> Answer:
+    def _welcome(self, rank: int) -> SchedulerAnswer:
         body = write_fields({1: 1, 2: rank, 3: self._size})
-        return Answer(link=self._members[rank].link, name=Name.SUCCESS, body=body)
+        return SchedulerAnswer(link=self._members[rank].link, name=Name.SUCCESS, body=body)
 
-    def _alive(self, link: int, rank: int) -> Answer:
+    def _alive(self, link: int, rank: int) -> SchedulerAnswer:
         self._belongs(link, rank)
         body = write_fields({1: 1, 2: _COMPLETE if self.complete else 0, 3: self._size})
-        return Answer(link=link, name=Name.SUCCESS, body=body)
+        return SchedulerAnswer(link=link, name=Name.SUCCESS, body=body)
 
-    def _leave(self, link: int, rank: int) -> list[Answer]:
+    def _leave(self, link: int, rank: int) -> list[SchedulerAnswer]:
         if not self.complete:
-            return [Answer(link=link, name=Name.INCOMPLETE, body=Name.INCOMPLETE.value)]
+            return [SchedulerAnswer(link=link, name=Name.INCOMPLETE, body=Name.INCOMPLETE.value)]
         self._belongs(link, rank)
         self._leaving[rank] = link
         return self._let_go()
@@ -168,16 +156,19 @@ class Cluster:
             self._rank_of[link] = rank
             self._gone.discard(rank)
 
-    def _let_go(self) -> list[Answer]:
+    def _let_go(self) -> list[SchedulerAnswer]:
         """Answer all who leave, once everybody does or is gone."""
         if len(self._leaving.keys() | self._gone) < self._size:
             return []
         leaving, self._leaving = self._leaving, {}
         self._gone.update(leaving)
         success = Name.SUCCESS
-        return [Answer(link=link, name=success, body=success.value) for _, link in sorted(leaving.items())]
+        return [
+            SchedulerAnswer(link=link, name=success, body=success.value)
+            for _, link in sorted(leaving.items())
+        ]
 
-    def _write(self, link: int, key: bytes, value: bytes) -> list[Answer]:
+    def _write(self, link: int, key: bytes, value: bytes) -> list[SchedulerAnswer]:
         writer = key.removeprefix(_ADDRESS).rpartition(b"_")[2]
         if key.startswith(_ADDRESS) and writer.isdigit() and len(writer) <= _LONGEST_NODE:
             self._belongs(link, int(writer))
@@ -196,15 +187,15 @@ class Cluster:
         self._data_bytes -= len(key) + len(value)
         return True
 
-    def _read(self, link: int, key: bytes) -> list[Answer]:
+    def _read(self, link: int, key: bytes) -> list[SchedulerAnswer]:
         value = self._data.get(key)
         if value is not None:
             self._addresses_told += key.startswith(_ADDRESS)
-            return [Answer(link=link, name=Name.FOUND, body=write_fields({1: key, 2: value}))]
+            return [SchedulerAnswer(link=link, name=Name.FOUND, body=write_fields({1: key, 2: value}))]
         if key.startswith(_ADDRESS):
             self._hold(link, key)
             return []
-        return [Answer(link=link, name=Name.MISSING, body=write_fields({1: key}))]
+        return [SchedulerAnswer(link=link, name=Name.MISSING, body=write_fields({1: key}))]
 
     def _hold(self, link: int, key: bytes) -> None:
         """A worker that lost its patience asks for the same again; it waits for one answer and gets one."""
@@ -212,10 +203,10 @@ class Cluster:
             raise NotUnderstood(f"more than {len(self._readers)} addresses are asked for")
         self._readers.setdefault(key, {})[link] = None
 
-    def _host_names(self, link: int) -> Answer:
+    def _host_names(self, link: int) -> SchedulerAnswer:
         names = [self._members[rank].host for rank in sorted(self._members)] if self.complete else []
         body = json.dumps({"hostnames": names}, separators=(",", ":")).encode()
-        return Answer(link=link, name=Name.FOUND if self.complete else Name.MISSING, body=body)
+        return SchedulerAnswer(link=link, name=Name.FOUND if self.complete else Name.MISSING, body=body)
 
     def _rank(self, node: str) -> int:
         """The rank of a node: we gave out the numbers, so another one is not one of ours."""

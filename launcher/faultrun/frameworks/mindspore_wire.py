@@ -25,6 +25,7 @@ Bodies in braces are protobuf (proto3: a field of value zero is left out), the o
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
+from typing import Any
 
 from faultrun.text import protobuf
 
@@ -57,56 +58,34 @@ class Name(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Register:
-    """A worker joins. ``node`` is MS_NODE_ID, which we set to the rank."""
+class SchedulerRequest:
+    """What a worker asks for; which fields count is said in ``_FIELDS``.
 
-    node: str
-    host: str
-    role: str
+    REGISTER  a worker joins; ``node`` is MS_NODE_ID, which we set to the rank
+    UNREGISTER  a worker that ends in an orderly way waits up to six seconds for the answer
+    HEARTBEAT  its answer is the only way in which a worker learns that the cluster is complete
+    WRITE, READ, DELETE  set, ask for and forget ``key`` for everybody
+    HOST_NAMES  ask for the host of every rank
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unregister:
-    """A worker that ends in an orderly way waits up to six seconds for the answer."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerHeartbeat:
-    """Its answer is the only way in which a worker learns that the cluster is complete."""
-
-    node: str
+    name: Name
+    node: str = ""
+    host: str = ""
+    role: str = ""
+    key: bytes = b""
+    value: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """Set ``key`` for everybody."""
-
-    key: bytes
-    value: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """Ask for ``key``."""
-
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
-    """Forget ``key``."""
-
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostNames:
-    """Ask for the host of every rank."""
-
-
-Request = Register | Unregister | SchedulerHeartbeat | Write | Read | Delete | HostNames
+_FIELDS: dict[bytes, tuple[str, ...]] = {
+    Name.REGISTER.value: ("node", "host", "role"),
+    Name.UNREGISTER.value: ("node",),
+    Name.HEARTBEAT.value: ("node",),
+    Name.WRITE.value: ("key", "value"),
+    Name.READ.value: ("key",),
+    Name.DELETE.value: ("key",),
+    Name.HOST_NAMES.value: (),
+}
+"""What stands in the fields 1, 2 ... of each body."""
 
 
 class Frames:
@@ -140,27 +119,22 @@ def frame(name: Name, body: bytes, port: int) -> bytes:
     return _HEAD.pack(_MAGIC, len(name.value), len(to), 1, len(body)) + name.value + to + b"@" + body
 
 
-def read_request(name: bytes, body: bytes) -> Request:
+def read_request(name: bytes, body: bytes) -> SchedulerRequest:
     """What a worker asks for. NotUnderstood for a name or a body that is not in the table above."""
-    match name:
-        case Name.REGISTER.value:
-            fields = read_fields(body)
-            return Register(node=_text(fields, 1), host=_text(fields, 2), role=_text(fields, 3))
-        case Name.UNREGISTER.value:
-            return Unregister(node=_text(read_fields(body), 1))
-        case Name.HEARTBEAT.value:
-            return SchedulerHeartbeat(node=_text(read_fields(body), 1))
-        case Name.WRITE.value:
-            fields = read_fields(body)
-            return Write(key=_bytes(fields, 1), value=_bytes(fields, 2))
-        case Name.READ.value:
-            return Read(key=_bytes(read_fields(body), 1))
-        case Name.DELETE.value:
-            return Delete(key=_bytes(read_fields(body), 1))
-        case Name.HOST_NAMES.value:
-            return HostNames()
-        case _:
-            raise NotUnderstood(f"a message called {name[:20]!r}")
+    known = _FIELDS.get(name)
+    if known is None:
+        raise NotUnderstood(f"a message called {name[:20]!r}")
+    fields = read_fields(body) if known else {}
+    values: dict[str, Any] = {}
+    for number, field in enumerate(known, start=1):
+        value = fields.get(number, b"")
+        if not isinstance(value, bytes):
+            raise NotUnderstood(f"field {number} is a number")
+        try:
+            values[field] = value if field in ("key", "value") else value.decode()
+        except UnicodeDecodeError:
+            raise NotUnderstood(f"field {number} is not text") from None
+    return SchedulerRequest(name=Name(name), **values)
 
 
 def write_fields(fields: dict[int, int | bytes]) -> bytes:
@@ -180,17 +154,3 @@ def read_fields(body: bytes) -> dict[int, int | bytes]:
         return {number: value for number, _, value in protobuf.fields(body)}
     except protobuf.WireError as error:
         raise NotUnderstood(f"a protobuf message: {error}") from None
-
-
-def _text(fields: dict[int, int | bytes], number: int) -> str:
-    try:
-        return _bytes(fields, number).decode()
-    except UnicodeDecodeError:
-        raise NotUnderstood(f"field {number} is not text") from None
-
-
-def _bytes(fields: dict[int, int | bytes], number: int) -> bytes:
-    value = fields.get(number, b"")
-    if not isinstance(value, bytes):
-        raise NotUnderstood(f"field {number} is a number")
-    return value

@@ -89,13 +89,7 @@ def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def _keys(node: ast.AST) -> Iterator[ast.expr | None]:
     """The names that ``node`` sets in ``os.environ``; None for those that only running it would tell."""
     match node:
-        case ast.Assign(targets=targets):
-            yield from (
-                target.slice
-                for target in targets
-                if isinstance(target, ast.Subscript) and _is_environ(target.value)
-            )
-        case ast.Delete(targets=targets):
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
             yield from (
                 target.slice
                 for target in targets

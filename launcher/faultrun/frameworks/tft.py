@@ -13,24 +13,18 @@ from collections.abc import Mapping
 
 from faultrun.errors import ConfigError
 
-VARIABLE = "MS_ENABLE_TFT"
+TFT_VARIABLE = "MS_ENABLE_TFT"
 
-_ON_OFF = ("0", "1")
 _SWITCHES: Mapping[str, tuple[str, ...]] = {
-    "TTP": _ON_OFF,
-    "UCE": _ON_OFF,
-    "ARF": _ON_OFF,
+    **dict.fromkeys(("TTP", "UCE", "ARF"), ("0", "1")),
     "TRE": ("0", "1", "2"),
-    "TSP": _ON_OFF,
-    "HCCE": _ON_OFF,
-    "RSC": _ON_OFF,
-    "ATO": _ON_OFF,
+    **dict.fromkeys(("TSP", "HCCE", "RSC", "ATO"), ("0", "1")),
 }
 _ATO_SETTINGS = ("ATO_THRESHOLD", "ATO_PATH")
 _NOT_WITH_ATO = frozenset({"TTP:1", "UCE:1", "ARF:1", "TRE:1", "TSP:1"})
 _LEAST_ATO_THRESHOLD = 10
 _ITEM = re.compile(r"\s*(?P<key>[^\s:,{}]+)\s*(?::\s*(?P<value>[^\s:,{}]+))?\s*,?")
-_EXAMPLE = f"{VARIABLE}='{{UCE:1,TTP:1}}'"
+_EXAMPLE = f"{TFT_VARIABLE}='{{UCE:1,TTP:1}}'"
 
 
 def normalised(text: str) -> str:
@@ -76,4 +70,4 @@ def _check(text: str, key: str, value: str | None) -> None:
 
 
 def _unreadable(text: str, because: str) -> ConfigError:
-    return ConfigError(f"{VARIABLE}={text} cannot be used", because=because, hint=_EXAMPLE)
+    return ConfigError(f"{TFT_VARIABLE}={text} cannot be used", because=because, hint=_EXAMPLE)

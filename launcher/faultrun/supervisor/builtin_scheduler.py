@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from faultrun.frameworks.mindspore_cluster import Answer, Cluster
+from faultrun.frameworks.mindspore_cluster import MindSporeCluster, SchedulerAnswer
 from faultrun.frameworks.mindspore_wire import Frames, NotUnderstood, frame, read_request
 from faultrun.model.events import Event
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
@@ -44,7 +44,7 @@ class BuiltinScheduler:
         self._reactor = reactor
         self._incarnation = incarnation
         self._size = size
-        self._cluster = Cluster(size)
+        self._cluster = MindSporeCluster(size)
         self._links: dict[int, _Link] = {}
         self._port = address[1]
         self._log = log
@@ -145,7 +145,7 @@ class BuiltinScheduler:
             self._note(f"the cluster has formed, {took_s:.3f} s later")
             yield ClusterFormed(at_s=now_s, incarnation=self._incarnation, took_s=took_s)
 
-    def _send(self, answers: Iterable[Answer]) -> None:
+    def _send(self, answers: Iterable[SchedulerAnswer]) -> None:
         """Send now or hang up: an answer is a hundred bytes, and workers wait for it."""
         for answer in answers:
             link = self._links.get(answer.link)

@@ -13,7 +13,7 @@ from faultrun.cli.options.settings import Settings
 from faultrun.cli.options.values import likely
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
-from faultrun.frameworks import tft
+from faultrun.frameworks.tft import TFT_VARIABLE, normalised
 from faultrun.model.printable import one_line
 from faultrun.model.recipe import Recipe
 from faultrun.model.spec import Framework, Recovery, Replicas
@@ -62,12 +62,12 @@ def resolve_environment(
     ours: dict[str, str] = {}
     if recipe is not None:
         ours = {name: value for name, value in recipe.environment if name not in ctx.environ}
-    given = ours.get(tft.VARIABLE, ctx.environ.get(tft.VARIABLE, ""))
+    given = ours.get(TFT_VARIABLE, ctx.environ.get(TFT_VARIABLE, ""))
     if framework in (Framework.MINDSPORE, Framework.PLAIN):
-        spelled = tft.normalised(given)
+        spelled = normalised(given)
         if spelled != given:
-            ctx.note(f"{tft.VARIABLE}={given} is handed on as {spelled}, which all of MindSpore reads alike")
-            ours[tft.VARIABLE] = spelled
+            ctx.note(f"{TFT_VARIABLE}={given} is handed on as {spelled}, which all of MindSpore reads alike")
+            ours[TFT_VARIABLE] = spelled
     return tuple(ours.items())
 
 
