@@ -37,8 +37,9 @@ _THEMSELVES = {
 _PACKAGES = {**_THEMSELVES, **{name: one for one, names in _BUILT_ON.items() for name in names}}
 
 _DISTRIBUTED = (
-    *("mindspore.communication", "mindspore.mint.distributed", "torch.distributed", "torch.nn.parallel"),
-    *("tensorflow.distribute", "npu_bridge", "deepspeed", "accelerate", "lightning", "pytorch_lightning"),
+    *("mindspore.communication.", "mindspore.mint.distributed.", "torch.distributed.", "torch.nn.parallel."),
+    *("tensorflow.distribute.", "npu_bridge.", "deepspeed.", "accelerate."),
+    *("lightning.", "pytorch_lightning."),
 )
 """A program may import two frameworks; the one whose processes talk to each other is the one that trains."""
 
@@ -103,21 +104,16 @@ def find_module(module: str, search: Sequence[str]) -> Path | None:
 def _spec(module: str, search: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
     """Walk down the packages, each part by its own name: a namespace would want its parent imported."""
     top, *inner = module.split(".")
-    found = importlib.machinery.PathFinder.find_spec(top, search) or _from_other_finders(top)
+    others = (one for one in sys.meta_path if one is not importlib.machinery.PathFinder)
+    found = importlib.machinery.PathFinder.find_spec(top, search) or next(
+        (found for finder in others if (found := finder.find_spec(top, None)) is not None), None
+    )
     for part in inner:
         if found is None or found.submodule_search_locations is None:
             return None
         places = list(found.submodule_search_locations)
         found = importlib.machinery.PathFinder.find_spec(part, places)
     return found
-
-
-def _from_other_finders(name: str) -> importlib.machinery.ModuleSpec | None:
-    for finder in sys.meta_path:
-        found = finder.find_spec(name, None) if finder is not importlib.machinery.PathFinder else None
-        if found is not None:
-            return found
-    return None
 
 
 def frameworks_of(names: Sequence[str]) -> set[Framework]:
@@ -130,16 +126,12 @@ def _judge(names: Sequence[str], source: Path) -> tuple[Detection, bool] | None:
     known = [name for name in names if name.split(".")[0] in _PACKAGES]
     if not known:
         return None
-    spread = [name for name in known if any(_inside(name, package) for package in _DISTRIBUTED)]
+    spread = [name for name in known if f"{name}.".startswith(_DISTRIBUTED)]
     itself = [name for name in known if name.split(".")[0] in _THEMSELVES]
     frameworks = {_PACKAGES[name.split(".")[0]]: name for name in reversed(spread or itself or known)}
     framework = next(entry for entry in _ORDER if entry in frameworks)
     why = f"{source} imports {frameworks[framework]}"
     return Detection(framework=framework, why=why), bool(spread)
-
-
-def _inside(name: str, package: str) -> bool:
-    return name == package or name.startswith(f"{package}.")
 
 
 def read_imports(file: Path) -> list[str]:

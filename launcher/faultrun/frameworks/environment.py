@@ -7,7 +7,6 @@ where a name changes what another framework does; those are named below.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, RunSpec
 from faultrun.model.topology import BootId
@@ -74,9 +73,7 @@ def worker_environment(
         **compile_cache_variables(spec.compile_cache, life.plan),
         **{name: value for name, value in base.items() if name not in unset},
         **dict(spec.environment),
-        **_ranks(spec, seat, life),
-        **_torchelastic(spec, seat, life),
-        **_ours(spec, seat, life),
+        **_always(spec, seat, life),
         **_resume(life.plan, seat.rank),
         **_group_info(seat, life),
         **_mindspore(spec, seat, life),
@@ -98,15 +95,11 @@ def _unless_set(life: WorkerLaunchSpec) -> dict[str, str]:
 
 def _unset(spec: RunSpec, life: WorkerLaunchSpec) -> frozenset[str]:
     """Inherited names that would mislead a worker."""
-    unset = set(_OWNED)
-    if not life.ascend:
-        unset.add(GROUP_INFO)
-    if spec.simulation is not None:
-        unset |= {"MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT"}
-    return frozenset(unset)
+    meeting = () if spec.simulation is None else ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT")
+    return frozenset((*_OWNED, *meeting, *(() if life.ascend else (GROUP_INFO,))))
 
 
-def _ranks(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
+def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
     world_size = str(life.plan.topology.world_size)
     return {
         "RANK": str(seat.rank),
@@ -121,20 +114,10 @@ def _ranks(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict
         "RANK_SIZE": world_size,
         "DEVICE_ID": seat.device_id,
         **({"RANK_TABLE_FILE": spec.rendezvous.rank_table_file} if spec.rendezvous.rank_table_file else {}),
-    }
-
-
-def _torchelastic(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
-    return {
         "TORCHELASTIC_RESTART_COUNT": str(life.plan.incarnation),
         "TORCHELASTIC_MAX_RESTARTS": str(spec.supervision.policy.max_restarts),
         "TORCHELASTIC_RUN_ID": spec.run_id,
         "TORCHELASTIC_ERROR_FILE": f"{life.error_dir}/error_{seat.rank}.json",
-    }
-
-
-def _ours(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
-    return {
         "PYTHONUNBUFFERED": "1",
         "FAULTRUN_RUN_ID": spec.run_id,
         "FAULTRUN_BOOT_ID": life.boot,
@@ -147,7 +130,7 @@ def _ours(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[
 
 def _resume(plan: Plan, rank: int) -> dict[str, str]:
     """Set whenever an incarnation resumes; absent in the first one of a run that begins from nothing."""
-    point: RecoveryPoint | None = plan.point
+    point = plan.point
     if plan.incarnation == 0 and point is None:
         return {}
     return {
@@ -197,11 +180,7 @@ def _tensorflow(spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
     if spec.framework is not Framework.TENSORFLOW:
         return {}
     job_id = "123456789" if spec.rendezvous.rank_table_file else "10086"
-    return {
-        "ASCEND_DEVICE_ID": seat.device_id,
-        "DEVICE_INDEX": str(seat.rank),
-        "JOB_ID": job_id,
-    }
+    return {"ASCEND_DEVICE_ID": seat.device_id, "DEVICE_INDEX": str(seat.rank), "JOB_ID": job_id}
 
 
 def _binding(spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
@@ -214,12 +193,10 @@ def _simulated(spec: RunSpec) -> dict[str, str]:
     """A dry run pretends to be one rank, or all, of a world that need not exist."""
     if spec.simulation is None:
         return {}
-    size = str(spec.simulation.world_size)
-    pretended = {"WORLD_SIZE": size, "RANK_SIZE": size, "MS_WORKER_NUM": size}
+    pretended = dict.fromkeys(("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"), str(spec.simulation.world_size))
     if spec.simulation.rank is None:
         return pretended
-    rank = str(spec.simulation.rank)
-    return {**pretended, "RANK": rank, "RANK_ID": rank, "MS_NODE_ID": rank}
+    return pretended | dict.fromkeys(("RANK", "RANK_ID", "MS_NODE_ID"), str(spec.simulation.rank))
 
 
 def compile_cache_variables(folder: str, plan: Plan) -> dict[str, str]:
@@ -229,13 +206,8 @@ def compile_cache_variables(folder: str, plan: Plan) -> dict[str, str]:
     """
     if not folder:
         return {}
-    return {
-        "MS_COMPILER_CACHE_ENABLE": "1",
-        "MS_COMPILER_CACHE_PATH": f"{folder}/{_failed_starts(plan)}",
-    }
-
-
-def _failed_starts(plan: Plan) -> int:
     if plan.point is None:
-        return sum(restart.step < 0 for restart in plan.ledger.restarts)
-    return next((one.failures for one in plan.ledger.attempts if one.path == plan.point.path), 0)
+        failed = sum(restart.step < 0 for restart in plan.ledger.restarts)
+    else:
+        failed = next((one.failures for one in plan.ledger.attempts if one.path == plan.point.path), 0)
+    return {"MS_COMPILER_CACHE_ENABLE": "1", "MS_COMPILER_CACHE_PATH": f"{folder}/{failed}"}
