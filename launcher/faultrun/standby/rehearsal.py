@@ -58,7 +58,8 @@ class Rehearsal:
 
 def rehearsal_for(framework: str) -> Rehearsal:
     """The rehearsal of a framework by its name; any other name means that only Python is started."""
-    if framework in ("torch", "mindspore"):
-        made: Rehearsal = import_module(f".rehearsal_{framework}", __package__).Rehearsed()
-        return made
-    return Rehearsal()
+    name = {"torch": "TorchRehearsal", "mindspore": "MindSporeRehearsal"}.get(framework)
+    if name is None:
+        return Rehearsal()
+    made: Rehearsal = getattr(import_module(f".rehearsal_{framework}", __package__), name)()
+    return made

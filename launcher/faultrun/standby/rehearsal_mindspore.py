@@ -17,7 +17,7 @@ _PROVED = ("2.10.",)
 """Versions with which a worker was held against one that had not compiled before."""
 
 
-class Rehearsed(Rehearsal):
+class MindSporeRehearsal(Rehearsal):
     """See ``Rehearsal``."""
 
     name = "mindspore"

@@ -12,7 +12,7 @@ from .rehearsal import Rehearsal
 _OPENMP_RUNTIMES = ("libgomp", "libiomp5", "libomp")
 
 
-class Rehearsed(Rehearsal):
+class TorchRehearsal(Rehearsal):
     """See ``Rehearsal``. Never touches an accelerator: everything happens on the processor, in tiny."""
 
     name = "torch"

@@ -23,7 +23,7 @@ from faultrun.sdk.mindspore.parameters import (
 )
 from faultrun.sdk.mindspore.provider import MindSporeProvider, appended, breakpoint_names, write_checkpoint
 from faultrun.sdk.state_provider import preflight
-from faultrun.sdk.worker import Worker, worker
+from faultrun.sdk.worker import worker
 
 _COPY_SHARE = 0.01
 """Copies take at most this share of the time of the steps between them."""
@@ -40,9 +40,11 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
     ``OptTFTWrapper``, unless it is, and nothing is copied. Where that cannot
     be done, or ``every`` is given, the state is copied to the host: every so many
     steps, by default so seldom that copying takes less than one percent of
-    the time. Does nothing when faultrun did not
-    start the process. FaultrunError where nothing could ever be saved.
+    the time. Does nothing when faultrun did not start the process. FaultrunError where nothing could ever be
+    saved.
     """
+
+    _find_worker = staticmethod(worker)
 
     def __init__(
         self,
@@ -138,9 +140,6 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
     def _works_at(self, phase: WorkPhase) -> None:
         if self._worker is not None:
             self._worker.works_at(phase)
-
-    def _find_worker(self) -> Worker | None:
-        return worker()
 
     def _capture(self, position: Position, due: bool) -> None:
         provider = self._provider

@@ -135,7 +135,8 @@ class PythonRng:
             _, (*words, position), _ = random.getstate()
             content = _WORDS.pack(*words)
         else:
-            position, content = self._words[0], self._words[1:].tobytes()
+            raw = self._words.tobytes()  # at once: another thread may draw
+            position, content = int.from_bytes(raw[:4], "little"), raw[4:]
         return _HEAD.pack(1, waiting is not None, position, waiting or 0.0) + content
 
     @staticmethod
