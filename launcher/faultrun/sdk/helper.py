@@ -163,7 +163,7 @@ class Helper(threading.Thread):
                 stopping=order.leaves,
             )
             with contextlib.suppress(OSError):
-                self.provider.prune(saved)
+                self.provider.writer.prune(saved)
         finally:
             if not order.leaves:
                 self._slot.saves(-1)

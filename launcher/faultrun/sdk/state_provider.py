@@ -44,7 +44,7 @@ class SaveOrder:
 
 
 class StateProvider(ABC):
-    """Holds the training state of this worker. Saves and prunes in the helper thread only."""
+    """Holds the training state of this worker, which the main thread changes under ``lock``."""
 
     def __init__(self, writer: SaveWriter, lock: UpdateLock) -> None:
         self.writer = writer
@@ -57,18 +57,10 @@ class StateProvider(ABC):
 
     @abstractmethod
     def save(self, order: SaveOrder) -> Saved:
-        """Save a step-consistent state, waiting for one at most until ``order.until_s``.
+        """Save a step-consistent state, waiting for one at most until ``order.until_s``. Helper thread only.
 
         Raises NotSaved, OSError, or whatever the framework's writer raises.
         """
-
-    def prune(self, newest: Saved) -> None:
-        """Drop gasps older than ``newest``, which was reported."""
-        self.writer.prune(newest)
-
-    def stop(self) -> None:
-        """The main thread changes nothing any more: it raised, or it is on its way out."""
-        self.lock.stop()
 
     def unfinished(self) -> bool:
         """Whether the process would be ending in the middle of training. A bare script does not say."""

@@ -167,7 +167,7 @@ class Worker:
     def _main_is_out(self) -> None:
         self._helper.main_is_out.set()
         if self._helper.provider is not None:
-            self._helper.provider.stop()
+            self._helper.provider.lock.stop()
 
     def _await_leaving(self) -> None:
         """While a request is served this process ends in the helper thread, or by SIGKILL at the deadline."""

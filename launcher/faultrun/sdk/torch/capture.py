@@ -105,37 +105,27 @@ class Buffers:
     def __init__(self, model: Any) -> None:
         kept = model.state_dict(keep_vars=True)
         live = {name: one.detach() for name, one in model.named_buffers() if kept.get(name) is one}
-        self._copies = {name: one.clone(memory_format=torch.preserve_format) for name, one in live.items()}
-        pairs = [(one, self._copies[name]) for name, one in live.items()]
-        self._small = [pair for pair in pairs if _bytes_of(pair[0]) <= _SMALL_BYTES]
-        self._large = [pair for pair in pairs if _bytes_of(pair[0]) > _SMALL_BYTES]
+        self.copies = {name: one.clone(memory_format=torch.preserve_format) for name, one in live.items()}
+        """By name, as they were at the last capture."""
+        small = [name for name, one in live.items() if _bytes_of(one) <= _SMALL_BYTES]
+        self._small = [self.copies[name] for name in small], [live[name] for name in small]
+        self._large = [(one, self.copies[name]) for name, one in live.items() if name not in small]
         self._seen = [one._version for one, _ in self._large]
-        on_cpu = all(one.device.type == "cpu" and one.is_contiguous() for one, _ in self._small)
-        self._moves = [(_memory_of(kept), _memory_of(one)) for one, kept in self._small if on_cpu]
-        self._copy_small = self._move if on_cpu else self._copy
+        on_cpu = all(live[name].device.type == "cpu" and live[name].is_contiguous() for name in small)
+        pairs = zip(*self._small, strict=True)  # which keep their memory where it is
+        self._moves = [(_memory_of(kept), _memory_of(one)) for kept, one in pairs] if on_cpu else None
 
     def capture(self) -> None:
         """Copy what may have changed since."""
-        if self._small:
-            self._copy_small()
-        if not self._large:
-            return
+        if self._moves is None:
+            torch._foreach_copy_(*self._small)
+        else:  # the quickest way for a few small tensors on the CPU
+            for kept, live in self._moves:
+                kept[:] = live
         for number, (one, kept) in enumerate(self._large):
             if one._version != self._seen[number]:
                 kept.copy_(one)
                 self._seen[number] = one._version
-
-    def copies(self) -> dict[str, Any]:
-        """By name, as they were at the last capture."""
-        return self._copies
-
-    def _move(self) -> None:
-        """The quickest way for a few small tensors on the CPU; ``_small`` keeps their memory where it is."""
-        for kept, live in self._moves:
-            kept[:] = live
-
-    def _copy(self) -> None:
-        torch._foreach_copy_([kept for _, kept in self._small], [one for one, _ in self._small])
 
 
 def nothing_is_missing(before: Boundary | None, last: Boundary, now: Boundary) -> bool:

@@ -101,11 +101,10 @@ class Guard:
             self._position = Position(step=point.step or 0, epoch=point.epoch)
             load(point.path)
         else:
+            why = "it is not one of faultrun.sdk.torch" if state is not None else "torch.load refuses it"
             raise FaultrunError(
                 f"nothing loads the checkpoint {point.path}",
-                because="it is not one of faultrun.sdk.torch"
-                if state is not None
-                else "torch.load refuses it",
+                because=why,
                 hint="guard.resume(load=...) with a function that loads your own format",
             )
         return point

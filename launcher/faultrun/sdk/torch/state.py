@@ -85,7 +85,7 @@ def assemble(
         _optimizer_state(optimizer, boundary, newest, number)
         for number, optimizer in enumerate(parts.optimizers)
     ]
-    model = {**parts.model.state_dict(), **parts.buffers.copies()}
+    model = {**parts.model.state_dict(), **parts.buffers.copies}
     return {
         "faultrun": _SCHEMA,
         "global_step": position.step,
