@@ -135,6 +135,30 @@ def test_a_top_level_key_is_put_before_the_first_table_and_the_comment_above_it(
 
 
 @pytest.mark.parametrize(
+    ("text", "key", "done"),
+    [
+        (
+            '[[r]]\na = 1\n["x.]y"] # b\n[[r]]\na = 2 # c\n',
+            "r[1].a",
+            '[[r]]\na = 1\n["x.]y"] # b\n[[r]]\na = 9 # c\n',
+        ),
+        ("a = 1979-05-27 07:32:00 # c\n", "a", 'a = "9" # c\n'),
+        (
+            "[t]\n  a = [\n    1,\n  ] # c\n\n# u\n[u]\n",
+            "t.b",
+            "[t]\n  a = [\n    1,\n  ] # c\n  b = 9\n\n# u\n[u]\n",
+        ),
+        ("x.y.z = 1 # c\r\nw = 2\r\n", "x.y.b", "x.y.z = 1 # c\r\nx.y.b = 9\r\nw = 2\r\n"),
+        ("[t] # c\n\n# u\n[u]\n", "t.b", "[t] # c\nb = 9\n\n# u\n[u]\n"),
+        ("a = { x = 1 } # c", "a.b", "a = { x = 1, b = 9 } # c"),
+        ("a = [{}]", "a[0].b", "a = [{ b = 9 }]"),
+    ],
+)
+def test_odd_places_are_found_and_nothing_around_them_moves(text: str, key: str, done: str) -> None:
+    assert edit("c.toml", text.encode(), key, 9).data.decode() == done
+
+
+@pytest.mark.parametrize(
     ("text", "key", "because"),
     [
         (b"a = 1\na = 2", "a", "there twice"),

@@ -19,7 +19,7 @@ from faultrun.configs.edited import (
     prove,
     replaced,
 )
-from faultrun.configs.toml_places import Path, Places, at
+from faultrun.configs.toml_places import KeyPath, Places, at
 from faultrun.configs.typed import plain, retyped
 from faultrun.model.edit import Key, Scalar, ScalarKind
 from faultrun.text.patch import Patch, appended, line_break, next_line
@@ -74,7 +74,7 @@ def _insertion(text: str, before: dict[str, object], key: Key, spelled: str) -> 
     raise no_parent(key.text.rpartition(".")[0] or str(key.steps[0]), tables)
 
 
-def _into_table(text: str, parent: Path, name: str, spelled: str) -> Patch | None:
+def _into_table(text: str, parent: KeyPath, name: str, spelled: str) -> Patch | None:
     """Behind the last value of the table; None for one that only other tables' headers name."""
     places = Places(text, _load)
     table, found = places.of(parent), places.last_statement(parent)

@@ -11,7 +11,7 @@ from typing import Any
 
 from faultrun.text.patch import Patch, patched
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r\n]+|\#[^\n]*)
@@ -25,7 +25,7 @@ _TOP = -1
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class TomlPlace:
     """A value, or the header of a table, which belongs to no statement.
 
     ``section`` is the number of the header above, ``statement`` the place of the whole ``key = value``.
@@ -35,7 +35,7 @@ class Place:
     start: int
     end: int = 0
     section: int = _TOP
-    statement: "Place | None" = None
+    statement: "TomlPlace | None" = None
     opening: str = ""
     last: int | None = None
 
@@ -44,23 +44,23 @@ class Places:
     """Every place of ``text``, which ``loads`` reads."""
 
     def __init__(self, text: str, loads: Callable[[str], object]) -> None:
-        self._places: list[Place] = []
+        self._places: list[TomlPlace] = []
         self._marks: list[Patch] = []
-        self._open: list[Place] = []
+        self._open: list[TomlPlace] = []
         self._section = _TOP
-        self._statement: Place | None = None
+        self._statement: TomlPlace | None = None
         self._wanted = False
         for token in _TOKEN.finditer(text):
             if token.lastgroup != "blank":
                 self._take(token)
         self._tree = loads(patched(text, self._marks))
 
-    def of(self, path: Path) -> Place | None:
+    def of(self, path: KeyPath) -> TomlPlace | None:
         """The value at ``path``, or what opens the table there; None for one without a header of its own."""
         number = _own(at(self._tree, path))
         return None if number is None else self._places[number]
 
-    def last_statement(self, path: Path) -> tuple[Place, int] | None:
+    def last_statement(self, path: KeyPath) -> tuple[TomlPlace, int] | None:
         """The last statement for the table at ``path``, and how many steps lead to the section it is in.
 
         None if there is none but under headers of the table's own tables.
@@ -72,20 +72,23 @@ class Places:
         return max(known, key=lambda one: one[0].start, default=None)
 
     def _take(self, token: "re.Match[str]") -> None:
-        """A header's bracket, a value or a piece of one; everything else begins or continues a key."""
+        """A header's bracket, a value or a piece of one; everything else begins or continues a key.
+
+        The names in a header begin a statement, too: it ends with the header, and nothing refers to it.
+        """
         spelled, group = token.group(), self._open[-1] if self._open else None
         if group and spelled in {"]", "}"} and not (self._wanted and group.opening != "["):
             self._close(token.end())
         elif self._wanted or (spelled == "[" and self._statement is None):
             self._begin(token)
         elif self._statement is None:
-            self._statement = Place(start=token.start(), section=self._section)
+            self._statement = TomlPlace(start=token.start(), section=self._section)
         else:
             in_array = group is not None and group.opening == "["
             self._wanted = spelled == "=" or (spelled == "," and in_array)
 
     def _begin(self, token: "re.Match[str]") -> None:
-        place = Place(start=token.start(), section=self._section, statement=self._statement)
+        place = TomlPlace(start=token.start(), section=self._section, statement=self._statement)
         if token.group() in {"[", "{"}:
             place.opening = token.group()
             self._open.append(place)
@@ -107,7 +110,7 @@ class Places:
             self._mark(place, at=place.start + 1, form='"{}"')
         self._end(place, end)
 
-    def _end(self, place: Place, end: int) -> None:
+    def _end(self, place: TomlPlace, end: int) -> None:
         """A value ends here, and with it perhaps the statement."""
         place.end, self._wanted = end, False
         if self._open:
@@ -115,12 +118,12 @@ class Places:
         elif self._statement is not None:
             self._statement.end, self._statement = end, None
 
-    def _mark(self, place: Place, *, at: int, form: str) -> None:
+    def _mark(self, place: TomlPlace, *, at: int, form: str) -> None:
         self._marks.append(Patch(start=at, end=at, new=form.format(f"\\u0000{len(self._places)}")))
         self._places.append(place)
 
 
-def at(tree: Any, path: Path) -> Any:
+def at(tree: Any, path: KeyPath) -> Any:
     """What stands at ``path``; None if nothing does."""
     for step in path:
         match tree:
