@@ -198,7 +198,7 @@ def _become_daemon(log_dir: Path, write_end: int, supervise: Callable[[Callable[
 
 def _supervise(spec: RunSpec, around: ProcessContext, ready: Callable[[], None]) -> int:
     from faultrun.cli.run.composition import Supervisor
-    from faultrun.cli.run.turns import report_at_end
+    from faultrun.cli.run.start_and_end import report_at_end
 
     running = Supervisor(spec, around, say, ready)
     try:

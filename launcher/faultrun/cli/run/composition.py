@@ -19,7 +19,7 @@ from faultrun.cli.run.outlets import (
     sidecars,
     without_secrets,
 )
-from faultrun.cli.run.turns import ORIGINALS, absolute, answered_again, at_end, begin_anew
+from faultrun.cli.run.start_and_end import ORIGINALS, absolute, answered_again, at_end, begin_anew
 from faultrun.core.agree import Rules
 from faultrun.core.begin import plan_to_go_on_from
 from faultrun.core.secrets import without_logins

@@ -8,7 +8,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.cli.console import answer
 from faultrun.cli.resolve.context import ProcessContext
-from faultrun.cli.run.turns import absolute
+from faultrun.cli.run.start_and_end import absolute
 from faultrun.configs.apply import check
 from faultrun.configs.argv import resume_args
 from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound

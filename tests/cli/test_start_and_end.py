@@ -4,7 +4,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from faultrun.cli.run.turns import begin_anew
+from faultrun.cli.run.start_and_end import begin_anew
 from faultrun.configs.apply import apply
 from faultrun.journal.append import FILE_NAME, JournalWriter
 from faultrun.journal.logdir import Claimed, write_record
