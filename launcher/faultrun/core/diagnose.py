@@ -1,4 +1,9 @@
-"""Exits and evidence -> the incident: who failed first, of what, and who merely followed."""
+"""Exits and evidence -> the incident: who failed first, of what, and who merely followed.
+
+By evidence: what no follower can fake, the ranks' own accounts, the kernel's order. Polling ranks in
+turn is none, and the order in which the kernel ends processes only some: a rank that raised may take
+seconds to end, and the peers whose collective it broke may be gone by then.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

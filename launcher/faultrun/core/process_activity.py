@@ -1,4 +1,10 @@
-"""What was one process found doing? From the letter of its state, its consumption and its stack."""
+"""What was one process found doing? From the letter of its state, its consumption and its stack.
+
+Two formats of stacks are read: faulthandler's (CPython's Python/traceback.c,
+``_Py_DumpTraceback``, "Stack": the one thread that was asked; older workers
+say all, newest first and the main thread last), and that of ``py-spy dump``,
+which names it.
+"""
 
 import re
 from collections.abc import Callable
