@@ -8,12 +8,11 @@ from faultrun.manifests.edits import before
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import Container
-from faultrun.model.spec import TERMINATION_VARIABLE, Logs, Windows
+from faultrun.model.spec import PLATFORM_MARGIN_S, TERMINATION_VARIABLE, Logs, Windows
 from faultrun.text.patch import Patch
 from faultrun.text.yaml_tree import MappingNode, dig, scalar, text_at
 
 LOG_DIR_VARIABLE = "FAULTRUN_LOG_DIR"
-_MARGIN_S = 5
 
 
 def options_are_understood(page: LintInput) -> Iterator[LintFinding]:
@@ -44,8 +43,8 @@ def stop_grace_fits(page: LintInput) -> Iterator[LintFinding]:
     """--stop_grace and the time to kill and sweep fit into the grace period."""
     for call in page.calls:
         wanted_s, pod = call.asked.stop_grace_s, call.container.pod
-        if wanted_s is not None and pod.grace_s is not None and wanted_s + _MARGIN_S > pod.grace_s:
-            said = {"margin_s": _MARGIN_S, "fits_s": int(wanted_s) + 2 * _MARGIN_S}
+        if wanted_s is not None and pod.grace_s is not None and wanted_s + PLATFORM_MARGIN_S > pod.grace_s:
+            said = {"margin_s": PLATFORM_MARGIN_S, "fits_s": int(wanted_s + 2 * PLATFORM_MARGIN_S)}
             yield found("stop-grace", pod.grace or call.where, wanted_s=wanted_s, total_s=pod.grace_s, **said)
 
 

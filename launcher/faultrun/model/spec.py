@@ -51,8 +51,10 @@ class RestartPolicy:
 TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
 """``terminationGracePeriodSeconds`` of the pod: Kubernetes does not tell a container, so manifests do."""
 
+PLATFORM_MARGIN_S = 5.0
+"""How far the window of a stop stays below the platform's."""
 MAY_BE_LATE_S = 3.0
-"""Of the 5 s that a window stays below the platform's: 2 s are for the end of all processes."""
+"""Of these; the rest is for the end of all processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,15 +132,12 @@ def ulimit_checks(limits: Mapping[str, Ulimit], devices: int) -> Iterator[Check]
         else:
             fix = f"docker run --ulimit {name}=65536, or the limit of the node's container runtime"
             yield _warn(name, f"{soft}, and no more than {most} are allowed", fix)
-    core, locked = (
-        "unlimited" if limits[name].soft is None else size_text(limits[name].soft or 0)
-        for name in ("core", "memlock")
-    )
-    yield _ok("core", "no core dumps" if limits["core"].soft == 0 else f"core dumps up to {core}")
-    if limits["memlock"].soft is None or not devices:
-        yield _ok("memlock", locked)
+    core, locked = limits["core"].soft, limits["memlock"].soft
+    yield _ok("core", "no core dumps" if core == 0 else f"core dumps up to {_bytes(core)}")
+    if locked is None or not devices:
+        yield _ok("memlock", _bytes(locked))
     else:
-        what = f"{locked} may be locked, and drivers lock buffers for {devices} devices"
+        what = f"{_bytes(locked)} may be locked, and drivers lock buffers for {devices} devices"
         yield _warn("memlock", what, "ulimit -l unlimited, or capability IPC_LOCK")
 
 
@@ -278,10 +275,8 @@ def rank_table_check(path: str, refused: str, devices: int) -> Check:
 
 def termination_check(path: str, exists: bool, writable: bool) -> Check:
     """The file that Kubernetes reads the reason of an end from."""
-    if not exists:
-        return _ok("termination log", f"no {path}; the reason goes to stderr only")
-    if writable:
-        return _ok("termination log", path)
+    if writable or not exists:
+        return _ok("termination log", path if exists else f"no {path}; the reason goes to stderr only")
     fix = "terminationMessagePath, or the user of the container"
     return _warn("termination log", f"{path} cannot be written", fix)
 
@@ -294,6 +289,10 @@ def variable_checks(notes: tuple[str, ...], refused: tuple[str, str, str] | None
     if refused is not None:
         what, because, hint = refused
         yield _fail("variables", f"{what}: {because}", hint)
+
+
+def _bytes(limit: int | None) -> str:
+    return "unlimited" if limit is None else size_text(limit)
 
 
 def _memory(limits: Limits, machine_bytes: int | None) -> Check:

@@ -10,6 +10,7 @@ from faultrun.cli.resolve.program import Program
 from faultrun.frameworks import rehearse
 from faultrun.model.hang import HangPolicy, Span
 from faultrun.model.spec import (
+    PLATFORM_MARGIN_S,
     TERMINATION_VARIABLE,
     Framework,
     RestartPolicy,
@@ -20,7 +21,6 @@ from faultrun.model.spec import (
 from faultrun.model.standby import StandbyWish
 
 _SLURM_END = "SLURM_JOB_END_TIME"
-_MARGIN_S = 5.0
 _INIT_PID = 1
 _HIDDEN_FROM_STANDBYS = {
     Framework.MINDSPORE: (
@@ -77,8 +77,8 @@ def resolve_windows(settings: Settings, environ: Mapping[str, str]) -> Windows:
     total_s = _number(environ.get(TERMINATION_VARIABLE, ""))
     if total_s is None or total_s <= 0:
         return windows
-    source = f"terminationGracePeriodSeconds {total_s:g} less {_MARGIN_S:g} s"
-    return replace(windows, stop_grace_s=max(1.0, total_s - _MARGIN_S), stop_grace_source=source)
+    source = f"terminationGracePeriodSeconds {total_s:g} less {PLATFORM_MARGIN_S:g} s"
+    return replace(windows, stop_grace_s=max(1.0, total_s - PLATFORM_MARGIN_S), stop_grace_source=source)
 
 
 def resolve_standby(
@@ -113,7 +113,7 @@ def resolve_standby(
 def _slurm_end_utc_s(environ: Mapping[str, str]) -> float | None:
     """When workers must have saved because SLURM ends this job; None outside of SLURM."""
     end_utc_s = _number(environ.get(_SLURM_END, ""))
-    return None if end_utc_s is None else end_utc_s - _MARGIN_S
+    return None if end_utc_s is None else end_utc_s - PLATFORM_MARGIN_S
 
 
 def _number(text: str) -> float | None:
