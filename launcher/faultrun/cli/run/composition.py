@@ -157,12 +157,8 @@ class Supervisor:
             let_save, group, control, clock, window_s=windows.grace_s, world_size=size, say=self._say
         )
         end = supervise(self._state, world, journal, listeners, self._standby_state())
-        self.stopped = end.stop is not None
-        at_end(self._spec, self.log_dir, end, self._say)
         line = "" if narrator.outcome is None else narrator.outcome.line
-        code = 1 if end.exit_code is None else end.exit_code
-        control.tell_end(line, code)
-        return code, line
+        return self._ended(end, line, control), line
 
     def mark_end(self, exit_code: int) -> None:
         """Note that nothing is left to do but to return ``exit_code``."""
@@ -173,6 +169,14 @@ class Supervisor:
     def close(self) -> None:
         """Leave no process and no open file; in reverse order of what was begun."""
         self._stack.close()
+
+    def _ended(self, end: RunState, line: str, control: Control) -> int:
+        """Do what is left once the loop is over, and tell whoever waits on the socket; the exit code."""
+        self.stopped = end.stop is not None
+        at_end(self._spec, self.log_dir, end, self._say)
+        code = 1 if end.exit_code is None else end.exit_code
+        control.tell_end(line, code)
+        return code
 
     def _kept(self, part: C) -> C:
         """The same, to be closed at the end."""
