@@ -19,7 +19,7 @@ help:
 	@echo "make test STANDBY=2  the same with standbys in every run that can have them; STANDBY=none without"
 	@echo "make pythons what needs no framework, with each of Python 3.10 to 3.13 that this machine has"
 	@echo "make setup   only the installation (.venv, editable, with test tools)"
-	@echo "make check   format, lint, types, layers, fast tests (under 30 s)"
+	@echo "make check   format, lint, types, layers, one definition a noun, fast tests (under 30 s)"
 	@echo "make bench   MINUTES=60: restarts next to every rival, the README's table and plot; goes on where it was cut off"
 	@echo "make bench-all  every promise about performance"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"

@@ -1,4 +1,4 @@
-"""``make check``: format, lint, types, layers and the fast tests, side by side; theirs is the last word."""
+"""``make check``: format, lint, types, layers, nouns and the fast tests, all at once."""
 
 import os
 import subprocess
@@ -14,6 +14,7 @@ QUIET: dict[str, list[str | Path]] = {
     "lint": [BIN / "ruff", "check", "."],
     "types": [BIN / "mypy"],
     "layers": [BIN / "lint-imports"],
+    "nouns": [sys.executable, ROOT / "tests" / "nouns.py"],
     # Every example's script has the same name, so that mypy must see them one by one.
     "examples": [
         sys.executable,

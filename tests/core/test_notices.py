@@ -9,7 +9,7 @@ from faultrun.model.events import Exited, Timer
 from faultrun.model.incident import Card, Cause
 from faultrun.model.notice import (
     FaultRanks,
-    Unreadable,
+    UnreadableNotice,
 )
 from faultrun.model.run import Phase
 from faultrun.model.stop import Stop, StopSource
@@ -200,7 +200,7 @@ def test_ranks_of_another_world_are_not_ours() -> None:
 def test_what_cannot_be_read_changes_nothing() -> None:
     story = Story(2).begins()
     before = story.state
-    story.noticed(Unreadable(file="reset.json", why="it is not JSON"))
+    story.noticed(UnreadableNotice(file="reset.json", why="it is not JSON"))
     assert (story.state, story.actions) == (before, [])
     assert story.whys[-1] == "reset.json: it is not JSON; it changes nothing"
 

@@ -17,7 +17,7 @@ from faultrun.model.notice import (
     ResetNotice,
     RestartKind,
     TableVersion,
-    Unreadable,
+    UnreadableNotice,
 )
 from faultrun.model.spec import FaultFiles, Rendezvous
 from faultrun.platforms.watch import FileWatch
@@ -207,7 +207,7 @@ def test_a_file_that_stays_unreadable_is_told_once_and_changes_nothing(
     with looking(tmp_path) as ears:
         assert ears.first == ()
         told = ears.next()
-        assert isinstance(told, Unreadable)
+        assert isinstance(told, UnreadableNotice)
         assert told.file == str(tmp_path / "reset.json")
         write_whole(tmp_path / "reset.json", text(reset({1: "fault"})))
         assert isinstance(ears.next(), ResetNotice)
@@ -220,7 +220,7 @@ def test_a_file_that_has_long_been_unreadable_is_told_at_the_start(tmp_path: Pat
     os.utime(tmp_path / "fault-npus", (1, 1))
     with looking(tmp_path) as ears:
         (told,) = ears.first
-        assert isinstance(told, Unreadable)
+        assert isinstance(told, UnreadableNotice)
         assert told.words.endswith("it changes nothing")
 
 

@@ -25,7 +25,7 @@ from faultrun.model.notice import (
     ResetNotice,
     RestartKind,
     TableVersion,
-    Unreadable,
+    UnreadableNotice,
 )
 from faultrun.model.run import Phase, RunState
 
@@ -68,7 +68,7 @@ def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Plat
     """Return what is remembered from now on, and what must be done about ``notice``. Total."""
     said = state.run.platform
     match notice:
-        case Unreadable():
+        case UnreadableNotice():
             return said, JustNoted(why=notice.words)
         case TableVersion(version=version):
             return replace(said, version=version), JustNoted(why=f"the rank table is at version {version}")

@@ -6,6 +6,7 @@ them, ``core/notices.py`` judges them. Ranks are global.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 
 class RankStatus(Enum):
@@ -75,8 +76,10 @@ class TableVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class UnreadableNotice:
     """A file that cannot be understood. It changes nothing; a person should know."""
+
+    WIRE_NAME: ClassVar[str] = "Unreadable"
 
     file: str
     why: str
@@ -87,7 +90,7 @@ class Unreadable:
         return f"{self.file}: {self.why}; it changes nothing"
 
 
-Notice = ResetNotice | FaultRanks | TableVersion | Unreadable
+Notice = ResetNotice | FaultRanks | TableVersion | UnreadableNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

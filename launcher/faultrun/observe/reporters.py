@@ -35,7 +35,7 @@ from faultrun.model.events import (
 from faultrun.model.gasp import GaspFailed, GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
 from faultrun.model.incident import Save
-from faultrun.model.notice import Notice, Unreadable
+from faultrun.model.notice import Notice, UnreadableNotice
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
@@ -132,7 +132,7 @@ class ConsoleReporter:
         workers, command = self._spec.topology.world_size, without_secret_words(self._spec.command.shown)
         self._say(f"run {self._spec.run_id}: {_workers(workers)} of {command}; logs in {self._log_dir}")
         for notice in notices:
-            if isinstance(notice, Unreadable):
+            if isinstance(notice, UnreadableNotice):
                 self._say(notice.words)
 
     def _asked(self, workers: int, window_s: float, state: RunState) -> None:
@@ -148,7 +148,7 @@ class ConsoleReporter:
         incident = step.state.life.incident
         if incident is not None and (before is None or before.life.incident is None):
             self._say(incident.explanation)
-        elif acted or lost or isinstance(notice, Unreadable):
+        elif acted or lost or isinstance(notice, UnreadableNotice):
             self._say(step.why)
 
     def _kept_back(self, event: Event, step: Step) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from faultrun.journal.codec import CodecError, decode, encode
 from faultrun.model.events import Event, FaultNotice
-from faultrun.model.notice import Notice, TableVersion, Unreadable
+from faultrun.model.notice import Notice, TableVersion, UnreadableNotice
 from faultrun.model.spec import FaultFiles, RunSpec
 from faultrun.platforms.documents import read_bounded
 from faultrun.platforms.fault_files import (
@@ -184,7 +184,7 @@ class _Watcher:
         """A file is doubtful for a moment whenever it is written; a person hears of it if it stays so."""
         for file, (since, why) in self.doubts.items():
             if time.monotonic() - since > _DOUBT_S:
-                self._tell(file, Unreadable(file=str(file), why=why))
+                self._tell(file, UnreadableNotice(file=str(file), why=why))
 
     def _tell(self, file: Path, notice: Notice) -> None:
         if self.said.get(file) != notice:
