@@ -9,20 +9,6 @@ from faultrun.model.spec import Framework
 from support.asking import plan, refusal
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> str:
-    path = tmp_path / "train.py"
-    path.write_text("import torch\n")
-    return str(path)
-
-
-@pytest.fixture
-def mindspore_script(tmp_path: Path) -> str:
-    path = tmp_path / "train_ms.py"
-    path.write_text("import mindspore as ms\nfrom mindspore.communication import init\n")
-    return str(path)
-
-
 def test_a_python_file_runs_with_our_python_and_unbuffered(script: str) -> None:
     command = plan(script, "--lr", "1").spec.command
     assert command.prefix == (sys.executable, "-u", script)

@@ -13,20 +13,6 @@ from faultrun.model.spec import Hold, RestoreConfigs, Resume, Rewrite, Stream
 from support.asking import plan, refusal
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> str:
-    path = tmp_path / "train.py"
-    path.write_text("import torch\n")
-    return str(path)
-
-
-@pytest.fixture
-def mindspore_script(tmp_path: Path) -> str:
-    path = tmp_path / "train_ms.py"
-    path.write_text("import mindspore as ms\nfrom mindspore.communication import init\n")
-    return str(path)
-
-
 def test_the_line_of_the_mindspore_documents_means_what_they_say(mindspore_script: str) -> None:
     settled = plan(
         "--worker_num=4",

@@ -16,55 +16,51 @@ INSTALLED = importlib.metadata.version("mindspore")
 BUILTIN, NATIVE = MsScheduler.BUILTIN, MsScheduler.NATIVE
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> str:
-    path = tmp_path / "train.py"
-    path.write_text("from mindspore.communication import init\n")
-    return str(path)
-
-
 def chosen(*words: str, **environ: str) -> MsScheduler:
     return plan("--worker_num=2", *words, environ=environ).spec.rendezvous.ms_scheduler
 
 
 @pytest.mark.skipif(INSTALLED not in PROVED, reason=f"MindSpore {INSTALLED} is not proved")
-def test_auto_takes_ours_for_a_proved_version_on_cpu(script: str) -> None:
-    assert chosen(script) is BUILTIN
-    assert chosen("--ms_scheduler=auto", "--master_addr=127.0.0.1", "--master_port=8118", script) is BUILTIN
+def test_auto_takes_ours_for_a_proved_version_on_cpu(mindspore_script: str) -> None:
+    assert chosen(mindspore_script) is BUILTIN
+    assert (
+        chosen("--ms_scheduler=auto", "--master_addr=127.0.0.1", "--master_port=8118", mindspore_script)
+        is BUILTIN
+    )
 
 
-def test_auto_leaves_devices_and_special_modes_to_mindspore(script: str) -> None:
-    assert chosen(script, ASCEND_VISIBLE_DEVICES="0,1") is NATIVE
-    assert chosen(script, CUDA_VISIBLE_DEVICES="0,1") is NATIVE
-    assert chosen(script, MS_SERVER_NUM="1") is NATIVE
-    assert chosen(script, MS_ENABLE_RECOVERY="1") is NATIVE
-    assert chosen("--master_addr=::1", script) is NATIVE
+def test_auto_leaves_devices_and_special_modes_to_mindspore(mindspore_script: str) -> None:
+    assert chosen(mindspore_script, ASCEND_VISIBLE_DEVICES="0,1") is NATIVE
+    assert chosen(mindspore_script, CUDA_VISIBLE_DEVICES="0,1") is NATIVE
+    assert chosen(mindspore_script, MS_SERVER_NUM="1") is NATIVE
+    assert chosen(mindspore_script, MS_ENABLE_RECOVERY="1") is NATIVE
+    assert chosen("--master_addr=::1", mindspore_script) is NATIVE
 
 
-def test_the_user_may_choose(script: str) -> None:
-    assert chosen("--ms_scheduler=native", script) is NATIVE
-    assert chosen("--ms-scheduler", "builtin", script, ASCEND_VISIBLE_DEVICES="0,1") is BUILTIN
-    assert chosen(script, FAULTRUN_MS_SCHEDULER="native") is NATIVE
+def test_the_user_may_choose(mindspore_script: str) -> None:
+    assert chosen("--ms_scheduler=native", mindspore_script) is NATIVE
+    assert chosen("--ms-scheduler", "builtin", mindspore_script, ASCEND_VISIBLE_DEVICES="0,1") is BUILTIN
+    assert chosen(mindspore_script, FAULTRUN_MS_SCHEDULER="native") is NATIVE
 
 
-def test_an_unproved_version_is_left_to_mindspore_and_may_be_tried(tmp_path: Path, script: str) -> None:
+def test_an_unproved_version_is_left_to_mindspore_and_may_be_tried(
+    tmp_path: Path, mindspore_script: str
+) -> None:
     python = other_python(tmp_path, "2.99.1")
-    assert chosen(str(python), script) is NATIVE
-    settled = plan("--worker_num=2", "--ms_scheduler=builtin", str(python), script)
+    assert chosen(str(python), mindspore_script) is NATIVE
+    settled = plan("--worker_num=2", "--ms_scheduler=builtin", str(python), mindspore_script)
     assert settled.spec.rendezvous.ms_scheduler is BUILTIN
     assert f"proved for MindSpore {' '.join(PROVED)}, and this is 2.99.1" in " ".join(settled.notes)
 
 
-def test_ours_never_listens_but_on_loopback(script: str) -> None:
-    error = refusal("--worker_num=2", "--ms_scheduler=builtin", "--master_addr=::1", script)
+def test_ours_never_listens_but_on_loopback(mindspore_script: str) -> None:
+    error = refusal("--worker_num=2", "--ms_scheduler=builtin", "--master_addr=::1", mindspore_script)
     assert "loopback only" in error.because
 
 
-def test_a_wrong_name_and_a_framework_without_scheduler(tmp_path: Path, script: str) -> None:
-    assert "none of auto, builtin, native" in refusal("--ms_scheduler=ours", script).because
-    torch = tmp_path / "other.py"
-    torch.write_text("import torch\n")
-    settled = plan("--ms_scheduler=builtin", str(torch))
+def test_a_wrong_name_and_a_framework_without_scheduler(script: str, mindspore_script: str) -> None:
+    assert "none of auto, builtin, native" in refusal("--ms_scheduler=ours", mindspore_script).because
+    settled = plan("--ms_scheduler=builtin", script)
     assert settled.spec.rendezvous.ms_scheduler is NATIVE
     assert any("--ms_scheduler" in note for note in settled.notes)
 

@@ -12,20 +12,6 @@ from support.asking import plan, refusal
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> str:
-    path = tmp_path / "train.py"
-    path.write_text("import torch\n")
-    return str(path)
-
-
-@pytest.fixture
-def mindspore_script(tmp_path: Path) -> str:
-    path = tmp_path / "train_ms.py"
-    path.write_text("import mindspore\n")
-    return str(path)
-
-
-@pytest.fixture
 def table(tmp_path: Path) -> Callable[[object], str]:
     def write(content: object) -> str:
         path = tmp_path / "hccl.json"

@@ -1,8 +1,6 @@
 """Values into real files: what is kept, what is refused, and what stands in for a file that cannot change."""
 
-import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,28 +21,6 @@ REWRITES = (
 POINT = Values(
     checkpoint="/ckpt/resnet-5_625.ckpt", run_id="r", incarnation=1, epoch=5, step=625, global_step=3125
 )
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Path]:
-    """An empty current directory."""
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    yield tmp_path
-    os.chdir(before)
-
-
-@pytest.fixture
-def config(here: Path) -> Path:
-    file = here / "train.yaml"
-    file.write_bytes(MODELZOO.encode())
-    file.chmod(0o640)
-    return file
-
-
-@pytest.fixture
-def originals(here: Path) -> Path:
-    return here / "log" / "original"
 
 
 def test_a_recovery_point_changes_one_line_for_each_key(config: Path, originals: Path) -> None:

@@ -38,13 +38,10 @@ pre_trained: "The checkpoint to go on from."
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def folder(here: Path) -> Path:
     """Every test works in a folder of its own, with a script in it."""
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    request.addfinalizer(lambda: os.chdir(before))
-    (tmp_path / "train.py").write_text("import torch\n")
-    return tmp_path
+    (here / "train.py").write_text("import torch\n")
+    return here
 
 
 def recovery(*words: str) -> Recovery:

@@ -1,6 +1,5 @@
 """Recipes of one's own: references are filled in, and every mistake is named by its line."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,13 +19,10 @@ Write = Callable[[str], str]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def folder(here: Path) -> Path:
     """Every test works in a folder of its own, with a script in it."""
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    request.addfinalizer(lambda: os.chdir(before))
-    (tmp_path / "train.py").write_text("import torch\n")
-    return tmp_path
+    (here / "train.py").write_text("import torch\n")
+    return here
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,28 +13,6 @@ from faultrun.configs.files import MAX_BYTES, Disk, locked
 from faultrun.errors import ConfigError
 from faultrun.model.spec import Rewrite
 from support.config_files import MODELZOO, one, written
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Path]:
-    """An empty current directory."""
-    before = Path.cwd()
-    os.chdir(tmp_path)
-    yield tmp_path
-    os.chdir(before)
-
-
-@pytest.fixture
-def config(here: Path) -> Path:
-    file = here / "train.yaml"
-    file.write_bytes(MODELZOO.encode())
-    file.chmod(0o640)
-    return file
-
-
-@pytest.fixture
-def originals(here: Path) -> Path:
-    return here / "log" / "original"
 
 
 def make(kind: str, path: Path) -> None:

@@ -4,6 +4,7 @@ The agreement of a single node answers by itself, by the function that the
 real one uses; everything else happens only when the story says so.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -135,6 +136,19 @@ class Story:
                 self._agree(action)
         return self
 
+    def now(
+        self,
+        kind: Callable[..., Event],
+        *,
+        after_s: float = 0.0,
+        incarnation: int | None = None,
+        **fields: object,
+    ) -> "Story":
+        """A fact of this moment; of the incarnation that was reached, unless another is named."""
+        self.now_s += after_s
+        life = self.state.incarnation if incarnation is None else incarnation
+        return self.tell(kind(at_s=self.now_s, incarnation=life, **fields))
+
     def performed(self, kind: type[A]) -> list[A]:
         """Every action of ``kind`` so far, and forget all actions."""
         found: list[A] = [action for action in self.actions if isinstance(action, kind)]
@@ -168,38 +182,22 @@ class Story:
         self, node: NodeId = NODE, *, notices: tuple[Notice, ...] = (), stop_by_s: float | None = None
     ) -> "Story":
         self._plan = plan_to_go_on_from(self.state) if self.state.given_up else self._plan
-        return self.tell(
-            RunStarted(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                node=node,
-                boot=BootId("b"),
-                pid=1,
-                notices=notices,
-                stop_by_s=stop_by_s,
-            )
-        )
+        return self.now(RunStarted, node=node, boot=BootId("b"), pid=1, notices=notices, stop_by_s=stop_by_s)
 
     def chose(self, point: RecoveryPoint | None = None) -> "Story":
-        return self.tell(
-            RecoveryPointChosen(at_s=self.now_s, incarnation=self.state.incarnation, point=point, refused=())
-        )
+        return self.now(RecoveryPointChosen, point=point, refused=())
 
     def planned(self, plan: Plan) -> "Story":
-        return self.tell(PlanAdopted(at_s=self.now_s, incarnation=plan.incarnation, plan=plan))
+        return self.now(PlanAdopted, incarnation=plan.incarnation, plan=plan)
 
     def found_nothing_whole(self, why: str = "3 found, none whole") -> "Story":
-        return self.tell(
-            NothingWhole(at_s=self.now_s, incarnation=self.state.incarnation, refused=(), why=why)
-        )
+        return self.now(NothingWhole, refused=(), why=why)
 
     def prepared(self, port: int = 29500) -> "Story":
-        return self.tell(Prepared(at_s=self.now_s, incarnation=self.state.incarnation, master_port=port))
+        return self.now(Prepared, master_port=port)
 
     def could_not_prepare(self, code: int, why: str) -> "Story":
-        return self.tell(
-            PrepareFailed(at_s=self.now_s, incarnation=self.state.incarnation, exit_code=code, why=why)
-        )
+        return self.now(PrepareFailed, exit_code=code, why=why)
 
     def killed(self, rank: int, signum: int = SIGKILL, *, after_s: float = 0.0) -> "Story":
         return self.ended(rank, Signaled(signum=signum), after_s=after_s)
@@ -216,29 +214,23 @@ class Story:
         incarnation: int | None = None,
         done: bool = False,
     ) -> "Story":
-        self.now_s += after_s
-        return self.tell(
-            WorkerExit(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation if incarnation is None else incarnation,
-                node=NODE,
-                rank=rank,
-                pid=100 + rank,
-                status=status,
-                done=done,
-            )
+        return self.now(
+            WorkerExit,
+            after_s=after_s,
+            incarnation=incarnation,
+            node=NODE,
+            rank=rank,
+            pid=100 + rank,
+            status=status,
+            done=done,
         )
 
     def is_silent(self, *ranks: int) -> "Story":
         suspicion = Suspicion(front=ranks, behind=ranks, silent_s=1.2, limit_s=1.0, usual_s=0.05)
-        return self.tell(
-            HangSuspected(at_s=self.now_s, incarnation=self.state.incarnation, suspicion=suspicion)
-        )
+        return self.now(HangSuspected, suspicion=suspicion)
 
     def works_after_all(self) -> "Story":
-        return self.tell(
-            HangDismissed(at_s=self.now_s, incarnation=self.state.incarnation, why="rank 0 reads")
-        )
+        return self.now(HangDismissed, why="rank 0 reads")
 
     def is_warned_of(self, rank: int, stance: Activity = Activity.SLEEPING) -> "Story":
         return self.tell(silences.warned(self.now_s, self.state.incarnation, rank, stance))
@@ -259,107 +251,58 @@ class Story:
         return self.tell(silences.detected(self.now_s, life, rank, step=step, stance=stance, proved=proved))
 
     def all_run(self, *, after_s: float = 0.0, port: int = 29500) -> "Story":
-        self.now_s += after_s
-        return self.tell(
-            IncarnationStarted(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                ranks=tuple(sorted(self.state.life.alive)),
-                master_port=port,
-            )
-        )
+        ranks = tuple(sorted(self.state.life.alive))
+        return self.now(IncarnationStarted, after_s=after_s, ranks=ranks, master_port=port)
 
     def never_started(self, rank: int, errno: int, why: str = "could not start it") -> "Story":
-        return self.tell(
-            SpawnFailed(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, errno=errno, why=why)
-        )
+        return self.now(SpawnFailed, rank=rank, errno=errno, why=why)
 
     def scheduler_ended(self, status: ExitStatus) -> "Story":
-        return self.tell(
-            HelperExit(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                name="scheduler",
-                pid=99,
-                status=status,
-            )
-        )
+        return self.now(HelperExit, name="scheduler", pid=99, status=status)
 
     def reported(self, **step_of: int) -> "Story":
         """``reported(r0=12, r1=11)``: the newest steps of ranks 0 and 1."""
         steps = tuple(RankStep(rank=int(name[1:]), step=step, epoch=2) for name, step in step_of.items())
-        return self.tell(Heartbeat(at_s=self.now_s, incarnation=self.state.incarnation, steps=steps))
+        return self.now(Heartbeat, steps=steps)
 
     def heard(self, rank: int, step: int | None) -> "Story":
-        return self.tell(
-            GaspAcknowledged(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, step=step)
-        )
+        return self.now(GaspAcknowledged, rank=rank, step=step)
 
     def saved(self, rank: int, step: int, *, group: tuple[int, ...] = ()) -> "Story":
-        return self.tell(
-            GaspSaved(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                rank=rank,
-                path=f"gasp_{rank}",
-                step=step,
-                size_bytes=1,
-                took_s=0.4,
-                replica_group=group,
-            )
+        return self.now(
+            GaspSaved,
+            rank=rank,
+            path=f"gasp_{rank}",
+            step=step,
+            size_bytes=1,
+            took_s=0.4,
+            replica_group=group,
         )
 
     def read_back(self, rank: int, *, whole: bool = True) -> "Story":
-        return self.tell(
-            GaspVerified(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                rank=rank,
-                path=f"gasp_{rank}",
-                whole=whole,
-                why="whole" if whole else "torn",
-            )
+        return self.now(
+            GaspVerified, rank=rank, path=f"gasp_{rank}", whole=whole, why="whole" if whole else "torn"
         )
 
     def could_not_save(self, rank: int, why: str = "disk full") -> "Story":
-        return self.tell(GaspFailed(at_s=self.now_s, incarnation=self.state.incarnation, rank=rank, why=why))
+        return self.now(GaspFailed, rank=rank, why=why)
 
     def told_to_stop(
         self, source: StopSource = StopSource.SIGTERM, *, after_s: float = 0.0, late_s: float = 0.0
     ) -> "Story":
-        self.now_s += after_s
-        life = self.state.incarnation
-        return self.tell(StopRequested(at_s=self.now_s, incarnation=life, source=source, late_s=late_s))
+        return self.now(StopRequested, after_s=after_s, source=source, late_s=late_s)
 
     def noticed(self, notice: Notice, *, after_s: float = 0.0) -> "Story":
-        self.now_s += after_s
-        return self.tell(FaultNotice(at_s=self.now_s, incarnation=self.state.incarnation, notice=notice))
+        return self.now(FaultNotice, after_s=after_s, notice=notice)
 
     def rang(self, timer: Timer, *, after_s: float = 0.0, incarnation: int | None = None) -> "Story":
-        self.now_s += after_s
-        return self.tell(
-            TimerFired(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation if incarnation is None else incarnation,
-                timer=timer,
-            )
-        )
+        return self.now(TimerFired, after_s=after_s, incarnation=incarnation, timer=timer)
 
     def drained(self, *notes: DeathNote, stragglers: tuple[int, ...] = ()) -> "Story":
-        return self.tell(
-            Drained(
-                at_s=self.now_s,
-                incarnation=self.state.incarnation,
-                stragglers=stragglers,
-                swept=0,
-                notes=notes,
-            )
-        )
+        return self.now(Drained, stragglers=stragglers, swept=0, notes=notes)
 
     def finished(self, code: int = 0) -> "Story":
-        now_s, life = self.now_s, self.state.incarnation
-        over = RunFinished(at_s=now_s, incarnation=life, exit_code=code, why="over", stopped=False)
-        return self.tell(over)
+        return self.now(RunFinished, exit_code=code, why="over", stopped=False)
 
     def _agree(self, action: Publish) -> None:
         if self.agreement_is_silent:
