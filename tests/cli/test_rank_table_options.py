@@ -9,11 +9,11 @@ from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.errors import FaultrunError, UsageError
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
-from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.topology import BootId
 from faultrun.supervisor.prepare import device_of
 from support.asking import settle
 from support.platform_files import INITIALIZING, table_v1, text
+from support.story import first_plan
 
 TABLE = "user/serverid/devindex/config/hccl.json"
 SERVERS = "user/serverid/devindex/config/serverList"
@@ -50,14 +50,11 @@ def pod(tmp_path: Path) -> Pod:
 def devices(resolved: Resolved, *, of: str = "DEVICE_ID") -> list[str]:
     """What the workers would find in their environment."""
     spec = resolved.spec
-    plan = Plan(
-        incarnation=0, topology=spec.topology, reason=Reason.FIRST, point=None, start_at_s=0, ledger=Ledger()
-    )
-    life = WorkerLaunchSpec(
-        boot=BootId("b"), plan=plan, master_addr="", master_port=1, socket="", progress_page="", error_dir="",
-        group_info_dir="", ascend=True,
-    )  # fmt: skip
     size = spec.topology.world_size
+    life = WorkerLaunchSpec(
+        boot=BootId("b"), plan=first_plan(size), master_addr="", master_port=1, socket="", progress_page="",
+        error_dir="", group_info_dir="", ascend=True,
+    )  # fmt: skip
     seats = [
         WorkerPlacement(
             rank=i, local_rank=i, node_rank=0, local_world_size=size, device=device_of(spec.devices, i)

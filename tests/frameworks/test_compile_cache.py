@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 from faultrun.frameworks.environment import compile_cache_variables
-from faultrun.model.plan import Attempt, Ledger, Plan, Reason, Restart
+from faultrun.model.plan import Attempt, Ledger, Reason, Restart
 from support.asking import plan
-from support.story import checkpoint, topology
+from support.story import checkpoint, first_plan
 
 POINT = checkpoint(10, "/ckpt/net-10.ckpt")
-PLAN = Plan(
-    incarnation=1, topology=topology(2), reason=Reason.FAULT, point=POINT, start_at_s=0, ledger=Ledger()
-)
+PLAN = first_plan(2, incarnation=1, reason=Reason.FAULT, point=POINT)
 
 
 @pytest.fixture

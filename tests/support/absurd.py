@@ -24,12 +24,12 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.notice import ResetNotice
-from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState
 from faultrun.model.stop import StopRequested
 from faultrun.model.topology import BootId
 from support.generated import EVENT_TYPES, values
-from support.story import NODE, topology
+from support.story import NODE, first_plan
 
 Choose = Callable[[RunState], Event]
 """From the state that was reached to the next fact."""
@@ -129,11 +129,4 @@ class Fitting:
 
     def _plan(self, state: RunState) -> Plan:
         later_s = _deadline_s(state) + self.later_s * 2
-        return Plan(
-            incarnation=state.incarnation + 1,
-            topology=topology(WORLD_SIZE),
-            reason=Reason.FIRST,
-            point=None,
-            start_at_s=later_s,
-            ledger=Ledger(),
-        )
+        return first_plan(WORLD_SIZE, incarnation=state.incarnation + 1, start_at_s=later_s)

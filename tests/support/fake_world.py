@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -134,16 +134,10 @@ class FakeWorld:
         """A worker ends, of its own accord or by somebody's hand."""
         pid = self.living.pop(rank, None)
         if pid is not None:
-            self.post(
-                WorkerExit(
-                    at_s=self.now_s,
-                    incarnation=self.incarnation,
-                    node=self._node,
-                    rank=rank,
-                    pid=pid,
-                    status=status,
-                )
-            )
+            self._happens(WorkerExit, self.incarnation, node=self._node, rank=rank, pid=pid, status=status)
+
+    def _happens(self, kind: Callable[..., Event], incarnation: int, **fields: object) -> None:
+        self.post(kind(at_s=self.now_s, incarnation=incarnation, **fields))
 
     def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one row a case
         """See ``ports.World``."""
@@ -158,7 +152,7 @@ class FakeWorld:
             case Sweep():
                 self._sweep(action)
             case FindRecoveryPoint():
-                self.post(self._survey(action))
+                self._survey(action)
             case Prepare(plan=plan):
                 self._prepare(plan)
             case Publish(fact=fact):
@@ -166,29 +160,25 @@ class FakeWorld:
             case Spawn():
                 self._spawn(action)
             case VerifySave(incarnation=incarnation, rank=rank, path=path):
-                self.post(
-                    GaspVerified(
-                        at_s=self.now_s,
-                        incarnation=incarnation,
-                        rank=rank,
-                        path=path,
-                        whole=path.endswith("whole"),
-                        why="read back",
-                    )
+                self._happens(
+                    GaspVerified,
+                    incarnation,
+                    rank=rank,
+                    path=path,
+                    whole=path.endswith("whole"),
+                    why="read back",
                 )
             case Inspect(incarnation=incarnation, suspicion=suspicion):
-                self.post(
-                    HangDetected(
-                        at_s=self.now_s,
-                        incarnation=incarnation,
-                        rank=suspicion.behind[0],
-                        step=self.around.save_step,
-                        doing=WorkPhase.COMPUTING,
-                        stance=Activity.STOPPED,
-                        silent_s=suspicion.silent_s,
-                        limit_s=suspicion.limit_s,
-                        why="is stopped (state T: SIGSTOP)",
-                    )
+                self._happens(
+                    HangDetected,
+                    incarnation,
+                    rank=suspicion.behind[0],
+                    step=self.around.save_step,
+                    doing=WorkPhase.COMPUTING,
+                    stance=Activity.STOPPED,
+                    silent_s=suspicion.silent_s,
+                    limit_s=suspicion.limit_s,
+                    why="is stopped (state T: SIGSTOP)",
                 )
             case StartStandby(rank=rank):
                 for state in (StandbyPhase.STARTING, StandbyPhase.READY):
@@ -200,7 +190,7 @@ class FakeWorld:
                 pass
 
     def _standby(self, rank: int, state: StandbyPhase) -> None:
-        self.post(StandbyChanged(at_s=self.now_s, incarnation=self.incarnation, rank=rank, state=state))
+        self._happens(StandbyChanged, self.incarnation, rank=rank, state=state)
 
     def habit(self, rank: int) -> Habit:
         """What the worker does when it is asked to leave."""
@@ -214,14 +204,12 @@ class FakeWorld:
                 self.end(rank, Signaled(signum=SIGKILL))
 
     def _request_gasp(self, order: RequestGasp) -> None:
-        self.post(
-            GaspRequested(
-                at_s=self.now_s,
-                incarnation=self.incarnation,
-                ranks=tuple(sorted(order.ranks)),
-                deadline_s=order.deadline_s,
-                took_s=0.0,
-            )
+        self._happens(
+            GaspRequested,
+            self.incarnation,
+            ranks=tuple(sorted(order.ranks)),
+            deadline_s=order.deadline_s,
+            took_s=0.0,
         )
         for rank in sorted(order.ranks & self.living.keys()):
             if self.habit(rank) is Habit.OBEYS:
@@ -231,44 +219,34 @@ class FakeWorld:
                 self.end(rank, Exited(code=128 + SIGTERM))
 
     def _save(self, rank: int) -> None:
-        self.post(
-            GaspSaved(
-                at_s=self.now_s,
-                incarnation=self.incarnation,
-                rank=rank,
-                path=f"gasp_{rank}_whole",
-                step=self.around.save_step,
-                size_bytes=1,
-                took_s=0.25,
-            )
+        self._happens(
+            GaspSaved,
+            self.incarnation,
+            rank=rank,
+            path=f"gasp_{rank}_whole",
+            step=self.around.save_step,
+            size_bytes=1,
+            took_s=0.25,
         )
 
     def _sweep(self, order: Sweep) -> None:
         stuck = (*self.living.values(), *self.around.straggling_descendants)
         notes = tuple(DeathNote(rank=rank, last_line=f"last words of {rank}") for rank in order.dead)
-        self.post(
-            Drained(
-                at_s=self.now_s, incarnation=order.incarnation, stragglers=tuple(stuck), swept=0, notes=notes
-            )
-        )
+        self._happens(Drained, order.incarnation, stragglers=tuple(stuck), swept=0, notes=notes)
 
-    def _survey(self, request: FindRecoveryPoint) -> Event:
-        if self.around.nothing_whole:
-            return NothingWhole(
-                at_s=self.now_s, incarnation=request.incarnation, refused=(), why=self.around.nothing_whole
-            )
-        return RecoveryPointChosen(
-            at_s=self.now_s, incarnation=request.incarnation, point=self.around.point, refused=()
-        )
+    def _survey(self, request: FindRecoveryPoint) -> None:
+        life, why = request.incarnation, self.around.nothing_whole
+        if why:
+            self._happens(NothingWhole, life, refused=(), why=why)
+        else:
+            self._happens(RecoveryPointChosen, life, point=self.around.point, refused=())
 
     def _prepare(self, plan: Plan) -> None:
         if self.around.prepare_failure is not None:
             code, why = self.around.prepare_failure
-            self.post(PrepareFailed(at_s=self.now_s, incarnation=plan.incarnation, exit_code=code, why=why))
+            self._happens(PrepareFailed, plan.incarnation, exit_code=code, why=why)
             return
-        self.post(
-            Prepared(at_s=self.now_s, incarnation=plan.incarnation, master_port=20000 + plan.incarnation)
-        )
+        self._happens(Prepared, plan.incarnation, master_port=20000 + plan.incarnation)
 
     def _tell(self, fact: NodeFact) -> None:
         answer = next_step(self._rules, self._plan, {fact.node: fact}, self.now_s)
@@ -285,36 +263,21 @@ class FakeWorld:
         for rank in order.ranks:
             given_up = given_up or rank in self.around.unstartable
             if given_up:
-                self.post(
-                    SpawnFailed(
-                        at_s=self.now_s,
-                        incarnation=self.incarnation,
-                        rank=rank,
-                        errno=ENOENT,
-                        why="could not start it: No such file or directory",
-                    )
+                self._happens(
+                    SpawnFailed,
+                    self.incarnation,
+                    rank=rank,
+                    errno=ENOENT,
+                    why="could not start it: No such file or directory",
                 )
             else:
                 self._start(rank)
         if not given_up:
-            self.post(
-                IncarnationStarted(
-                    at_s=self.now_s,
-                    incarnation=self.incarnation,
-                    ranks=order.ranks,
-                    master_port=order.master_port,
-                )
+            self._happens(
+                IncarnationStarted, self.incarnation, ranks=order.ranks, master_port=order.master_port
             )
 
     def _start(self, rank: int) -> None:
         self._next_pid += 1
         self.living[rank] = self._next_pid
-        self.post(
-            WorkerStarted(
-                at_s=self.now_s,
-                incarnation=self.incarnation,
-                node=self._node,
-                rank=rank,
-                pid=self._next_pid,
-            )
-        )
+        self._happens(WorkerStarted, self.incarnation, node=self._node, rank=rank, pid=self._next_pid)

@@ -12,7 +12,7 @@ from faultrun.core.agree import Rules
 from faultrun.core.signature_rows import ROWS
 from faultrun.model.actions import Action, Spawn, StartTimer
 from faultrun.model.events import Event, Exited, ExitStatus, Signaled, Timer, TimerFired
-from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.plan import Plan
 from faultrun.model.spec import Logs, Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.agreement import LocalAgreement
@@ -31,7 +31,7 @@ from faultrun.workers.sweep import sweep
 from support.fake_world import Circumstances, FakeWorld, Habit
 from support.processes import wait_until
 from support.specs import a_spec
-from support.story import NODE, POLICY, topology
+from support.story import NODE, POLICY, first_plan, topology
 
 E = TypeVar("E", bound=Event)
 
@@ -190,14 +190,7 @@ class RealNode:
 
 
 def plan_of(wanted: Wanted, incarnation: int = 0) -> Plan:
-    return Plan(
-        incarnation=incarnation,
-        topology=topology(wanted.workers),
-        reason=Reason.FIRST,
-        point=None,
-        start_at_s=0,
-        ledger=Ledger(),
-    )
+    return first_plan(wanted.workers, incarnation=incarnation)
 
 
 def spawn_of(wanted: Wanted, incarnation: int = 0) -> Spawn:

@@ -68,8 +68,8 @@ def new_run(world_size: int, windows: Windows = WINDOWS) -> RunState:
     return RunState(node=NODE, topology=topology(world_size), windows=windows)
 
 
-def in_phase(phase: Phase, world_size: int = 1) -> RunState:
-    """A run that stands there in its incarnation 0."""
+def first_plan(world_size: int, **more: object) -> Plan:
+    """What incarnation 0 is to be; ``more`` changes it into a later one."""
     plan = Plan(
         incarnation=0,
         topology=topology(world_size),
@@ -78,10 +78,15 @@ def in_phase(phase: Phase, world_size: int = 1) -> RunState:
         start_at_s=0,
         ledger=Ledger(),
     )
+    return replace(plan, **more)  # type: ignore[arg-type]
+
+
+def in_phase(phase: Phase, world_size: int = 1) -> RunState:
+    """A run that stands there in its incarnation 0."""
     return replace(
         new_run(world_size),
         phase=phase,
-        run=Run(plan=plan),
+        run=Run(plan=first_plan(world_size)),
         life=Life(drain=Drain() if phase in (Phase.DRAINING, Phase.KILLING) else None),
         exit_code=0 if phase is Phase.FINISHED else None,
     )
