@@ -1,8 +1,7 @@
 """Silence without the SDK: the log, the processor and the disk, all three."""
 
-from faultrun.core import hang_by_log
-from faultrun.core.hang_by_log import Quiet, Sign
-from faultrun.core.hang_limits import Pause
+from faultrun.core import hang
+from faultrun.core.hang_limits import Pause, Sign, Watch
 from faultrun.model.hang import HangPolicy, Suspicion
 from support.silent_job import warning
 
@@ -13,7 +12,7 @@ GIVEN = HangPolicy(quiet_s=60.0, given=frozenset({"quiet"}))
 class Job:
     def __init__(self, ranks: int = 2, policy: HangPolicy = GIVEN) -> None:
         self.signs = {rank: Sign(rank=rank, log_bytes=0, cpu_s=0.0, io_bytes=0) for rank in range(ranks)}
-        self.state = Quiet(policy=policy, at_s=0.0)
+        self.state = Watch(policy=policy, at_s=0.0)
         self.now_s = 0.0
 
     def passes(
@@ -34,8 +33,8 @@ class Job:
                     cpu_s=sign.cpu_s + (rank in computes),
                     io_bytes=sign.io_bytes + 10_000 * (rank == reads),
                 )
-            self.state = hang_by_log.observe(self.state, self.signs.values(), self.now_s, LOOK_S)
-            found = hang_by_log.suspect(self.state, frozenset(stopped))
+            self.state = hang.observe_logs(self.state, self.signs.values(), self.now_s, LOOK_S)
+            found = hang.suspect_quiet(self.state, frozenset(stopped))
             if found is not None:
                 return found
         return None
@@ -47,7 +46,7 @@ class Job:
             looks.append((found.silent_s, found.acts))
             if found.acts:
                 break
-            self.state = hang_by_log.warned(self.state, warning(found))
+            self.state = hang.warned(self.state, warning(found))
         return looks
 
 
@@ -89,7 +88,7 @@ def test_a_rank_that_is_stopped_is_found_whatever_the_others_print() -> None:
         found = job.passes(60, logs=(0, 2), computes=(0, 2), stopped=(1,))
         assert found is not None
         assert (found.behind, found.acts) == ((1,), acts)
-        job.state = hang_by_log.warned(job.state, warning(found))
+        job.state = hang.warned(job.state, warning(found))
     assert job.now_s == 61
     job.passes(1, logs=(1,))
     assert job.state.over == Pause(rank=1, paused_s=60.0, warned=True)

@@ -1,4 +1,4 @@
-"""When is silence a hang? A pure detector over what the ranks say in the progress page.
+"""When is silence a hang? A pure detector over what the ranks say in the progress page, or are seen to do.
 
 It learns how long a step usually takes and has a silence looked into at a
 multiple of that, for a warning. Much later, or at a limit that the user gave,
@@ -6,6 +6,12 @@ it is acted on (``hang_limits``). Only ranks that have done the fewest steps
 count: whoever is ahead waits for them. As long as one of them is within its
 limits nothing is suspected, because the others may be waiting for that one;
 unless the kernel says that one is stopped (state T), which is no way of being slow.
+
+Without the SDK (``observe_logs``, ``suspect_quiet``) silence is a log that does
+not grow, together with no processor time and no I/O. One rank that shows all
+three signs for the whole time is suspected once every rank's log has been
+silent for as long: ranks that wait for it may spin in a collective, and burn
+processor time. One whose process is stopped is suspected whatever the others print.
 
 Time is the observer's own: when the observer itself was frozen (SIGSTOP, a
 suspended laptop, a starved machine), the gap between two looks is not silence.
@@ -22,11 +28,15 @@ from faultrun.core.hang_limits import (
     Beat,
     Looks,
     Pause,
+    Quiet,
     Seen,
+    Sign,
     Watch,
     acts_after,
     final_after,
     limit,
+    quiet_acts_after,
+    quiet_limit,
     silence,
     span_of,
     unusual_after,
@@ -40,6 +50,8 @@ _OFTEN_S, _LEARNING_S, _SELDOM_S = 0.1, 0.1, 5.0
 _KEPT = 20
 _WORTH_KEEPING_S = AUTO_S / LONGEST_FACTOR
 """A shorter pause raises no limit."""
+_BUSY_SHARE = 0.02
+_BUSY_IO_BYTES = 4096
 
 _WAY = {WorkPhase.COLLECTIVE: 1, WorkPhase.UPDATING: 2}
 """How far within a step; whatever else a rank does, it has still to come to the collective."""
@@ -47,7 +59,7 @@ _WAY = {WorkPhase.COLLECTIVE: 1, WorkPhase.UPDATING: 2}
 
 def observe(watch: Watch, beats: Iterable[Beat], now_s: float, interval_s: float) -> Watch:
     """Return the watch after one look at ``now_s``; looks are meant to be ``interval_s`` apart."""
-    passed_s = max(0.0, min(now_s - watch.at_s, 2 * interval_s))
+    passed_s = _passed(watch, now_s, interval_s)
     clock_s = watch.clock_s + passed_s
     known = {one.beat.rank: one for one in watch.seen}
     seen = tuple(
@@ -65,6 +77,25 @@ def observe(watch: Watch, beats: Iterable[Beat], now_s: float, interval_s: float
         seen=seen,
     )
     return _paced(_gone_on(watch, known))
+
+
+def observe_logs(watch: Watch, signs: Iterable[Sign], now_s: float, interval_s: float) -> Watch:
+    """As ``observe``, by logs and consumption."""
+    passed_s, before_s = _passed(watch, now_s, interval_s), _spell(watch)
+    clock_s = watch.clock_s + passed_s
+    known = {one.sign.rank: one for one in watch.quiet}
+    quiet = tuple(_quiet(known.get(sign.rank), sign, clock_s, passed_s) for sign in signs)
+    watch = replace(watch, at_s=now_s, clock_s=clock_s, quiet=quiet, over=None)
+    if _spell(watch) >= before_s:
+        return watch
+    rank, paused_s = watch.looks.warned_of, round(before_s, 3)
+    watch = replace(watch, looks=Looks())
+    if rank is not None:
+        return _told(watch, Pause(rank=rank, paused_s=paused_s, warned=True))
+    if paused_s <= max(_WORTH_KEEPING_S, watch.run.longest_s):
+        return watch
+    lively = max(quiet, key=lambda one: one.since_s)
+    return _told(watch, Pause(rank=lively.sign.rank, paused_s=paused_s, warned=False))
 
 
 def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float = 1.0) -> Suspicion | None:
@@ -108,6 +139,30 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
     )
 
 
+def suspect_quiet(watch: Watch, stopped: frozenset[int] = frozenset()) -> Suspicion | None:
+    """Who shows no sign of life: who is ``stopped`` (state T), else all, once nobody logs anything."""
+    limit_s, acts_s = quiet_limit(watch), quiet_acts_after(watch)
+    mute = [one for one in watch.quiet if watch.clock_s - one.log_s >= limit_s]
+    idle = [one for one in mute if watch.clock_s - one.work_s >= limit_s]
+    halted = [one for one in idle if one.sign.rank in stopped]
+    idle = halted or idle
+    if not idle or (len(mute) < len(watch.quiet) and not halted):
+        return None
+    ranks = tuple(one.sign.rank for one in idle)
+    silent_s = min(watch.clock_s - one.since_s for one in idle)
+    acts = silent_s >= acts_s
+    return Suspicion(
+        front=ranks,
+        behind=ranks,
+        silent_s=silent_s,
+        limit_s=acts_s if acts else limit_s,
+        final=acts,
+        acts=acts,
+        acts_s=acts_s,
+        woken=watch.looks.woken,
+    )
+
+
 def dismissed(watch: Watch, suspicion: Suspicion, excused_s: float = 0.0) -> Watch:
     """Somebody was found at work: twice the patience, until the job moves again.
 
@@ -135,6 +190,11 @@ def interval(watch: Watch) -> float:
     usual_s = min(_SELDOM_S, max(_OFTEN_S, min(limits) / _LOOKS))
     left_s = max(limit(watch, one) - silence(watch, one) for one in watch.seen)
     return min(usual_s, left_s + _AFTER_S) if left_s > 0 else usual_s
+
+
+def _passed(watch: Watch, now_s: float, interval_s: float) -> float:
+    """Observed seconds since the last look, without those in which the observer itself was frozen."""
+    return max(0.0, min(now_s - watch.at_s, 2 * interval_s))
 
 
 def _is_leaving(watch: Watch, one: Seen, stopped: frozenset[int]) -> bool:
@@ -178,19 +238,47 @@ def _gone_on(watch: Watch, known: dict[int, Seen]) -> Watch:
     pauses = {one.beat.rank: round(one.since_s - known[one.beat.rank].since_s, 3) for one in spoke}
     warned_of = watch.looks.warned_of
     if warned_of is not None and warned_of in pauses:
-        paused_s, doing = pauses[warned_of], known[warned_of].beat.phase
-        forgiven_s = max(watch.forgiven_s, 0.0 if doing in OUTSIDE else paused_s)
-        over = Pause(rank=warned_of, paused_s=paused_s, warned=True)
-        watch = replace(watch, looks=Looks(), forgiven_s=forgiven_s, over=over)
-    else:
-        # What a rank did before its first step, or at its end, is no measure of a pause in training.
-        trained = {rank: s for rank, s in pauses.items() if _trains(known[rank].beat)}
-        rank = max(trained, key=lambda one: trained[one], default=-1)
-        if trained.get(rank, 0.0) <= max(_WORTH_KEEPING_S, watch.run.longest_s):
-            return replace(watch, over=None)
-        over = Pause(rank=rank, paused_s=trained[rank], warned=False)
-    longest_s = max(watch.run.longest_s, over.paused_s if _trains(known[over.rank].beat) else 0.0)
-    return replace(watch, over=over, run=replace(watch.run, longest_s=longest_s))
+        beat = known[warned_of].beat
+        over = Pause(rank=warned_of, paused_s=pauses[warned_of], warned=True)
+        watch = replace(watch, looks=Looks())
+        return _told(watch, over, trained=_trains(beat), in_loop=beat.phase not in OUTSIDE)
+    # What a rank did before its first step, or at its end, is no measure of a pause in training.
+    trained = {rank: s for rank, s in pauses.items() if _trains(known[rank].beat)}
+    rank = max(trained, key=lambda one: trained[one], default=-1)
+    if trained.get(rank, 0.0) <= max(_WORTH_KEEPING_S, watch.run.longest_s):
+        return replace(watch, over=None)
+    return _told(watch, Pause(rank=rank, paused_s=trained[rank], warned=False))
+
+
+def _told(watch: Watch, over: Pause, *, trained: bool = True, in_loop: bool = True) -> Watch:
+    """The pause is worth a line. It raises what is acted on if the rank had ``trained`` before it.
+
+    One ``in_loop`` that was warned of in vain is usual from now on.
+    """
+    longest_s = max(watch.run.longest_s, over.paused_s if trained else 0.0)
+    forgiven_s = max(watch.forgiven_s, over.paused_s if over.warned and in_loop else 0.0)
+    return replace(watch, over=over, forgiven_s=forgiven_s, run=replace(watch.run, longest_s=longest_s))
+
+
+def _spell(watch: Watch) -> float:
+    """How long there has been no sign of life: from who was warned of, else from the most idle rank."""
+    warned = next((one for one in watch.quiet if one.sign.rank == watch.looks.warned_of), None)
+    if warned is not None:
+        return watch.clock_s - warned.since_s
+    log_s = min((watch.clock_s - one.log_s for one in watch.quiet), default=0.0)
+    return min(log_s, max((watch.clock_s - one.work_s for one in watch.quiet), default=0.0))
+
+
+def _quiet(before: Quiet | None, sign: Sign, clock_s: float, passed_s: float) -> Quiet:
+    if before is None:
+        return Quiet(sign=sign, log_s=clock_s, work_s=clock_s)
+    old = before.sign
+    works = sign.cpu_s - old.cpu_s > _BUSY_SHARE * passed_s or sign.io_bytes - old.io_bytes > _BUSY_IO_BYTES
+    return Quiet(
+        sign=sign,
+        log_s=clock_s if sign.log_bytes != old.log_bytes else before.log_s,
+        work_s=clock_s if works else before.work_s,
+    )
 
 
 def _trains(beat: Beat) -> bool:

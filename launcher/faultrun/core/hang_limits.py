@@ -1,8 +1,9 @@
 """How long a rank may be silent: until that is unusual, and until something is done about it.
 
-Pure. What is unusual is learnt from what the ranks took before. What is acted
-on are the user's limits or, where none was given, minutes: a look from outside
-cannot tell waiting from hanging, and whoever works must not be killed.
+Pure: the values that ``hang`` keeps, and the limits that follow from them. What
+is unusual is learnt from what the ranks took before. What is acted on are the
+user's limits or, where none was given, minutes: a look from outside cannot
+tell waiting from hanging, and whoever works must not be killed.
 """
 
 from dataclasses import dataclass, replace
@@ -108,6 +109,30 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """What one rank and its children have done since their start: log, processor time, I/O."""
+
+    rank: int
+    log_bytes: int
+    cpu_s: float
+    io_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quiet:
+    """A sign, and when on the observer's clock the log last grew, and the rank last worked."""
+
+    sign: Sign
+    log_s: float
+    work_s: float
+
+    @property
+    def since_s(self) -> float:
+        """When it last gave any sign of life."""
+        return max(self.log_s, self.work_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """A silence after which the rank went on; ``warned``: of this one a warning was given."""
 
@@ -120,6 +145,7 @@ class Pause:
 class Watch:
     """What has been observed of one incarnation. ``clock_s`` counts observed seconds only.
 
+    By the SDK's words the ranks are ``seen``, by logs and consumption they are ``quiet``.
     ``stepping_s`` counts those of them in which every rank was in its training
     loop; ``front`` is the step that all have finished, and when by that clock.
     ``over`` is a pause worth telling that ended at the last look. ``forgiven_s``
@@ -131,6 +157,7 @@ class Watch:
     clock_s: float = 0.0
     stepping_s: float = 0.0
     seen: tuple[Seen, ...] = ()
+    quiet: tuple[Quiet, ...] = ()
     front: tuple[int, float] | None = None
     paces: tuple[float, ...] = ()
     saves: tuple[float, ...] = ()
@@ -159,6 +186,21 @@ def limit(watch: Watch, one: Seen, stopped: frozenset[int] = frozenset()) -> flo
         final_s=final_after(watch, one),
     )
     return min(due_s, watch.looks.halted_s) if one.beat.rank in stopped else due_s
+
+
+def quiet_acts_after(watch: Watch) -> float:
+    """As ``acts_after``, by logs and consumption: for all ranks the same."""
+    if "quiet" in watch.policy.given:
+        return watch.policy.quiet_s
+    raised_s = _AGAIN_FACTOR * watch.run.hung_limit_s
+    return max(watch.policy.quiet_s, AUTO_S, LONGEST_FACTOR * watch.run.longest_s, raised_s)
+
+
+def quiet_limit(watch: Watch) -> float:
+    """As ``limit``, by logs and consumption."""
+    acts_s = quiet_acts_after(watch)
+    unusual_s = min(max(REPEAT_S, _AGAIN_FACTOR * watch.forgiven_s), acts_s / 2)
+    return watch.looks.due_s(unusual_s=unusual_s, acts_s=acts_s, final_s=acts_s)
 
 
 def unusual_after(watch: Watch, one: Seen) -> float:
@@ -209,17 +251,10 @@ def span_of(watch: Watch, one: Seen) -> tuple[str, Span]:
 
 
 def _bounds(policy: HangPolicy, what: str) -> Span:
-    match what:
-        case "startup":
-            return Span(low_s=policy.startup_s, high_s=policy.startup_s)
-        case "compile":
-            return Span(low_s=policy.compile_s, high_s=policy.compile_s)
-        case "checkpoint":
-            return policy.checkpoint
-        case "evaluation":
-            return policy.evaluation
-        case _:
-            return policy.step
+    whole_s = {"startup": policy.startup_s, "compile": policy.compile_s}.get(what)
+    if whole_s is not None:
+        return Span(low_s=whole_s, high_s=whole_s)
+    return {"checkpoint": policy.checkpoint, "evaluation": policy.evaluation}.get(what, policy.step)
 
 
 def _between(span: Span, learnt_s: float | None) -> float:

@@ -7,7 +7,6 @@ which names it.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from faultrun.model.hang import Activity
@@ -147,8 +146,14 @@ def activity_of(look: ProcessSample) -> Activity:
 
 def describe(found: Activity, look: ProcessSample) -> str:
     """The stance in words, with its evidence; a phrase that follows "rank 3"."""
-    words = _WORDS.get(found)
-    return words(look) if words is not None else "is silent"
+    if found is Activity.WORKING:
+        return _work(look)
+    return _WORDS.get(found, "is silent").format(
+        look=look,
+        wchan=f" in {look.wchan}" if look.wchan else "",
+        syscall=f" in {look.syscall}" if look.syscall else "",
+        starved_share=min(1.0, look.starved_share),
+    )
 
 
 def _works(look: ProcessSample) -> bool:
@@ -162,11 +167,6 @@ def _meets(look: ProcessSample) -> bool:
     return bool(look.frames) and any(place in look.frames[0].file for place in _MEETING_PLACES)
 
 
-def _stuck_in_the_kernel(look: ProcessSample) -> str:
-    where = f" in {look.wchan}" if look.wchan else ""
-    return f"is in an uninterruptible sleep{where} (state D: a device or file system does not answer)"
-
-
 def _work(look: ProcessSample) -> str:
     if look.io_bytes >= _BUSY_IO_BYTES:
         return f"reads or writes ({look.io_bytes / 1e6:.1f} MB)"
@@ -175,29 +175,22 @@ def _work(look: ProcessSample) -> str:
     return "is at work: its stack moves"
 
 
-def _in(look: ProcessSample) -> str:
-    return f" in {look.syscall}" if look.syscall else ""
-
-
-_WORDS: dict[Activity, Callable[[ProcessSample], str]] = {
-    Activity.STOPPED: lambda _: "is stopped (state T: SIGSTOP)",
-    Activity.TRACED: lambda _: "is held by a debugger (state t)",
-    Activity.DEAD: lambda _: "has lost its main thread (state Z)",
-    Activity.LEAVING: lambda _: "is leaving: its interpreter has begun to end",
-    Activity.UNINTERRUPTIBLE: _stuck_in_the_kernel,
-    Activity.SPINNING: lambda look: (
-        f"spins (state {look.state}, {look.main_share:.0%} of a core, and its stack does not move)"
+_WORDS = {
+    Activity.STOPPED: "is stopped (state T: SIGSTOP)",
+    Activity.TRACED: "is held by a debugger (state t)",
+    Activity.DEAD: "has lost its main thread (state Z)",
+    Activity.LEAVING: "is leaving: its interpreter has begun to end",
+    Activity.UNINTERRUPTIBLE: (
+        "is in an uninterruptible sleep{wchan} (state D: a device or file system does not answer)"
     ),
-    Activity.SLEEPING: lambda look: (
-        f"sleeps (state {look.state}{_in(look)}; neither it nor its children work)"
+    Activity.SPINNING: (
+        "spins (state {look.state}, {look.main_share:.0%} of a core, and its stack does not move)"
     ),
-    Activity.BLOCKED: lambda look: f"is blocked (state {look.state}{_in(look)})",
-    Activity.POLLING: lambda look: (
-        f"polls (state {look.state}{_in(look)}; woke up {look.wakes_per_s:.0f} times a second)"
+    Activity.SLEEPING: "sleeps (state {look.state}{syscall}; neither it nor its children work)",
+    Activity.BLOCKED: "is blocked (state {look.state}{syscall})",
+    Activity.POLLING: "polls (state {look.state}{syscall}; woke up {look.wakes_per_s:.0f} times a second)",
+    Activity.WAITING: (
+        "waits in a collective (state {look.state}) as all others do; did every rank call the same one?"
     ),
-    Activity.WAITING: lambda look: (
-        f"waits in a collective (state {look.state}) as all others do; did every rank call the same one?"
-    ),
-    Activity.STARVED: lambda look: f"waits for a processor ({min(1.0, look.starved_share):.0%} of the time)",
-    Activity.WORKING: _work,
+    Activity.STARVED: "waits for a processor ({starved_share:.0%} of the time)",
 }

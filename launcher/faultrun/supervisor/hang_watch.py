@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from faultrun.core import hang, hang_by_log
-from faultrun.core.hang_limits import Beat, Watch, silence
+from faultrun.core import hang
+from faultrun.core.hang_limits import Beat, Sign, Watch, silence
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.hang import (
     HangDismissed,
@@ -31,7 +31,7 @@ _GLANCE_SHARE = 0.5
 
 
 class Glances(Protocol):
-    """What the watch may ask of whoever will inspect: to note how things are."""
+    """What the watch may ask of whoever will inspect, who is a hand and not to be imported here."""
 
     def glance(self) -> None:
         """Note what everybody has consumed by now."""
@@ -43,7 +43,11 @@ class Glances(Protocol):
 
 
 class HangWatch:
-    """Implements ``ports.EventListener``: it hears when workers run, and what became of its suspicions."""
+    """Implements ``ports.EventListener``: it hears when workers run, and what became of its suspicions.
+
+    Both ways of seeing are kept, for a rank may begin to speak: ``_watch`` by the SDK's words,
+    ``_quiet`` by logs and consumption.
+    """
 
     def __init__(self, policy: HangPolicy, workers: Incarnation, glances: Glances, reactor: Reactor) -> None:
         self._policy = policy
@@ -52,8 +56,7 @@ class HangWatch:
         self._reactor = reactor
         self._life = 0
         self._beats: dict[int, Beat] = {}
-        self._watch = Watch(policy=policy, at_s=0.0)
-        self._quiet = hang_by_log.Quiet(policy=policy, at_s=0.0)
+        self._watch = self._quiet = Watch(policy=policy, at_s=0.0)
         self._suspicion: Suspicion | None = None
         self._glanced = False
 
@@ -67,16 +70,14 @@ class HangWatch:
         match event:
             case IncarnationStarted() if self._policy.enabled:
                 self._begin(step.state.run.patience)
-            case HangDismissed(incarnation=self._workers.number, excused_s=excused_s) if (
-                suspicion is not None
-            ):
+            case HangDismissed() if ours and suspicion is not None:
                 self._suspicion = None  # what was seen is the next one's glance
-                self._watch = hang.dismissed(self._watch, suspicion, excused_s)
-                self._quiet = hang_by_log.dismissed(self._quiet, suspicion)
+                self._watch = hang.dismissed(self._watch, suspicion, event.excused_s)
+                self._quiet = hang.dismissed(self._quiet, suspicion)
             case HangWarned() if ours:
                 self._suspicion = None
                 self._watch = hang.warned(self._watch, event)
-                self._quiet = hang_by_log.warned(self._quiet, event)
+                self._quiet = hang.warned(self._quiet, event)
             case _:
                 pass
 
@@ -85,8 +86,7 @@ class HangWatch:
         now_s = self._reactor.now()
         self._life += 1
         self._beats, self._suspicion, self._glanced = {}, None, False
-        self._watch = Watch(policy=self._policy, at_s=now_s, run=patience)
-        self._quiet = hang_by_log.Quiet(policy=self._policy, at_s=now_s, run=patience)
+        self._watch = self._quiet = Watch(policy=self._policy, at_s=now_s, run=patience)
         self._again(self._life)
 
     def _again(self, life: int) -> None:
@@ -147,11 +147,11 @@ class HangWatch:
 
     def _quiet_suspects(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
         logs = self._workers.logs
-        found = snapshots(tuple(pids.values()))
         if logs is None:
             return None
+        found = snapshots(tuple(pids.values()))
         signs = [
-            hang_by_log.Sign(
+            Sign(
                 rank=rank,
                 log_bytes=logs.size_bytes(rank),
                 cpu_s=found[pid].cpu_s + found[pid].children_cpu_s,
@@ -160,6 +160,6 @@ class HangWatch:
             for rank, pid in pids.items()
             if pid in found
         ]
-        self._quiet = hang_by_log.observe(self._quiet, signs, now_s, interval_s)
+        self._quiet = hang.observe_logs(self._quiet, signs, now_s, interval_s)
         stopped = frozenset(rank for rank, pid in pids.items() if state_of(pid) == "T")
-        return hang_by_log.suspect(self._quiet, stopped) if signs else None
+        return hang.suspect_quiet(self._quiet, stopped) if signs else None
