@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from faultrun.cli.manifests import lint, render
-from faultrun.errors import ConfigError, FaultrunError, UsageError
+from faultrun.errors import FaultrunError, UsageError
 from support.manifests import FIELD, rendered
 
 
@@ -156,14 +156,6 @@ def test_a_mistake_is_said_in_three_lines(words: list[str], what: str) -> None:
     assert isinstance(error, FaultrunError)
     assert error.what == what
     assert error.because and error.hint
-
-
-def test_a_value_of_a_file_that_is_no_value_is_the_file_s_fault(tmp_path: Path) -> None:
-    file = saved(tmp_path / "v.yaml", "image: a\ndevcies: 2\n")
-    error = run_render("job", "-f", file).exception
-    assert isinstance(error, ConfigError)
-    assert error.what == f"{file}:2 devcies cannot be used"
-    assert error.hint == "did you mean devices?"
 
 
 def test_list_explains_the_values() -> None:

@@ -6,17 +6,17 @@ import pytest
 
 from faultrun.cli.options.signature_file import signature_rows
 from faultrun.errors import ConfigError
-from faultrun.model.evidence import FaultClass
+from faultrun.model.evidence import FaultClass, Row
 
 
-def rows(folder: Path, text: str) -> object:
+def rows(folder: Path, text: str) -> tuple[Row, ...]:
     path = folder / "rows.yaml"
     path.write_text(text)
     return signature_rows(str(path))
 
 
 def test_rows_are_read_and_what_is_left_out_is_filled_in(tmp_path: Path) -> None:
-    (row,) = signature_rows(str(_written(tmp_path, "- {name: a, class: resource, pattern: 'x+'}")))
+    (row,) = rows(tmp_path, "- {name: a, class: resource, pattern: 'x+'}")
     assert (row.name, row.fault_class, row.says, row.hint) == ("a", FaultClass.RESOURCE, "a", "")
 
 
@@ -41,9 +41,3 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, because: str) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
         signature_rows(str(tmp_path / "missing.yaml"))
-
-
-def _written(folder: Path, text: str) -> Path:
-    path = folder / "rows.yaml"
-    path.write_text(text)
-    return path

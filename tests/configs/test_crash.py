@@ -10,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -70,36 +71,25 @@ def settings(file: Path) -> list[Setting]:
     ]
 
 
-def in_child(act: Callable[[], int]) -> int:
-    """Run ``act`` in a fork of this process; return its answer, or minus the signal that ended it."""
+def killed(at: int, when: str, act: Callable[..., object]) -> int:
+    """Do ``act`` with such a disk in a fork; how many calls it made, or minus the signal that ended it."""
     child = os.fork()
     if child == 0:
+        disk = Dying(at, when)
         try:
-            os._exit(act())
+            act(disk=cast("Disk", disk))
+            os._exit(disk.calls)
         finally:
             os._exit(99)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def killed_while_applying(folder: Path, at: int, when: str) -> int:
-    disk = Dying(at, when)
-
-    def act() -> int:
-        originals = folder / "log" / "original"
-        apply(settings(folder / "c.yaml"), originals=originals, disk=cast("Disk", disk))
-        return disk.calls
-
-    return in_child(act)
+def applying(folder: Path) -> Callable[..., object]:
+    return partial(apply, settings(folder / "c.yaml"), originals=folder / "log" / "original")
 
 
-def killed_while_restoring(folder: Path, at: int, when: str) -> int:
-    disk = Dying(at, when)
-
-    def act() -> int:
-        restore(folder / "log" / "original", disk=cast("Disk", disk))
-        return disk.calls
-
-    return in_child(act)
+def restoring(folder: Path) -> Callable[..., object]:
+    return partial(restore, folder / "log" / "original")
 
 
 def fresh(folder: Path) -> Path:
@@ -126,12 +116,12 @@ def check_all_is_put_right(folder: Path) -> None:
 
 @pytest.mark.parametrize("when", ["before", "half way", "after"])
 def test_an_edit_killed_at_any_call_leaves_the_old_file_or_the_new(ram: Path, when: str) -> None:
-    calls = killed_while_applying(fresh(ram / "whole"), 0, when)
+    calls = killed(0, when, applying(fresh(ram / "whole")))
     assert calls > 20
     seen = set()
     for at in range(1, calls + 1):
         folder = fresh(ram / "run")
-        assert killed_while_applying(folder, at, when) == -signal.SIGKILL
+        assert killed(at, when, applying(folder)) == -signal.SIGKILL
         standing = (folder / "c.yaml").read_bytes()
         assert standing in (OLD, NEW), f"call {at}"
         seen.add(standing)
@@ -145,16 +135,16 @@ def test_an_edit_killed_at_any_call_leaves_the_old_file_or_the_new(ram: Path, wh
 def test_a_restore_killed_at_any_call_leaves_the_old_file_or_the_new(ram: Path, when: str) -> None:
     def rewritten() -> Path:
         folder = fresh(ram / "run")
-        apply(settings(folder / "c.yaml"), originals=folder / "log" / "original")
+        applying(folder)()
         return folder
 
-    calls = killed_while_restoring(rewritten(), 0, when)
+    calls = killed(0, when, restoring(rewritten()))
     assert calls > 10
     for at in range(1, calls + 1):
         folder = rewritten()
-        assert killed_while_restoring(folder, at, when) == -signal.SIGKILL
+        assert killed(at, when, restoring(folder)) == -signal.SIGKILL
         assert (folder / "c.yaml").read_bytes() in (OLD, NEW)
-        restore(folder / "log" / "original")
+        restoring(folder)()
         assert (folder / "c.yaml").read_bytes() == OLD
         check_all_is_put_right(folder)
 
@@ -213,15 +203,8 @@ def test_sigkill_at_random_moments_never_leaves_a_mixture(tmp_path: Path) -> Non
         assert second.endswith('"  # b')
         assert third == "has_trained_epoch: 0"
         json.loads((folder / "log" / "original" / "index.json").read_text())
-    check_all_is_put_right_after(folder)
-
-
-def check_all_is_put_right_after(folder: Path) -> None:
     (folder / "editor.py").unlink()
-    apply(settings(folder / "c.yaml"), originals=folder / "log" / "original")
-    assert names_in(folder) == ["c.yaml", "log"]
-    restore(folder / "log" / "original")
-    assert (folder / "c.yaml").read_bytes() == OLD
+    check_all_is_put_right(folder)
 
 
 def traced(folder: Path, *options: str) -> tuple[int, list[str]]:

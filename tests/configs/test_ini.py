@@ -3,7 +3,6 @@
 import configparser
 import io
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,20 +113,3 @@ def test_quotes_around_the_old_value_are_its_readers_convention_and_stay() -> No
 def test_a_percent_is_written_as_the_files_own_reader_takes_it() -> None:
     assert edit("c.ini", b"[s]\na = 1\n", "s.a", "50%").data == b"[s]\na = 50%%\n"
     assert edit("c.ini", b"[s]\na = 1\nb = 7%\n", "s.a", "50%").data == b"[s]\na = 50%\nb = 7%\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "because"),
-    [
-        (b"[s]\na = 1\nA: 2\n", "s.a", "twice: lines 2, 3"),
-        (b"[s]\na = 1\n", "a", "an option is named with its section"),
-        (b"[s]\na = 1\n", "t.a", "there is no 't' to look into"),
-        (b"[s]\n = 1\n", "s.a", "line 2"),
-        (b"[a]\nb.c = 1\n[a.b]\nc = 2\n", "a.b.c", "may mean several options"),
-        (b"[s]\na = 1\n", "1#s.a", "INI has one document"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(text: bytes, key: str, because: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        edit("c.ini", text, key, "x")
-    assert because in caught.value.because

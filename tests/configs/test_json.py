@@ -3,12 +3,10 @@
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.configs.registry import edit
-from faultrun.errors import ConfigError
 from support.config_texts import Steps, as_the_old_type, hostile_text, is_inserted, key_of, put
 
 SENTINEL = "\x01here\x02"
@@ -92,26 +90,3 @@ def test_numbers_that_were_not_named_keep_their_digits() -> None:
 def test_an_all_ascii_file_stays_so_and_any_other_shows_the_letters() -> None:
     assert edit("c.json", b'{"a": ""}', "a", "/\u6587").data == b'{"a": "/\\u6587"}'
     assert edit("c.json", '{"ä": ""}'.encode(), "ä", "/\u6587").data == '{"ä": "/文"}'.encode()
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "because"),
-    [
-        (b'{"a": 1, "b": {"a": 2}, "a": 3}', "a", "twice: line 1"),
-        (b'{"a": 1,}', "a", "line 1: "),
-        (b'{"a": 1} // note', "a", "line 1: "),
-        (b'{"a": {"b": 1}}', "a", "it holds an object, not a value"),
-        (b'{"a": [1]}', "a", "it holds a list, not a value"),
-        (b'{"a": [1]}', "a[1]", "1 is not a position in a list of 1"),
-        (b'{"a": 1}', "a.b", "line 1 holds a value, not 'b'"),
-        (b'{"a": 1}', "b.c", "there is no 'b' to look into"),
-        (b'{"a": 1}', "1#a", "JSON has one document"),
-        (b"", "a", "line 1: "),
-        (b"[" * 100_000, "a", "it is nested too deeply"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(text: bytes, key: str, because: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        edit("c.json", text, key, "x")
-    assert because in caught.value.because
-    assert caught.value.exit_code == 78

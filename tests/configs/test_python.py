@@ -126,24 +126,3 @@ def test_the_files_own_encoding_is_kept() -> None:
 def test_a_byte_order_mark_and_line_ends_stay() -> None:
     done = edit("c.py", b"\xef\xbb\xbfa = 1\r\nb = ''\r\n", "b", "x").data
     assert done == b"\xef\xbb\xbfa = 1\r\nb = 'x'\r\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "because"),
-    [
-        ("a = 1\na = 2\n", "a", "twice: lines 1, 2"),
-        ("x = {'a': 1}\ny = {'a': 2}\n", "a", "may mean several values: lines 1, 2"),
-        ("a = b = 1\n", "a", "line 1 gives one value to 2 names"),
-        ("a = {'b': 1}\n", "a", "it holds a dictionary, not a value"),
-        ("a = [1, 2]\n", "a", "it holds a list, not a value"),
-        ("a = dict(b=1)\n", "a", "it holds a dictionary, not a value"),
-        ("def f(a=1):\n    pass\n", "a", "nothing in it is named a"),
-        ("a = \n", "a", "line 1: "),
-        ("# coding: nonsense\na = 1\n", "a", "unknown encoding"),
-        ("a = 1\n", "1#a", "Python has one document"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(text: str, key: str, because: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        edit("c.py", text.encode(), key, "x")
-    assert because in caught.value.because

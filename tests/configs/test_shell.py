@@ -2,12 +2,10 @@
 
 import subprocess
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.configs.registry import edit
-from faultrun.errors import ConfigError
 from support.config_texts import HOSTILE, Leaf, Pieces, choose, is_inserted, joined
 
 VALUES = st.sampled_from(HOSTILE) | st.text(
@@ -113,23 +111,3 @@ def test_an_unquoted_value_of_an_env_file_ends_at_its_comment() -> None:
     text = b"CKPT = some old path # keep\nE= # empty\n"
     assert edit(".env", text, "CKPT", "/new").data == b"CKPT = /new # keep\nE= # empty\n"
     assert edit(".env", text, "E", "x").data == b"CKPT = some old path # keep\nE=x # empty\n"
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "key", "because"),
-    [
-        ("a.sh", "A=1\nif x; then\n  A=2\nfi\n", "A", "twice: lines 1, 3"),
-        (".env", "A=1\nA=2\n", "A", "twice: lines 1, 2"),
-        ("a.sh", SCRIPT, "PARTS", "sets an array"),
-        ("a.sh", "A+=1\n", "A", "adds to what is there"),
-        ("a.sh", SCRIPT, "NEW", "the script does not set NEW"),
-        ("a.sh", 'A="1\n', "A", 'line 1: " is not closed'),
-        (".env", "B=1\nA='1\n", "A", "line 2: the quote is not closed"),
-        (".env", "A=1\n", "A.b", "is not the name of a variable"),
-        ("a.sh", "A=1\n", "1#A", "is not the name of a variable"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(file: str, text: str, key: str, because: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        edit(file, text.encode(), key, "x")
-    assert because in caught.value.because

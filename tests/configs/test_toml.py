@@ -156,22 +156,3 @@ def test_a_top_level_key_is_put_before_the_first_table_and_the_comment_above_it(
 )
 def test_odd_places_are_found_and_nothing_around_them_moves(text: str, key: str, done: str) -> None:
     assert edit("c.toml", text.encode(), key, 9).data.decode() == done
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "because"),
-    [
-        (b"a = 1\na = 2", "a", "there twice"),
-        (b"a = 1 2", "a", "line 1"),
-        (b"[t]\na = 1", "t", "it holds a table, not a value"),
-        (b"a = [1]", "a", "it holds a list, not a value"),
-        (b"a = [1]", "a[1]", "1 is not a position in that list"),
-        (b"[t.u]\na = 1", "t.new", "there is no 't' to look into"),
-        (b"a = 1", "b.c", "there is no 'b' to look into"),
-        (b"a = 1", "1#a", "TOML has one document"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(text: bytes, key: str, because: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        edit("c.toml", text, key, "x")
-    assert because in caught.value.because

@@ -15,14 +15,8 @@ def put(text: str, key: str, value: Scalar) -> str:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("k: old", 'k: "/new"'),
-        ("k: 'it''s' # c", 'k: "/new" # c'),
         ('k:   "a # b"   ', 'k:   "/new"   '),
-        ("k:", 'k: "/new"'),
-        ("k:  # c", 'k: "/new"  # c'),
         ("k: ~", 'k: "/new"'),
-        ("k: one\n  two\n  three # c", 'k: "/new" # c'),
-        ("k: 'one\n\n  two' # c", 'k: "/new" # c'),
         ("k: |  # c\n  one\n\n  two\n# behind", 'k: "/new"  # c\n# behind'),
         ("k: >-\n  one\n\n\nz: 1", 'k: "/new"\n\n\nz: 1'),
         ("k: |2\n    one\n", 'k: "/new"\n'),
@@ -31,15 +25,12 @@ def put(text: str, key: str, value: Scalar) -> str:
         ("k: !env &a  ${X}  # c", 'k: !env &a  "/new"  # c'),
         ("k: &a", 'k: &a "/new"'),
         ("z: &a 1\nk: *a # c", 'z: &a 1\nk: "/new" # c'),
-        ("{z: 1, k: old, y: 2}", '{z: 1, k: "/new", y: 2}'),
         ("{k: , z: 1}", '{k: "/new" , z: 1}'),
         ("? k\n: old", '? k\n: "/new"'),
         ("'k': 1_000", "'k': \"/new\""),
         ("k: 2020-01-01", 'k: "/new"'),
-        ("a: 1\r\nk: old\r\nz: 2\r\n", 'a: 1\r\nk: "/new"\r\nz: 2\r\n'),
         ("\ufeffk: old\n", '\ufeffk: "/new"\n'),
         ("%YAML 1.1\n---\nk: old\n...\n", '%YAML 1.1\n---\nk: "/new"\n...\n'),
-        ("k: old\n---\nk: help\n---\nk: [choices]\n", 'k: "/new"\n---\nk: help\n---\nk: [choices]\n'),
     ],
 )
 def test_a_value_of_any_style_is_replaced_and_all_around_it_stays(before: str, after: str) -> None:

@@ -1,7 +1,6 @@
 """Any YAML document, any key, any value: PyYAML reads the same but for that value, and nothing else moved."""
 
 import json
-from dataclasses import dataclass
 
 import yaml
 from hypothesis import assume, given, settings
@@ -14,8 +13,10 @@ from support.config_texts import (
     Steps,
     as_the_old_type,
     at,
+    choose,
     hostile_text,
     is_inserted,
+    joined,
     key_of,
     put,
 )
@@ -38,17 +39,6 @@ PLAIN = (
 )
 PLAIN_TOO = ("~", "null", "2020-01-01", "0x1F", "1_000", "a#b", "http://x:80/y", "x:y", "-dash", "ünï")
 COMMENTS = ("", "", "", "  # tail: x", " # 'quoted")
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A text, and for each value in it the text before and behind."""
-
-    text: str
-    document: int
-    steps: Steps
-    before: str
-    behind: str
 
 
 def spelled_name(name: str, draw: st.DrawFn) -> str:
@@ -96,7 +86,7 @@ def flow(draw: st.DrawFn, steps: Steps, depth: int) -> Pieces:
 
 def block(draw: st.DrawFn, steps: Steps, depth: int, indent: str, newline: str) -> Pieces:
     """Lines of a block mapping or sequence, each from its indentation to its line break."""
-    mapping = not steps or draw(st.booleans())
+    mapping = len(steps) == 1 or draw(st.booleans())
     pieces: Pieces = []
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=4))
     for position, name in enumerate(names):
@@ -123,69 +113,51 @@ def block(draw: st.DrawFn, steps: Steps, depth: int, indent: str, newline: str) 
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> Stream:
-    """One to three documents, and one of the values in them."""
+def streams(draw: st.DrawFn) -> Pieces:
+    """One to three documents; the first step to a value is the number of its document."""
     newline = draw(st.sampled_from(["\n", "\n", "\r\n"]))
-    documents = [block(draw, (), 2, "", newline) for _ in range(draw(st.integers(1, 3)))]
-    pieces: list[tuple[int, str | Leaf]] = []
-    for number, document in enumerate(documents):
+    pieces: Pieces = []
+    for number in range(draw(st.integers(1, 3))):
         if number or draw(st.booleans()):
-            pieces.append((number, "---" + draw(st.sampled_from(["", " # doc"])) + newline))
-        pieces += [(number, piece) for piece in document]
-    if draw(st.integers(0, 4)) == 0 and isinstance(pieces[-1][1], str):
-        pieces[-1] = (pieces[-1][0], pieces[-1][1].removesuffix(newline))
-    leaves = [n for n, (_, piece) in enumerate(pieces) if isinstance(piece, Leaf)]
-    assume(leaves)
-    chosen = draw(st.sampled_from(leaves))
-    texts = [piece.text if isinstance(piece, Leaf) else piece for _, piece in pieces]
-    number, leaf = pieces[chosen]
-    assert isinstance(leaf, Leaf)
-    before, behind = "".join(texts[:chosen]), "".join(texts[chosen + 1 :])
-    return Stream("".join(texts), number, leaf.steps, before, behind)
+            pieces.append("---" + draw(st.sampled_from(["", " # doc"])) + newline)
+        pieces += block(draw, (number,), 2, "", newline)
+    last = pieces[-1]
+    if draw(st.integers(0, 4)) == 0 and isinstance(last, str):
+        pieces[-1] = last.removesuffix(newline)
+    return pieces
 
 
-@settings(max_examples=25, deadline=None)
-@given(streams(), hostile_text)
-def test_only_the_value_that_was_named_reads_differently(stream: Stream, value: str) -> None:
-    before = list(yaml.safe_load_all(stream.text))
-    done = edit("c.yaml", stream.text.encode(), f"{stream.document}#{key_of(stream.steps)}", value)
-    expected = list(before)
-    new = as_the_old_type(at(before[stream.document], stream.steps), value)
-    expected[stream.document] = put(before[stream.document], stream.steps, new)
-    assert list(yaml.safe_load_all(done.data)) == expected
+def key_in(steps: Steps) -> str:
+    return f"{steps[0]}#{key_of(steps[1:])}"
 
 
-@settings(max_examples=25, deadline=None)
-@given(streams(), hostile_text)
-def test_everything_before_and_behind_the_value_is_the_same_text(stream: Stream, value: str) -> None:
-    done = edit("c.yaml", stream.text.encode(), f"{stream.document}#{key_of(stream.steps)}", value)
-    assert done.data.startswith(stream.before.encode())
-    assert done.data.endswith(stream.behind.encode())
-
-
-@settings(max_examples=25, deadline=None)
-@given(streams(), hostile_text)
-def test_doing_it_again_changes_nothing(stream: Stream, value: str) -> None:
-    key = f"{stream.document}#{key_of(stream.steps)}"
-    once = edit("c.yaml", stream.text.encode(), key, value).data
-    twice = edit("c.yaml", once, key, value)
-    assert twice.data == once
-    assert twice.change.nothing
-
-
-@settings(max_examples=25, deadline=None)
-@given(streams(), hostile_text, st.integers(0, 9))
-def test_a_missing_key_is_added_to_its_mapping_and_nothing_moves(
-    stream: Stream, value: str, depth: int
+@settings(max_examples=75, deadline=None)
+@given(streams(), st.data(), hostile_text)
+def test_only_the_value_that_was_named_reads_differently_and_doing_it_again_changes_nothing(
+    pieces: Pieces, data: st.DataObject, value: str
 ) -> None:
-    assume(stream.text.endswith("\n"))
-    tree = list(yaml.safe_load_all(stream.text))[stream.document]
-    parents = [
-        stream.steps[:n] for n in range(len(stream.steps)) if isinstance(at(tree, stream.steps[:n]), dict)
-    ]
-    steps = (*parents[depth % len(parents)], "quite new")
-    done = edit("c.yaml", stream.text.encode(), f"{stream.document}#{key_of(steps)}", value)
-    expected = list(yaml.safe_load_all(stream.text))
-    expected[stream.document] = put(tree, steps, value)
-    assert list(yaml.safe_load_all(done.data)) == expected
-    assert is_inserted(stream.text.encode(), done.data)
+    chosen = choose(pieces, data)
+    steps, text = chosen.leaf.steps, joined(pieces)
+    trees = list(yaml.safe_load_all(text))
+    done = edit("c.yaml", text.encode(), key_in(steps), value).data
+    assert list(yaml.safe_load_all(done)) == put(trees, steps, as_the_old_type(at(trees, steps), value))
+    assert done.startswith(chosen.before.encode())
+    assert done.endswith(chosen.behind.encode())
+    again = edit("c.yaml", done, key_in(steps), value)
+    assert again.data == done
+    assert again.change.nothing
+
+
+@settings(max_examples=25, deadline=None)
+@given(streams(), st.data(), hostile_text)
+def test_a_missing_key_is_added_to_its_mapping_and_nothing_moves(
+    pieces: Pieces, data: st.DataObject, value: str
+) -> None:
+    text = joined(pieces)
+    assume(text.endswith("\n"))
+    chosen, trees = choose(pieces, data).leaf.steps, list(yaml.safe_load_all(text))
+    parents = [chosen[:n] for n in range(1, len(chosen)) if isinstance(at(trees, chosen[:n]), dict)]
+    steps = (*data.draw(st.sampled_from(parents)), "quite new")
+    done = edit("c.yaml", text.encode(), key_in(steps), value).data
+    assert list(yaml.safe_load_all(done)) == put(trees, steps, value)
+    assert is_inserted(text.encode(), done)

@@ -29,10 +29,6 @@ CONSEQUENCES = {
 """What a change may break besides its rule, because it is true as well."""
 
 
-def test_the_cases_are_all_there() -> None:
-    assert (len(BROKEN), len(RIGHT)) == (81, 20)
-
-
 @pytest.mark.parametrize("case", BROKEN, ids=lambda case: " ".join(case.head))
 def test_a_change_for_the_worse_is_found_by_its_own_rule_and_no_other(case: Case) -> None:
     name, rule, blamed = case.head
@@ -188,10 +184,7 @@ def test_json_and_aliases_are_read_and_aliases_never_mended() -> None:
         ("just words\n", "no object"),
         ("a: [\n", "not YAML"),
         ("kind: {{ .Values.kind }}\nx: {{ y }} z\n", "Helm"),
-        ("a: \x00\n", "not YAML"),
         ("&a [*a]\n", "nested too deeply, or contains itself"),
-        ("[" * 500 + "]" * 500, "nested too deeply"),
-        ("? [a]\n: b\n", "a key is a list"),
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_is_said_to_be_none(text: str, because: str) -> None:

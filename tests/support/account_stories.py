@@ -49,14 +49,12 @@ def passes(story: Story, seconds: float) -> Story:
 
 
 def first_step(story: Story, step: int) -> Story:
-    return story.tell(FirstStep(at_s=story.now_s, incarnation=story.state.incarnation, step=step))
+    return story.now(FirstStep, step=step)
 
 
 def logs_a_step(story: Story, step: int) -> Story:
     """A rank that does not report prints its first step."""
-    return story.tell(
-        FirstStepLogged(at_s=story.now_s, incarnation=story.state.incarnation, rank=0, step=step)
-    )
+    return story.now(FirstStepLogged, rank=0, step=step)
 
 
 def begins(story: Story) -> Story:

@@ -1,11 +1,12 @@
 """A job whose ranks say something now and then, and an observer with a clock of its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from faultrun.core import hang
 from faultrun.core.hang_limits import Beat, Pause, Watch
 from faultrun.model.hang import Activity, HangPolicy, HangWarned, PauseHistory, Suspicion
 from faultrun.model.progress import WorkPhase
+from support import silences
 
 LOOK_S = 0.125
 
@@ -75,14 +76,5 @@ class Job:
 
 
 def warning(found: Suspicion, stance: Activity = Activity.SLEEPING) -> HangWarned:
-    return HangWarned(
-        at_s=0.0,
-        incarnation=0,
-        rank=found.behind[0],
-        step=41,
-        doing=WorkPhase.COMPUTING,
-        stance=stance,
-        silent_s=found.silent_s,
-        acts_s=found.acts_s,
-        why="sleeps (state S)",
-    )
+    told = silences.warned(0.0, 0, found.behind[0], stance)
+    return replace(told, silent_s=found.silent_s, acts_s=found.acts_s)
