@@ -133,7 +133,7 @@ def judged(
     stacks: tuple[int, ...] = (),
 ) -> HangDetected | HangWarned:
     """The event that says what was judged. ``beat`` is the rank's last word, if it had one."""
-    doing = _doing(beat)
+    doing = beat.phase if beat is not None and beat.begun else WorkPhase.UNKNOWN
     found: dict[str, Any] = {
         "at_s": at_s,
         "incarnation": incarnation,
@@ -156,15 +156,10 @@ def _where(frames: tuple[Frame, ...]) -> str:
     """The innermost frame and, where that is in a library, the script's own that led there."""
     if not frames:
         return ""
-    own = next((frame for frame in frames if not _is_library(frame)), None)
-    if own is None or own is frames[0]:
-        return frames[0].shown
-    return f"{frames[0].shown}, called from {own.shown}"
+    innermost = frames[0]
+    own = next((frame for frame in frames if not _is_library(frame)), innermost)
+    return innermost.shown if own is innermost else f"{innermost.shown}, called from {own.shown}"
 
 
 def _is_library(frame: Frame) -> bool:
     return "-packages/" in frame.file or "/lib/python" in frame.file or frame.file.startswith("<")
-
-
-def _doing(beat: Beat | None) -> WorkPhase:
-    return beat.phase if beat is not None and beat.begun else WorkPhase.UNKNOWN

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from faultrun.core.hang_attribution import Blamed, Working, acts, judge, judged
@@ -47,6 +47,9 @@ _STILL = frozenset({"T", "t"})
 _KEPT = 20
 """Of so many warnings the stacks are kept in each life."""
 
+_Moment = tuple[float, Mapping[int, Snapshot]]
+"""When it was, in monotonic seconds, and how each rank was then."""
+
 
 class Inspector:
     """Performs ``Inspect``. Only ``inspect`` and ``glance`` belong to the loop's thread."""
@@ -58,7 +61,7 @@ class Inspector:
         self._log_dir = log_dir
         self._of = -1
         self._dump_dir = log_dir
-        self._glance: tuple[float, dict[int, Snapshot]] | None = None
+        self._glance: _Moment | None = None
         self._held: dict[int, tuple[float, int]] = {}
         self._warnings = 0
         self._beats: Mapping[int, Beat] = {}
@@ -70,7 +73,7 @@ class Inspector:
         workers = self._group.workers()
 
         def note() -> Iterable[Event]:
-            self._glance = (time.monotonic(), _snapshots(workers))
+            self._glance = _moment(workers)
             self._note_held(*self._glance)
             return ()
 
@@ -175,30 +178,26 @@ class Inspector:
         until_s = time.monotonic() + _PATIENCE_S
         files = {rank: self._dump_dir / STACKS_FILE.format(rank=rank) for rank in workers}
         first = StackDump(workers, files)
-        early_s, early = time.monotonic(), _snapshots(workers)
-        before_s, before = self._glance or (early_s, early)
-        still = frozenset(rank for rank, one in early.items() if one.state in _STILL)
+        early = _moment(workers)
+        before = self._glance or early
+        still = frozenset(rank for rank, one in early[1].items() if one.state in _STILL)
         dumps = first.collect(frozenset(workers) - still, _ANSWER_S)
         moved: frozenset[int] = frozenset()
         if not still & front:
-            busy = {
-                rank for rank in dumps if _computed(before.get(rank), early.get(rank), early_s - before_s)
-            }
-            moved = _moving({rank: workers[rank] for rank in busy}, files, dumps)
-        now_s, now = time.monotonic(), _snapshots(workers)
-        self._glance = now_s, now  # for the next one, if this is no hang
-        self._note_held(now_s, now)
-        seen = _Seen(
-            window_s=now_s - before_s,
-            asleep_s=early_s - before_s,
-            before=before,
-            early=early,
-            now=now,
-            dumps=dict(dumps),
-            moved=moved,
-            held={rank: now_s - since_s for rank, (since_s, _) in self._held.items()},
+            busy = {rank: workers[rank] for rank in dumps if _computed(before, early, rank)}
+            moved = _moving(busy, files, dumps)
+        now = self._glance = _moment(workers)  # for the next one, too, if this is no hang
+        self._note_held(*now)
+        held = self._held  # the loop's thread may begin anew at any time
+        looks = tuple(
+            replace(
+                _sample(rank, worker.pid, (before, early, now), dumps.get(rank, "")),
+                moved=rank in moved,
+                held_s=now[0] - held[rank][0] if rank in held else 0.0,
+            )
+            for rank, worker in workers.items()
+            if rank in now[1]
         )
-        looks = tuple(seen.look(rank, worker.pid) for rank, worker in workers.items() if rank in now)
         if suspicion.woken:
             # And stopped again: its dump is on its way, and the request to save would wake it, too.
             for rank in still & first.asked & front:
@@ -245,9 +244,9 @@ class Inspector:
         return bool(done)
 
 
-def _snapshots(workers: Mapping[int, Process]) -> dict[int, Snapshot]:
-    pids = {worker.pid: rank for rank, worker in workers.items()}
-    return {pids[pid]: one for pid, one in snapshots(tuple(pids)).items()}
+def _moment(workers: Mapping[int, Process]) -> _Moment:
+    at_s, pids = time.monotonic(), {worker.pid: rank for rank, worker in workers.items()}
+    return at_s, {pids[pid]: one for pid, one in snapshots(tuple(pids)).items()}
 
 
 def _other_threads(dump_dir: Path, rank: int) -> str:
@@ -257,55 +256,40 @@ def _other_threads(dump_dir: Path, rank: int) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """Everything by rank, at three moments: the glance, the first dump, the second look.
-
-    ``asleep_s`` is from the first to the second: a dump wakes whoever writes it.
-    """
-
-    window_s: float
-    asleep_s: float
-    before: Mapping[int, Snapshot]
-    early: Mapping[int, Snapshot]
-    now: Mapping[int, Snapshot]
-    dumps: Mapping[int, str]
-    moved: frozenset[int]
-    held: Mapping[int, float]
-
-    def look(self, rank: int, pid: int) -> ProcessSample:
-        now, early = self.now[rank], self.early.get(rank, self.now[rank])
-        before = self.before.get(rank, early)
-        window_s = max(self.window_s, 1e-3)
-        wchan, syscall = waiting_in(pid)
-        main_share = (now.main_cpu_s - before.main_cpu_s) / window_s
-        starved_share = (now.main_starved_s - before.main_starved_s) / window_s
-        if now.state == early.state == "R":  # the kernel adds a wait to its count when it is over
-            starved_share = max(starved_share, 1.0 - main_share)
-        return ProcessSample(
-            rank=rank,
-            # A disk is waited for in state D too, for a moment.
-            state="S" if now.state == "D" and before.state != "D" else now.state,
-            main_share=main_share,
-            starved_share=starved_share,
-            starved_s=round(min(starved_share, _MOST_STARVED) * window_s, 3),
-            wakes_per_s=(early.main_wakes - before.main_wakes) / max(self.asleep_s, _WAKES_S),
-            children_share=(now.children_cpu_s - before.children_cpu_s) / window_s,
-            io_bytes=max(0, early.io_bytes - before.io_bytes),  # writing dumps is I/O too
-            wchan=wchan,
-            syscall=syscall,
-            frames=main_thread(self.dumps.get(rank, "")),
-            moved=rank in self.moved,
-            leaving=has_left(self.dumps.get(rank, "")),
-            held_s=self.held.get(rank, 0.0),
-        )
+def _sample(rank: int, pid: int, moments: tuple[_Moment, _Moment, _Moment], dump: str) -> ProcessSample:
+    """``moments`` are the glance, the first dump, the second look; a dump wakes whoever writes it."""
+    (before_s, then), (early_s, soon), (now_s, at_last) = moments
+    now, early = at_last[rank], soon.get(rank, at_last[rank])
+    before = then.get(rank, early)
+    window_s = max(now_s - before_s, 1e-3)
+    wchan, syscall = waiting_in(pid)
+    main_share = (now.main_cpu_s - before.main_cpu_s) / window_s
+    starved_share = (now.main_starved_s - before.main_starved_s) / window_s
+    if now.state == early.state == "R":  # the kernel adds a wait to its count when it is over
+        starved_share = max(starved_share, 1.0 - main_share)
+    return ProcessSample(
+        rank=rank,
+        # A disk is waited for in state D too, for a moment.
+        state="S" if now.state == "D" and before.state != "D" else now.state,
+        main_share=main_share,
+        starved_share=starved_share,
+        starved_s=round(min(starved_share, _MOST_STARVED) * window_s, 3),
+        wakes_per_s=(early.main_wakes - before.main_wakes) / max(early_s - before_s, _WAKES_S),
+        children_share=(now.children_cpu_s - before.children_cpu_s) / window_s,
+        io_bytes=max(0, early.io_bytes - before.io_bytes),  # writing dumps is I/O too
+        wchan=wchan,
+        syscall=syscall,
+        frames=main_thread(dump),
+        leaving=has_left(dump),
+    )
 
 
-def _computed(before: Snapshot | None, early: Snapshot | None, window_s: float) -> bool:
+def _computed(before: _Moment, early: _Moment, rank: int) -> bool:
     """Whether the main thread had a processor for a while; unknown counts as yes."""
-    if before is None or early is None or window_s < _WINDOW_S:
+    window_s, then, now = early[0] - before[0], before[1].get(rank), early[1].get(rank)
+    if then is None or now is None or window_s < _WINDOW_S:
         return True
-    return early.main_cpu_s - before.main_cpu_s >= _COMPUTED_SHARE * window_s
+    return now.main_cpu_s - then.main_cpu_s >= _COMPUTED_SHARE * window_s
 
 
 def _moving(
