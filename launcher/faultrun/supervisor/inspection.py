@@ -73,8 +73,8 @@ class Inspector:
         workers = self._group.workers()
 
         def note() -> Iterable[Event]:
-            self._glance = _moment(workers)
-            self._note_held(*self._glance)
+            moment = self._glance = _moment(workers)
+            self._note_held(*moment)
             return ()
 
         self.tasks.send(note)
