@@ -12,6 +12,7 @@ from faultrun.cli.ckpt.command import ckpt as command
 from faultrun.errors import FaultrunError, NoWholeCheckpoint, UsageError
 from support.ckpt_bytes import WEIGHTS, ckpt, records, save
 from support.group_infos import group_info
+from support.scripts import ended
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -241,14 +242,9 @@ def test_a_progress_bar_appears_on_stderr_only_when_it_takes_longer_than_a_secon
 ) -> None:
     save(tmp_path / "a", b"x" * 400)
     script = f"import sys; sys.path[:0] = {sys.path!r}\n{SLOW_FORMAT}"
-    told = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), str(duration_s)],
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    assert told.stdout == b""
-    assert (b"verifying" in told.stderr) == shown
+    told = ended(script, str(tmp_path), str(duration_s))
+    assert (told.returncode, told.stdout) == (0, "")
+    assert ("verifying" in told.stderr) == shown
 
 
 def shard(root: Path, group: list[int], rank: int, **more: object) -> None:

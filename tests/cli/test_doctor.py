@@ -5,23 +5,16 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.scripts import faultrun
+
 
 def doctor(*words: str, environ: dict[str, str] | None = None, cwd: Path) -> tuple[int, list[dict[str, str]]]:
     """Exit code and checks of a real ``faultrun doctor``."""
-    done = subprocess.run(
-        [sys.executable, "-m", "faultrun", "doctor", "--json", *words],
-        env=clean_environ() | (environ or {}),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = faultrun("doctor", "--json", *words, environ=clean_environ() | (environ or {}), cwd=cwd)
     assert "Traceback" not in done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -109,15 +102,8 @@ def test_a_shell_as_pid_1_is_seen_from_inside(tmp_path: Path, command: str, stat
         or subprocess.run([*words, "true"], capture_output=True, timeout=10, check=False).returncode
     ):
         pytest.skip("no right to make a PID namespace here")
-    done = subprocess.run(
-        [*words, "sh", "-c", command, "sh", sys.executable, "-m", "faultrun", "doctor", "--json"],
-        env=clean_environ(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    before = (*words, "sh", "-c", command, "sh")
+    done = faultrun("doctor", "--json", before=before, environ=clean_environ(), cwd=tmp_path)
     found = named(json.loads(done.stdout), "pid-1")
     assert found["status"] == status
     assert found["what"].startswith(says)
@@ -132,15 +118,8 @@ def test_ulimits_and_a_taken_port_are_seen(tmp_path: Path) -> None:
             server.listen()
         except OSError:
             pytest.skip("somebody holds port 29500 already")
-        done = subprocess.run(
-            ["bash", "-c", 'ulimit -Sn 512; exec "$@"', "bash", sys.executable, "-m", "faultrun", "doctor"],
-            env=clean_environ(),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        before = ("bash", "-c", 'ulimit -Sn 512; exec "$@"', "bash")
+        done = faultrun("doctor", before=before, environ=clean_environ(), cwd=tmp_path)
     lines = done.stdout.splitlines()
     assert any(line.startswith("warn  nofile ") and "512, of " in line for line in lines)
     (taken,) = (line for line in lines if line.startswith("warn  ports"))

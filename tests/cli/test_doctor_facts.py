@@ -4,7 +4,6 @@ import fcntl
 import os
 import resource
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from faultrun.platforms import cgroup, host, storage
 from faultrun.platforms.cgroup import Limits
 from faultrun.platforms.host import Ulimit
+from support.scripts import printed
 
 GIB = 1 << 30
 
@@ -113,7 +113,7 @@ def memory_group() -> Iterator[Path]:
         group.rmdir()
 
 
-def test_a_real_limit_is_seen_by_a_process_in_that_group(memory_group: Path, tmp_path: Path) -> None:
+def test_a_real_limit_is_seen_by_a_process_in_that_group(memory_group: Path) -> None:
     files = (memory_group / "memory.limit_in_bytes", memory_group / "memory.max")
     limit = next((file for file in files if file.exists()), None)
     if limit is None:
@@ -123,15 +123,7 @@ def test_a_real_limit_is_seen_by_a_process_in_that_group(memory_group: Path, tmp
         "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(str(os.getpid()));"
         "from faultrun.platforms import cgroup; print(cgroup.limits().memory_bytes)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(memory_group / "cgroup.procs")],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-        cwd=tmp_path,
-    )
-    assert int(done.stdout) == GIB
+    assert int(printed(script, str(memory_group / "cgroup.procs"))) == GIB
 
 
 def test_a_sample_is_written_measured_and_gone(tmp_path: Path) -> None:
@@ -196,11 +188,9 @@ def test_versions_come_from_the_installation_and_nothing_is_imported() -> None:
         "from faultrun.cli.doctor.checks import FRAMEWORKS;"
         "print(sorted(host.versions((*FRAMEWORKS, 'click'))), {'torch', 'mindspore'} & {*sys.modules})"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
-    )
-    assert "'click'" in done.stdout
-    assert done.stdout.strip().endswith("set()")
+    told = printed(script)
+    assert "'click'" in told
+    assert told.strip().endswith("set()")
 
 
 def test_device_files(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from click.testing import CliRunner, Result
 from faultrun.cli.manifests import lint, render
 from faultrun.errors import FaultrunError, UsageError
 from support.manifests import FIELD, rendered
+from support.scripts import faultrun
 
 
 def run_lint(*words: str, stdin: bytes | None = None) -> Result:
@@ -167,25 +166,10 @@ def test_list_explains_the_values() -> None:
 
 @pytest.mark.slow
 def test_the_installed_command_renders_what_it_lints_clean(tmp_path: Path) -> None:
-    program = [sys.executable, "-m", "faultrun"]
     environ = {key: value for key, value in os.environ.items() if not key.startswith("FAULTRUN_")}
-    manifest = subprocess.run(
-        [*program, "render", "vcjob", "--set", "image=a:1"],
-        env=environ,
-        capture_output=True,
-        timeout=60,
-        check=True,
-    ).stdout
-    for text, code in ((manifest, 0), (manifest.replace(b"Seconds: 600", b"Seconds: 900"), 1), (b"a: 1", 65)):
-        done = subprocess.run(
-            [*program, "lint", "-"],
-            env=environ,
-            input=text,
-            capture_output=True,
-            timeout=60,
-            check=False,
-            cwd=tmp_path,
-        )
+    manifest = faultrun("render", "vcjob", "--set", "image=a:1", environ=environ).stdout
+    for text, code in ((manifest, 0), (manifest.replace("Seconds: 600", "Seconds: 900"), 1), ("a: 1", 65)):
+        done = faultrun("lint", "-", environ=environ, stdin=text, cwd=tmp_path)
         assert done.returncode == code
-        assert (b"grace-over-time" in done.stdout) is (code == 1)
-        assert b"Traceback" not in done.stderr
+        assert ("grace-over-time" in done.stdout) is (code == 1)
+        assert "Traceback" not in done.stderr

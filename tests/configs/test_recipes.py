@@ -14,6 +14,7 @@ from faultrun.configs.recipe import read_recipe, recipe_file, recipe_names, temp
 from faultrun.errors import ConfigError
 from faultrun.model.spec import Framework, Recovery, Replicas, Rewrite
 from support.asking import plan
+from support.scripts import faultrun, printed
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = [
@@ -203,12 +204,6 @@ def test_no_recipe_can_be_asked_for() -> None:
 # ----------------------------------------------------------------------- the verb
 
 
-def faultrun(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "faultrun", *words], capture_output=True, text=True, timeout=60, check=False
-    )
-
-
 def test_the_list_has_one_line_each() -> None:
     listed = faultrun("recipes")
     assert listed.returncode == 0
@@ -246,13 +241,5 @@ def test_the_wheel_has_them_too(folder: Path) -> None:
     installed = folder / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
     program = "from faultrun.configs.recipe import *; print(templates_folder(), *recipe_names())"
-    asked = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        cwd=folder / "dist",
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert asked.stdout.split() == [str(installed / "faultrun" / "_templates"), *CONTRACT]
+    asked = printed(program, environ={**os.environ, "PYTHONPATH": str(installed)})
+    assert asked.split() == [str(installed / "faultrun" / "_templates"), *CONTRACT]

@@ -1,7 +1,5 @@
 """Recipes of one's own: references are filled in, and every mistake is named by its line."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from faultrun.configs.recipe_reference import Unknown, filled, filled_template
 from faultrun.core import template
 from faultrun.errors import ConfigError
 from support.asking import plan
+from support.scripts import faultrun
 
 Write = Callable[[str], str]
 
@@ -177,13 +176,7 @@ def test_a_recipe_of_a_megabyte_is_none(folder: Path) -> None:
 
 def test_nothing_is_started_with_a_wrong_recipe(folder: Path, write: Write) -> None:
     (folder / "train.py").write_text("open('started', 'w').close()\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "faultrun", f"--recipe={write(MINIMAL + 'nonsense: 1')}", "train.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = faultrun(f"--recipe={write(MINIMAL + 'nonsense: 1')}", "train.py")
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr.splitlines()[0] == "faultrun: mine.yaml:3 nonsense cannot be used"
     assert not (folder / "started").exists()

@@ -1,8 +1,6 @@
 """MS_ENABLE_TFT comes out in the spelling that both of MindSpore's readings understand, or not at all."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
@@ -10,6 +8,7 @@ from hypothesis import strategies as st
 
 from faultrun.errors import ConfigError
 from faultrun.frameworks.tft import normalised
+from support.scripts import printed
 
 SWITCHES = ["TTP:0", "TTP:1", "UCE:0", "UCE:1", "ARF:1", "TRE:1", "TRE:2", "TSP:1", "HCCE:1", "RSC:1"]
 
@@ -100,8 +99,5 @@ def test_the_parser_above_reads_as_mindspores_does() -> None:
         "    utils._parser_tft_and_thm_env()\n"
     )
     texts = ["{UCE:1,TTP:1}", "{UCE:1 TTP:1}", "{TTP: 1}"]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *texts], capture_output=True, text=True, check=True, timeout=120
-    )
-    found = re.findall(r"^parsed (.*)$", done.stdout, re.MULTILINE)
+    found = re.findall(r"^parsed (.*)$", printed(program, *texts), re.MULTILINE)
     assert found == [repr(sorted(as_the_parser_sees_it(text).items())) for text in texts]
