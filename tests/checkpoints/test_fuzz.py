@@ -16,7 +16,8 @@ from faultrun.checkpoints.reading import opened
 from faultrun.checkpoints.registry import builtin_formats
 from faultrun.checkpoints.ttp import TTP
 from faultrun.model.checkpoint import Entry, Kind
-from support.ckpt_bytes import ckpt, field, record, varint, with_crc
+from faultrun.text.protobuf import encode_varint
+from support.ckpt_bytes import ckpt, field, record, with_crc
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -43,7 +44,7 @@ def mutated(draw: st.DrawFn, seeds: list[bytes] = SEEDS) -> bytes:
             case "double":
                 data[at:at] = data[at : at + draw(st.integers(1, 40))]
             case "length":
-                data[at : at + 1] = varint(draw(st.integers(0, 1 << 66)))
+                data[at : at + 1] = encode_varint(draw(st.integers(0, 1 << 66)))
             case _:
                 data += draw(st.binary(max_size=20))
     return bytes(data)
@@ -118,7 +119,9 @@ def test_numbers_are_looked_for_anywhere_without_harm(
         pytest.param(
             b"".join(record(f"{n}", "Int8", [0], b"") for n in range(20_000)), id="20,000 empty tensors"
         ),
-        pytest.param(b"\x0a" + varint(1 << 40) + b"\x0a" + varint(1 << 39), id="a tag of half a tebibyte"),
+        pytest.param(
+            b"\x0a" + encode_varint(1 << 40) + b"\x0a" + encode_varint(1 << 39), id="a tag of half a tebibyte"
+        ),
         pytest.param(record("x" * 4000, "Int8", [1] * 4000, b"\x00") * 100, id="4000 dimensions"),
         pytest.param(with_crc(bytes(4 << 20)), id="4 MiB of zeros"),
     ],

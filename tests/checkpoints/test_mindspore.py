@@ -8,8 +8,9 @@ from faultrun.checkpoints.format import Foreign, Unreadable
 from faultrun.checkpoints.mindspore_records import Outline, outline_of
 from faultrun.checkpoints.reading import opened
 from faultrun.model.checkpoint import Depth, Kind, Verdict
+from faultrun.text.protobuf import encode_varint
 from support.catalogs import catalog_of, judge, only
-from support.ckpt_bytes import WEIGHTS, ckpt, field, record, records, save, value_record, varint, with_crc
+from support.ckpt_bytes import WEIGHTS, ckpt, field, record, records, save, value_record, with_crc
 
 WRITTEN_BY_MINDSPORE = bytes.fromhex(
     "0a220a0177121d08041207466c6f617433321a10000000000000803f00000040000040400a1e0a0965706f63685f6e756d12111205496e7436341a"
@@ -75,7 +76,7 @@ def test_other_peoples_files_are_foreign(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_length_beyond_the_file_costs_no_memory(tmp_path: Path) -> None:
-    huge = b"\x0a" + varint(1 << 50) + field(0x0A, b"w") + b"\x12" + varint((1 << 50) - 20)
+    huge = b"\x0a" + encode_varint(1 << 50) + field(0x0A, b"w") + b"\x12" + encode_varint((1 << 50) - 20)
     with pytest.raises(Unreadable):
         outline(save(tmp_path / "a.ckpt", huge))
 

@@ -1,7 +1,7 @@
 """How ``doctor`` judges what it found out; no machine is asked."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
@@ -23,11 +23,6 @@ def status_of(checks: Iterator[Check] | list[Check]) -> dict[str, CheckStatus]:
     return {check.check: check.status for check in checks}
 
 
-def limits_of(**changes: Any) -> Limits:
-    fields = {name: getattr(NO_LIMITS, name) for name in Limits.__slots__}
-    return Limits(**{**fields, **changes})
-
-
 def judged(limits: Limits, processors: int = 8) -> dict[str, Check]:
     return {check.check: check for check in doctor.limits_checks(limits, 64 * GIB, processors)}
 
@@ -36,18 +31,25 @@ def test_limits_are_fine_warn_when_they_are_tight() -> None:
     assert {check.status for check in judged(NO_LIMITS).values()} == {CheckStatus.OK}
     assert judged(NO_LIMITS)["memory"].what == "no limit; the machine has 64.0 GiB"
     tight = judged(
-        limits_of(memory_bytes=10 * GIB, memory_used_bytes=int(9.5 * GIB), cpus=2.0, pids=100, pids_used=3)
+        replace(
+            NO_LIMITS,
+            memory_bytes=10 * GIB,
+            memory_used_bytes=int(9.5 * GIB),
+            cpus=2.0,
+            pids=100,
+            pids_used=3,
+        )
     )
     assert {name: check.status.value for name, check in tight.items()} == {
         "cgroup": "ok", "memory": "warn", "cpu": "warn", "pids": "warn",
     }  # fmt: skip
     assert tight["cpu"].fix.endswith("OMP_NUM_THREADS=2")
     assert (
-        judged(limits_of(memory_bytes=10 * GIB, memory_used_bytes=GIB))["memory"].what
+        judged(replace(NO_LIMITS, memory_bytes=10 * GIB, memory_used_bytes=GIB))["memory"].what
         == "limit 10.0 GiB, 1.0 GiB used"
     )
-    assert judged(limits_of(memory_bytes=100 * GIB))["memory"].what.startswith("no limit")
-    assert judged(limits_of(pids=40000, pids_used=3))["pids"].status is CheckStatus.OK
+    assert judged(replace(NO_LIMITS, memory_bytes=100 * GIB))["memory"].what.startswith("no limit")
+    assert judged(replace(NO_LIMITS, pids=40000, pids_used=3))["pids"].status is CheckStatus.OK
 
 
 @pytest.mark.parametrize(

@@ -64,16 +64,6 @@ def test_a_worker_is_told_exactly_the_agreed_names_and_values(framework: Framewo
     assert sorted(f"{name}={value}" for name, value in told(framework, RESUMED).items()) == expected
 
 
-@pytest.mark.parametrize("framework", Framework)
-def test_every_framework_hears_everything_that_the_contract_promises_to_all(framework: Framework) -> None:
-    promised = (
-        "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT RANK_ID RANK_SIZE "
-        "DEVICE_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID "
-        "TORCHELASTIC_ERROR_FILE FAULTRUN_RUN_ID FAULTRUN_INCARNATION FAULTRUN_SOCKET FAULTRUN_GRACE_S"
-    )
-    assert set(promised.split()) <= told(framework).keys()
-
-
 def test_the_names_of_a_resume_are_there_whenever_an_incarnation_resumes_and_only_then() -> None:
     names = {
         "FAULTRUN_RESTART_REASON", "FAULTRUN_RESUME_FROM", "FAULTRUN_RESUME_EPOCH", "FAULTRUN_RESUME_STEP",

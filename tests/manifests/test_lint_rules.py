@@ -3,8 +3,6 @@
 The starting point is a rendered manifest, which has no finding: whatever a case reports, its own change did.
 """
 
-from pathlib import Path
-
 import pytest
 
 from faultrun.cli.options.settings import Settings
@@ -14,7 +12,6 @@ from faultrun.manifests.lint import NotAManifest, lint
 from faultrun.manifests.lint_input import LintSettings
 from support.manifests import CLUSTER, FIELD, Case, cases, changed, findings, rendered, rules
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 BROKEN = cases("lint_broken.txt")
 RIGHT = cases("lint_right.txt")
 
@@ -101,11 +98,6 @@ def test_a_job_of_another_platform_has_its_own_clock() -> None:
         other = other.replace(line, "team: vision" if "ring" in line else "tier: batch")
     other = other.replace("          ring-controller.atlas: ascend-910\n", "")
     assert "grace-over-time" not in rules(other)
-
-
-def test_the_field_s_manifest_is_read_as_its_reader_would() -> None:
-    told = "".join(f"{one.told('vcjob.yaml')}\n" for one in findings(FIELD))
-    assert told == (GOLDEN / "lint_field.txt").read_text(encoding="utf-8")
 
 
 def test_a_deployment_is_checked_as_far_as_it_says_that_it_trains() -> None:

@@ -24,7 +24,6 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.notice import ResetNotice
-from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState
 from faultrun.model.stop import StopRequested
 from faultrun.model.topology import BootId
@@ -104,7 +103,8 @@ class Fitting:
             case Phase.AWAITING_PLAN if state.stop or state.failure:
                 return RunFinished(**now, exit_code=1, why="over")
             case Phase.AWAITING_PLAN:
-                return PlanAdopted(**now, plan=self._plan(state))
+                later_s, number = now["at_s"] + self.later_s, state.incarnation + 1
+                return PlanAdopted(**now, plan=first_plan(WORLD_SIZE, incarnation=number, start_at_s=later_s))
             case Phase.BACKING_OFF:
                 return TimerFired(**now, timer=Timer.BACKOFF)
             case Phase.HOLDING if self.later_s > 10:
@@ -126,7 +126,3 @@ class Fitting:
                     self.rank if self.rank in state.life.alive else min(state.life.alive, default=self.rank)
                 )
                 return WorkerExit(**now, node=NODE, rank=rank, pid=1, status=self.status)
-
-    def _plan(self, state: RunState) -> Plan:
-        later_s = _deadline_s(state) + self.later_s * 2
-        return first_plan(WORLD_SIZE, incarnation=state.incarnation + 1, start_at_s=later_s)

@@ -8,24 +8,17 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from faultrun.text.protobuf import encode_varint
+
 Value = int | float | str | Sequence[float]
 
 
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def field(key: int, data: bytes) -> bytes:
-    return bytes([key]) + varint(len(data)) + data
+    return bytes([key]) + encode_varint(len(data)) + data
 
 
 def record(tag: str, tensor_type: str, dims: Sequence[int], content: bytes) -> bytes:
-    shape = b"".join(b"\x08" + varint(dim) for dim in dims)
+    shape = b"".join(b"\x08" + encode_varint(dim) for dim in dims)
     tensor = shape + field(0x12, tensor_type.encode()) + field(0x1A, content)
     return field(0x0A, field(0x0A, tag.encode()) + field(0x12, tensor))
 
