@@ -38,8 +38,7 @@ def fails(
     story.ended(0, status or Exited(code=1), after_s=1).ended(1, Signaled(signum=15)).drained(note)
     story.chose(checkpoint(save) if isinstance(save, int) else save)
     if story.phase is Phase.BACKING_OFF:
-        assert story.state.plan is not None
-        story.now_s = story.state.plan.start_at_s
+        story.now_s = story.plan.start_at_s
         story.rang(Timer.BACKOFF)
     return story if story.state.done else story.prepared()
 
@@ -271,8 +270,7 @@ def test_a_run_that_was_given_up_has_its_attempts_again_and_goes_on_from_its_new
     run = fails(fails(story().reported(r0=18, r1=18), note(), save=19), note(), save=19)
     assert (run.state.exit_code, run.state.incidents) == (93, 2)
     run.starts().chose(checkpoint(19)).prepared()
-    assert run.state.plan is not None
-    assert (run.state.plan.point, run.state.incarnation, run.state.incidents) == (checkpoint(19), 2, 2)
+    assert (run.plan.point, run.state.incarnation, run.state.incidents) == (checkpoint(19), 2, 2)
     assert not fails(run, note(), save=19).state.done, "its first failure since somebody changed something"
     assert fails(run, note(), save=19).state.exit_code == 93
     assert run.state.incidents == 4

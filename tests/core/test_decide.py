@@ -11,7 +11,6 @@ from faultrun.model.actions import (
     Spawn,
     StartTimer,
     Sweep,
-    VerifySave,
 )
 from faultrun.model.events import Exited, Signaled, Timer
 from faultrun.model.evidence import DeathNote
@@ -98,13 +97,6 @@ def test_after_a_fault_all_ranks_start_again_from_the_recovery_point() -> None:
     assert story.state.life.incident is None
 
 
-def test_a_single_worker_has_no_survivors_to_wait_for() -> None:
-    story = Story(1).begins()
-    story.returned(0, 1)
-    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(0,))]
-    assert story.phase is Phase.SWEEPING
-
-
 def test_a_run_is_done_when_every_rank_returned_zero() -> None:
     story = Story(2).begins().returned(1)
     assert (story.phase, story.whys[-1]) == (Phase.RUNNING, "rank 1 finished; 1 still run")
@@ -127,7 +119,6 @@ def test_a_signal_that_ends_a_rank_which_was_done_is_no_failure_and_a_code_it_re
     ).drained()
     assert (story.state.exit_code, story.state.incidents) == (0, 0)
     story = Story(2).begins().ended(0, Exited(code=3), done=True)
-    assert story.state.life.incident is not None
 
 
 def test_a_survivor_that_leaves_with_zero_inside_the_window_does_not_finish_the_run() -> None:
@@ -137,8 +128,7 @@ def test_a_survivor_that_leaves_with_zero_inside_the_window_does_not_finish_the_
 
 def test_the_newest_step_and_the_incident_number_are_those_of_the_first_death() -> None:
     story = Story(2).begins().reported(r0=1214, r1=1215).killed(1)
-    incident = story.state.life.incident
-    assert incident is not None
+    incident = story.incident
     assert (incident.number, incident.rank, incident.step, incident.epoch) == (1, 1, 1215, 2)
 
     story.killed(0, SIGTERM).recovers().killed(0)
@@ -148,8 +138,7 @@ def test_the_newest_step_and_the_incident_number_are_those_of_the_first_death() 
 def test_steps_that_only_a_log_mentions_are_taken_from_the_death_notes() -> None:
     story = Story(2).begins().killed(1).killed(0, SIGTERM)
     story.drained(DeathNote(rank=1, last_line="boom", logged_step=40), DeathNote(rank=0, logged_step=41))
-    incident = story.state.life.incident
-    assert incident is not None
+    incident = story.incident
     assert (incident.step, incident.step_from_log, incident.last_line) == (41, True, "boom")
 
 
@@ -161,8 +150,7 @@ def test_mindspores_scheduler_may_leave_but_not_fall() -> None:
     story.scheduler_ended(Signaled(signum=SIGKILL))
 
     assert story.phase is Phase.DRAINING
-    assert story.state.life.incident is not None
-    assert story.state.life.incident.rank is None
+    assert story.incident.rank is None
 
 
 def test_the_scheduler_is_not_missed_once_a_rank_has_finished() -> None:
@@ -247,25 +235,6 @@ def test_a_restart_that_must_wait_waits_for_its_timer_and_no_longer() -> None:
     assert story.rang(Timer.BACKOFF).phase is Phase.PREPARING
 
 
-def test_the_window_ends_when_every_replica_group_has_a_verified_save_of_its_newest_step() -> None:
-    story = Story(3).begins().reported(r0=7, r1=7, r2=7).killed(1)
-    story.heard(0, 7).heard(2, 7).saved(0, 7)
-    assert [save.rank for save in story.performed(VerifySave)] == [0]
-
-    story.read_back(0)
-
-    assert story.performed(Kill) == [Kill(ranks=frozenset({0, 2}))]
-
-
-def test_a_save_that_is_torn_or_old_does_not_end_the_window() -> None:
-    torn = Story(2).begins().killed(1).saved(0, 7).read_back(0, whole=False)
-    assert (torn.phase, torn.state.life.saves) == (Phase.DRAINING, ())
-
-    old = Story(3).begins().killed(1).heard(0, 6).heard(2, 7).saved(0, 6).read_back(0)
-    assert old.phase is Phase.DRAINING
-    assert old.could_not_save(2).phase is Phase.KILLING
-
-
 def test_a_save_that_is_reported_with_the_last_breath_still_counts() -> None:
     story = Story(2).begins().killed(1).returned(0, 143)
     assert story.phase is Phase.SWEEPING
@@ -274,22 +243,13 @@ def test_a_save_that_is_reported_with_the_last_breath_still_counts() -> None:
     assert story.state.run.high_step == 7
 
 
-def test_one_replica_groups_save_does_not_end_the_window_of_another() -> None:
-    story = Story(4).begins().killed(1)
-    story.saved(0, 7, group=(0, 1)).read_back(0)
-    assert story.performed(Kill) == []
-    story.saved(2, 7, group=(2, 3)).read_back(2)
-    assert story.performed(Kill) == [Kill(ranks=frozenset({0, 2, 3}))]
-
-
 def test_how_far_training_had_come_never_goes_back() -> None:
     story = Story(2).begins(checkpoint(5))
     assert story.state.run.high_step == 5
     story.reported(r0=9, r1=8).reported(r0=3)
     assert story.state.run.high_step == 9
     story.killed(1).killed(0, SIGTERM).recovers(checkpoint(7))
-    assert story.state.plan is not None
-    assert (story.state.run.high_step, story.state.plan.ledger.high_step) == (9, 9)
+    assert (story.state.run.high_step, story.plan.ledger.high_step) == (9, 9)
 
 
 def test_every_statement_says_where_the_node_stands() -> None:

@@ -16,7 +16,7 @@ from faultrun.model.actions import (
     Spawn,
     StartTimer,
 )
-from faultrun.model.events import Exited, Timer
+from faultrun.model.events import Timer
 from faultrun.model.facts import NodeStatus
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Reason
@@ -175,16 +175,6 @@ def test_an_answer_that_was_under_way_when_the_stop_came_starts_nothing() -> Non
     assert preparing.performed(Spawn) == []
 
 
-def test_a_finished_run_acts_on_nothing_and_its_exit_code_stays() -> None:
-    story = Story(1).begins().returned(0).drained()
-    before = story.state
-    story.actions.clear()
-    story.killed(0).told_to_stop().finished(1).chose().prepared().rang(Timer.GRACE).drained()
-    assert (story.state, story.actions) == (before, [])
-    story.starts()
-    assert (story.state, story.actions) == (before, [])
-
-
 def test_a_stopped_run_is_taken_up_again_as_the_next_incarnation() -> None:
     story = Story(2).begins().told_to_stop().returned(0, 143).returned(1, 143).drained()
     story.starts()
@@ -223,17 +213,6 @@ def test_a_run_may_go_on_on_a_machine_of_another_name() -> None:
     assert story.state.node == moved
 
 
-def test_facts_of_an_earlier_incarnation_change_nothing() -> None:
-    story = Story(2).begins().killed(1).killed(0, SIGTERM).recovers()
-    before = story.state
-    story.actions.clear()
-
-    story.ended(0, Exited(code=1), incarnation=0).rang(Timer.GRACE, incarnation=0)
-
-    assert (story.state, story.actions) == (before, [])
-    assert story.whys[-2:] == ["stale: incarnation 0 is gone"] * 2
-
-
 def test_the_end_waits_for_workers_that_still_run() -> None:
     story = Story(2).begins().finished(0)
     assert story.phase is Phase.RUNNING
@@ -257,11 +236,10 @@ def test_of_two_plans_for_one_incarnation_the_first_is_adopted() -> None:
     story = Story(2).begins().killed(1).killed(0, SIGTERM)
     story.agreement_is_silent = True
     story.drained().chose()
-    assert story.state.plan is not None
     story.actions.clear()
-    story.planned(replace(story.state.plan, incarnation=0))
+    story.planned(replace(story.plan, incarnation=0))
     assert (story.performed(Prepare), story.state.incarnation) == ([], 0)
-    story.planned(replace(story.state.plan, incarnation=1))
+    story.planned(replace(story.plan, incarnation=1))
     assert len(story.performed(Prepare)) == 1
 
 
@@ -270,16 +248,14 @@ def test_a_plan_that_comes_after_the_end_was_decided_is_not_adopted(end: Callabl
     story = Story(2).begins().killed(1).killed(0, SIGTERM).drained()
     story.agreement_is_silent = True
     end(story)
-    assert story.state.plan is not None
-    story.planned(replace(story.state.plan, incarnation=1))
+    story.planned(replace(story.plan, incarnation=1))
     assert (story.performed(Prepare), story.state.incarnation) == ([], 0)
 
 
 def test_a_window_that_was_cut_short_makes_our_sigkill_nobody_elses() -> None:
     story = Story(2).begins().killed(1, after_s=100).told_to_stop(after_s=0.01).told_to_stop(after_s=2)
     story.killed(0, after_s=0.01).drained()
-    assert story.state.life.incident is not None
-    assert (story.state.life.incident.together, story.state.life.incident.followers) == ((), (0,))
+    assert (story.incident.together, story.incident.followers) == ((), (0,))
 
 
 def in_every_phase() -> list[tuple[Phase, Story]]:

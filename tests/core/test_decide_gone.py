@@ -12,9 +12,7 @@ WHY = "the checkpoints in mnt are gone\n  because: mnt does not exist\n  try:   
 
 
 def gone(story: Story, for_s: float) -> Story:
-    return story.tell(
-        NothingWhole(at_s=story.now_s, incarnation=story.state.incarnation, refused=(), why=WHY, gone_s=for_s)
-    )
+    return story.now(NothingWhole, refused=(), why=WHY, gone_s=for_s)
 
 
 def asked(story: Story) -> FindRecoveryPoint:

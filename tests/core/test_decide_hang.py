@@ -91,16 +91,14 @@ def test_a_hang_lets_everybody_save_the_hung_one_too_and_kills_what_is_left() ->
 def test_the_hung_rank_is_to_blame_however_the_others_end() -> None:
     story = Story(3).begins().is_silent(1).hangs(1)
     story.returned(0, 143).killed(2).killed(1).drained()
-    incident = story.state.life.incident
-    assert incident is not None
+    incident = story.incident
     assert (incident.cause, incident.rank, incident.followers) == (Cause.HANG, 1, (0, 2))
     assert story.phase is Phase.SURVEYING
 
 
 def test_a_death_while_the_suspects_are_looked_at_is_the_incident() -> None:
     story = Story(3).begins().is_silent(1).killed(2).hangs(1)
-    incident = story.state.life.incident
-    assert incident is not None
+    incident = story.incident
     assert (incident.cause, incident.rank) == (Cause.SIGNAL, 2)
     assert story.whys[-1] == "HangDetected means nothing while draining"
 
@@ -127,9 +125,8 @@ def test_a_suspicion_of_an_earlier_life_changes_nothing() -> None:
 
 def test_the_card_says_who_hung_why_and_where() -> None:
     story = Story(2).begins().is_silent(1).hangs(1).returned(0, 143).killed(1).drained()
-    assert story.state.life.incident is not None
     card = Card(
-        incident=story.state.life.incident,
+        incident=story.incident,
         world_size=2,
         saves=(),
         point=None,

@@ -9,24 +9,17 @@ from faultrun.model.agreement import AgreementSilent, IncarnationOver, Membershi
 from faultrun.model.events import GoGiven, Signaled, Timer
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
-from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from support.story import NODE, SIGKILL, Story, topology
+from support.story import NODE, SIGKILL, Story, first_plan, topology
 
 OTHER = NodeId("other")
 TWO_NODES = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=OTHER, slots=2)))
 
 
 def plan(incarnation: int, seats: Topology = TWO_NODES, *, start_at_s: float = 0.0) -> Plan:
-    return Plan(
-        incarnation=incarnation,
-        topology=seats,
-        reason=Reason.FAULT,
-        point=None,
-        start_at_s=start_at_s,
-        ledger=Ledger(),
-    )
+    return first_plan(4, incarnation=incarnation, topology=seats, reason=Reason.FAULT, start_at_s=start_at_s)
 
 
 def over(story: Story) -> Story:
@@ -52,8 +45,7 @@ def test_a_fault_on_another_node_opens_the_same_window_here_and_raises_no_second
 
 def test_whoever_was_struck_too_says_so_although_the_alarm_came_first() -> None:
     story = over(Story(2).begins()).killed(1, SIGKILL, after_s=0.1).returned(0, 143).drained()
-    incident = story.state.life.incident
-    assert incident is not None
+    incident = story.incident
     assert (incident.cause, incident.rank, incident.status) == (Cause.SIGNAL, 1, Signaled(signum=SIGKILL))
 
 
@@ -93,8 +85,7 @@ def test_a_node_that_may_be_taken_for_lost_kills_its_workers_and_waits_for_nobod
     assert (story.phase, story.performed(Kill)) == (Phase.KILLING, [Kill(ranks=frozenset({0, 1}))])
     story.killed(0).killed(1).drained().chose()
     assert story.state.incarnation == 1, "where it is the only one it goes on by itself"
-    assert story.state.plan is not None
-    assert story.state.plan.ledger.restarts == ()
+    assert story.plan.ledger.restarts == ()
 
 
 def test_a_window_is_cut_when_the_node_may_be_taken_for_lost() -> None:
@@ -102,8 +93,7 @@ def test_a_window_is_cut_when_the_node_may_be_taken_for_lost() -> None:
     story.actions.clear()
     assert alone(story).performed(Kill) == [Kill(ranks=frozenset({1}))]
     story.killed(1).rang(Timer.REAP).drained()
-    assert story.state.life.incident is not None
-    assert story.state.life.incident.cause is Cause.EXIT
+    assert story.incident.cause is Cause.EXIT
 
 
 def test_a_silent_agreement_stops_nobody() -> None:

@@ -194,8 +194,7 @@ def test_after_any_history_a_preemption_has_its_whole_window(choices: list[Choos
     quiet = replace(state, run=replace(state.run, platform=Platform()))
     story = Story(WORLD_SIZE).goes_on_from(quiet).starts().chose()
     assume(story.phase is not Phase.FINISHED)  # the incident of before may end the run
-    assert story.state.plan is not None
-    story.now_s = max(story.now_s, story.state.plan.start_at_s)
+    story.now_s = max(story.now_s, story.plan.start_at_s)
     story.rang(Timer.BACKOFF).prepared()
 
     story.told_to_stop(StopSource.PRESTOP).told_to_stop(StopSource.SIGTERM, after_s=10)

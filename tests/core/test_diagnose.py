@@ -78,12 +78,6 @@ def test_the_last_line_is_the_first_failures_own() -> None:
     assert found.last_line == "CUDA error"
 
 
-def test_the_step_is_the_newest_that_any_rank_reported() -> None:
-    steps = (RankStep(rank=0, step=7, epoch=1), RankStep(rank=1, step=8, epoch=2))
-    found = open_incident(stepped(steps), exit_of(0, KILLED))
-    assert (found.number, found.step, found.epoch) == (1, 8, 2)
-
-
 def test_a_step_that_was_reported_is_not_overruled_by_a_log() -> None:
     opened = open_incident(stepped((RankStep(rank=0, step=7),)), exit_of(0, KILLED))
     found = conclude(opened, (exit_of(0, KILLED),), NEVER, (DeathNote(rank=0, logged_step=99),))

@@ -61,11 +61,6 @@ def test_a_save_that_is_not_whole_ends_nothing() -> None:
     assert told.phase is Phase.DRAINING
 
 
-def test_the_last_survivor_leaves_and_the_sweep_begins() -> None:
-    told = story(2).killed(1).saved(0, 7).returned(0, 143)
-    assert told.phase is Phase.SWEEPING
-
-
 def test_the_first_groups_save_does_not_end_the_window_of_the_others() -> None:
     told = story().killed(1).saved(0, 7, group=(0, 2)).read_back(0)
     assert not told.performed(Kill)

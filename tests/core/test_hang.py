@@ -15,8 +15,7 @@ GIVEN = frozenset({"step"})
 def test_a_silence_of_many_steps_is_suspected_and_one_of_a_few_is_not() -> None:
     job = Job().begin().trains(20)
     assert job.passes(20 * 0.25 - LOOK_S) is None
-    found = job.passes(1.0)
-    assert found is not None
+    found = job.suspects(1.0)
     assert found.usual_s == 0.25
     assert found.limit_s == 5.0
 
@@ -24,23 +23,20 @@ def test_a_silence_of_many_steps_is_suspected_and_one_of_a_few_is_not() -> None:
 def test_the_factor_and_the_bounds_are_the_users() -> None:
     policy = HangPolicy(factor=4.0, step=Span(low_s=2.0, high_s=30.0))
     job = Job(policy=policy).begin().trains(20)
-    found = job.passes(10.0)
-    assert found is not None
+    found = job.suspects(10.0)
     assert found.limit_s == 2.0
 
 
 def test_a_given_limit_is_taken_as_it_is() -> None:
     job = Job(policy=HangPolicy(step=Span(low_s=3.0, high_s=3.0), given=GIVEN)).begin().trains(2)
-    found = job.passes(10.0)
-    assert found is not None
+    found = job.suspects(10.0)
     assert (found.limit_s, found.usual_s, found.final) == (3.0, None, True)
 
 
 def test_a_slow_first_step_is_compilation() -> None:
     job = Job(policy=HangPolicy(compile_s=600.0)).begin()
     assert job.passes(599.0) is None
-    found = job.passes(2.0)
-    assert found is not None
+    found = job.suspects(2.0)
     assert found.limit_s == 600.0
 
 
@@ -60,8 +56,7 @@ def test_one_long_step_teaches_that_there_are_long_steps() -> None:
 def test_the_one_that_has_done_fewer_steps_is_behind() -> None:
     job = Job(ranks=3).begin().trains(10)
     job.step(0, 2, to=11)
-    found = job.passes(30.0)
-    assert found is not None
+    found = job.suspects(30.0)
     assert found.front == found.behind == (1,)
 
 
@@ -69,8 +64,7 @@ def test_within_a_step_those_that_wait_in_a_collective_are_ahead() -> None:
     job = Job(ranks=3).begin().trains(10)
     job.say(0, WorkPhase.COLLECTIVE)
     job.say(2, WorkPhase.COLLECTIVE)
-    found = job.passes(30.0)
-    assert found is not None
+    found = job.suspects(30.0)
     assert (found.front, found.behind) == ((0, 1, 2), (1,))
 
 
@@ -79,8 +73,7 @@ def test_an_evaluation_of_one_rank_is_waited_for_by_the_others() -> None:
     job.say(0, WorkPhase.EVALUATING)
     job.say(1, WorkPhase.COLLECTIVE)
     assert job.passes(299.0) is None
-    found = job.passes(2.0)
-    assert found is not None
+    found = job.suspects(2.0)
     assert (found.behind, found.limit_s) == ((0,), 300.0)
 
 
@@ -88,14 +81,12 @@ def test_a_rank_that_is_done_hides_nobody_and_has_the_longest_limit_to_end() -> 
     job = Job(ranks=3).begin().trains(10)
     job.say(0, WorkPhase.DONE)
     job.step(1, 2, to=11)
-    found = job.passes(30.0)
-    assert found is not None
+    found = job.suspects(30.0)
     assert found.front == (1, 2)
     for rank in range(3):
         job.say(rank, WorkPhase.DONE)
     assert job.passes(3599.0) is None
-    found = job.passes(2.0)
-    assert found is not None
+    found = job.suspects(2.0)
     assert (found.limit_s, found.usual_s) == (3600.0, None)
 
 
@@ -104,8 +95,7 @@ def test_a_rank_that_was_stopped_while_it_ended_is_suspected_like_any_other() ->
     job.say(0, WorkPhase.DONE)
     job.say(1, WorkPhase.DONE)
     job.stopped = frozenset({1})
-    found = job.passes(11.0)
-    assert found is not None
+    found = job.suspects(11.0)
     assert found.behind == (1,)
 
 
@@ -115,8 +105,7 @@ def test_the_length_of_a_checkpoint_is_learnt() -> None:
     assert job.passes(2.0) is None
     job.trains(5, first=11)
     job.say(0, WorkPhase.SAVING)
-    found = job.passes(300.0)
-    assert found is not None
+    found = job.suspects(300.0)
     assert 39.0 <= found.limit_s <= 45.0
 
 
@@ -146,24 +135,21 @@ def test_a_rank_that_never_spoke_is_suspected_only_when_all_others_are_silent() 
     for number in range(1, 20):
         assert job.passes(1.0) is None
         job.step(0, to=number)
-    found = job.passes(100.0)
-    assert found is not None
+    found = job.suspects(100.0)
     assert found.behind == (1,)
 
 
 def test_a_script_that_is_said_to_speak_and_does_not_is_suspected() -> None:
     job = Job(policy=HangPolicy(startup_s=10.0, speaks=True))
     assert job.passes(9.0) is None
-    found = job.passes(2.0)
-    assert found is not None
+    found = job.suspects(2.0)
     assert found.behind == (0, 1)
 
 
 def test_a_stopped_process_is_suspected_whatever_its_phase_may_take() -> None:
     job = Job(ranks=3).begin()
     job.stopped = frozenset({1})
-    found = job.passes(STOPPED_S + 1.0)
-    assert found is not None
+    found = job.suspects(STOPPED_S + 1.0)
     assert found.behind == (1,)
 
 
@@ -171,25 +157,21 @@ def test_patience_grows_while_somebody_is_found_at_work_and_ends_with_a_step() -
     job = Job(policy=HangPolicy(step=Span(low_s=1.0, high_s=60.0), given=GIVEN)).begin().trains(20)
     looked = []
     for _ in range(5):
-        found = job.passes(61.0)
-        assert found is not None
+        found = job.suspects(61.0)
         looked.append((found.silent_s, found.final))
         job.watch = hang.dismissed(job.watch, found)
     assert looked == [(5.0, False), (10.0, False), (20.0, False), (40.0, False), (60.0, True)]
     job.step(to=21)
-    found = job.passes(100.0)
-    assert found is not None
+    found = job.suspects(100.0)
     assert (found.silent_s, found.final) == (60.0, True)
 
 
 def test_time_without_a_processor_is_no_silence() -> None:
     job = Job().begin().trains(20)
-    first = job.passes(6.0)
-    assert first is not None
+    first = job.suspects(6.0)
     began_s = job.now_s
     job.watch = hang.dismissed(job.watch, first, excused_s=2.0)
-    again = job.passes(6.0)
-    assert again is not None
+    again = job.suspects(6.0)
     assert (again.limit_s, again.silent_s) == (first.limit_s, first.silent_s)
     assert job.now_s - began_s == 2.0
 

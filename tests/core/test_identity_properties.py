@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from faultrun.core.budget import furthest, progressed
 from faultrun.core.quarantine import LIMIT, attempts_after, quarantined
 from faultrun.model.checkpoint import Identity, RecoveryPoint
-from faultrun.model.plan import Attempt, Ledger, Plan, Reason
-from support.story import checkpoint, topology
+from faultrun.model.plan import Attempt, Ledger, Plan
+from support.story import checkpoint, first_plan
 
 COUNTS = st.none() | st.integers(0, 3)
 IDENTITIES = st.builds(
@@ -35,15 +35,7 @@ def point(identity: Identity, path: str = "last") -> RecoveryPoint:
 
 
 def plan(start: RecoveryPoint, attempts: tuple[Attempt, ...]) -> Plan:
-    ledger = Ledger(attempts=attempts)
-    return Plan(
-        incarnation=1,
-        topology=topology(1),
-        reason=Reason.FAULT,
-        point=start,
-        start_at_s=0,
-        ledger=ledger,
-    )
+    return first_plan(1, incarnation=1, point=start, ledger=Ledger(attempts=attempts))
 
 
 @given(IDENTITIES, IDENTITIES)

@@ -64,8 +64,7 @@ def test_the_platforms_restarts_are_not_charged_and_not_held_against_the_checkpo
         story.noticed(told({1: "unrecovered"}))
         ends(story).drained().chose(checkpoint(7)).noticed(told({})).prepared()
         assert phase(story) is Phase.RUNNING
-    assert story.state.plan is not None
-    ledger = story.state.plan.ledger
+    ledger = story.plan.ledger
     assert (ledger.restarts, ledger.total_restarts, ledger.incidents, ledger.attempts) == ((), 4, 4, ())
     assert all(not request.quarantine for request in story.performed(FindRecoveryPoint))
 
@@ -73,8 +72,7 @@ def test_the_platforms_restarts_are_not_charged_and_not_held_against_the_checkpo
 def test_the_incident_names_the_rank_and_the_platforms_reason() -> None:
     story = Story(3).begins().reported(r0=7, r1=7, r2=6).noticed(told({1: "unrecovered"}))
     ends(story).drained()
-    incident = story.state.life.incident
-    assert incident is not None
+    incident = story.incident
     assert (incident.cause, incident.rank, incident.step, incident.followers) == (
         Cause.PLATFORM,
         1,
@@ -114,8 +112,7 @@ def test_a_rank_that_dies_before_the_notice_is_two_incidents() -> None:
     assert (request.fault_at_s, request.lost) == (0.0, (1,))
     story.chose(None)
     assert phase(story) is Phase.HOLDING
-    assert story.state.plan is not None
-    assert len(story.state.plan.ledger.restarts) == 1
+    assert len(story.plan.ledger.restarts) == 1
 
 
 @pytest.mark.parametrize("status", ["fault", "failed"])

@@ -17,8 +17,7 @@ from support.story import Story
 
 def test_a_request_to_restart_everything_is_obeyed_after_a_minute() -> None:
     story = Story(2).begins().noticed(told(retry_time=1), after_s=5)
-    assert story.state.life.incident is not None
-    assert (story.state.life.incident.rank, story.state.life.incident.explanation) == (
+    assert (story.incident.rank, story.incident.explanation) == (
         None, "the platform asks to restart all workers (RetryTime 1)",
     )  # fmt: skip
     story.now_s += 3

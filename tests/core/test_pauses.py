@@ -55,8 +55,7 @@ def test_a_learnt_limit_between_bounds_of_the_user_is_acted_on_at_once() -> None
 
 def test_the_longest_pause_raises_the_limit_tenfold_and_is_told() -> None:
     job = Job().begin().trains(20)
-    warned = job.passes(100.0)
-    assert warned is not None
+    warned = job.suspects(100.0)
     job.is_warned_of(warned)
     assert job.passes(35.0) is None
     over = job.goes_on(21)
@@ -111,8 +110,7 @@ def test_a_stopped_rank_is_looked_at_soon_after_each_waking() -> None:
     job.stopped = frozenset({1})
     silent, woken = [], []
     for _ in range(4):
-        found = job.passes(60.0)
-        assert found is not None
+        found = job.suspects(60.0)
         silent.append(found.silent_s)
         woken.append(found.woken)
         job.is_warned_of(found, Activity.STOPPED)
@@ -123,8 +121,7 @@ def test_a_stopped_rank_is_looked_at_soon_after_each_waking() -> None:
 def test_a_rank_that_goes_on_after_waking_is_a_pause_and_no_hang() -> None:
     job = Job().begin().trains(20)
     job.stopped = frozenset({1})
-    found = job.passes(60.0)
-    assert found is not None
+    found = job.suspects(60.0)
     job.is_warned_of(found, Activity.STOPPED)
     job.stopped = frozenset()
     over = job.goes_on(21)

@@ -30,13 +30,12 @@ from faultrun.model.events import (
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified, SaveSeen
 from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.notice import RankStatus, ReportedRank, ResetNotice
-from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import WorkPhase
 from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import RunState
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId
-from support.story import NODE, new_run, topology
+from support.story import NODE, first_plan, new_run
 
 DESIGN = Path(__file__).parents[2] / "launcher" / "DESIGN.md"
 Arrow = tuple[str, str, str]
@@ -52,14 +51,7 @@ def facts(state: RunState) -> Iterator[Event]:
     yield RecoveryPointChosen(**now, point=None, refused=())
     yield NothingWhole(**now, refused=(), why="torn")
     for later_s in (0.0, 9.0):
-        plan = Plan(
-            incarnation=state.incarnation + 1,
-            topology=topology(2),
-            reason=Reason.FIRST,
-            point=None,
-            start_at_s=later_s,
-            ledger=Ledger(),
-        )
+        plan = first_plan(2, incarnation=state.incarnation + 1, start_at_s=later_s)
         yield PlanAdopted(at_s=0.0, incarnation=plan.incarnation, plan=plan)
     yield Prepared(**now, master_port=1)
     yield PrepareFailed(**now, exit_code=78, why="no such key")

@@ -7,27 +7,13 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.events import Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
-from faultrun.model.plan import Attempt, Ledger, Plan, Reason
+from faultrun.model.plan import Attempt, Ledger, Plan
 from faultrun.model.run import Phase
-from support.story import Story, checkpoint, topology
+from support.story import Story, checkpoint, first_plan
 
 
 def plan(point: RecoveryPoint | None, *attempts: Attempt) -> Plan:
-    return Plan(
-        incarnation=4,
-        topology=topology(1),
-        reason=Reason.FAULT,
-        point=point,
-        start_at_s=0,
-        ledger=Ledger(attempts=attempts),
-    )
-
-
-def test_two_failures_in_a_row_put_a_checkpoint_aside() -> None:
-    once = attempts_after(plan(checkpoint(5, "p")), 5)
-    assert (once, quarantined(once)) == ((Attempt(path="p", failures=1),), ())
-    twice = attempts_after(plan(checkpoint(5, "p"), *once), 5)
-    assert quarantined(twice) == (Attempt(path="p", failures=2),)
+    return first_plan(1, incarnation=4, point=point, ledger=Ledger(attempts=attempts))
 
 
 def test_one_step_past_it_clears_it() -> None:
@@ -62,13 +48,6 @@ def test_a_file_written_anew_under_the_old_name_is_not_accused_of_what_the_old_o
     twice = attempts_after(plan(lying(new), *once), None)
     assert [one.failures for one in twice] == [1, 1]
     assert quarantined(twice) == ()
-
-
-def test_a_rename_does_not_clear_a_checkpoint() -> None:
-    identity = Identity(inode=7, size_bytes=9, mtime_ns=5)
-    once = attempts_after(plan(lying(identity)), None)
-    (renamed,) = attempts_after(plan(lying(identity, "prev"), *once), None)
-    assert (renamed.path, renamed.failures) == ("prev", 2)
 
 
 def test_a_month_of_failures_with_a_new_state_each_does_not_grow_the_plan() -> None:

@@ -17,7 +17,7 @@ def met() -> Story:
 
 
 def failed(story: Story, why: str = "a message called b'13'") -> Story:
-    return story.tell(SchedulerFailed(at_s=story.now_s, incarnation=story.state.incarnation, why=why))
+    return story.now(SchedulerFailed, why=why)
 
 
 def test_a_cluster_that_forms_in_time_is_left_alone() -> None:
@@ -43,15 +43,13 @@ def test_an_init_that_does_not_end_is_started_again_with_the_other_scheduler_and
     story.killed(0, SIGTERM).killed(1, SIGTERM).recovers()
 
     assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True]
-    assert story.state.plan is not None
-    assert story.state.plan.ledger.restarts == ()
+    assert story.plan.ledger.restarts == ()
 
 
 def test_what_it_does_not_understand_gives_it_up_for_the_rest_of_the_run() -> None:
     story = Story(2).begins().reported(r0=7, r1=8)
     failed(story)
-    assert story.state.life.incident is not None
-    assert (story.state.life.incident.cause, story.state.life.incident.step) == (Cause.RENDEZVOUS, 8)
+    assert (story.incident.cause, story.incident.step) == (Cause.RENDEZVOUS, 8)
     story.killed(0, SIGTERM).killed(1, SIGTERM).recovers(checkpoint(7))
     story.killed(0).killed(1, SIGTERM).recovers(checkpoint(7))
     assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True, True]
@@ -77,8 +75,7 @@ def test_a_failure_is_acted_on_once() -> None:
 def test_an_error_inside_init_is_held_against_the_scheduler_and_a_kill_is_not() -> None:
     story = met().returned(1, 1)
     assert story.state.run.native_scheduler
-    assert story.state.life.incident is not None
-    assert story.state.life.incident.explanation.startswith("rank 1 exited with code 1 in init()")
+    assert story.incident.explanation.startswith("rank 1 exited with code 1 in init()")
     story.killed(0, SIGTERM).recovers()
     assert [spawn.native_scheduler for spawn in story.performed(Spawn)] == [True]
     assert not met().killed(1).state.run.native_scheduler
@@ -100,8 +97,7 @@ def test_a_rank_that_left_well_while_the_others_wait_for_it_is_the_first_to_fail
     story.tell(RankMissed(at_s=story.now_s, incarnation=0, rank=0))
     assert [request.ranks for request in story.performed(RequestGasp)] == [frozenset({1, 2})]
     story.killed(1, SIGTERM).returned(2, 1).drained()
-    incident = story.state.life.incident
-    assert incident is not None
+    incident = story.incident
     assert (incident.cause, incident.rank, incident.status) == (Cause.EXIT, 0, Exited(code=0))
     assert incident.explanation == "left with exit code 0 while the others waited to meet it"
     assert incident.followers == (1, 2)
@@ -125,9 +121,8 @@ def test_the_next_incarnation_meets_anew() -> None:
 
 def test_the_card_says_that_nobody_failed() -> None:
     story = failed(Story(2).begins())
-    assert story.state.life.incident is not None
     card = Card(
-        incident=story.state.life.incident,
+        incident=story.incident,
         world_size=2,
         saves=(),
         point=None,

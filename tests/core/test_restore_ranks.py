@@ -55,11 +55,6 @@ def test_rank_1_is_not_taken_for_a_member_of_the_group_10_18() -> None:
     assert point.files[1] == RankFile(rank=1, path="rank_1/5", from_rank=1)
 
 
-def test_a_group_that_lost_all_members_is_no_place_to_resume_from() -> None:
-    everybody = {rank: {100} for rank in range(16)}
-    assert not isinstance(decision(PAIRS, {3, 11}, everybody), Chosen)
-
-
 def test_a_replica_without_a_file_is_passed_over_for_the_next() -> None:
     point = point_of(decision((frozenset(range(4)),), {0}, {2: {7}, 3: {7}}))
     assert point.restore_ranks_map == '{"0,1,2,3": 2}'

@@ -1,13 +1,21 @@
 """Words that workers leave, and what they mean."""
 
+from typing import Any
+
 import pytest
 
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.signatures import class_of, recognise
 from faultrun.model.events import Exited, Signaled
-from faultrun.model.evidence import FaultClass, Raised, Row
+from faultrun.model.evidence import FaultClass, Finding, Raised, Row
 
 FAILED = Exited(code=1)
+
+
+def recognised(*about: Any) -> Finding:
+    found = recognise(*about)
+    assert found is not None
+    return found
 
 
 def named(text: str) -> str:
@@ -72,24 +80,20 @@ def test_the_exception_is_asked_before_the_log_and_trouble_that_was_got_over_is_
     lines = ["Connection reset by peer, retrying", "HTTP Error 503, retrying"]
     assert recognise(ROWS, FAILED, Raised(kind="ValueError", message="x"), lines) is None
     broken = [*lines, "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."]
-    found = recognise(ROWS, FAILED, Raised(kind="ValueError", message="x"), broken)
-    assert found is not None
+    found = recognised(ROWS, FAILED, Raised(kind="ValueError", message="x"), broken)
     assert found.fault_class is FaultClass.HARDWARE
 
 
 def test_without_an_exception_the_newest_line_counts_and_a_lost_peer_only_where_nothing_else_does() -> None:
     lines = ["OSError: [Errno 28] No space left on device", "Connection reset by peer"]
-    found = recognise(ROWS, FAILED, None, lines)
-    assert found is not None
+    found = recognised(ROWS, FAILED, None, lines)
     assert found.name == "disk-full"
-    alone = recognise(ROWS, Signaled(signum=6), None, lines[1:])
-    assert alone is not None
+    alone = recognised(ROWS, Signaled(signum=6), None, lines[1:])
     assert alone.fault_class is FaultClass.CONSEQUENCE
 
 
 def test_a_thread_that_outlived_the_script_is_told_from_an_abort_for_a_reason() -> None:
-    found = recognise(ROWS, Signaled(signum=6), None, ["terminate called without an active exception"])
-    assert found is not None
+    found = recognised(ROWS, Signaled(signum=6), None, ["terminate called without an active exception"])
     assert (found.name, found.fault_class) == ("thread-at-exit", FaultClass.TRANSIENT)
     assert "destroy_process_group" in found.hint
     thrown = "terminate called after throwing an instance of 'std::logic_error'"
@@ -104,20 +108,17 @@ RETRY = (
 
 def test_a_warning_of_a_library_that_got_over_it_makes_no_follower() -> None:
     assert recognise(ROWS, FAILED, None, [RETRY, "step 4"]) is None
-    failed = recognise(ROWS, FAILED, None, [RETRY.replace("WARNING", "ERROR"), "step 4"])
-    assert failed is not None
+    failed = recognised(ROWS, FAILED, None, [RETRY.replace("WARNING", "ERROR"), "step 4"])
     assert failed.fault_class is FaultClass.CONSEQUENCE
 
 
 def test_a_warning_still_tells_of_a_device_and_what_the_user_asked_for() -> None:
-    full = recognise(ROWS, FAILED, None, [f"{RETRY} No space left on device"])
-    assert full is not None
+    full = recognised(ROWS, FAILED, None, [f"{RETRY} No space left on device"])
     assert full.name == "disk-full"
     own = Row(
         name="ours", fault_class=FaultClass.TRANSIENT, pattern="try to reconnect", says="again", source=""
     )
-    asked = recognise((own, *ROWS), FAILED, None, [RETRY])
-    assert asked is not None
+    asked = recognised((own, *ROWS), FAILED, None, [RETRY])
     assert asked.name == "ours"
 
 
@@ -130,8 +131,7 @@ def test_own_rows_come_first() -> None:
     own = Row(
         name="ours", fault_class=FaultClass.TRANSIENT, pattern="No space", says="the quota robot", source=""
     )
-    found = recognise((own, *ROWS), FAILED, None, ["OSError: [Errno 28] No space left on device"])
-    assert found is not None
+    found = recognised((own, *ROWS), FAILED, None, ["OSError: [Errno 28] No space left on device"])
     assert found.name == "ours"
 
 
@@ -150,7 +150,6 @@ def test_signals_from_outside_are_transient_and_own_faults_are_not() -> None:
 def test_an_exception_that_wraps_a_networks_is_weather_and_a_bug_met_while_handling_one_is_a_bug() -> None:
     came_from = ("ConnectionError: reset", "OSError: [Errno 101] Network is unreachable")
     wrapped = Raised(kind="RuntimeError", message="no batch", came_from=came_from)
-    found = recognise(ROWS, FAILED, wrapped, [])
-    assert found is not None
+    found = recognised(ROWS, FAILED, wrapped, [])
     assert (found.name, found.fault_class) == ("download", FaultClass.TRANSIENT)
     assert recognise(ROWS, FAILED, Raised(kind="KeyError", message="'x'", came_from=came_from), []) is None

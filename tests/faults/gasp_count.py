@@ -19,7 +19,6 @@ from faultrun import sdk
 TROUBLE, *WORDS = sys.argv[1:]
 RANK, LIFE = int(os.environ["RANK"]), int(os.environ["FAULTRUN_INCARNATION"])
 LAST, STANDS_STILL_AT = 10, {0: 5, 1: 8}
-HUGE = "x" * (4 << 20)
 
 state = {"count": 0, "half": 0}
 
@@ -39,7 +38,7 @@ def write(path: str) -> None:
             file.write(json.dumps(state))
     if "limited" in words():
         resource.setrlimit(resource.RLIMIT_FSIZE, (8, resource.RLIM_INFINITY))
-    Path(path).write_text(json.dumps(state) + (HUGE if "huge" in words() else ""))
+    Path(path).write_text(json.dumps(state))
 
 
 def words() -> list[str]:

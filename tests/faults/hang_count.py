@@ -72,8 +72,6 @@ def descend(levels: int) -> int:
 def do(deed: str, seconds: float) -> None:
     print(deed, flush=True)
     match deed:
-        case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
         case "restop":
             stop_again_and_again()
         case "linger":
@@ -92,8 +90,6 @@ def do(deed: str, seconds: float) -> None:
                 time.sleep(seconds)
         case "slow":
             pace["s"] *= seconds
-        case "vfork":
-            hold_in_the_kernel()
 
 
 def stop_again_and_again() -> None:
@@ -104,16 +100,6 @@ def stop_again_and_again() -> None:
             os.kill(me, signal.SIGSTOP)
             time.sleep(0.01)
     time.sleep(600.0)
-
-
-def hold_in_the_kernel() -> None:
-    """Whoever called vfork is in state D until the child executes something or ends."""
-    import ctypes
-
-    libc = ctypes.CDLL(None)
-    if libc.vfork() == 0:
-        libc.sleep(600)
-        os._exit(0)
 
 
 def deeds(step: int) -> None:

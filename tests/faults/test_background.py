@@ -33,17 +33,6 @@ def test_the_command_returns_once_the_workers_run_and_its_pid_can_be_told_to_sto
     assert run.text.endswith("stopped by SIGTERM; no rank reported a save; exit code 143, 0 restarts\n")
 
 
-def test_a_restart_happens_without_anybody_watching(launcher: Launcher) -> None:
-    command = launcher.run("if life < 2: train()", "--join=False")
-    assert command.ends() == 0
-    run = behind(launcher, command).trains(range(2))
-    run.kill(0)
-    run.trains(range(2), incarnation=1)
-    assert "incident 1  rank 0 of 2 killed by SIGKILL" in run.text
-    run.kill(1)
-    assert run.ends() == 0
-
-
 def test_what_ends_before_the_workers_run_ends_the_command_with_its_code(launcher: Launcher) -> None:
     command = launcher.run("train()", "--join=False", "--master_port=1", "--fixed_port")
     with_root = os.geteuid() == 0

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.platforms.ports import fresh_port
 from support.processes import marked
 from support.runs import Launcher, Run
 
@@ -72,15 +71,6 @@ def test_a_program_without_its_interpreter_ends_the_run_at_once_and_not_after_th
     assert "No such file or directory" in run.card(1)
 
 
-def test_a_program_that_is_no_program_ends_the_run_with_126(launcher: Launcher) -> None:
-    script = launcher.folder / "train"
-    script.write_bytes(b"\0\1\2\3 no program")
-    script.chmod(0o755)
-    run = launcher.command("--worker_num=2", str(script))
-    assert run.ends() == 126
-    assert "Exec format error" in run.card(1)
-
-
 def test_a_worker_that_cannot_start_takes_the_started_ones_with_it(launcher: Launcher) -> None:
     (launcher.folder / "faultrun_log").mkdir()
     (launcher.folder / "faultrun_log" / "device1").touch()
@@ -96,46 +86,6 @@ def test_a_fixed_port_that_is_taken_is_named(launcher: Launcher) -> None:
         assert run.ends() == 64
     assert f"\n{(GOLDEN / 'error_port.txt').read_text()}" in refusal(run).replace(str(port), "PORT")
     assert not run.events("WorkerStarted")
-
-
-def test_a_port_that_is_taken_is_replaced_where_that_is_allowed(launcher: Launcher) -> None:
-    with a_taken_port() as port:
-        run = launcher.run("say(os.environ['MASTER_PORT'])", f"--master_port={port}")
-        assert run.ends() == 0
-    assert f"port {port} of 127.0.0.1 is taken; using another" in run.text
-    assert run.log(0) == run.log(1) != f"{port}\n"
-
-
-def test_the_users_port_serves_the_first_incarnation_and_a_fresh_one_each_that_follows(
-    launcher: Launcher,
-) -> None:
-    port = fresh_port("127.0.0.1", frozenset())
-    run = launcher.run("say(os.environ['MASTER_PORT'])\nif life == 0: sys.exit(1)", f"--master_port={port}")
-    assert run.ends() == 0
-    assert run.log(0) == f"{port}\n"
-    assert run.log(0, 1) == run.log(1, 1) != f"{port}\n"
-
-
-def test_a_fixed_port_serves_every_incarnation(launcher: Launcher) -> None:
-    port = fresh_port("127.0.0.1", frozenset())
-    run = launcher.run(
-        "say(os.environ['MASTER_PORT'])\nif life == 0: sys.exit(1)", f"--master_port={port}", "--fixed_port"
-    )
-    assert run.ends() == 0
-    assert run.log(0, 1) == f"{port}\n"
-
-
-def test_no_whole_checkpoint_ends_the_run_instead_of_starting_from_zero(launcher: Launcher) -> None:
-    checkpoints = launcher.folder / "ckpt"
-    checkpoints.mkdir()
-    run = launcher.run(
-        "open('ckpt/net-1_5.ckpt', 'wb').write(b'torn')\nif life == 0: sys.exit(1)",
-        "--checkpoint_dir=ckpt",
-        workers=1,
-    )
-    assert run.ends() == 65
-    assert "no whole checkpoint in" in run.text
-    assert len(run.events("IncarnationStarted")) == 1
 
 
 @contextmanager

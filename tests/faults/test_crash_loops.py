@@ -35,28 +35,6 @@ if life == 2 and rank == 1:
     assert "cause     a file could not be used: FileNotFoundError: [Errno 2]" in run.card(3)
 
 
-def test_an_error_of_no_known_nature_is_a_loop_once_every_attempt_failed_alike(launcher: Launcher) -> None:
-    run = launcher.run("raise RuntimeError('no batch')", "--max_restarts=2", "--backoff=1ms..1ms")
-    assert run.ends() == 93
-    assert len(run.events("IncarnationStarted")) == 3
-    assert "the same failure 3 times without progress: RuntimeError: no batch at worker.py:" in run.card(3)
-
-
-def test_random_failures_of_different_kinds_use_up_the_budget_and_wait_in_between(launcher: Launcher) -> None:
-    run = launcher.run("if rank == 0: sys.exit(3 + life)\ntrain()", "--max_restarts=2", "--backoff=9ms..9ms")
-    assert run.ends() == 5
-    assert [line["incarnation"] for line in run.events("IncarnationStarted")] == [0, 1, 2]
-    assert run.events("PlanAdopted", phase="backing_off", incarnation=2)
-    assert "restart   none: 2 of 2 restarts within 3600 s are used up" in run.card(3)
-
-
-def test_a_script_that_cannot_import_is_not_started_again(launcher: Launcher) -> None:
-    run = launcher.run("import no_such_module_anywhere")
-    assert run.ends() == 93
-    assert len(run.events("IncarnationStarted")) == 1
-    assert "cause     something cannot be imported: ModuleNotFoundError: No module named" in run.card(1)
-
-
 def test_rows_of_ones_own_are_asked_first_and_decide(launcher: Launcher) -> None:
     rows = [{"name": "moody", "class": "transient", "pattern": "moody service", "says": "the service sulks"}]
     (launcher.folder / "rows.json").write_text(json.dumps(rows))

@@ -26,26 +26,6 @@ def save(*_):
 """
 
 
-def test_who_escaped_from_its_session_is_gone_before_the_restart(launcher: Launcher) -> None:
-    run = launcher.run(
-        ESCAPES + "if life == 0: escape()\nif life == 0: train()\n"
-        "for other in (0, 1): say('escaped', still_there(open(f'escaped_{other}_0').read()))"
-    )
-    run.trains(range(2)).kill(1)
-    assert run.ends() == 0
-    for rank in range(2):
-        assert run.log(rank, 1) == "escaped False\nescaped False\n"
-    (drained,) = run.events("Drained", incarnation=0)
-    assert (drained["swept"], drained["stragglers"]) == (2, [])
-
-
-def test_what_a_finished_run_leaves_behind_is_ended(launcher: Launcher) -> None:
-    run = launcher.run(ESCAPES + "escape()")
-    assert run.ends() == 0
-    for rank in range(2):
-        assert not lives(int((launcher.folder / f"escaped_{rank}_0").read_text()))
-
-
 def test_a_survivors_data_loader_lives_through_the_save(launcher: Launcher) -> None:
     run = launcher.run(
         LOADER + "signal.signal(signal.SIGTERM, save)\n"

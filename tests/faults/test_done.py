@@ -18,7 +18,7 @@ def started_once(run: Run) -> bool:
     return len(run.events("IncarnationStarted")) == 1
 
 
-@pytest.mark.parametrize("signum", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+@pytest.mark.parametrize("signum", [signal.SIGSEGV, signal.SIGKILL])
 def test_a_signal_that_ends_a_rank_which_was_done_is_said_and_nothing_is_repeated(
     launcher: Launcher, signum: signal.Signals
 ) -> None:
@@ -58,9 +58,7 @@ atexit.register(os.abort)
 """
 
 
-@pytest.mark.parametrize(
-    "end", ["pass", "sys.exit(0)", "def main(): sys.exit()\nmain()", "threading.Thread(target=print).start()"]
-)
+@pytest.mark.parametrize("end", ["sys.exit(0)", "threading.Thread(target=print).start()"])
 def test_a_script_that_came_to_its_end_is_not_repeated_when_its_interpreter_crashes(
     launcher: Launcher, end: str
 ) -> None:
@@ -74,10 +72,8 @@ def test_a_script_that_came_to_its_end_is_not_repeated_when_its_interpreter_cras
 @pytest.mark.parametrize(
     "end",
     [
-        "sys.exit(3)",
         "raise SystemExit(3)",
         "raise ValueError('a mistake')",
-        "os.abort()",
         "import atexit; atexit.register(os.abort)",  # after the SDK: part of the job
     ],
 )

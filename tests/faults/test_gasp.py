@@ -4,11 +4,7 @@ How exactly a window closes is measured by ``benchmarks.campaigns.gasps --deadli
 """
 
 import hashlib
-import shutil
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +88,6 @@ def test_a_disk_that_refuses_is_told_and_the_older_checkpoint_is_untouched(
     run.kill(1)
     assert run.ends() == 0
     assert_refused(launcher, run, before, why)
-
-
-def test_a_file_system_without_room_is_told_and_the_older_checkpoint_is_untouched(launcher: Launcher) -> None:
-    (launcher.folder / "ck").mkdir()
-    with small_file_system(launcher.folder / "ck", "1m"):
-        run = in_the_second_life(launcher, "huge")
-        before = checkpoints(launcher)
-        run.kill(1)
-        assert run.ends() == 0
-        assert_refused(launcher, run, before, "[Errno 28] No space left on device")
 
 
 def assert_refused(launcher: Launcher, run: Run, before: dict[str, str], why: str) -> None:
@@ -209,23 +195,6 @@ def test_a_second_ctrl_c_to_faultrun_while_workers_save_ends_it_at_once_and_tear
     again = counting(launcher, trouble=1)
     again.said(0, "from 5", incarnation=2)
     assert again.ends() == 0
-
-
-@contextmanager
-def small_file_system(place: Path, size: str) -> Iterator[None]:
-    """A file system of its own at ``place``, where we may make one."""
-    mount, umount = shutil.which("mount"), shutil.which("umount")
-    if mount is None or umount is None:
-        pytest.skip("there is no mount program")
-    made = subprocess.run(
-        [mount, "-t", "tmpfs", "-o", f"size={size}", "none", str(place)], check=False, capture_output=True
-    )
-    if made.returncode != 0:
-        pytest.skip("mounting is not permitted")
-    try:
-        yield
-    finally:
-        subprocess.run([umount, "--lazy", str(place)], check=True)
 
 
 def _digest(path: Path) -> str:

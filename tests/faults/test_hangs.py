@@ -52,15 +52,6 @@ def _lost(run: Run) -> list[dict]:  # type: ignore[type-arg]
     ]
 
 
-def test_a_rank_that_was_stopped_once_is_woken_and_goes_on(launcher: Launcher) -> None:
-    run = counting(launcher, 100, "0:1:60:stop", options=("--hang_limits=step=300ms..30m",))
-    assert run.ends(within_s=180) == 0
-    assert [line["stance"] for line in run.events("HangWarned")] == ["stopped"]
-    (over,) = run.events("PauseOver")
-    assert (over["rank"], over["warned"]) == (1, True)
-    assert not run.events("HangDetected")
-
-
 def test_as_it_comes_a_silence_is_warned_of_with_all_stacks_and_nobody_is_killed(launcher: Launcher) -> None:
     run = counting(launcher, 100, "0:1:60:sleep:6")
     assert run.ends(within_s=180) == 0
@@ -138,11 +129,3 @@ while not os.path.exists("woken"):
     assert run.ends(within_s=120) == 0
     (warned,) = run.events("HangWarned")
     assert (warned["rank"], warned["stance"]) == (1, "stopped")
-
-
-def test_a_rank_in_an_uninterruptible_sleep_is_blamed_with_its_state(launcher: Launcher) -> None:
-    run = counting(launcher, 100, "0:1:60:vfork", options=("--hang_limits=step=300ms..30m",))
-    assert run.ends(within_s=180) == 0
-    (found,) = run.events("HangDetected")
-    assert (found["rank"], found["stance"]) == (1, "uninterruptible")
-    assert "(state D" in run.judgement(1)["explanation"]

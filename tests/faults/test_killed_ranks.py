@@ -1,7 +1,5 @@
 """A rank dies: by whose hand, with which code, alone or in company; all train again."""
 
-import signal
-
 import pytest
 
 from support.runs import Launcher
@@ -34,12 +32,8 @@ def test_two_that_are_killed_at_once_are_both_named(launcher: Launcher) -> None:
 @pytest.mark.parametrize(
     ("death", "words", "code"),
     [
-        ("sys.exit(1)", "exited with code 1", 1),
         ("sys.exit(137)", "exited with code 137", 137),
         ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL", 137),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "killed by SIGSEGV", 139),
-        ("os.abort()", "killed by SIGABRT", 134),
-        ("os.kill(os.getpid(), signal.SIGTERM)", "killed by SIGTERM", 143),
         ("1 / 0", "exited with code 1", 1),
     ],
 )
@@ -53,57 +47,6 @@ def test_the_ways_to_die_are_told_apart_in_the_card_and_the_exit_code(
     assert "restart   none: restarts are turned off (--max_restarts=0)" in card
     if death == "1 / 0":
         assert 'last log  worker_1.log: "ZeroDivisionError: division by zero"' in card
-
-
-def test_who_ignores_sigterm_is_killed_when_the_window_is_over(launcher: Launcher) -> None:
-    run = launcher.run(
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain_in_the_first_life()", "--grace=400ms"
-    )
-    run.trains(range(2)).kill(1)
-    assert run.ends() == 0
-    asked = run.events("GaspRequested")[0]
-    (killed,) = run.events("WorkerExit", rank=0, incarnation=0)
-    assert killed["status"] == {"is": "Signaled", "signum": signal.SIGKILL}
-    assert 0.39 <= killed["run_s"] - asked["run_s"] < 1.9
-    assert run.judgement(1)["rank"] == 1
-
-
-def test_our_own_sigkill_after_a_short_window_is_not_taken_for_the_cause(launcher: Launcher) -> None:
-    run = launcher.run(
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nif rank == 1 and life == 0:\n"
-        "    signal.signal(signal.SIGUSR1, lambda *_: sys.exit(5))\ntrain()",
-        "--grace=50ms",
-        "--max_restarts=0",
-    )
-    run.trains(range(2)).kill(1, signum=signal.SIGUSR1)
-    assert run.ends() == 5
-    assert (run.judgement(1)["rank"], run.judgement(1)["followers"]) == (1, [0])
-
-
-def test_a_stopped_survivor_is_woken_so_that_it_can_leave(launcher: Launcher) -> None:
-    run = launcher.run("train_in_the_first_life()", "--grace=60s").trains(range(2))
-    run.kill(0, signum=signal.SIGSTOP)
-    run.kill(1)
-    assert run.ends() == 0
-    (left,) = run.events("WorkerExit", rank=0, incarnation=0)
-    assert left["status"] == {"is": "Signaled", "signum": signal.SIGTERM}
-
-
-def test_survivors_save_before_they_leave(launcher: Launcher) -> None:
-    run = launcher.run(
-        "def save(*_):\n    say('saved')\n    sys.exit(143)\n"
-        "signal.signal(signal.SIGTERM, save)\ntrain_in_the_first_life()",
-        workers=3,
-    )
-    run.trains(range(3)).kill(1)
-    assert run.ends() == 0
-    assert ["saved" in run.log(rank) for rank in range(3)] == [True, False, True]
-
-
-def test_a_rank_that_fails_after_another_finished_starts_both_again(launcher: Launcher) -> None:
-    run = launcher.run("if life == 0 and rank == 1: sys.exit(9)")
-    assert run.ends() == 0
-    assert run.events("IncarnationStarted", incarnation=1, ranks=[0, 1])
 
 
 @pytest.mark.slow

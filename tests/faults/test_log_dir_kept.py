@@ -17,17 +17,6 @@ def test_every_incarnation_keeps_its_logs_and_the_links_point_at_the_newest(laun
         assert link.read_text() == "life 1\n"
 
 
-def test_a_run_that_is_continued_writes_behind_what_is_there(launcher: Launcher) -> None:
-    first = launcher.run("say('life', life)\ntrain_in_the_first_life()").trains(range(2))
-    before = (first.log_dir / "journal.jsonl").read_bytes()
-    first.kill_supervisor()
-    second = launcher.run("say('life', life)\ntrain_in_the_first_life()")
-    assert second.ends() == 0
-    assert (second.log_dir / "journal.jsonl").read_bytes().startswith(before)
-    assert "life 0\n" in second.log(0, 0)
-    assert not (second.log_dir / "runs").exists()
-
-
 def test_a_run_that_ended_is_set_aside_by_the_next_and_nothing_is_overwritten(launcher: Launcher) -> None:
     ids = []
     for number in range(3):
@@ -57,13 +46,6 @@ def test_an_end_that_was_not_told_is_told_by_the_next_start_and_nothing_is_train
     assert not (run.log_dir / "runs").exists()
     assert launcher.run("say('trained')", workers=1).ends() == 0
     assert len(list((run.log_dir / "runs").iterdir())) == 1
-
-
-def test_a_run_id_given_twice_does_not_overwrite_the_first(launcher: Launcher) -> None:
-    for _ in range(3):
-        run = launcher.run("pass", "--run_id=mine", workers=1)
-        assert run.ends() == 0
-    assert sorted(path.name for path in (run.log_dir / "runs").iterdir()) == ["mine", "mine_2"]
 
 
 def test_run_json_says_who_runs_and_where_to_talk_to_it(launcher: Launcher) -> None:

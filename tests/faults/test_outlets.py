@@ -102,7 +102,6 @@ def test_a_webhook_that_never_answers_and_a_command_that_never_ends_change_nothi
         ({}, (), "127.0.0.1"),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, (), every_address()),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ("--metrics_addr=127.0.0.1",), "127.0.0.1"),
-        ({}, ("--metrics_addr=0.0.0.0",), "0.0.0.0"),
     ],
 )
 def test_metrics_are_for_this_machine_unless_told_or_in_a_pod(

@@ -107,13 +107,3 @@ def goes_on(launcher: Launcher, run: Run) -> None:
     again = launcher.run("train_in_the_first_life()")
     assert again.ends() == 0
     assert again.text.startswith("faultrun: going on with run ")
-
-
-def test_a_torn_journal_is_cut_at_its_last_whole_line_and_that_is_said(launcher: Launcher) -> None:
-    first = launcher.run("train()").trains(range(2))
-    first.kill_supervisor()
-    with (first.log_dir / "journal.jsonl").open("ab") as file:
-        file.write(b'{"seq":99,"event":"Worker')
-    second = launcher.run("say('second')")
-    assert second.ends() == 0
-    assert "(25 bytes after the last whole line were cut)" in second.text

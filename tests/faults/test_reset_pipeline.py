@@ -152,7 +152,6 @@ def test_a_rescheduled_pod_reads_who_was_faulty_before_it_chooses(
     ("ranks", "fields", "said"),
     [
         ({1: "fault"}, {}, "rank 1 is fault, says the platform"),
-        ({2: "failed"}, {}, "rank 2 is failed, says the platform"),
         ({}, {"GracefulExit": 1}, "the platform asks everybody to leave (GracefulExit)"),
     ],
 )

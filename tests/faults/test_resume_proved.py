@@ -60,9 +60,3 @@ def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher:
         "the script began at step 1 by its log although step 80 lies there: nothing tells it so"
         in run.card(1)
     )
-
-
-def test_a_script_that_resumes_by_itself_is_believed_when_it_does(launcher: Launcher) -> None:
-    run = killed_once(launcher, "first = 81 if os.path.exists('ckpt/net-1_80.ckpt') and life else 1")
-    assert "no hand-over: nothing tells the script of" in run.text
-    assert "training again at step 81 by its log, by a resume of the script's own" in run.card(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import lives, marked, wait_until
+from support.processes import marked, wait_until
 from support.runs import PRELUDE, READY, Launcher, Run
 
 STEPS = """
@@ -85,25 +85,6 @@ def test_one_that_was_stopped_costs_its_rank_a_cold_start_and_the_run_nothing(la
     run.trains(range(2), incarnation=1)
     assert [event["standby"] for event in run.events("WorkerStarted", incarnation=1)] == [False, False]
     assert len(run.events("StandbyChanged", state="lost", incarnation=1)) == 2
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-
-
-def test_one_that_is_killed_is_replaced_and_the_workers_do_not_notice(launcher: Launcher) -> None:
-    run = launcher.command("--worker_num=1", "--standby=1", *program(launcher, STEPS))
-    run.trains([0])
-    (pid,) = ready(run, 0, 0)
-    os.kill(pid, signal.SIGKILL)
-    lost = run.event("StandbyChanged", state="lost", rank=0)
-    assert lost["because"] == "it killed by SIGKILL"
-    wait_until(
-        lambda: len(run.events("StandbyChanged", state="ready")) == 2,
-        while_runs=run.pid,
-        within_s=SLOW_S,
-        what="another one",
-    )
-    assert lives(run.worker(0))
-    assert not run.events("WorkerExit")
     run.signal(signal.SIGTERM)
     assert run.ends() == 143
 

@@ -101,17 +101,7 @@ def test_killed_in_the_middle_of_an_incident_the_next_one_finishes_it(launcher: 
     assert "restart   1 of 3" in second.card(1)
 
 
-def test_a_stopped_run_goes_on_too(launcher: Launcher) -> None:
-    first = launcher.run("train_in_the_first_life()").trains(range(2))
-    first.signal(signal.SIGTERM)
-    assert first.ends() == 143
-
-    second = launcher.run("train_in_the_first_life()")
-    assert second.ends() == 0
-    assert second.events("IncarnationStarted", incarnation=1)
-
-
-@pytest.mark.parametrize("moment", ["RunStarted", "GoGiven", "WorkerStarted", "IncarnationStarted"])
+@pytest.mark.parametrize("moment", ["GoGiven", "WorkerStarted"])
 def test_killed_while_it_starts_workers_it_leaves_none(launcher: Launcher, moment: str) -> None:
     run = launcher.run(ESCAPES + "escape()\ntrain()", workers=8)
     run.event(moment)

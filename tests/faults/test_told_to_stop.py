@@ -2,14 +2,13 @@
 
 import json
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from support.processes import lives, wait_until
+from support.processes import wait_until
 from support.runs import FAULTRUN, HELD_SAVE, Launcher, Run
 
 SAVES = "def save(*_):\n    say('saved')\n    sys.exit(143)\nsignal.signal(signal.SIGTERM, save)\ntrain()"
@@ -32,15 +31,6 @@ def test_a_signal_gives_the_workers_time_to_save_and_starts_nothing_again(
     assert run.text.endswith(
         f"stopped by {signum.name}; no rank reported a save; exit code {code}, 0 restarts\n"
     )
-
-
-def test_the_workers_have_as_long_as_a_stop_may_take(launcher: Launcher) -> None:
-    run = launcher.run(STUBBORN, "--grace=60s", "--stop_grace=300ms").trains(range(2))
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-    (asked,), exits = run.events("GaspRequested"), run.events("WorkerExit")
-    assert [line["status"]["signum"] for line in exits] == [signal.SIGKILL] * 2
-    assert 0.29 <= exits[0]["run_s"] - asked["run_s"] < 1.8
 
 
 def test_a_second_ctrl_c_cuts_the_window_short_and_says_so(launcher: Launcher) -> None:
@@ -112,26 +102,12 @@ def test_a_stop_while_survivors_save_ends_the_run_instead_of_restarting_it(launc
     assert "restart   none: stopped by SIGINT" in run.card(1)
 
 
-def test_a_stop_during_the_wait_before_a_restart_ends_it_at_once(launcher: Launcher) -> None:
-    run = launcher.run("sys.exit(1 + life)", "--backoff=60s..60s")
-    run.event("PlanAdopted", phase="backing_off")
-    run.signal(signal.SIGTERM)
-    assert run.ends(40) == 143
-    assert len(run.events("IncarnationStarted")) == 2
-
-
 def test_a_signal_that_comes_while_faultrun_still_starts_is_kept(launcher: Launcher) -> None:
     run = launcher.run("train()")
     _has_blocked_signals(run)
     run.signal(signal.SIGTERM)
     assert run.ends() == 143
     assert not run.events("IncarnationStarted") or run.events("StopRequested")
-
-
-def test_the_user_may_choose_the_exit_code(launcher: Launcher) -> None:
-    run = launcher.run("train()", "--exit_code_on_stop=0").trains(range(2))
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 0
 
 
 def test_where_the_platforms_clock_runs_no_time_goes_into_a_report_whatever_the_exit_code(
@@ -161,17 +137,6 @@ def test_a_run_is_stopped_from_another_terminal(launcher: Launcher) -> None:
     assert asked.returncode == 0, asked.stderr
     assert run.ends() == 143
     assert "saved" in run.log(0)
-
-
-def test_whoever_talks_nonsense_to_the_control_socket_is_not_answered(launcher: Launcher) -> None:
-    run = launcher.run("train()").trains(range(2))
-    path = json.loads((run.log_dir / "run.json").read_text())["socket"]
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(path)
-        peer.sendall(b"\xff\0 nonsense\n{}\n[1]\n" + b"x" * 200_000 + b"\n")
-    assert lives(run.pid)
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
 
 
 def _has_blocked_signals(run: Run) -> None:

@@ -18,7 +18,7 @@ PROMISED = (
 )
 
 
-@pytest.mark.parametrize("framework", ["plain", "torch", "tensorflow"])
+@pytest.mark.parametrize("framework", ["plain", "torch"])
 def test_every_promised_name_reaches_the_worker_and_misleading_ones_do_not(
     launcher: Launcher, framework: str
 ) -> None:

@@ -10,14 +10,14 @@ from benchmarks.harness.long_journal import Shape, write_journal
 
 from faultrun.journal.lines import JournalFollower, JournalLine
 from faultrun.model.events import Event, PlanAdopted, RunStarted, Timer, TimerFired, WorkerStarted
-from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.plan import Ledger
 from faultrun.model.run import Phase
 from faultrun.model.topology import BootId
 from faultrun.model.wire import Progress, pack_progress
 from faultrun.observe.live_line import METER, LiveLine, VerificationMeter
 from faultrun.observe.sidecar import CLEAR, Sidecar
 from support.entries import entry_of
-from support.story import NODE, topology
+from support.story import NODE, first_plan
 
 STARTED = RunStarted(at_s=0.0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1)
 
@@ -41,14 +41,7 @@ def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
     line.take(told(STARTED, Phase.SURVEYING))
     now_s[0] += 7
     assert line.text() == "0/3 ranks  looking for a checkpoint 7 s  7 s"
-    plan = Plan(
-        incarnation=0,
-        topology=topology(3),
-        reason=Reason.FAULT,
-        point=None,
-        start_at_s=0.0,
-        ledger=Ledger(total_restarts=2),
-    )
+    plan = first_plan(3, ledger=Ledger(total_restarts=2))
     line.take(told(PlanAdopted(at_s=7.0, incarnation=0, plan=plan), Phase.RUNNING))
     started = [WorkerStarted(at_s=7.0, incarnation=0, node=NODE, rank=rank, pid=9) for rank in range(3)]
     line.take(told(started[0], Phase.RUNNING))

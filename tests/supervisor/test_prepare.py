@@ -10,13 +10,13 @@ import pytest
 from faultrun.errors import ConfigError
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
-from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import Command, Recovery, Rendezvous, Rewrite, RunSpec
 from faultrun.platforms.ports import fresh_port
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer
 from faultrun.supervisor.reactor import RunClock
 from support.specs import a_spec
-from support.story import checkpoint, topology
+from support.story import checkpoint, first_plan
 
 CONFIG = 'epochs: 9  # all of them\npre_trained: ""\n'
 
@@ -55,14 +55,7 @@ def bench(folder: Path, environ: Mapping[str, str] | None = None, **more: object
 
 
 def plan(point: RecoveryPoint | None = None, incarnation: int = 1) -> Plan:
-    return Plan(
-        incarnation=incarnation,
-        topology=topology(2),
-        reason=Reason.FAULT,
-        point=point,
-        start_at_s=0,
-        ledger=Ledger(),
-    )
+    return first_plan(2, incarnation=incarnation, reason=Reason.FAULT, point=point)
 
 
 def rewriting(config: Path) -> Recovery:

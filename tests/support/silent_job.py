@@ -58,6 +58,12 @@ class Job:
                 return found
         return None
 
+    def suspects(self, seconds: float) -> Suspicion:
+        """Time passes until somebody is suspected, which must be within ``seconds``."""
+        found = self.passes(seconds)
+        assert found is not None
+        return found
+
     def trains(self, steps: int, *, pace_s: float = 0.25, first: int = 1) -> "Job":
         for number in range(first, first + steps):
             assert self.passes(pace_s) is None

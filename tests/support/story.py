@@ -43,6 +43,7 @@ from faultrun.model.hang import (
     HangSuspected,
     Suspicion,
 )
+from faultrun.model.incident import Incident
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import RankStep
@@ -129,6 +130,16 @@ class Story:
         assert self.state.life.drain is not None
         return self.state.life.drain.deadline_s
 
+    @property
+    def plan(self) -> Plan:
+        assert self.state.plan is not None
+        return self.state.plan
+
+    @property
+    def incident(self) -> Incident:
+        assert self.state.life.incident is not None
+        return self.state.life.incident
+
     def tell(self, event: Event) -> "Story":
         """One fact; the agreement's answer to what is then stated follows at once."""
         step = decide(self.state, event)
@@ -176,8 +187,7 @@ class Story:
         """From the last death to the workers of the next incarnation; a wait in between is waited for."""
         self.drained().chose(point)
         if self.phase is Phase.BACKING_OFF:
-            assert self.state.plan is not None
-            self.now_s = self.state.plan.start_at_s
+            self.now_s = self.plan.start_at_s
             self.rang(Timer.BACKOFF)
         self.prepared()
         assert self.phase is Phase.RUNNING
