@@ -9,9 +9,11 @@ from faultrun.cli.options.option import Layer
 from faultrun.errors import ConfigError, UsageError
 from support.asking import refusal, settle
 
+Config = Callable[[str | bytes], str]
+
 
 @pytest.fixture
-def config(tmp_path: Path) -> Callable[[str | bytes], str]:
+def config(tmp_path: Path) -> Config:
     def write(content: str | bytes) -> str:
         path = tmp_path / "faultrun.yaml"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -20,7 +22,7 @@ def config(tmp_path: Path) -> Callable[[str | bytes], str]:
     return write
 
 
-def test_each_layer_wins_over_the_ones_below(config: Callable[[str | bytes], str]) -> None:
+def test_each_layer_wins_over_the_ones_below(config: Config) -> None:
     file = config("max_restarts: 1\n")
     pet, own = {"PET_MAX_RESTARTS": "2"}, {"FAULTRUN_MAX_RESTARTS": "3"}
     expected = [
@@ -35,7 +37,7 @@ def test_each_layer_wins_over_the_ones_below(config: Callable[[str | bytes], str
         assert (found.text if found else None) == text
 
 
-def test_every_value_remembers_where_it_was_written(config: Callable[[str | bytes], str]) -> None:
+def test_every_value_remembers_where_it_was_written(config: Config) -> None:
     file = config("# ours\ngrace: 10s\n\nbackoff: 2s..4s\n")
     given = settle(file, "--worker_num=2", "s", environ={"FAULTRUN_RESUME": "never"}).given
     assert (given["worker_num"].layer, given["worker_num"].where) == (Layer.COMMAND_LINE, "--worker_num")
@@ -45,12 +47,12 @@ def test_every_value_remembers_where_it_was_written(config: Callable[[str | byte
     assert given["backoff"].where.endswith("faultrun.yaml:4 backoff")
 
 
-def test_the_config_file_may_be_named_by_its_variable(config: Callable[[str | bytes], str]) -> None:
+def test_the_config_file_may_be_named_by_its_variable(config: Config) -> None:
     path = config("worker-num: 7\n").removeprefix("--config=")
     assert settle("s", environ={"FAULTRUN_CONFIG": path}).worker_num == 7
 
 
-def test_scalars_of_the_config_file_stay_as_they_are_written(config: Callable[[str | bytes], str]) -> None:
+def test_scalars_of_the_config_file_stay_as_they_are_written(config: Config) -> None:
     given = settle(config("run_id: 2024-01-01\nlog_dir: 0o17\njoin: no\nmaster_port: 0010\n"), "s").given
     assert [given[name].text for name in ("run_id", "log_dir", "join", "master_port")] == [
         "2024-01-01",
@@ -60,9 +62,7 @@ def test_scalars_of_the_config_file_stay_as_they_are_written(config: Callable[[s
     ]
 
 
-def test_lists_and_nulls_and_mappings_of_the_config_file_mean_what_yaml_means(
-    config: Callable[[str | bytes], str],
-) -> None:
+def test_lists_and_nulls_and_mappings_of_the_config_file_mean_what_yaml_means(config: Config) -> None:
     content = (
         'checkpoint_dir: [a, b]\nresume_arg: --x\ngrace:\nstop_grace: ~\nbind_core: {device0: ["0-1"]}\n'
     )
@@ -74,7 +74,7 @@ def test_lists_and_nulls_and_mappings_of_the_config_file_mean_what_yaml_means(
     assert given["bind_core"].text == '{"device0": ["0-1"]}'
 
 
-def test_a_list_from_above_replaces_the_list_below(config: Callable[[str | bytes], str]) -> None:
+def test_a_list_from_above_replaces_the_list_below(config: Config) -> None:
     file = config("checkpoint_dir: [a, b]\n")
     assert settle(file, "s", environ={"FAULTRUN_CHECKPOINT_DIR": "c;d\ne"}).given["checkpoint_dir"].texts == (
         "c",
@@ -84,7 +84,7 @@ def test_a_list_from_above_replaces_the_list_below(config: Callable[[str | bytes
     assert settle(file, "--checkpoint_dir=f", "s").given["checkpoint_dir"].texts == ("f",)
 
 
-def test_an_empty_variable_and_an_empty_file_say_nothing(config: Callable[[str | bytes], str]) -> None:
+def test_an_empty_variable_and_an_empty_file_say_nothing(config: Config) -> None:
     assert settle(config(""), "s", environ={"FAULTRUN_GRACE": " "}).given.keys() == {"config"}
 
 
@@ -107,7 +107,7 @@ def test_an_empty_variable_and_an_empty_file_say_nothing(config: Callable[[str |
     ],
 )
 def test_a_config_file_that_says_nothing_sensible_is_refused(
-    config: Callable[[str | bytes], str], content: str | bytes, because: str
+    config: Config, content: str | bytes, because: str
 ) -> None:
     error = refusal(config(content), "s")
     assert isinstance(error, ConfigError)
@@ -120,22 +120,18 @@ def test_a_config_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert error.because == "No such file or directory"
 
 
-def test_an_unknown_key_is_answered_with_its_line_and_the_key_that_was_meant(
-    config: Callable[[str | bytes], str],
-) -> None:
+def test_an_unknown_key_is_answered_with_its_line_and_the_key_that_was_meant(config: Config) -> None:
     error = refusal(config("grace: 1s\nmax_restart: 3\n"), "s")
     assert isinstance(error, ConfigError)
     assert error.what.endswith("faultrun.yaml:2 max_restart is no option")
     assert error.hint == "did you mean max_restarts?"
 
 
-def test_a_config_file_cannot_name_another(config: Callable[[str | bytes], str]) -> None:
+def test_a_config_file_cannot_name_another(config: Config) -> None:
     assert "is no option" in refusal(config("config: b.yaml\n"), "s").what
 
 
-def test_a_wrong_value_blames_the_layer_that_wrote_it(
-    config: Callable[[str | bytes], str], tmp_path: Path
-) -> None:
+def test_a_wrong_value_blames_the_layer_that_wrote_it(config: Config, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\n")
     in_file = refusal(config("worker_num: four\n"), str(script))

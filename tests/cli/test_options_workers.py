@@ -11,9 +11,11 @@ from faultrun.model.spec import Simulation
 from support.asking import plan, refusal
 from support.platform_files import table_v0, table_v1, table_v2, table_v12
 
+Write = Callable[[object], str]
+
 
 @pytest.fixture
-def table(tmp_path: Path) -> Callable[[object], str]:
+def table(tmp_path: Path) -> Write:
     def write(content: object) -> str:
         path = tmp_path / "hccl.json"
         path.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -26,9 +28,7 @@ def world_size(*words: str, environ: dict[str, str] | None = None) -> int:
     return plan(*words, environ=environ).spec.topology.world_size
 
 
-def test_a_number_that_is_given_wins_over_everything_the_machine_says(
-    script: str, table: Callable[[object], str]
-) -> None:
+def test_a_number_that_is_given_wins_over_everything_the_machine_says(script: str, table: Write) -> None:
     environ = {"ASCEND_VISIBLE_DEVICES": "0-7", "RANK_TABLE_FILE": table(table_v1(8))}
     assert world_size("--worker_num=2", script, environ=environ) == 2
     assert world_size("--nproc-per-node=2", script, environ={"CUDA_VISIBLE_DEVICES": "0,1,2"}) == 2
@@ -62,7 +62,7 @@ def test_without_a_number_there_is_one_worker_for_each_visible_accelerator(
     ("content", "count"), [(table_v1(8), 8), (table_v0(2), 2), (table_v2(3), 3), (table_v12(4), 4)]
 )
 def test_the_rank_table_says_how_many_in_every_form_of_it(
-    script: str, table: Callable[[object], str], content: object, count: int
+    script: str, table: Write, content: object, count: int
 ) -> None:
     assert world_size(f"--rank_table_file={table(content)}", script) == count
     settled = plan(script, environ={"RANK_TABLE_FILE": table(content), "ASCEND_VISIBLE_DEVICES": "0"})
@@ -78,7 +78,7 @@ def test_the_rank_table_says_how_many_in_every_form_of_it(
     ],
 )
 def test_a_rank_table_that_is_wrong_is_refused_unless_somebody_else_counts(
-    script: str, table: Callable[[object], str], content: object, because: str
+    script: str, table: Write, content: object, because: str
 ) -> None:
     path = table(content)
     assert because in refusal(f"--rank_table_file={path}", script).because
@@ -111,9 +111,7 @@ def test_a_rank_table_that_is_not_finished_is_worth_another_try_and_never_guesse
         assert because in error.because
 
 
-def test_a_count_that_differs_from_the_rank_table_is_pointed_out(
-    script: str, table: Callable[[object], str]
-) -> None:
+def test_a_count_that_differs_from_the_rank_table_is_pointed_out(script: str, table: Write) -> None:
     notes = plan("--worker_num=4", f"--rank_table_file={table(table_v1(8))}", script).notes
     assert notes == ("--rank_table_file names 8 devices, --worker_num=4 wins",)
 
@@ -170,7 +168,7 @@ def test_several_nodes_are_not_yet_and_what_to_use_instead_is_said(script: str, 
 
 
 def test_a_rank_table_of_several_servers_is_not_yet_unless_this_node_is_all_that_is_asked(
-    script: str, table: Callable[[object], str]
+    script: str, table: Write
 ) -> None:
     path = table(table_v1(8, 8))
     assert "names 2 servers" in refusal(f"--rank_table_file={path}", script).because

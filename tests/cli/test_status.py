@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from faultrun.cli.status.command import status
 from faultrun.cli.status.gather import gather
 from faultrun.journal.lines import journal_lines, tail
-from faultrun.model.events import PlanAdopted, RunStarted
+from faultrun.model.events import Event, PlanAdopted, RunStarted
 from faultrun.model.hang import Activity, HangDismissed, HangSuspected, Suspicion
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
@@ -108,19 +109,30 @@ def test_watching_without_rich_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     assert "pip install 'faultrun[watch]'" in str(raised.value)
 
 
-def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
+def suspected_after(folder: Path, *told: tuple[Event, str]) -> str:
+    """What status suspects once a run of two ranks has told these events, for these reasons."""
+    path = folder / "journal.jsonl"
     write_journal(path, Shape(events=60, workers=2, incidents=0))
-    running = path.read_text().splitlines(keepends=True)[:8]
-    now_s = json.loads(running[-1])["run_s"]
+    lines = path.read_text().splitlines(keepends=True)[:8]
+    now_s = json.loads(lines[-1])["run_s"]
+    events = [written(replace(event, at_s=now_s), Phase.RUNNING, why) for event, why in told]
+    path.write_text("".join([*lines, *(json.dumps(event) + "\n" for event in events)]))
+    return gather(folder, Pace()).suspected
+
+
+def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Path) -> None:
     suspicion = Suspicion(front=(1,), behind=(1,), silent_s=40.0, limit_s=30.0)
-    suspected = HangSuspected(at_s=now_s, incarnation=0, suspicion=suspicion)
-    running.append(json.dumps(written(suspected, Phase.RUNNING, "rank 1 silent for 40.0 s")) + "\n")
-    path.write_text("".join(running))
-    assert gather(tmp_path, Pace()).suspected == "rank 1 silent for 40.0 s"
-    dismissed = HangDismissed(at_s=now_s, incarnation=0, why="rank 1 works")
-    path.write_text("".join([*running, json.dumps(written(dismissed, Phase.RUNNING)) + "\n"]))
-    assert gather(tmp_path, Pace()).suspected == ""
+    suspected = (HangSuspected(at_s=0, incarnation=0, suspicion=suspicion), "rank 1 silent for 40.0 s")
+    dismissed = (HangDismissed(at_s=0, incarnation=0, why="rank 1 works"), "")
+    assert suspected_after(tmp_path, suspected) == "rank 1 silent for 40.0 s"
+    assert suspected_after(tmp_path, suspected, dismissed) == ""
+
+
+def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> None:
+    warning = (silences.warned(0, 0, 1, Activity.SLEEPING), "")
+    over = (silences.over(0, 0, 1, paused_s=4.0, warned=True), "")
+    assert suspected_after(tmp_path, warning).startswith("rank 1 sleeps (state S)")
+    assert suspected_after(tmp_path, warning, over) == ""
 
 
 def test_a_rank_that_left_because_it_was_asked_has_not_failed(tmp_path: Path) -> None:
@@ -137,17 +149,3 @@ def test_a_rank_that_left_because_it_was_asked_has_not_failed(tmp_path: Path) ->
     assert left == [
         ("ended", "asked to leave: exited with code 143"), ("failed", "killed by SIGKILL"),
     ]  # fmt: skip
-
-
-def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    write_journal(path, Shape(events=60, workers=2, incidents=0))
-    running = path.read_text().splitlines(keepends=True)[:8]
-    now_s = json.loads(running[-1])["run_s"]
-    warning = written(silences.warned(now_s, 0, 1, Activity.SLEEPING), Phase.RUNNING)
-    over = written(silences.over(now_s, 0, 1, paused_s=4.0, warned=True), Phase.RUNNING)
-    running.append(json.dumps(warning) + "\n")
-    path.write_text("".join(running))
-    assert gather(tmp_path, Pace()).suspected.startswith("rank 1 sleeps (state S)")
-    path.write_text("".join([*running, json.dumps(over) + "\n"]))
-    assert gather(tmp_path, Pace()).suspected == ""

@@ -9,11 +9,13 @@ import pytest
 from faultrun.frameworks.detect import detect, find_module
 from faultrun.model.spec import Framework
 
+Write = Callable[[str, str], Path]
+
 EXPLODES = "raise SystemExit('this file was run')\n"
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], Path]:
+def write(tmp_path: Path) -> Write:
     def make(name: str, text: str) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,9 +50,7 @@ def framework_of(program: Path) -> Framework:
         ("", Framework.PLAIN),
     ],
 )
-def test_the_framework_is_the_one_that_is_imported(
-    write: Callable[[str, str], Path], text: str, framework: Framework
-) -> None:
+def test_the_framework_is_the_one_that_is_imported(write: Write, text: str, framework: Framework) -> None:
     assert framework_of(write("train.py", text)) is framework
 
 
@@ -66,7 +66,7 @@ def test_the_framework_is_the_one_that_is_imported(
     ],
 )
 def test_of_two_frameworks_the_one_whose_processes_talk_to_each_other_trains(
-    write: Callable[[str, str], Path], text: str, framework: Framework
+    write: Write, text: str, framework: Framework
 ) -> None:
     assert framework_of(write("train.py", text)) is framework
 
@@ -83,28 +83,26 @@ def test_of_two_frameworks_the_one_whose_processes_talk_to_each_other_trains(
         ("net.py", "from . import net\n"),
     ],
 )
-def test_local_modules_are_followed(write: Callable[[str, str], Path], name: str, line: str) -> None:
+def test_local_modules_are_followed(write: Write, name: str, line: str) -> None:
     write(name, "import mindspore\n")
     assert framework_of(write("train.py", line)) is Framework.MINDSPORE
 
 
-def test_local_modules_are_followed_one_level_only(write: Callable[[str, str], Path]) -> None:
+def test_local_modules_are_followed_one_level_only(write: Write) -> None:
     write("one.py", "import two\n")
     write("two.py", "import torch\n")
     assert framework_of(write("train.py", "import one\n")) is Framework.PLAIN
     assert framework_of(write("one.py", "import two\n")) is Framework.TORCH
 
 
-def test_distributed_training_in_a_local_module_outweighs_a_bare_import_in_the_script(
-    write: Callable[[str, str], Path],
-) -> None:
+def test_distributed_training_in_a_local_module_outweighs_a_bare_import_in_the_script(write: Write) -> None:
     write("engine.py", "from mindspore.communication import init\n")
     write("broken.py", "def :\n")
     program = write("train.py", "import torch\nimport broken, engine\n")
     assert framework_of(program) is Framework.MINDSPORE
 
 
-def test_the_reason_names_the_file_and_the_import(write: Callable[[str, str], Path]) -> None:
+def test_the_reason_names_the_file_and_the_import(write: Write) -> None:
     program = write("train.py", "import os, torch.nn\n")
     assert detect(program, [program.parent]).why == f"{program} imports torch.nn"
 
@@ -134,9 +132,7 @@ def test_source_in_another_encoding_and_with_odd_escapes_is_read_without_a_warni
     assert framework_of(path) is Framework.TORCH
 
 
-def test_a_module_is_found_as_python_finds_it_and_never_imported(
-    write: Callable[[str, str], Path], tmp_path: Path
-) -> None:
+def test_a_module_is_found_as_python_finds_it_and_never_imported(write: Write, tmp_path: Path) -> None:
     module = write("pack/train.py", "")
     write("pack/__init__.py", "")
     main = write("pack/__main__.py", "")
@@ -151,17 +147,13 @@ def test_a_module_is_found_as_python_finds_it_and_never_imported(
 
 
 @pytest.mark.parametrize("name", ["none", "pack.none", "json", "sys", "", ".", "pack.", "train.py"])
-def test_what_python_would_not_run_as_a_module_is_not_found(
-    write: Callable[[str, str], Path], tmp_path: Path, name: str
-) -> None:
+def test_what_python_would_not_run_as_a_module_is_not_found(write: Write, tmp_path: Path, name: str) -> None:
     write("pack/__init__.py", "")
     write("train.py", "")
     assert find_module(name, [str(tmp_path), *sys.path]) is None
 
 
-def test_the_working_directory_comes_before_the_import_path(
-    write: Callable[[str, str], Path], tmp_path: Path
-) -> None:
+def test_the_working_directory_comes_before_the_import_path(write: Write, tmp_path: Path) -> None:
     mine = write("json/tool.py", "")
     write("json/__init__.py", "")
     assert find_module("json.tool", [str(tmp_path), *sys.path]) == mine
