@@ -86,8 +86,8 @@ def test_a_digest_beside_it_verifies_it(tmp_path: Path) -> None:
 def survey(root: Path, *, trust: bool) -> Surveyed:
     recovery = Recovery(checkpoint_dirs=(str(root),), trust=trust)
     catalog = Catalog((str(root),), settle_s=0.0)
-    surveyor = CheckpointFinder(replace(a_spec(workers=2), recovery=recovery), catalog, RunClock())
-    return surveyor.find(FindRecoveryPoint(incarnation=1, continuing=True, fault_at_s=0.0), 0.0)
+    finder = CheckpointFinder(replace(a_spec(workers=2), recovery=recovery), catalog, RunClock())
+    return finder.find(FindRecoveryPoint(incarnation=1, continuing=True, fault_at_s=0.0), 0.0)
 
 
 def test_a_run_that_finds_nothing_else_ends_and_names_the_option_that_helps(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """Looking into pickles: the same data as pickle sees, nothing executed, and any bytes survived."""
 
 import collections
-import os
 import pickle
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from faultrun.checkpoints.pickle_peek import (
     peek_file,
 )
 from faultrun.checkpoints.reading import opened
+from support.torch_files import Bomb
 
 scalars = (
     st.none()
@@ -86,18 +85,8 @@ def test_the_last_of_two_values_of_a_key_counts() -> None:
     assert value.get("a") == 2
 
 
-class Marker:
-    """Pickles to a program that creates a file when it is run."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., int], tuple[str]]:
-        return os.system, (f"touch {self.path}",)
-
-
 def test_a_program_that_would_run_a_command_is_read_and_not_run(tmp_path: Path) -> None:
-    program = pickle.dumps({"step": 5, "bomb": Marker(tmp_path / "ran")})
+    program = pickle.dumps({"step": 5, "bomb": Bomb(tmp_path / "ran")})
     value = peek(program).value
     assert isinstance(value, Table)
     bomb = value.get("bomb")

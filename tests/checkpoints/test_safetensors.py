@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from faultrun.checkpoints.format import Foreign, Look, Unreadable
 from faultrun.checkpoints.safetensors import MAX_HEADER_BYTES, SAFETENSORS
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
-from support.entries import entry_of, listing_of
+from support.entries import entry_of, listing_of, reason_of
 
 DATA = Path(__file__).parents[1] / "data" / "safetensors"
 PLAIN, CHECKED, HUGGING = (
@@ -34,11 +34,7 @@ def read(path: Path) -> Entry:
 
 
 def refused(path: Path) -> str:
-    try:
-        verdict = verify(path)
-    except Unreadable as reason:
-        return reason.why
-    pytest.fail(f"passed for whole: {verdict.why}")
+    return reason_of(lambda: verify(path))
 
 
 def file_of(header: object, data: bytes = b"") -> bytes:

@@ -16,7 +16,7 @@ from faultrun.checkpoints.tensorflow import TENSORFLOW
 from faultrun.checkpoints.tensorflow_index import crc32c, masked
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.text.protobuf import encode_message, encode_varint
-from support.entries import listing_of
+from support.entries import listing_of, reason_of
 
 DATA = Path(__file__).parents[1] / "data" / "tensorflow"
 
@@ -39,11 +39,7 @@ def verify(prefix: Path, depth: Depth = Depth.CHECKSUM) -> Verdict:
 
 
 def refused(prefix: Path, depth: Depth = Depth.CHECKSUM) -> str:
-    try:
-        verdict = verify(prefix, depth)
-    except Unreadable as reason:
-        return reason.why
-    pytest.fail(f"passed for whole: {verdict.why}")
+    return reason_of(lambda: verify(prefix, depth))
 
 
 def claims(folder: Path) -> dict[str, Claim]:

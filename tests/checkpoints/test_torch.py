@@ -8,7 +8,6 @@ import struct
 import tracemalloc
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from faultrun.checkpoints.format import Claim, Unreadable
 from faultrun.checkpoints.torch_file import TORCH_FILE
 from faultrun.model.checkpoint import Depth, Kind, Verdict
 from support.entries import entry_of, listing_of
-from support.torch_files import LEGACY, NO_CHECKSUMS, ZIP, read, refused, verify
+from support.torch_files import LEGACY, NO_CHECKSUMS, ZIP, Bomb, read, refused, verify
 
 
 def claims(folder: Path) -> dict[str, Claim]:
@@ -174,16 +173,6 @@ def test_other_archives_and_other_pickles_are_refused(tmp_path: Path) -> None:
     assert "is not in a" in refused(jar)
     (tmp_path / "text.pt").write_text("epoch: 3")
     assert refused(tmp_path / "text.pt") == "it does not start as a file of torch.save does"
-
-
-class Bomb:
-    """Touches a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., int], tuple[str]]:
-        return os.system, (f"touch {self.path}",)
 
 
 def test_a_malicious_file_is_read_and_verified_but_not_run(tmp_path: Path) -> None:

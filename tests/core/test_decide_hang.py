@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from faultrun.model.actions import Inspect, Kill, RequestGasp, Spawn, Wake
 from faultrun.model.events import Timer
 from faultrun.model.hang import Activity
-from faultrun.model.incident import Card, Cause
+from faultrun.model.incident import Cause
 from faultrun.model.run import Phase
 from faultrun.observe.card import render
 from support.story import Story
@@ -125,16 +125,7 @@ def test_a_suspicion_of_an_earlier_life_changes_nothing() -> None:
 
 def test_the_card_says_who_hung_why_and_where() -> None:
     story = Story(2).begins().is_silent(1).hangs(1).returned(0, 143).killed(1).drained()
-    card = Card(
-        incident=story.incident,
-        world_size=2,
-        saves=(),
-        point=None,
-        refused=0,
-        restart=(1, 3),
-        window_s=3600,
-    )
-    text = render(card)
+    text = render(story.card)
     assert text.startswith("incident 1  rank 1 of 2 hung at step 41   first failure; rank 0 followed\n")
     assert "  cause     is stopped (state T: SIGSTOP)\n" in text
     assert "  stacks    rank 1 is at train.py:57 in forward; incident_1: 2 of the ranks\n" in text

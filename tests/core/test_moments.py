@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 
 from faultrun.core.candidate_groups import moments
 from faultrun.model.checkpoint import Entry, Kind
+from support.entries import candidate
 
 
 def entry(path: str, step: int | None = None, epoch: int | None = None, **more: object) -> Entry:
-    facts: dict[str, object] = {
-        "format": "test", "kind": Kind.PERIODIC, "size_bytes": 1, "mtime_ns": 0, "inode": 0, "series": path,
-    }  # fmt: skip
-    return Entry(path=path, global_step=step, epoch=epoch, **{**facts, **more})  # type: ignore[arg-type]
+    return candidate(path, step, epoch=epoch, **{"series": path, **more})
 
 
 def newest_first(*entries: Entry) -> list[str]:

@@ -1,12 +1,14 @@
 """The platform's protocol as stories: what a notice makes a run do, in whatever phase it comes."""
 
+from dataclasses import replace
+
 import pytest
 
 from faultrun.core.agree import Rules
 from faultrun.core.notices import HOLD_S
 from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
 from faultrun.model.events import Exited, Timer
-from faultrun.model.incident import Card, Cause
+from faultrun.model.incident import Cause
 from faultrun.model.notice import (
     FaultRanks,
     UnreadableNotice,
@@ -79,15 +81,7 @@ def test_the_incident_names_the_rank_and_the_platforms_reason() -> None:
         7,
         (0, 2),
     )
-    card = Card(
-        incident=incident,
-        world_size=3,
-        saves=(),
-        point=checkpoint(7),
-        refused=0,
-        restart=(0, 3),
-        window_s=3600,
-    )
+    card = replace(story.card, point=checkpoint(7))
     assert render(card).splitlines() == [
         "incident 1  rank 1 of 3 stopped for the platform at step 7 (epoch 2)   first failure; "
         "ranks 0 2 followed",

@@ -5,20 +5,10 @@ from dataclasses import replace
 from faultrun.core.recover import Choice, Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 from faultrun.model.plan import Attempt
+from support.entries import candidate as entry
 
 WHOLE = Verdict(whole=True, why="all there", depth=Depth.CHECKSUM)
 TORN = Verdict(whole=False, why="torn", depth=Depth.STRUCTURE)
-
-
-def entry(path: str, step: int | None = None, **more: object) -> Entry:
-    facts: dict[str, object] = {
-        "format": "test",
-        "kind": Kind.PERIODIC,
-        "size_bytes": 1,
-        "mtime_ns": 0,
-        "inode": 0,
-    }
-    return Entry(path=path, global_step=step, **{**facts, **more})  # type: ignore[arg-type]
 
 
 def resolve(
@@ -37,10 +27,14 @@ def resolve(
         verdicts.update({path: TORN if path in torn else WHOLE for path in choice.paths})
 
 
-def chosen(candidates: list[Entry], need: Need, *torn: str) -> str:
-    choice, _ = resolve(candidates, need, *torn)
+def settled(candidates: list[Entry], need: Need, *torn: str) -> tuple[Chosen, list[str]]:
+    choice, asked = resolve(candidates, need, *torn)
     assert isinstance(choice, Chosen), choice
-    return choice.point.path
+    return choice, asked
+
+
+def chosen(candidates: list[Entry], need: Need, *torn: str) -> str:
+    return settled(candidates, need, *torn)[0].point.path
 
 
 def reasons(choice: Choice) -> dict[str, str]:
@@ -54,15 +48,13 @@ PAIRS = tuple(frozenset({rank, rank + 8}) for rank in range(8))
 
 def test_the_newest_step_is_verified_first_and_nothing_else_is_read() -> None:
     candidates = [entry("a", 10), entry("c", 30), entry("b", 20)]
-    choice, asked = resolve(candidates, Need(world_size=1))
-    assert isinstance(choice, Chosen)
+    choice, asked = settled(candidates, Need(world_size=1))
     assert (choice.point.path, choice.point.global_step, asked) == ("c", 30, ["c"])
     assert choice.refused == ()
 
 
 def test_a_torn_newest_file_is_refused_with_its_reason_and_the_next_one_wins() -> None:
-    choice, asked = resolve([entry("old", 10), entry("new", 20)], Need(world_size=1), "new")
-    assert isinstance(choice, Chosen)
+    choice, asked = settled([entry("old", 10), entry("new", 20)], Need(world_size=1), "new")
     assert choice.point.path == "old"
     assert choice.refused == (Refusal(path="new", global_step=20, why="torn"),)
     assert asked == ["new", "old"]
@@ -70,8 +62,7 @@ def test_a_torn_newest_file_is_refused_with_its_reason_and_the_next_one_wins() -
 
 def test_in_pure_data_parallel_one_whole_copy_serves_every_rank() -> None:
     candidates = [entry("r0", 7, rank=0), entry("r1", 7, rank=1)]
-    choice, asked = resolve(candidates, Need(world_size=4), "r0")
-    assert isinstance(choice, Chosen)
+    choice, asked = settled(candidates, Need(world_size=4), "r0")
     assert [(file.rank, file.path, file.from_rank) for file in choice.point.files] == [
         (0, "r1", 1), (1, "r1", 1), (2, "r1", 1), (3, "r1", 1),
     ]  # fmt: skip
@@ -90,8 +81,7 @@ def test_on_equal_step_periodic_beats_gasp_and_gasp_beats_best() -> None:
 def test_every_replica_group_needs_a_whole_file_at_the_same_step() -> None:
     groups = (frozenset({0, 1}), frozenset({2, 3}))
     files = [entry("0@20", 20, rank=0), entry("2@10", 10, rank=2), entry("1@10", 10, rank=1)]
-    choice, _ = resolve(files, Need(world_size=4, groups=groups))
-    assert isinstance(choice, Chosen)
+    choice, _ = settled(files, Need(world_size=4, groups=groups))
     assert choice.point.global_step == 10
     assert reasons(choice) == {"0@20": "this step has no whole file for ranks 2, 3"}
     assert [file.path for file in choice.point.files] == ["1@10", "1@10", "2@10", "2@10"]
@@ -99,8 +89,7 @@ def test_every_replica_group_needs_a_whole_file_at_the_same_step() -> None:
 
 def test_within_a_group_the_next_replica_steps_in_for_a_torn_file() -> None:
     files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
-    choice, asked = resolve(files, Need(world_size=16, groups=PAIRS), "r3")
-    assert isinstance(choice, Chosen)
+    choice, asked = settled(files, Need(world_size=16, groups=PAIRS), "r3")
     assert choice.point.restore_ranks == "0,1,2,4,5,6,7,11"
     assert asked == [f"r{rank}" for rank in range(8)] + ["r11"]
     assert reasons(choice) == {"r3": "torn"}
@@ -115,8 +104,7 @@ def test_worked_example_faults_3_and_11_leave_their_group_without_a_replica() ->
 
 
 def test_a_file_that_belongs_to_no_rank_serves_every_group() -> None:
-    choice, _ = resolve([entry("dcp", 5)], Need(world_size=16, groups=PAIRS))
-    assert isinstance(choice, Chosen)
+    choice, _ = settled([entry("dcp", 5)], Need(world_size=16, groups=PAIRS))
     assert {file.path for file in choice.point.files} == {"dcp"}
 
 
@@ -128,16 +116,14 @@ def test_files_of_two_sessions_are_not_mixed_at_one_step() -> None:
     ]  # fmt: skip
     choice, _ = resolve(files, Need(world_size=2, groups=groups), "0@s1", "1@s0")
     assert isinstance(choice, NoneUsable)
-    both_torn_in_the_new, _ = resolve(files, Need(world_size=2, groups=groups), "0@s1")
-    assert isinstance(both_torn_in_the_new, Chosen)
+    both_torn_in_the_new, _ = settled(files, Need(world_size=2, groups=groups), "0@s1")
     assert [file.path for file in both_torn_in_the_new.point.files] == ["0@s0", "1@s0"]
 
 
 def test_session_numbers_may_differ_where_every_rank_has_one_file_only() -> None:
     groups = (frozenset({0}), frozenset({1}))
     files = [entry("0@s4", 300, rank=0, session=4), entry("1@s0", 300, rank=1, session=0)]
-    choice, _ = resolve(files, Need(world_size=2, groups=groups))
-    assert isinstance(choice, Chosen)
+    choice, _ = settled(files, Need(world_size=2, groups=groups))
     assert [file.path for file in choice.point.files] == ["0@s4", "1@s0"]
 
 
@@ -147,8 +133,7 @@ def test_manifests_that_name_their_replica_group_serve_only_it() -> None:
         entry("g2", 9, rank=2, replica_group=(0, 2)),
         entry("g1", 9, rank=1, replica_group=(1, 3)),
     ]
-    choice, _ = resolve(files, Need(world_size=4), "g0")
-    assert isinstance(choice, Chosen)
+    choice, _ = settled(files, Need(world_size=4), "g0")
     assert [file.path for file in choice.point.files] == ["g2", "g1", "g2", "g1"]
     alone, _ = resolve(files[:2], Need(world_size=4))
     assert isinstance(alone, NoneUsable)
@@ -157,8 +142,7 @@ def test_manifests_that_name_their_replica_group_serve_only_it() -> None:
 
 def test_a_foreign_run_never_wins_and_is_none_of_our_candidates() -> None:
     files = [entry("ours", 5, run_id="a"), entry("theirs", 50, run_id="b")]
-    choice, asked = resolve(files, Need(world_size=1, run_id="a"))
-    assert isinstance(choice, Chosen)
+    choice, asked = settled(files, Need(world_size=1, run_id="a"))
     assert (choice.point.path, asked) == ("ours", ["ours"])
     assert reasons(choice) == {"theirs": "written by run b, this is run a"}
     alone, _ = resolve(files[1:], Need(world_size=1, run_id="a"))
@@ -169,8 +153,7 @@ def test_a_foreign_run_never_wins_and_is_none_of_our_candidates() -> None:
 
 def test_a_step_that_a_rank_beyond_this_world_saved_too_is_of_a_larger_world() -> None:
     files = [entry(f"r{rank}", 50, rank=rank, series="net-") for rank in (0, 7)] + [entry("ours", 5, rank=0)]
-    choice, _ = resolve(files, Need(world_size=4))
-    assert isinstance(choice, Chosen)
+    choice, _ = settled(files, Need(world_size=4))
     assert choice.point.path == "ours"
     why = "rank 7 saved this step too: it is of a larger world than 4 ranks"
     assert reasons(choice) == {"r0": why, "r7": why}
@@ -182,8 +165,7 @@ def test_what_is_quarantined_sends_the_choice_to_the_next_older() -> None:
         Attempt(path="b", failures=2),
         Attempt(path="c", failures=2, identity=entry("c", 30, inode=3).identity),
     )
-    choice, asked = resolve(files, Need(world_size=1, quarantine=aside))
-    assert isinstance(choice, Chosen)
+    choice, asked = settled(files, Need(world_size=1, quarantine=aside))
     assert (choice.point.path, asked) == ("a", ["a"])
     assert set(reasons(choice).values()) == {"quarantined: two restarts made no progress past it"}
 

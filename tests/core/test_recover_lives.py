@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 
 from faultrun.core.recover import Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+from support.entries import candidate
 
 
 def entry(path: str, step: int, rank: int | None, **more: object) -> Entry:
-    facts: dict[str, object] = {
-        "format": "faultrun", "kind": Kind.GASP, "size_bytes": 1, "mtime_ns": 0, "inode": 0,
-    }  # fmt: skip
-    return Entry(path=path, global_step=step, rank=rank, **{**facts, **more})  # type: ignore[arg-type]
+    return candidate(path, step, rank=rank, **{"kind": Kind.GASP, **more})
 
 
 def settled(

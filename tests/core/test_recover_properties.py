@@ -8,6 +8,7 @@ from faultrun.core.recover import Chosen, Need, NeedVerdicts, NoneUsable, Nothin
 from faultrun.core.replica_groups import Group
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.model.plan import Attempt
+from support.entries import candidate
 
 WORLD = 4
 GROUPS: list[tuple[Group, ...] | None] = [
@@ -25,15 +26,13 @@ def situations(draw: st.DrawFn) -> tuple[list[Entry], dict[str, bool], Need]:
     for number in range(count):
         path = f"f{number}"
         entries.append(
-            Entry(
-                path=path,
-                format="test",
+            candidate(
+                path,
+                draw(st.none() | st.integers(0, 3)),
                 kind=draw(st.sampled_from(Kind)),
-                size_bytes=1,
                 mtime_ns=draw(st.integers(0, 3)),
                 inode=number,
                 rank=draw(st.none() | st.integers(0, WORLD)),
-                global_step=draw(st.none() | st.integers(0, 3)),
                 epoch=draw(st.none() | st.integers(0, 2)),
                 run_id=draw(st.sampled_from([None, "ours", "theirs"])),
                 world_size=draw(st.sampled_from([None, WORLD, WORLD * 2])),

@@ -3,7 +3,7 @@
 from faultrun.core.rendezvous import FORMING_S
 from faultrun.model.actions import RequestGasp, RestorePolicy, Spawn, StartTimer
 from faultrun.model.events import Exited, Timer
-from faultrun.model.incident import Card, Cause
+from faultrun.model.incident import Cause
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase
 from faultrun.observe.card import render
@@ -121,15 +121,7 @@ def test_the_next_incarnation_meets_anew() -> None:
 
 def test_the_card_says_that_nobody_failed() -> None:
     story = failed(Story(2).begins())
-    card = Card(
-        incident=story.incident,
-        world_size=2,
-        saves=(),
-        point=None,
-        refused=0,
-        restart=(0, 3),
-        window_s=3600,
-    )
+    card = story.card
     assert render(card).splitlines()[0] == (
         "incident 1  all workers stopped for another scheduler   first failure"
     )

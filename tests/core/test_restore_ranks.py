@@ -7,16 +7,14 @@ from hypothesis import strategies as st
 
 from faultrun.core.recover import Choice, Chosen, Need, choose
 from faultrun.core.replica_groups import Group
-from faultrun.model.checkpoint import Depth, Entry, Kind, RankFile, RecoveryPoint, Verdict
+from faultrun.model.checkpoint import Depth, Entry, RankFile, RecoveryPoint, Verdict
+from support.entries import candidate
 
 PAIRS = tuple(frozenset({rank, rank + 8}) for rank in range(8))
 
 
 def file_of(rank: int, step: int) -> Entry:
-    return Entry(
-        path=f"rank_{rank}/{step}", format="test", kind=Kind.PERIODIC, size_bytes=1, mtime_ns=0, inode=0,
-        rank=rank, global_step=step,
-    )  # fmt: skip
+    return candidate(f"rank_{rank}/{step}", step, rank=rank)
 
 
 def decision(groups: tuple[Group, ...], lost: set[int], held: dict[int, set[int]]) -> Choice:

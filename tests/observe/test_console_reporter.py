@@ -23,12 +23,12 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def told(story: Story, log_dir: Path, spec: RunSpec | None = None) -> tuple[list[str], ConsoleReporter]:
-    """What the narrator says to the whole story."""
+    """What the reporter says to the whole story."""
     lines: list[str] = []
-    narrator = ConsoleReporter(spec or a_spec(workers=3), log_dir, lines.append)
+    reporter = ConsoleReporter(spec or a_spec(workers=3), log_dir, lines.append)
     for event, step in story.steps:
-        narrator.tell(event, step)
-    return [line.replace(str(log_dir), "LOG_DIR") for line in lines], narrator
+        reporter.tell(event, step)
+    return [line.replace(str(log_dir), "LOG_DIR") for line in lines], reporter
 
 
 def recovered() -> Story:
@@ -113,14 +113,14 @@ def test_a_run_that_goes_well_is_told_in_three_lines(tmp_path: Path) -> None:
     story = Story(3).begins().all_run()
     for rank in range(3):
         story.returned(rank)
-    lines, narrator = told(story.drained(), tmp_path)
+    lines, reporter = told(story.drained(), tmp_path)
     assert lines == [
         "run calm-heron-3f7a: 3 workers of train.py; logs in LOG_DIR",
         "incarnation 0: 3 workers running, port 29500",
         "every rank finished; exit code 0, 0 restarts",
     ]
-    assert narrator.outcome is not None
-    assert (narrator.outcome.line, narrator.outcome.exit_code) == (lines[-1], 0)
+    assert reporter.outcome is not None
+    assert (reporter.outcome.line, reporter.outcome.exit_code) == (lines[-1], 0)
 
 
 def test_giving_up_shows_the_card_with_the_reason(tmp_path: Path) -> None:

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.checkpoints.format import Listing, Look
-from faultrun.checkpoints.format import Stamp as FileStamp
-from faultrun.checkpoints.gasp_manifest import GASP_MANIFEST
-from faultrun.model.checkpoint import Entry, Kind
+from faultrun.model.checkpoint import Entry, Kind, Verdict
 from faultrun.sdk.files import Folder, Position, Saved, SaveWriter, Sink, numbered
 from faultrun.sdk.session import ResumePoint, Session
+from support.catalogs import catalog_of
 
 SESSION = Session(rank=2, world_size=4, run_id="run-1", incarnation=3, node="here")
 
@@ -29,33 +27,19 @@ def save(writer: SaveWriter, step: int, content: bytes = b"state", kind: Kind = 
     return writer.save(names, Position(step, 1, step), lambda sink: sink.write(content), kind)
 
 
-def entry_of(path: str) -> Entry:
-    info = os.stat(path)  # noqa: PTH116
-    listing = Listing(
-        path=os.path.dirname(path),  # noqa: PTH120
-        files={
-            name: FileStamp(info.st_ino, info.st_size, info.st_mtime_ns)
-            for name in os.listdir(os.path.dirname(path))  # noqa: PTH120, PTH208
-        },
-    )
-    (claim,) = [one for one in GASP_MANIFEST.claim(listing) if one.path == path]
-    return Entry(
-        path=path,
-        format=GASP_MANIFEST.name,
-        kind=claim.kind,
-        size_bytes=info.st_size,
-        mtime_ns=info.st_mtime_ns,
-        inode=info.st_ino,
-    )
+def listed(path: str) -> tuple[Entry, Verdict]:
+    """What the catalog says of a file, and whether it is whole."""
+    catalog = catalog_of(Path(path).parent)
+    (entry,) = [one for one in catalog.scan().entries if one.path == path]
+    return entry, catalog.verify(entry)
 
 
 def test_the_catalog_reads_what_the_sdk_writes(tmp_path: Path) -> None:
     saved = save(writer_in(tmp_path), 55)
-    entry = GASP_MANIFEST.read(entry_of(saved.path))
+    entry, verdict = listed(saved.path)
     assert (entry.global_step, entry.epoch, entry.step_in_epoch) == (55, 1, 55)
     assert (entry.rank, entry.world_size, entry.run_id, entry.incarnation) == (2, 4, "run-1", 3)
     assert entry.replica_group == (0, 1, 2, 3)
-    verdict = GASP_MANIFEST.verify(entry, Look())
     assert verdict.whole
     assert verdict.digest == saved.digest
 
@@ -64,7 +48,7 @@ def test_a_changed_byte_is_found(tmp_path: Path) -> None:
     saved = save(writer_in(tmp_path), 55, b"a" * 1000)
     path = Path(saved.path)
     path.write_bytes(path.read_bytes()[:500] + b"b" + path.read_bytes()[501:])
-    assert not GASP_MANIFEST.verify(GASP_MANIFEST.read(entry_of(saved.path)), Look()).whole
+    assert not listed(saved.path)[1].whole
 
 
 def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
@@ -87,7 +71,7 @@ def test_a_failing_writer_leaves_nothing_and_touches_nothing(tmp_path: Path) -> 
         writer.save(numbered(tmp_path / "rank_2" / "gasp-step_7.pt"), Position(7), fail)
     names = sorted(path.name for path in (tmp_path / "rank_2").iterdir())
     assert names == ["gasp-step_6.pt", "gasp-step_6.pt.manifest.json"]
-    assert GASP_MANIFEST.verify(GASP_MANIFEST.read(entry_of(before.path)), Look()).whole
+    assert listed(before.path)[1].whole
 
 
 def test_a_writer_that_wants_a_name_gets_one_with_the_right_suffix(tmp_path: Path) -> None:
@@ -101,7 +85,7 @@ def test_a_writer_that_wants_a_name_gets_one_with_the_right_suffix(tmp_path: Pat
     saved = writer.save_by_path(numbered(tmp_path / "net-1_2_breakpoint.ckpt"), Position(2), fill)
     assert seen[0].endswith(".ckpt")
     assert saved.size_bytes == 3_000_000
-    assert GASP_MANIFEST.verify(GASP_MANIFEST.read(entry_of(saved.path)), Look()).whole
+    assert listed(saved.path)[1].whole
 
 
 def test_older_gasps_of_this_run_and_rank_go_and_nothing_else_does(tmp_path: Path) -> None:

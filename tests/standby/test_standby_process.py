@@ -83,6 +83,13 @@ def hears(standby: Standby) -> dict[str, Any]:
     return {} if messages is None else messages[0]
 
 
+def ready(stage: Stage, launch: Launch, framework: str = "plain") -> Standby:
+    """A standby that has said that it is ready."""
+    standby = stage.standby(launch, framework)
+    assert hears(standby)["kind"] == "ready"
+    return standby
+
+
 def differences(fresh: Any, other: Any, where: str = "") -> list[str]:
     """Paths of everything that is not the same."""
     if isinstance(fresh, dict) and isinstance(other, dict):
@@ -101,8 +108,7 @@ def compared(stage: Stage, program: tuple[str, ...], framework: str, *imports: s
     stage.runs(launch)
     fresh = json.loads((stage.folder / "result.json").read_text())
     before = stage.launch(*program, "result.json", *imports, RANK="0", MASTER_PORT="1", OLD="gone")
-    standby = stage.standby(before, framework)
-    assert hears(standby)["kind"] == "ready"
+    standby = ready(stage, before, framework)
     standby.look_alive()
     assert hears(standby) == {"kind": "here"}
     (stage.folder / "result.json").unlink()
@@ -170,8 +176,7 @@ def test_mindspore_compiled_for_nobody_trains_to_the_bits_of_a_fresh_worker(
 def test_the_arguments_are_those_of_the_hand_over(stage: Stage) -> None:
     script = stage.folder / "arguments.py"
     script.write_text("import sys\nprint(sys.argv[1:], sys.orig_argv[-1])")
-    standby = stage.standby(stage.launch(str(script), "--from=old", "x"), "plain")
-    assert hears(standby)["kind"] == "ready"
+    standby = ready(stage, stage.launch(str(script), "--from=old", "x"))
     assert standby.hand_over(stage.launch(str(script), "--from=new"), ("--from=new",), 0)
     status_of(standby.process)
     assert (stage.folder / "out").read_text() == "['--from=new'] --from=new\n"
@@ -181,8 +186,7 @@ def test_the_program_is_not_even_read_before_its_turn(stage: Stage) -> None:
     script = stage.folder / "late.py"
     script.write_text("this is no Python")
     launch = stage.launch(str(script))
-    standby = stage.standby(launch, "plain")
-    assert hears(standby)["kind"] == "ready"
+    standby = ready(stage, launch)
     script.write_text("raise SystemExit(7)")
     assert standby.hand_over(launch, (), 0)
     assert status_of(standby.process) == Exited(code=7)
@@ -193,8 +197,7 @@ def test_a_sitecustomize_of_the_user_runs_as_it_would(stage: Stage) -> None:
     launch = stage.launch(
         "-c", "import sitecustomize; print(sitecustomize.__file__)", PYTHONPATH=str(stage.folder)
     )
-    standby = stage.standby(launch, "plain")
-    assert hears(standby)["kind"] == "ready"
+    standby = ready(stage, launch)
     assert standby.hand_over(launch, (), 0)
     status_of(standby.process)
     assert (stage.folder / "out").read_text() == f"customized\n{stage.folder}/sitecustomize.py\n"
@@ -221,8 +224,7 @@ def test_a_framework_that_cannot_be_imported_is_refused_with_the_reason(stage: S
 
 
 def test_when_nobody_is_left_to_give_it_a_rank_it_ends_without_a_word(stage: Stage) -> None:
-    standby = stage.standby(stage.launch("-c", "print('never')"), "plain")
-    assert hears(standby)["kind"] == "ready"
+    standby = ready(stage, stage.launch("-c", "print('never')"))
     standby.close()
     assert status_of(standby.process) == Exited(code=0)
     assert not (stage.folder / "out").exists()
@@ -230,8 +232,7 @@ def test_when_nobody_is_left_to_give_it_a_rank_it_ends_without_a_word(stage: Sta
 
 def test_one_that_is_stopped_gets_no_rank(stage: Stage) -> None:
     launch = stage.launch("-c", "print('never')")
-    standby = stage.standby(launch, "plain")
-    assert hears(standby)["kind"] == "ready"
+    standby = ready(stage, launch)
     standby.process.signal_leader(signal.SIGSTOP)
     stat = Path(f"/proc/{standby.process.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="the stop")

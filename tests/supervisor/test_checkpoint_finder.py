@@ -17,24 +17,23 @@ from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.reactor import RunClock
 from support.ckpt_bytes import ckpt, save
 from support.specs import a_spec
-from support.surveys import AGAIN, FIRST, point_of, put, step_of, surveyor
+from support.surveys import AGAIN, FIRST, answers, finder, point_of, put, step_of
 
 
 def test_nobody_looks_where_no_folder_was_named(tmp_path: Path) -> None:
-    answer = surveyor(tmp_path, roots=0).find(AGAIN, 0.0)
+    answer = finder(tmp_path, roots=0).find(AGAIN, 0.0)
     assert (point_of(answer), answer.incarnation) == (None, 2)
 
 
 def test_a_folder_that_is_not_there_yet_holds_nothing(tmp_path: Path) -> None:
-    assert point_of(surveyor(tmp_path).find(AGAIN, 0.0)) is None
+    assert point_of(finder(tmp_path).find(AGAIN, 0.0)) is None
 
 
 @pytest.mark.parametrize("resume", [Resume.AUTO, Resume.NEVER])
 def test_a_new_run_leaves_alone_what_it_finds_and_so_do_its_restarts(tmp_path: Path, resume: Resume) -> None:
     put(tmp_path, 10, 20)
-    first = surveyor(tmp_path, resume)
-    answer = first.find(FIRST, 0.0)
-    assert isinstance(answer, RecoveryPointChosen)
+    first = finder(tmp_path, resume)
+    answer = answers(RecoveryPointChosen, first.find(FIRST, 0.0))
     assert (answer.point, answer.left_alone) == (None, 2)
     assert point_of(first.find(AGAIN, 0.0)) is None
     put(tmp_path, 5)
@@ -43,15 +42,14 @@ def test_a_new_run_leaves_alone_what_it_finds_and_so_do_its_restarts(tmp_path: P
 
 def test_what_was_left_alone_stays_so_for_the_next_supervisor_of_the_run(tmp_path: Path) -> None:
     put(tmp_path, 10)
-    surveyor(tmp_path).find(FIRST, 0.0)
-    assert point_of(surveyor(tmp_path).find(AGAIN, 0.0)) is None
+    finder(tmp_path).find(FIRST, 0.0)
+    assert point_of(finder(tmp_path).find(AGAIN, 0.0)) is None
 
 
 def test_a_new_run_that_cannot_note_what_it_leaves_alone_does_not_begin(tmp_path: Path) -> None:
     put(tmp_path, 10)
     (tmp_path / "left_alone.jsonl").mkdir()
-    answer = surveyor(tmp_path).find(FIRST, 0.0)
-    assert isinstance(answer, PrepareFailed)
+    answer = answers(PrepareFailed, finder(tmp_path).find(FIRST, 0.0))
     assert answer.exit_code == 73
     assert answer.why.splitlines()[0] == "cannot note which older checkpoints this run leaves alone"
 
@@ -59,24 +57,21 @@ def test_a_new_run_that_cannot_note_what_it_leaves_alone_does_not_begin(tmp_path
 def test_a_run_that_had_checkpoints_does_not_begin_at_zero_when_none_is_to_be_seen(tmp_path: Path) -> None:
     put(tmp_path, 10)
     known = replace(AGAIN, expects=f"{tmp_path}/ckpt/net-1_10.ckpt")
-    looking = surveyor(tmp_path)
+    looking = finder(tmp_path)
     assert step_of(looking.find(known, 0.0)) == 10
     (tmp_path / "ckpt").rename(tmp_path / "unmounted")
-    gone = looking.find(known, 0.0)
-    assert isinstance(gone, NothingWhole)
+    gone = answers(NothingWhole, looking.find(known, 0.0))
     assert gone.gone_s == 0.0
     assert gone.why.splitlines()[0] == f"the checkpoints in {tmp_path}/ckpt are gone"
     assert f"{tmp_path}/ckpt does not exist; this run had {known.expects}" in gone.why
     (tmp_path / "ckpt").mkdir()
-    still = surveyor(tmp_path).find(known, 0.0)
-    assert isinstance(still, NothingWhole)
+    still = answers(NothingWhole, finder(tmp_path).find(known, 0.0))
     assert "holds none of this run's checkpoints any more" in still.why
     (tmp_path / "ckpt").rmdir()
     (tmp_path / "unmounted").rename(tmp_path / "ckpt")
     assert step_of(looking.find(known, 0.0)) == 10, "it came back"
     (tmp_path / "ckpt/net-1_10.ckpt").unlink()
-    again = looking.find(known, 0.0)
-    assert isinstance(again, NothingWhole)
+    again = answers(NothingWhole, looking.find(known, 0.0))
     assert again.gone_s == 0.0, "it is another absence"
 
 
@@ -98,8 +93,7 @@ def test_a_mount_that_drops_before_a_checkpoint_was_chosen_from_it_is_no_beginni
         shared.symlink_to(disk)
         if next_supervisor:
             looking = in_shared(shared, tmp_path)
-        gone = looking.find(AGAIN, 0.0)
-        assert isinstance(gone, NothingWhole)
+        gone = answers(NothingWhole, looking.find(AGAIN, 0.0))
         assert gone.gone_s == 0.0
         shared.unlink()
         shared.symlink_to(mounted)
@@ -129,8 +123,7 @@ def in_shared(shared: Path, log_dir: Path, name: str = "ckpt") -> CheckpointFind
 def test_a_folder_that_nobody_can_read_may_be_read_later(tmp_path: Path) -> None:
     (tmp_path / "ckpt").symlink_to(tmp_path / "ckpt")
     for request in (FIRST, AGAIN):
-        answer = surveyor(tmp_path).find(request, 0.0)
-        assert isinstance(answer, NothingWhole)
+        answer = answers(NothingWhole, finder(tmp_path).find(request, 0.0))
         assert answer.gone_s == 0.0
         assert "cannot be read: Too many levels of symbolic links" in answer.why
 
@@ -157,43 +150,39 @@ def test_where_ranks_said_that_they_save_their_saves_are_looked_for_and_nothing_
     mine, foreign = gasp(tmp_path / "own/gasp.pt", 7), gasp(tmp_path / "own/other.pt", 900, "another-run")
     save(tmp_path / "own/net-9_900.ckpt", ckpt(9, 900))
     gasp(tmp_path / "own/below/gasp.pt", 800)
-    looking = surveyor(tmp_path, roots=0)
+    looking = finder(tmp_path, roots=0)
     assert looking.read_back(mine).whole
-    answer = looking.find(AGAIN, 0.0)
-    assert isinstance(answer, RecoveryPointChosen)
+    answer = answers(RecoveryPointChosen, looking.find(AGAIN, 0.0))
     assert (step_of(answer), [one.path for one in answer.refused]) == (7, [foreign])
     told = replace(AGAIN, folders=(str(tmp_path / "own"),))
-    assert step_of(surveyor(tmp_path, roots=0).find(told, 0.0)) == 7, "the next supervisor knows it too"
-    assert step_of(surveyor(tmp_path).find(told, 0.0)) == 7, "beside a --checkpoint_dir that holds nothing"
+    assert step_of(finder(tmp_path, roots=0).find(told, 0.0)) == 7, "the next supervisor knows it too"
+    assert step_of(finder(tmp_path).find(told, 0.0)) == 7, "beside a --checkpoint_dir that holds nothing"
 
 
 def test_saves_of_a_run_of_that_name_are_gone_on_from_until_it_has_ended_well(tmp_path: Path) -> None:
     """By a pod that was rescheduled without its log_dir; not by a job that was created anew."""
     gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7)
     gasp(tmp_path / "ckpt/rank_0/other.pt", 9, "another-run")
-    assert step_of(surveyor(tmp_path).find(FIRST, 0.0)) == 7
+    assert step_of(finder(tmp_path).find(FIRST, 0.0)) == 7
     assert mark_finished([f"{tmp_path}/ckpt"], [], "calm-heron-3f7a") == []
-    answer = surveyor(tmp_path).find(FIRST, 0.0)
-    assert isinstance(answer, RecoveryPointChosen)
+    answer = answers(RecoveryPointChosen, finder(tmp_path).find(FIRST, 0.0))
     assert (answer.point, answer.left_alone) == (None, 1), "what is another run's was left alone before"
     (tmp_path / "left_alone.jsonl").unlink()
-    assert step_of(surveyor(tmp_path, Resume.ALWAYS).find(FIRST, 0.0)) == 9, "who wants any gets any"
+    assert step_of(finder(tmp_path, Resume.ALWAYS).find(FIRST, 0.0)) == 9, "who wants any gets any"
 
 
 def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path: Path) -> None:
     put(tmp_path, 10)
-    looking = surveyor(tmp_path)
+    looking = finder(tmp_path)
     alone = looking.find(AGAIN, 0.0)
     assert step_of(alone) == 10
     Neighbours([f"{tmp_path}/ckpt"], "another").others()
     put(tmp_path, 900)
-    refused = looking.find(AGAIN, 0.0)
-    assert isinstance(refused, NothingWhole)
+    refused = answers(NothingWhole, looking.find(AGAIN, 0.0))
     assert "may be another run's: run another saves there too" in refused.why
     assert "a --checkpoint_dir for each run" in refused.why
     gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7)
-    answer = looking.find(AGAIN, 0.0)
-    assert isinstance(answer, RecoveryPointChosen)
+    answer = answers(RecoveryPointChosen, looking.find(AGAIN, 0.0))
     assert (step_of(answer), answer.neighbours) == (7, ("run another",))
 
 
@@ -203,13 +192,13 @@ def test_a_save_that_cannot_be_marked_is_said_and_stays_whole(tmp_path: Path) ->
     (tmp_path / ".own.faultrun/.finished.tmp").mkdir(parents=True)
     (trouble,) = mark_finished([], [f"{tmp_path}/own"], "calm-heron-3f7a")
     assert trouble.startswith(f"{tmp_path}/own: ")
-    assert surveyor(tmp_path, roots=0).read_back(saved).whole
+    assert finder(tmp_path, roots=0).read_back(saved).whole
 
 
 def test_a_save_of_the_new_job_under_the_old_name_is_gone_on_from(tmp_path: Path) -> None:
     gasp(tmp_path / "ckpt/gasp.pt", 7)
     assert mark_finished([f"{tmp_path}/ckpt"], [], "calm-heron-3f7a") == []
-    looking = surveyor(tmp_path)
+    looking = finder(tmp_path)
     assert step_of(looking.find(FIRST, 0.0)) is None
     gasp(tmp_path / "ckpt/gasp.pt", 7)
     assert step_of(looking.find(AGAIN, 0.0)) == 7
@@ -217,22 +206,20 @@ def test_a_save_of_the_new_job_under_the_old_name_is_gone_on_from(tmp_path: Path
 
 def test_resume_always_takes_whatever_is_whole(tmp_path: Path) -> None:
     put(tmp_path, 10, 20)
-    assert step_of(surveyor(tmp_path, Resume.ALWAYS).find(FIRST, 0.0)) == 20
+    assert step_of(finder(tmp_path, Resume.ALWAYS).find(FIRST, 0.0)) == 20
 
 
 def test_a_continued_run_takes_the_newest_whole_one_and_says_what_it_refused(tmp_path: Path) -> None:
     put(tmp_path, 10)
     put(tmp_path, 20, content=ckpt(1, 20)[:-7])
-    answer = surveyor(tmp_path).find(AGAIN, 0.0)
-    assert isinstance(answer, RecoveryPointChosen)
+    answer = answers(RecoveryPointChosen, finder(tmp_path).find(AGAIN, 0.0))
     assert step_of(answer) == 10
     assert [Path(refusal.path).name for refusal in answer.refused] == ["net-1_20.ckpt"]
 
 
 def test_when_none_is_whole_the_answer_is_an_error_for_people(tmp_path: Path) -> None:
     put(tmp_path, 10, 20, content=b"torn")
-    answer = surveyor(tmp_path).find(AGAIN, 0.0)
-    assert isinstance(answer, NothingWhole)
+    answer = answers(NothingWhole, finder(tmp_path).find(AGAIN, 0.0))
     what, because, hint = answer.why.splitlines()
     assert what == f"no whole checkpoint in {tmp_path}/ckpt"
     assert because.startswith("  because: 2 found, none whole; ")
@@ -246,8 +233,7 @@ def test_where_no_file_fits_this_run_nobody_calls_them_torn(tmp_path: Path) -> N
     }  # fmt: skip
     save(tmp_path / "ckpt/a.bin", b"x")
     save(tmp_path / "ckpt/a.bin.manifest.json", json.dumps(facts).encode())
-    answer = surveyor(tmp_path).find(AGAIN, 0.0)
-    assert isinstance(answer, NothingWhole)
+    answer = answers(NothingWhole, finder(tmp_path).find(AGAIN, 0.0))
     what, because, _ = answer.why.splitlines()
     assert what == f"no usable checkpoint in {tmp_path}/ckpt"
     assert because.startswith("  because: 1 found, none usable; ")
@@ -259,7 +245,7 @@ def test_where_no_file_fits_this_run_nobody_calls_them_torn(tmp_path: Path) -> N
 def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:
     put(tmp_path, 10)
     put(tmp_path, 20, content=b"torn")
-    looking = surveyor(tmp_path)
+    looking = finder(tmp_path)
     assert looking.read_back(f"{tmp_path}/ckpt/net-1_10.ckpt").whole
     assert not looking.read_back(f"{tmp_path}/ckpt/net-1_20.ckpt").whole
     elsewhere = looking.read_back(f"{tmp_path}/elsewhere.ckpt")

@@ -36,26 +36,22 @@ def write_step(desk: Desk, slot: int, step: int) -> None:
 def test_a_worker_acknowledges_saves_or_fails(desk: Desk) -> None:
     worker = desk.worker(1)
     worker.says("ack", step=7)
-    acknowledged = desk.heard()
-    assert isinstance(acknowledged, GaspAcknowledged)
+    acknowledged = desk.hears(GaspAcknowledged)
     assert (acknowledged.rank, acknowledged.step, acknowledged.incarnation) == (1, 7, 3)
 
     worker.says("saved", path="p", step=7, size_bytes=9, took_s=0.5, digest="crc32:0", replica_group=[1, 0])
-    saved = desk.heard()
-    assert isinstance(saved, GaspSaved)
+    saved = desk.hears(GaspSaved)
     assert (saved.rank, saved.path, saved.step, saved.size_bytes, saved.took_s) == (1, "p", 7, 9, 0.5)
     assert saved.replica_group == (0, 1)
 
     worker.says("failed", why="disk full")
-    failed = desk.heard()
-    assert isinstance(failed, GaspFailed)
+    failed = desk.hears(GaspFailed)
     assert (failed.rank, failed.why) == (1, "disk full")
 
 
 def test_an_acknowledgement_without_a_step_is_one(desk: Desk) -> None:
     desk.worker(0).says("ack")
-    event = desk.heard()
-    assert isinstance(event, GaspAcknowledged)
+    event = desk.hears(GaspAcknowledged)
     assert event.step is None
 
 
@@ -66,8 +62,7 @@ def test_the_first_step_is_told_once_all_ranks_have_done_one(desk: Desk) -> None
     desk.nothing()
     write_step(desk, 1, 12)
     second.says("step", step=12)
-    event = desk.heard()
-    assert isinstance(event, FirstStep)
+    event = desk.hears(FirstStep)
     assert (event.step, event.incarnation) == (12, 3)
     first.says("step", step=13)
     desk.nothing()
@@ -89,8 +84,7 @@ def test_a_controller_stops_the_run_and_hears_its_last_word(
 ) -> None:
     controller = desk.peer()
     controller.says("stop", source=said, late_s=1.5)
-    event = desk.heard()
-    assert isinstance(event, StopRequested)
+    event = desk.hears(StopRequested)
     assert (event.source, event.late_s) == (source, 1.5)
     assert controller.is_told() == {"kind": "stopping", "window_s": 30.0}
     controller.connection.shutdown(socket.SHUT_WR)
@@ -102,8 +96,7 @@ def test_a_save_without_a_stop_is_an_event_and_the_answers_of_the_workers_go_bac
     worker, controller = desk.worker(1), desk.peer()
     desk.nothing()
     controller.says("save", deadline_s=12)
-    event = desk.heard()
-    assert isinstance(event, SaveRequested)
+    event = desk.hears(SaveRequested)
     assert (event.window_s, event.incarnation) == (12.0, 3)
     assert controller.is_told() == {"kind": "saving", "ranks": [1], "deadline_s": 12.0}
     desk.control.request_save(event.window_s)
@@ -115,8 +108,7 @@ def test_a_save_without_a_stop_is_an_event_and_the_answers_of_the_workers_go_bac
 
 def test_a_time_that_nobody_can_mean_is_a_minute(desk: Desk) -> None:
     desk.peer().says("save", deadline_s="soon")
-    event = desk.heard()
-    assert isinstance(event, SaveRequested)
+    event = desk.hears(SaveRequested)
     assert event.window_s == 60.0
 
 
@@ -165,7 +157,7 @@ def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:
     second = desk.worker(0)
     first.connection.close()
     second.says("ack", step=1)
-    assert isinstance(desk.heard(), GaspAcknowledged)
+    desk.hears(GaspAcknowledged)
     desk.control.request_gasp(frozenset({0}), 1, peers_lost=False)
     assert second.is_told()["kind"] == "gasp"
 
@@ -195,7 +187,7 @@ def test_nonsense_leads_to_nothing_and_others_are_still_heard(desk: Desk, nonsen
     desk.nothing()
     peer.connection.close()
     desk.worker(1).says("ack", step=1)
-    assert isinstance(desk.heard(), GaspAcknowledged)
+    desk.hears(GaspAcknowledged)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +219,7 @@ def test_a_line_may_come_in_pieces_and_two_at_once(desk: Desk) -> None:
     worker.connection.sendall(line[:5])
     desk.nothing()
     worker.connection.sendall(line[5:] + b"\n")
-    assert isinstance(desk.heard(), GaspAcknowledged)
+    desk.hears(GaspAcknowledged)
 
 
 def test_who_does_not_read_does_not_hold_up_the_supervisor(desk: Desk) -> None:
@@ -236,7 +228,7 @@ def test_who_does_not_read_does_not_hold_up_the_supervisor(desk: Desk) -> None:
     for _ in range(20_000):
         desk.control.request_gasp(frozenset({1}), 1, peers_lost=False)
     worker.says("ack", step=1)
-    assert isinstance(desk.heard(), GaspAcknowledged)
+    desk.hears(GaspAcknowledged)
 
 
 def test_only_our_own_user_may_open_the_socket_and_it_goes_at_the_end(tmp_path: Path) -> None:

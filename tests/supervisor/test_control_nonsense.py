@@ -29,15 +29,15 @@ def test_connections_that_nobody_closes_cost_nobody_else_theirs(desk: Desk) -> N
         desk.heard(within_s=0)
     waiting = desk.peer()
     waiting.says("stop", source="user")
-    assert isinstance(desk.heard(), StopRequested)
+    desk.hears(StopRequested)
     second = desk.worker(1)
     for _ in range(300):
         desk.peer()
         desk.heard(within_s=0)
     first.says("ack", step=7)
-    assert isinstance(desk.heard(), GaspAcknowledged)
+    desk.hears(GaspAcknowledged)
     second.says("ack", step=7)
-    assert isinstance(desk.heard(), GaspAcknowledged)
+    desk.hears(GaspAcknowledged)
     desk.control.tell_end("stopped", 143)
     assert [waiting.is_told()["kind"] for _ in range(2)] == ["stopping", "ended"]
     assert len(list(Path("/proc/self/fd").iterdir())) < 300 * 2 + 150  # the test's own ends are most of them
@@ -52,12 +52,11 @@ def test_without_a_descriptor_connections_wait_and_then_come(desk: Desk) -> None
         resource.setrlimit(resource.RLIMIT_NOFILE, (worker.connection.fileno(), limit[1]))
         desk.nothing()
         worker.says("ack", step=7)
-        assert isinstance(desk.heard(), GaspAcknowledged)
+        desk.hears(GaspAcknowledged)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     late.says("ack", step=7)
-    acknowledged = desk.heard()
-    assert isinstance(acknowledged, GaspAcknowledged)
+    acknowledged = desk.hears(GaspAcknowledged)
     assert acknowledged.rank == 1
 
 

@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
 def chosen(folder: Path, *lost: int) -> RecoveryPoint:
     recovery = Recovery(checkpoint_dirs=(str(folder),), resume=Resume.ALWAYS)
     spec = a_spec(workers=2, recovery=recovery)
-    surveyor = CheckpointFinder(spec, Catalog((str(folder),), settle_s=0.0), RunClock())
-    answer = surveyor.find(FindRecoveryPoint(incarnation=0, continuing=True, lost=lost), 0.0)
+    finder = CheckpointFinder(spec, Catalog((str(folder),), settle_s=0.0), RunClock())
+    answer = finder.find(FindRecoveryPoint(incarnation=0, continuing=True, lost=lost), 0.0)
     assert isinstance(answer, RecoveryPointChosen)
     assert answer.point is not None
     return answer.point

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from faultrun.core.agree import Rules
 from faultrun.core.standby import StandbyState
-from faultrun.model.actions import Action, Kill, RequestGasp, Spawn, StartTimer
+from faultrun.model.actions import Action, Kill, RequestGasp, StartTimer
 from faultrun.model.events import (
     Drained,
     Event,
@@ -22,7 +22,7 @@ from faultrun.model.topology import BootId
 from faultrun.supervisor.loop import supervise
 from support.fake_world import SIGKILL, Circumstances, FakeWorld, Habit
 from support.memory_journal import MemoryJournal
-from support.story import NODE, POLICY, Story, new_run, topology
+from support.story import NODE, POLICY, new_run, topology
 
 
 @dataclass(slots=True)
@@ -151,25 +151,6 @@ def test_a_worker_that_ignores_the_request_is_killed_when_its_time_is_over() -> 
     assert [action for action in world.performed if isinstance(action, Kill)] == [Kill(ranks=frozenset({0}))]
     assert world.now_s == 30
     assert end.exit_code == 0
-
-
-def test_a_worker_that_cannot_be_killed_ends_the_run_with_its_own_message() -> None:
-    end, _, _ = run(one_is_killed, around=Circumstances(habits={0: Habit.UNKILLABLE}))
-    assert end.exit_code == 137
-    assert end.failure is not None
-    assert "did not end 10 s after SIGKILL" in end.failure[1]
-
-
-def test_a_stopped_run_is_taken_up_again_and_one_that_ended_is_not() -> None:
-    stopped = Story(2).begins().told_to_stop().returned(0).returned(1).drained().state
-    assert stopped.done
-    taken_up, _, world = run(all_finish, start=stopped)
-    assert (taken_up.exit_code, taken_up.incarnation) == (0, 1)
-    assert any(isinstance(action, Spawn) for action in world.performed)
-
-    ended = Story(2).begins().returned(0).returned(1).drained().state
-    again, _, world = run(all_finish, start=ended)
-    assert (again, world.performed) == (ended, [])
 
 
 def test_every_window_has_one_request_and_one_timer() -> None:

@@ -11,22 +11,22 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.plan import Attempt
 from faultrun.model.spec import Replicas
 from support.ckpt_bytes import ckpt, save
-from support.surveys import AGAIN, put, step_of, surveyor
+from support.surveys import AGAIN, finder, put, step_of
 
 
 def test_a_quarantined_checkpoint_gives_way_to_an_older_one(tmp_path: Path) -> None:
     put(tmp_path, 10, 20)
     request = without(tmp_path, 20)
-    assert step_of(surveyor(tmp_path).find(request, 0.0)) == 10
+    assert step_of(finder(tmp_path).find(request, 0.0)) == 10
     (tmp_path / "ckpt/net-1_20.ckpt").rename(tmp_path / "ckpt/prev-1_20.ckpt")
-    assert step_of(surveyor(tmp_path).find(request, 0.0)) == 10
+    assert step_of(finder(tmp_path).find(request, 0.0)) == 10
     put(tmp_path, 20)
-    assert step_of(surveyor(tmp_path).find(request, 0.0)) == 20, "written anew"
+    assert step_of(finder(tmp_path).find(request, 0.0)) == 20, "written anew"
 
 
 def test_a_quarantined_checkpoint_is_still_better_than_none(tmp_path: Path) -> None:
     put(tmp_path, 20)
-    assert step_of(surveyor(tmp_path).find(without(tmp_path, 20), 0.0)) == 20
+    assert step_of(finder(tmp_path).find(without(tmp_path, 20), 0.0)) == 20
 
 
 def without(root: Path, step: int) -> FindRecoveryPoint:
@@ -45,29 +45,29 @@ def test_a_breakpoint_file_that_came_with_a_fault_is_doubtful_now_and_later(
 ) -> None:
     """Whatever the clock of the file server says."""
     put(tmp_path, 10)
-    looking = surveyor(tmp_path)
+    looking = finder(tmp_path)
     assert step_of(looking.find(AGAIN, 0.0)) == 10
     breakpoint_file(tmp_path, 12, mtime_s=time.time() + clock_s)
     assert step_of(looking.find(FAULT, 0.0)) == 10
     assert step_of(looking.find(AGAIN, 0.0)) == 10
-    assert step_of(surveyor(tmp_path).find(FAULT, 0.0)) == 10, "the next supervisor knows it too"
+    assert step_of(finder(tmp_path).find(FAULT, 0.0)) == 10, "the next supervisor knows it too"
 
 
 @pytest.mark.parametrize("name", ["net-1_12_breakpoint.ckpt", "moved-1_12_breakpoint.ckpt"])
 def test_a_breakpoint_file_that_was_there_when_the_life_began_counts(tmp_path: Path, name: str) -> None:
     put(tmp_path, 10)
     saved = breakpoint_file(tmp_path, 12)
-    assert step_of(surveyor(tmp_path).find(AGAIN, 0.0)) == 12
+    assert step_of(finder(tmp_path).find(AGAIN, 0.0)) == 12
     saved.rename(saved.with_name(name))
-    assert step_of(surveyor(tmp_path).find(FAULT, 0.0)) == 12
+    assert step_of(finder(tmp_path).find(FAULT, 0.0)) == 12
     breakpoint_file(tmp_path, 14)
-    assert step_of(surveyor(tmp_path).find(FAULT, 0.0)) == 12
+    assert step_of(finder(tmp_path).find(FAULT, 0.0)) == 12
 
 
 def test_the_breakpoint_file_of_a_lone_rank_counts_since_no_peer_had_died(tmp_path: Path) -> None:
     put(tmp_path, 10)
     breakpoint_file(tmp_path, 12)
-    assert step_of(surveyor(tmp_path, workers=1).find(FAULT, 0.0)) == 12
+    assert step_of(finder(tmp_path, workers=1).find(FAULT, 0.0)) == 12
 
 
 def breakpoint_file(root: Path, step: int, mtime_s: float | None = None) -> Path:
@@ -82,10 +82,10 @@ def test_shards_of_a_dead_life_are_not_taken_together_with_those_that_came_later
 
     for rank, step in ((0, 10), (1, 10), (0, 20)):
         shard(rank, step)
-    assert step_of(surveyor(tmp_path, replicas=Replicas.GROUP_INFO).find(FAULT, 0.0)) == 10
+    assert step_of(finder(tmp_path, replicas=Replicas.GROUP_INFO).find(FAULT, 0.0)) == 10
     shard(1, 20)
     later = replace(FAULT, incarnation=3)
-    assert step_of(surveyor(tmp_path, replicas=Replicas.GROUP_INFO).find(later, 0.0)) == 10
+    assert step_of(finder(tmp_path, replicas=Replicas.GROUP_INFO).find(later, 0.0)) == 10
     shard(0, 30)
     shard(1, 30)
-    assert step_of(surveyor(tmp_path, replicas=Replicas.GROUP_INFO).find(later, 0.0)) == 30
+    assert step_of(finder(tmp_path, replicas=Replicas.GROUP_INFO).find(later, 0.0)) == 30

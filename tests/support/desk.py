@@ -6,13 +6,15 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from faultrun.model.events import Event, Timer, TimerFired
 from faultrun.model.wire import message
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor, RunClock
+
+E = TypeVar("E", bound=Event)
 
 _PATIENCE_S = 10.0
 _GIVEN_UP = 99
@@ -46,6 +48,12 @@ class Desk:
             self.reactor.start_timer(Timer.REAP, self.reactor.clock.now() + within_s, _GIVEN_UP)
             self.waiting += self.reactor.wait()
         return self.waiting.pop(0)
+
+    def hears(self, kind: type[E]) -> E:
+        """The next event, which is of ``kind``."""
+        event = self.heard()
+        assert isinstance(event, kind), event
+        return event
 
     def nothing(self) -> None:
         """Everything that was sent so far is read and leads to no event."""

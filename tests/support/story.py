@@ -43,7 +43,7 @@ from faultrun.model.hang import (
     HangSuspected,
     Suspicion,
 )
-from faultrun.model.incident import Incident
+from faultrun.model.incident import Card, Incident
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import RankStep
@@ -139,6 +139,19 @@ class Story:
     def incident(self) -> Incident:
         assert self.state.life.incident is not None
         return self.state.life.incident
+
+    @property
+    def card(self) -> Card:
+        """What a person would be shown of the incident now, if nothing was saved."""
+        return Card(
+            incident=self.incident,
+            world_size=self.state.topology.world_size,
+            saves=(),
+            point=None,
+            refused=0,
+            restart=(0, 3),
+            window_s=3600,
+        )
 
     def tell(self, event: Event) -> "Story":
         """One fact; the agreement's answer to what is then stated follows at once."""

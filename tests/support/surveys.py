@@ -1,7 +1,8 @@
-"""A surveyor over a folder of real MindSpore files, and its answers."""
+"""A CheckpointFinder over a folder of real MindSpore files, and its answers."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.model.actions import FindRecoveryPoint
@@ -14,13 +15,15 @@ from faultrun.supervisor.reactor import RunClock
 from support.ckpt_bytes import ckpt, save
 from support.specs import a_spec
 
+A = TypeVar("A", bound=Surveyed)
+
 FIRST = FindRecoveryPoint(incarnation=-1, continuing=False)
 
 
 AGAIN = FindRecoveryPoint(incarnation=2, continuing=True)
 
 
-def surveyor(
+def finder(
     root: Path,
     resume: Resume = Resume.AUTO,
     *,
@@ -28,7 +31,7 @@ def surveyor(
     workers: int = 2,
     replicas: Replicas = Replicas.AUTO,
 ) -> CheckpointFinder:
-    """A supervisor's surveyor; what it learns it remembers beside the checkpoints, as a log_dir would."""
+    """A supervisor's finder; what it learns it remembers beside the checkpoints, as a log_dir would."""
     dirs = (str(root / "ckpt"),) * roots
     spec = replace(
         a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume, replicas=replicas)
@@ -42,9 +45,14 @@ def put(root: Path, *steps: int, content: bytes | None = None) -> None:
         save(root / "ckpt" / f"net-1_{step}.ckpt", content if content is not None else ckpt(1, step))
 
 
+def answers(kind: type[A], answer: Surveyed) -> A:
+    """``answer``, which is of ``kind``."""
+    assert isinstance(answer, kind), answer
+    return answer
+
+
 def point_of(answer: Surveyed) -> RecoveryPoint | None:
-    assert isinstance(answer, RecoveryPointChosen), answer
-    return answer.point
+    return answers(RecoveryPointChosen, answer).point
 
 
 def step_of(answer: Surveyed) -> int | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.processes import lives, wait_until
+from support.scripts import ended
 
 _CODE = """
 import sys
@@ -34,13 +35,7 @@ write(1, "error\\n")
 write(0, "o\\nunfinished")
 follower.close()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", _CODE + code, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
+    done = ended(_CODE + code, str(tmp_path))
     assert done.stdout == "[0] one\n[0] two\n[0] unfinished\n"
     assert done.stderr == "[1] error\n"
 
@@ -52,13 +47,7 @@ follower.follow(folder / "2.log", "[2] ", to_fd=1)
 (folder / "2.log").write_text("next life\\n")
 follower.close()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", _CODE + code, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
+    done = ended(_CODE + code, str(tmp_path))
     assert sorted(done.stdout.splitlines()) == ["[0] before", "[2] next life"]
 
 
@@ -115,13 +104,7 @@ Path(sys.argv[1], "pid").write_text(str(follower._copier.pid))
 write(0, "last words\\n")
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", _CODE + code, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    done = ended(_CODE + code, str(tmp_path))
     assert done.returncode == -9
     assert "[0] last words\n" in done.stdout
     pid = int((tmp_path / "pid").read_text())
