@@ -16,7 +16,6 @@ changed and a new job of the run's name does not go on from them. A save is name
 manifest's bytes and time: one that is written anew is not on it.
 """
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadabl
 from faultrun.checkpoints.listing import walk
 from faultrun.checkpoints.names import base_name, rank_of_directory
 from faultrun.checkpoints.reading import digest_matches, opened, read_json
+from faultrun.files import replace_durably
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 
 SUFFIX = ".manifest.json"
@@ -208,7 +208,9 @@ def _marked(root: str, listings: Iterable[Listing | Refusal], run_id: str) -> st
     try:
         marks = {mark_of(path) for path in _saves_of(run_id, listings)}
         if marks:
-            _write(beside(root), marks | marks_of(root))
+            beside(root).mkdir(exist_ok=True)
+            lines = (f"{one}\n" for one in sorted(marks | marks_of(root)))
+            replace_durably(beside(root) / _MARKS_NAME, "".join(lines).encode("ascii"))
     except (OSError, Unreadable) as error:
         return f"{root}: {error}"
     return ""
@@ -222,14 +224,3 @@ def _saves_of(run_id: str, listings: Iterable[Listing | Refusal]) -> Iterator[st
             with suppress(Unreadable):
                 if read_manifest(claim.path).run_id == run_id:
                     yield claim.path
-
-
-def _write(folder: Path, marks: Iterable[str]) -> None:
-    """Replace the list in one step."""
-    folder.mkdir(exist_ok=True)
-    fresh = folder / f"{_MARKS_NAME}.tmp"
-    with fresh.open("w", encoding="ascii") as file:
-        file.writelines(f"{one}\n" for one in sorted(marks))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / _MARKS_NAME)

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from faultrun.checkpoints.format import Stamp
+from faultrun.files import replace_durably, sync_folder
 from faultrun.model.checkpoint import Depth, Entry, Identity, Kind, Verdict
 
 LEFT_ALONE = "left_alone.jsonl"
@@ -114,13 +116,8 @@ class Memory:
             *(_verdict_line(*key, *known) for key, known in self._verdicts.items()),
             *(_seen_line(stamp, life) for stamp, life in self._seen.items()),
         ]
-        partial = f"{self._path}.tmp"
         try:
-            with open(partial, "w", encoding="utf-8") as file:  # noqa: PTH123
-                file.writelines(lines)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self._path)  # noqa: PTH105
+            replace_durably(Path(self._path), "".join(lines).encode())
         except OSError:  # it stays long
             return
         self._lines = len(lines)
@@ -233,8 +230,4 @@ def _append(path: str, text: str, *, sync: bool = False) -> None:
     finally:
         os.close(fd)
     if sync and begins:
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(Path(path).parent)

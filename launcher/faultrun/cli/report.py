@@ -13,8 +13,8 @@ from faultrun.cli.console import answer, say
 from faultrun.cli.verbs import log_dir_option
 from faultrun.core.span import several, span
 from faultrun.errors import LogDirError
+from faultrun.files import replace_whole
 from faultrun.journal.append import FILE_NAME
-from faultrun.journal.durable import replace_whole
 from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
 from faultrun.observe.account.accountant import Accountant

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from faultrun.configs.target import not_there
 from faultrun.errors import ConfigError
+from faultrun.files import sync_folder
 from faultrun.locks import Busy, held
 
 MAX_BYTES = 10_000_000
@@ -55,11 +56,7 @@ class Disk:
 
     def sync_directory(self, path: Path) -> None:
         """Wait until the names in a directory are on the disk."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(path)
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it, where missing."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
+from faultrun.files import bytes_from
 from faultrun.frameworks.detect import UnreadableSource, local_modules, read_imports
 
 _MOST_FILES = 64
@@ -45,7 +46,7 @@ def asks(words: Sequence[str], source: Path | None, search: Sequence[Path]) -> b
         return True
     files = dict.fromkeys((*([source] if source is not None else []), *source_files(words)))
     looked = list(_with_modules(list(files), search, set(), _DEEPEST))
-    if any(_ASKS.search(_head(file)) for file in looked):
+    if any(_ASKS.search(bytes_from(file, 0, _MAX_BYTES)) for file in looked):
         return True
     return False if any(file.suffix == ".py" for file in looked) else None
 
@@ -107,20 +108,12 @@ def _found(name: str, folder: Path) -> Path | None:
 def _is_shell(path: Path) -> bool:
     if not _is_file(path):
         return False
-    return path.suffix == ".sh" or _SHELL_SCRIPT.match(_head(path)) is not None
+    return path.suffix == ".sh" or _SHELL_SCRIPT.match(bytes_from(path, 0, _MAX_BYTES)) is not None
 
 
 def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113  a word may be longer than a name can be: this never raises
 
 
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES)
-    except OSError:
-        return b""
-
-
 def _text(path: Path) -> str:
-    return _head(path).decode("utf-8", "replace")
+    return bytes_from(path, 0, _MAX_BYTES).decode("utf-8", "replace")

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from faultrun.files import sync_folder
 from faultrun.journal.codec import TAG, encode
-from faultrun.journal.durable import sync_folder
 from faultrun.model.events import Event
 from faultrun.model.printable import printable
 from faultrun.model.run import Step

@@ -17,8 +17,8 @@ from typing import Any
 from filelock import BaseFileLock
 
 from faultrun.errors import LogDirError
+from faultrun.files import replace_durably, sync_folder
 from faultrun.journal.append import FILE_NAME, utc_now
-from faultrun.journal.durable import replace_durably, sync_folder
 from faultrun.journal.lines import journal_lines
 from faultrun.journal.read import Past, replay
 from faultrun.locks import Busy, hold

@@ -12,8 +12,8 @@ from pathlib import Path
 from faultrun.core import gasp
 from faultrun.core.diagnose import describe
 from faultrun.core.resumption import place_checked
+from faultrun.files import replace_whole
 from faultrun.journal.codec import encode
-from faultrun.journal.durable import replace_whole
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.incident import Card, Cause, Incident
 from faultrun.model.plan import Plan

@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import psutil
 
+from faultrun.files import text_of
+
 _Look = Callable[[Path, int], tuple[float | None, int | None]]
 """Reads a group of some version: its limit, and what is used."""
 
@@ -77,7 +79,7 @@ def oom_kill_count(group: Path | None) -> int:
     this group alone): readable where the kernel's log is not.
     """
     for name in ("memory.events", "memory.oom_control") if group is not None else ():
-        for line in _text((group or Path()) / name).splitlines():
+        for line in text_of((group or Path()) / name).splitlines():
             key, _, value = line.partition(" ")
             if key == "oom_kill" and value.strip().isdigit():
                 return int(value)
@@ -108,7 +110,7 @@ def spendable_bytes(root: Path = Path("/")) -> int | None:
 
 def memory_of_machine(root: Path = Path("/")) -> int | None:
     """All memory of the machine in bytes."""
-    for line in _text(root / "proc/meminfo").splitlines():
+    for line in text_of(root / "proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
     return None
@@ -141,9 +143,9 @@ def _pids(folder: Path, _version: int) -> tuple[float | None, int | None]:
 
 def _cpus(folder: Path, version: int) -> tuple[float | None, int | None]:
     if version == 2:
-        quota, _, period = _text(folder / "cpu.max").strip().partition(" ")
+        quota, _, period = text_of(folder / "cpu.max").strip().partition(" ")
     else:
-        quota, period = (_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+        quota, period = (text_of(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
     if not quota.isdigit() or not period.isdigit() or not int(period):
         return None, None
     return int(quota) / int(period), None
@@ -171,7 +173,7 @@ def _folders(
 
 def _mounts(root: Path) -> Iterator[_Mount]:
     """Control groups in ``mountinfo``; its fields are in proc_pid_mountinfo(5)."""
-    for line in _text(root / "proc/self/mountinfo").splitlines():
+    for line in text_of(root / "proc/self/mountinfo").splitlines():
         left, dash, right = line.partition(" - ")
         fields, system = left.split(), right.split()
         if dash and len(fields) > 4 and len(system) > 2 and system[0] in {"cgroup", "cgroup2"}:
@@ -186,7 +188,7 @@ def _mounts(root: Path) -> Iterator[_Mount]:
 def _groups(root: Path, pid: int | None = None) -> dict[str, str]:
     """The group of ``pid`` (ours) for each controller, cgroups(7); version 2 stands under the empty name."""
     found: dict[str, str] = {}
-    for line in _text(root / "proc" / ("self" if pid is None else str(pid)) / "cgroup").splitlines():
+    for line in text_of(root / "proc" / ("self" if pid is None else str(pid)) / "cgroup").splitlines():
         _, names, group = (*line.split(":", 2), "", "")[:3]
         for name in names.split(","):
             found[name] = group
@@ -200,7 +202,7 @@ def _beyond_reserve(total: int, free: int) -> int:
 def _droppable(root: Path) -> int:
     """Inactive page cache of our own control group, 0 where it cannot be seen."""
     for folder in ("sys/fs/cgroup", "sys/fs/cgroup/memory"):
-        lines = (line.split() for line in _text(root / folder / "memory.stat").splitlines())
+        lines = (line.split() for line in text_of(root / folder / "memory.stat").splitlines())
         stat = {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
         found = stat.get("total_inactive_file", stat.get("inactive_file"))
         if found is not None:
@@ -209,17 +211,10 @@ def _droppable(root: Path) -> int:
 
 
 def _number(path: Path) -> float | None:
-    text = _text(path).strip()
+    text = text_of(path).strip()
     return float(text) if text.isdigit() else None
 
 
 def _whole(path: Path) -> int | None:
-    text = _text(path).strip()
+    text = text_of(path).strip()
     return int(text) if text.isdigit() else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -6,13 +6,12 @@ word from the kernel. So the folders of the names and of what they point at
 are watched, and ``stat`` is asked as well.
 """
 
-import ctypes
 import os
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+from faultrun.files import Inotify
+
 _IN_MODIFY = 0x2
 _IN_CLOSE_WRITE = 0x8
 _IN_MOVED_FROM = 0x40
@@ -26,8 +25,6 @@ _MASK = (
     _IN_MODIFY | _IN_CLOSE_WRITE | _IN_MOVED_FROM | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE
     | _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_ONLYDIR
 )  # fmt: skip
-_EVENT = struct.Struct("iIII")
-_CHUNK = 1 << 16
 _SWAPPED = b"..data"
 
 FileIdentity = tuple[int, int, int, int, int]
@@ -39,7 +36,8 @@ class FileWatch:
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = tuple(files)
-        self.fd = _LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._inotify = Inotify()
+        self.fd = self._inotify.fd
         self._watched: dict[int, str] = {}
         self._names: frozenset[bytes] = frozenset()
         self._seen = self._identities()
@@ -47,7 +45,8 @@ class FileWatch:
 
     def touched(self) -> bool:
         """Whether a file may have changed since this was last asked. Never blocks."""
-        told = self._drain()
+        # Other files in a folder are not our concern; every word of the kernel is to be read.
+        told = [name for _, name in self._inotify.events() if name in self._names]
         seen = self._identities()
         if not told and seen == self._seen:
             return False
@@ -59,7 +58,7 @@ class FileWatch:
         """Let go of the kernel's object."""
         if self.fd >= 0:
             os.close(self.fd)
-            self.fd = -1
+            self.fd = self._inotify.fd = -1
 
     def _identities(self) -> tuple[FileIdentity | None, ...]:
         return tuple(identity_of(file) for file in self._files)
@@ -73,28 +72,12 @@ class FileWatch:
         wanted = {str(path.parent) for path in (*self._files, *targets)}
         for watch, folder in list(self._watched.items()):
             if folder not in wanted:
-                _LIBC.inotify_rm_watch(self.fd, watch)
+                self._inotify.remove(watch)
                 del self._watched[watch]
         for folder in wanted:
-            watch = _LIBC.inotify_add_watch(self.fd, os.fsencode(folder), _MASK)
+            watch = self._inotify.add(folder, _MASK)
             if watch >= 0:
                 self._watched[watch] = folder
-
-    def _drain(self) -> bool:
-        """Read what the kernel told; whether any of it concerns us. Other files in the folder do not."""
-        concerned = False
-        while self.fd >= 0:
-            try:
-                data = os.read(self.fd, _CHUNK)
-            except BlockingIOError:
-                break
-            at = 0
-            while at < len(data):
-                _, _, _, length = _EVENT.unpack_from(data, at)
-                name = data[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0")
-                concerned = concerned or name in self._names
-                at += _EVENT.size + length
-        return concerned
 
 
 def identity_of(file: Path) -> FileIdentity | None:

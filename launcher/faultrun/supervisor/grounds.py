@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from faultrun.journal.durable import replace_durably
+from faultrun.files import replace_durably
 
 MOUNTS_FILE = "mounts.json"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from faultrun.core.hang_attribution import Blamed, Working, acts, judge, judged
 from faultrun.core.hang_limits import Beat
 from faultrun.core.process_activity import ProcessSample, has_left, main_thread
+from faultrun.files import bytes_from
 from faultrun.model.actions import Inspect
 from faultrun.model.events import Event
 from faultrun.model.hang import Activity, HangDetected, HangDismissed, HangWarned, Suspicion
@@ -234,7 +235,8 @@ class Inspector:
                 folder.mkdir(parents=True, exist_ok=True)
                 for rank, view in sorted(views.items()):
                     text = dumps.get(rank) or "no stack: neither the SDK nor py-spy could read it\n"
-                    whole = f"{text}\n{_other_threads(self._dump_dir, rank)}{view}"
+                    others = bytes_from(self._dump_dir / THREADS_FILE.format(rank=rank), 0, MOST_DUMPED_BYTES)
+                    whole = f"{text}\n{others.decode(errors='replace')}{view}"
                     (folder / f"rank_{rank}.txt").write_text(whole, errors="backslashreplace")
                 done.append(True)
 
@@ -247,13 +249,6 @@ class Inspector:
 def _moment(workers: Mapping[int, Process]) -> _Moment:
     at_s, pids = time.monotonic(), {worker.pid: rank for rank, worker in workers.items()}
     return at_s, {pids[pid]: one for pid, one in snapshots(tuple(pids)).items()}
-
-
-def _other_threads(dump_dir: Path, rank: int) -> str:
-    """What its helper thread has written since it was asked."""
-    with suppress(OSError), (dump_dir / THREADS_FILE.format(rank=rank)).open("rb") as file:
-        return file.read(MOST_DUMPED_BYTES).decode(errors="replace")
-    return ""
 
 
 def _sample(rank: int, pid: int, moments: tuple[_Moment, _Moment, _Moment], dump: str) -> ProcessSample:

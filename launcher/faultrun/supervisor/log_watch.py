@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.core.logged_steps import LoggedStep, first_step, names_epoch
+from faultrun.files import bytes_from
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
@@ -30,12 +31,7 @@ class _Beginning:
 
     def first(self) -> LoggedStep | None:
         """The first step, once a whole line tells of it."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.size_bytes)
-                data = file.read(_MOST_BYTES - self.size_bytes)
-        except OSError:
-            return None
+        data = bytes_from(self.path, self.size_bytes, _MOST_BYTES - self.size_bytes)
         self.size_bytes += len(data)
         *lines, self.rest = (self.rest + data.decode("utf-8", "replace")).replace("\r", "\n").split("\n")
         found = first_step([self.epoch, *lines])

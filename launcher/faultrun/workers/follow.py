@@ -5,23 +5,20 @@ supervisor nor a worker: workers write files, this process reads them.
 """
 
 import contextlib
-import ctypes
 import os
 import select
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.files import Inotify
 from faultrun.model.printable import console_output
 from faultrun.model.spec import Logs, Stream
 from faultrun.workers.forked import Forked, Orders
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.rotate import Rotator
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_MODIFY = 0x2
-_EVENT = struct.Struct("iIII")
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 16
 """A longer one goes on in a line of its own: nobody waits for the end of a printed tensor, or keeps it."""
@@ -118,9 +115,9 @@ class _Copier:
     def __init__(self, orders: Orders, line_start: bytes) -> None:
         self._orders = orders
         self._line_start = line_start
-        self._inotify = _LIBC.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._inotify = Inotify()
         self._poll = select.poll()
-        for fd in (orders.bell, self._inotify):
+        for fd in (orders.bell, self._inotify.fd):
             if fd >= 0:
                 self._poll.register(fd, select.POLLIN)
         self._files: list[_Followed] = []
@@ -146,9 +143,9 @@ class _Copier:
 
     def _begun(self, order: dict[str, object]) -> Iterator[_Followed]:
         """Nothing where the file has gone again."""
-        path, to_fd = os.fsencode(str(order["path"])), int(str(order["fd"]))
+        path, to_fd = str(order["path"]), int(str(order["fd"]))
         with contextlib.suppress(OSError):
-            watch = _LIBC.inotify_add_watch(self._inotify, path, _IN_MODIFY)
+            watch = self._inotify.add(path, _IN_MODIFY)
             prefix = (self._line_start if os.isatty(to_fd) else b"") + str(order["prefix"]).encode()
             followed = _Followed(os.open(path, os.O_RDONLY), prefix, to_fd, watch)
             self._leave(prefix, to_fd)
@@ -163,7 +160,7 @@ class _Copier:
             self._finish(old)
             self._files.remove(old)
             self._by_watch.pop(old.watch, None)
-            _LIBC.inotify_rm_watch(self._inotify, old.watch)
+            self._inotify.remove(old.watch)
             os.close(old.fd)
 
     def _finish(self, followed: _Followed) -> None:
@@ -174,15 +171,7 @@ class _Copier:
             followed.rest = b""
 
     def _grown(self) -> list[_Followed]:
-        data = b""
-        with contextlib.suppress(OSError):  # nothing is there
-            data = os.read(self._inotify, _CHUNK)
-        grown: set[int] = set()
-        at = 0
-        while at < len(data):
-            watch, _, _, name_bytes = _EVENT.unpack_from(data, at)
-            grown.add(watch)
-            at += _EVENT.size + name_bytes
+        grown = {watch for watch, _ in self._inotify.events()}
         return [self._by_watch[watch] for watch in grown & self._by_watch.keys()]
 
     def _copy(self, followed: _Followed) -> bool:

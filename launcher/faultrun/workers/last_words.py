@@ -14,6 +14,7 @@ from typing import Any
 from faultrun.core.logged_steps import LoggedStep, last_step
 from faultrun.core.signatures import recognise
 from faultrun.core.tracebacks import gist, last_raised, telling_line
+from faultrun.files import bytes_from
 from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import DeathNote, Raised, Row
 
@@ -92,9 +93,4 @@ def noted(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
 
 def tail(log: Path) -> str:
     """The last 64 KiB of a log of any size; empty when it is not there."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
+    return bytes_from(log, -_TAIL_BYTES, _TAIL_BYTES).decode("utf-8", "replace")

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.files import text_of
+
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SLEEPING_CALLS = {
@@ -68,8 +70,8 @@ def snapshots(pids: tuple[int, ...]) -> dict[int, Snapshot]:
 
 def waiting_in(pid: int) -> tuple[str, str]:
     """The kernel function and the system call that the main thread waits in; empty where nobody says."""
-    wchan = _read(_PROC / str(pid) / "wchan").strip()
-    number = _read(_PROC / str(pid) / "syscall").partition(" ")[0]
+    wchan = text_of(_PROC / str(pid) / "wchan").strip()
+    number = text_of(_PROC / str(pid) / "syscall").partition(" ")[0]
     names = _SLEEPING_CALLS.get(os.uname().machine, {})
     call = names.get(int(number), f"system call {number}") if number.isdecimal() else ""
     return "" if wchan == "0" else wchan, call
@@ -84,7 +86,7 @@ def kernel_view(pid: int) -> str:
     """``status``, ``wchan``, ``syscall`` and ``stack``, as far as we may read them, for a person."""
     parts = []
     for name in ("status", "wchan", "syscall", "stack"):
-        text = _read(_PROC / str(pid) / name).rstrip()
+        text = text_of(_PROC / str(pid) / name).rstrip()
         if text:
             parts.append(f"/proc/{pid}/{name}\n{text}\n")
     return "\n".join(parts)
@@ -135,7 +137,7 @@ def to_ask(found: dict[int, Member]) -> list[int]:
 
 def is_shell(pid: int) -> bool:
     """Whether ``pid`` runs a shell; known of a process that has ended, too, until it is reaped."""
-    stat = _read(_PROC / str(pid) / "stat")
+    stat = text_of(_PROC / str(pid) / "stat")
     return stat[stat.find("(") + 1 : stat.rfind(")")] in _SHELLS
 
 
@@ -154,8 +156,8 @@ def _snapshot(pid: int, children: list[int]) -> Snapshot | None:
     own = _stat(pid)
     if not own:
         return None
-    main = _read(_PROC / str(pid) / "task" / str(pid) / "schedstat").split()
-    thread = _fields(_read(_PROC / str(pid) / "task" / str(pid) / "stat"))
+    main = text_of(_PROC / str(pid) / "task" / str(pid) / "schedstat").split()
+    thread = _fields(text_of(_PROC / str(pid) / "task" / str(pid) / "stat"))
     return Snapshot(
         state=own[0],
         cpu_s=_cpu_s(own),
@@ -169,13 +171,13 @@ def _snapshot(pid: int, children: list[int]) -> Snapshot | None:
 
 def _io_bytes(pid: int) -> int:
     """All that passed through read and write, caches and pipes too."""
-    lines = dict(line.split(": ") for line in _read(_PROC / str(pid) / "io").splitlines())
+    lines = dict(line.split(": ") for line in text_of(_PROC / str(pid) / "io").splitlines())
     return int(lines.get("rchar", 0)) + int(lines.get("wchar", 0))
 
 
 def _mask(pid: int, masks: re.Pattern[str], signum: int) -> bool:
     """Whether one of these masks of proc_pid_status(5) has ``signum``."""
-    status = _read(_PROC / str(pid) / "status")
+    status = text_of(_PROC / str(pid) / "status")
     return any(int(mask, 16) >> (signum - 1) & 1 for mask in masks.findall(status))
 
 
@@ -184,16 +186,9 @@ def _cpu_s(fields: list[str]) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    return _fields(_read(_PROC / str(pid) / "stat"))
+    return _fields(text_of(_PROC / str(pid) / "stat"))
 
 
 def _fields(stat: str) -> list[str]:
     """Fields of proc(5) stat from the third, the state, on; a name may contain anything."""
     return stat.rpartition(")")[2].split()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

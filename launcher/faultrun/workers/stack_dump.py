@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from faultrun.files import bytes_from
 from faultrun.model.wire import STACKS_SIGNAL
 from faultrun.workers.look import catches
 from faultrun.workers.process import Process
@@ -52,12 +53,8 @@ class StackDump:
         return {rank: text for rank in sizes if (text := self._read(rank))}
 
     def _read(self, rank: int) -> str:
-        try:
-            with self._files[rank].open("rb") as file:
-                file.seek(self._began[rank])
-                return file.read(MOST_DUMPED_BYTES).decode(errors="replace")
-        except OSError:
-            return ""
+        said = bytes_from(self._files[rank], self._began[rank], MOST_DUMPED_BYTES)
+        return said.decode(errors="replace")
 
 
 def read_from_outside(pids: Mapping[int, int], patience_s: float) -> dict[int, str]:

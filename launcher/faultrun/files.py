@@ -1,0 +1,97 @@
+"""Files as several packages need them: read where nobody may be disturbed, replaced in one step, watched.
+
+A file that is replaced is old or new, never half, and by a power cut never empty.
+"""
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_EVENT = struct.Struct("iIII")
+_CHUNK = 1 << 16
+
+
+def text_of(path: Path) -> str:
+    """What a small file holds now; empty if it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def bytes_from(path: Path, begin: int, most_bytes: int) -> bytes:
+    """What a file holds from ``begin`` on, counted from its end if negative; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(begin if begin >= 0 else max(0, end + begin))
+            return file.read(most_bytes)
+    except OSError:
+        return b""
+
+
+def replace_durably(path: Path, data: bytes) -> None:
+    """Make ``data`` the content of ``path`` in one step; return once synced. OSError if it fails."""
+    _replace(path, data, synced=True)
+    sync_folder(path.parent)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """The same without waiting for the disk: a reader meanwhile sees the old content or the new one."""
+    _replace(path, data, synced=False)
+
+
+def _replace(path: Path, data: bytes, *, synced: bool) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if synced:
+                os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Return once the names in ``folder`` are on the disk. OSError if that cannot be had."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Inotify:
+    """The kernel's word about changes, inotify(7). ``fd`` is to be polled; it is -1 where there is none."""
+
+    def __init__(self) -> None:
+        self.fd: int = _LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def add(self, path: str | Path, mask: int) -> int:
+        """Watch a file or folder; the watch's number, -1 if that is impossible."""
+        watch: int = _LIBC.inotify_add_watch(self.fd, os.fsencode(path), mask)
+        return watch
+
+    def remove(self, watch: int) -> None:
+        """Watch it no longer."""
+        _LIBC.inotify_rm_watch(self.fd, watch)
+
+    def events(self) -> Iterator[tuple[int, bytes]]:
+        """The watch, and the name in its folder, of each change since the last call. Never blocks."""
+        while self.fd >= 0:
+            try:
+                data = os.read(self.fd, _CHUNK)
+            except OSError:
+                return
+            at = 0
+            while at < len(data):
+                watch, _, _, name_bytes = _EVENT.unpack_from(data, at)
+                at += _EVENT.size
+                yield watch, data[at : at + name_bytes].rstrip(b"\0")
+                at += name_bytes
