@@ -13,6 +13,7 @@ from faultrun.checkpoints.names import base_name, is_unfinished, unfinished_dire
 from faultrun.model.checkpoint import Entry, Refusal
 
 _DEEPEST = 16
+_CLAIMED = ("path", "kind", "rank", "epoch", "step_in_epoch", "global_step", "series", "session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,16 +183,7 @@ def _claims(one: Format, listing: Listing) -> list[Claim] | str:
 
 def _named_entry(one: Format, claim: Claim, stamp: Stamp) -> Entry:
     return Entry(
-        path=claim.path,
         format=one.name,
-        kind=claim.kind,
-        size_bytes=stamp.size_bytes,
-        mtime_ns=stamp.mtime_ns,
-        inode=stamp.inode,
-        rank=claim.rank,
-        epoch=claim.epoch,
-        step_in_epoch=claim.step_in_epoch,
-        global_step=claim.global_step,
-        series=claim.series,
-        session=claim.session,
+        **{name: getattr(stamp, name) for name in ("inode", "size_bytes", "mtime_ns")},
+        **{name: getattr(claim, name) for name in _CLAIMED},
     )

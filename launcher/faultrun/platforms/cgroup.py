@@ -108,14 +108,6 @@ def spendable_bytes(root: Path = Path("/")) -> int | None:
     return min(spendable, _beyond_reserve(group.memory_bytes, free))
 
 
-def memory_of_machine(root: Path = Path("/")) -> int | None:
-    """All memory of the machine in bytes."""
-    for line in text_of(root / "proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    return None
-
-
 def _tightest(
     mounts: tuple[_Mount, ...], groups: dict[str, str], controller: str, look: _Look
 ) -> tuple[float | None, int | None]:
@@ -133,12 +125,12 @@ def _tightest(
 
 def _memory(folder: Path, version: int) -> tuple[float | None, int | None]:
     if version == 2:
-        return _number(folder / "memory.max"), _whole(folder / "memory.current")
-    return _number(folder / "memory.limit_in_bytes"), _whole(folder / "memory.usage_in_bytes")
+        return _whole(folder / "memory.max"), _whole(folder / "memory.current")
+    return _whole(folder / "memory.limit_in_bytes"), _whole(folder / "memory.usage_in_bytes")
 
 
 def _pids(folder: Path, _version: int) -> tuple[float | None, int | None]:
-    return _number(folder / "pids.max"), _whole(folder / "pids.current")
+    return _whole(folder / "pids.max"), _whole(folder / "pids.current")
 
 
 def _cpus(folder: Path, version: int) -> tuple[float | None, int | None]:
@@ -208,11 +200,6 @@ def _droppable(root: Path) -> int:
         if found is not None:
             return found
     return 0
-
-
-def _number(path: Path) -> float | None:
-    text = text_of(path).strip()
-    return float(text) if text.isdigit() else None
 
 
 def _whole(path: Path) -> int | None:

@@ -2,14 +2,12 @@
 
 import ctypes
 import os
-import re
 import resource
 import select
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
 import psutil
 
@@ -18,7 +16,6 @@ from faultrun.platforms.watch import FileWatch
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_GET_PDEATHSIG = 2
 _PR_GET_CHILD_SUBREAPER = 37
-_DEVICES = re.compile(r"davinci\d+|nvidia\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +78,6 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
         if installed is not None:
             found[name] = installed.version
     return found
-
-
-def device_files(dev: Path = Path("/dev")) -> tuple[str, ...]:
-    """Names of accelerators among the device files, sorted."""
-    try:
-        return tuple(sorted(path.name for path in dev.iterdir() if _DEVICES.fullmatch(path.name)))
-    except OSError:
-        return ()
 
 
 def listener(port: int) -> SeenProcess | None:

@@ -29,27 +29,26 @@ def visible_accelerators(environ: Mapping[str, str]) -> Accelerators | None:
     Ascend's docker runtime writes ``0,2``, ``0-3`` or ``Ascend910-0``; CUDA writes
     indices or ``GPU-<uuid>`` and stops at the first entry it does not know.
     """
-    for variable, count in (("ASCEND_VISIBLE_DEVICES", _ascend), ("CUDA_VISIBLE_DEVICES", _cuda)):
-        value = environ.get(variable)
-        if value is not None:
-            return Accelerators(count=count(value), source=f"{variable}={value}")
-    return None
+    return _visible(environ, "ASCEND_VISIBLE_DEVICES") or _visible(environ, "CUDA_VISIBLE_DEVICES")
 
 
 def accelerators_of(kind: str, environ: Mapping[str, str], dev: Path = Path("/dev")) -> Accelerators | None:
     """Devices of ``kind`` (gpu or npu): those made visible, else the device files; None if there is none."""
-    variable, count = {
-        "gpu": ("CUDA_VISIBLE_DEVICES", _cuda),
-        "npu": ("ASCEND_VISIBLE_DEVICES", _ascend),
-    }[kind]
-    value = environ.get(variable)
-    if value is not None:
-        found = Accelerators(count=count(value), source=f"{variable}={value}")
-    else:
-        paths = dev.iterdir() if dev.is_dir() else iter(())
-        files = [path for path in paths if re.fullmatch(_DEVICE_FILES[kind], path.name)]
+    variable = {"gpu": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_VISIBLE_DEVICES"}[kind]
+    found = _visible(environ, variable)
+    if found is None:
+        files = device_files(dev, kind)
         found = Accelerators(count=len(files), source=f"{len(files)} device files in {dev}")
     return found if found.count else None
+
+
+def device_files(dev: Path = Path("/dev"), kind: str = "") -> tuple[str, ...]:
+    """Names of the accelerators of ``kind`` (gpu or npu; of both if empty) among the device files, sorted."""
+    pattern = _DEVICE_FILES.get(kind) or "|".join(_DEVICE_FILES.values())
+    try:
+        return tuple(sorted(path.name for path in dev.iterdir() if re.fullmatch(pattern, path.name)))
+    except OSError:
+        return ()
 
 
 def physical_devices(environ: Mapping[str, str], count: int) -> tuple[int, ...]:
@@ -118,6 +117,14 @@ def address_towards(host: str) -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return "127.0.0.1"
+
+
+def _visible(environ: Mapping[str, str], variable: str) -> Accelerators | None:
+    value = environ.get(variable)
+    if value is None:
+        return None
+    count = _cuda(value) if variable.startswith("CUDA") else _ascend(value)
+    return Accelerators(count=count, source=f"{variable}={value}")
 
 
 def _ascend(value: str) -> int:

@@ -7,7 +7,6 @@ the legacy ``group_list[].instance_list[].devices[]``. A table that is still bei
 computed from an order of servers. ``rank_table_wait`` waits for a table.
 """
 
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from faultrun.platforms.documents import Unfinished, json_object, read_bounded
+from faultrun.platforms.local import device_files
 
 MOST_TABLE_BYTES = 4 << 20
 NODE_VARIABLES = ("XDL_IP", "POD_IP")
@@ -119,8 +119,7 @@ def seen_devices(devices: Sequence[int], environ: Mapping[str, str], dev: Path) 
     files that it finds in ``dev`` (a container has only its own: davinci4 alone
     is device 0), and then once more those that ``ASCEND_RT_VISIBLE_DEVICES`` lists.
     """
-    files = dev.iterdir() if dev.is_dir() else iter(())
-    present = sorted(int(file.name[7:]) for file in files if re.fullmatch(r"davinci\d+", file.name))
+    present = sorted(int(name.removeprefix("davinci")) for name in device_files(dev, "npu"))
     visible = environ.get(_VISIBLE, "").split(",")
     listed = sorted({int(part) for part in visible if part.strip().isdigit()})
     return _renumbered(_renumbered(tuple(devices), present), listed)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from faultrun.files import replace_durably
+from faultrun.platforms.storage import nearest
 
 MOUNTS_FILE = "mounts.json"
 
@@ -67,9 +68,8 @@ def _mounts(roots: Sequence[str]) -> dict[str, str]:
 
 def _device_under(root: str) -> int | None:
     """The device of ``root``, or of the nearest folder above it that there is; None: nobody can say."""
-    path = Path(root)
     with suppress(OSError):
-        return next(place for place in (path, *path.parents) if place.exists()).stat().st_dev
+        return nearest(Path(root)).stat().st_dev
     return None
 
 

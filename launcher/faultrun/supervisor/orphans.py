@@ -7,13 +7,14 @@ program of it does, until it is killed with the rest.
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from faultrun.model.events import Event, ExitStatus, Signaled
 from faultrun.supervisor.reactor import Reactor, Ready
 from faultrun.workers.look import is_shell, members, to_ask
+from faultrun.workers.sweep import pidfd_of
 
 _DIED_OF_THE_REQUEST = Signaled(signum=signal.SIGTERM)
 
@@ -82,7 +83,7 @@ class _Session:
         if pid in self._asked:
             return
         self._asked.add(pid)
-        with suppress(OSError), _pidfd(pid) as pidfd:
+        with suppress(OSError), pidfd_of(pid) as pidfd:
             if os.getsid(pid) == self._leader:  # no stranger with the number of one that has ended
                 signal.pidfd_send_signal(pidfd, signal.SIGTERM)
                 signal.pidfd_send_signal(pidfd, signal.SIGCONT)
@@ -95,13 +96,4 @@ class _Session:
     def _forget(self, pid: int) -> None:
         pidfd = self._pidfds.pop(pid)
         self._reactor.forget(pidfd)
-        os.close(pidfd)
-
-
-@contextmanager
-def _pidfd(pid: int) -> Iterator[int]:
-    pidfd = os.pidfd_open(pid)
-    try:
-        yield pidfd
-    finally:
         os.close(pidfd)

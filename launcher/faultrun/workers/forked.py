@@ -116,16 +116,13 @@ def guard(sweep: Callable[[], object]) -> int:
     ignored: a SIGTERM to the process group is ours to answer. Must be called before any thread is started.
     """
     read_end, _held_by_us_alone = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(read_end)
-        return pid
-    try:
+
+    def outlive() -> None:
         os.setsid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        keep_only(read_end)
         while os.read(read_end, 1):
             pass
         sweep()
-    finally:
-        os._exit(0)
+
+    pid = Forked(outlive, keep=(read_end,)).pid
+    os.close(read_end)
+    return pid

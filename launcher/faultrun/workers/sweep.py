@@ -6,7 +6,7 @@ import resource
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -103,14 +103,16 @@ def sweep(
 
 def kill_tagged(pid: int, boots: frozenset[str]) -> None:
     """SIGKILL ``pid`` if it still carries the tag; its number may belong to a stranger by now."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        return
-    try:
+    with suppress(OSError), pidfd_of(pid) as pidfd:
         if carries_tag(pid, boots):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    except OSError:
-        return
+
+
+@contextmanager
+def pidfd_of(pid: int) -> Iterator[int]:
+    """A descriptor that means this very process, for a moment. OSError if it is gone."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        yield pidfd
     finally:
         os.close(pidfd)

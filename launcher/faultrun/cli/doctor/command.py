@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+import psutil
 
 from faultrun.cli.console import answer
 from faultrun.cli.doctor import checks
@@ -60,8 +61,8 @@ def doctor(as_json: bool, checkpoint_dir: tuple[str, ...], **given: str | None) 
 def _checks(asked: Asked) -> Iterator[Check]:
     began_s = time.time() - time.monotonic()
     settings, windows, refused = _settings(asked)
-    devices = host.device_files()
-    yield from checks.limits_checks(cgroup.limits(), cgroup.memory_of_machine(), local.processor_count())
+    devices = local.device_files()
+    yield from checks.limits_checks(cgroup.limits(), psutil.virtual_memory().total, local.processor_count())
     yield checks.shm_check(_room("/dev/shm"))
     yield from checks.ulimit_checks(host.ulimits(), len(devices))
     yield checks.pid_1_check(host.process(1), os.getpid())

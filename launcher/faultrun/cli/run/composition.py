@@ -51,7 +51,6 @@ from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer
 from faultrun.supervisor.progress import write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.recovery_timer import RecoveryTimer
 from faultrun.supervisor.resume_check import ResumeCheck
 from faultrun.supervisor.save_watch import SaveWatch
 from faultrun.supervisor.standbys import Standbys
@@ -145,7 +144,6 @@ class Supervisor:
         listeners = (
             narrator,
             ResumeCheck(reactor, self._spec.recovery),
-            RecoveryTimer(reactor),
             LogWatch(reactor, group.incarnation),
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             SaveWatch(reactor, world.readings, catalog.listed),

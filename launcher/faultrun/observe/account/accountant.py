@@ -164,7 +164,7 @@ class Accountant:
         """What is known by the last line taken, as if all that is open ended there."""
         now, known = copy(self), self._account
         now._account = replace(known, lives=list(known.lives), faults=list(known.faults))
-        now._timeline = Timeline(self._timeline.end_s, list(self._timeline.segments))
+        now._timeline = self._timeline.copy()
         now._end_life("still running")
         now._settle()
         now._close_fault(NOT_OVER)
