@@ -189,7 +189,7 @@ def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path:
 def test_a_save_that_cannot_be_marked_is_said_and_stays_whole(tmp_path: Path) -> None:
     saved = gasp(tmp_path / "own/gasp.pt", 7)
     gasp(tmp_path / "own/below/gasp.pt", 8)
-    (tmp_path / ".own.faultrun/.finished.tmp").mkdir(parents=True)
+    (tmp_path / ".own.faultrun/.finished").mkdir(parents=True)
     (trouble,) = mark_finished([], [f"{tmp_path}/own"], "calm-heron-3f7a")
     assert trouble.startswith(f"{tmp_path}/own: ")
     assert finder(tmp_path, roots=0).read_back(saved).whole
