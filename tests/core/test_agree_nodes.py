@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from faultrun.core.agree import Adopt, Finish, Go, Rules, event_of, next_step
+from faultrun.core.agree import Rules, next_step
 from faultrun.core.decide import decide
 from faultrun.model.actions import (
     Action,
@@ -27,9 +27,12 @@ from faultrun.model.events import (
     Drained,
     Event,
     Exited,
+    GoGiven,
+    PlanAdopted,
     Prepared,
     PrepareFailed,
     RecoveryPointChosen,
+    RunFinished,
     RunStarted,
     Signaled,
     Timer,
@@ -158,23 +161,24 @@ class World:
         lost = frozenset(node.state.node for node in self.nodes if node.lost)
         answer = next_step(RULES, self.plan, facts, 0.0, lost)
         self.check(answer)
-        event = event_of(answer, -1, 0.0)
         seen = replace(self, seen=tuple(sorted(facts.items())))
-        if event is None or event in self.answers[-1:]:
+        if isinstance(answer, str) or answer in self.answers[-1:]:
             return seen
-        answers = (event,) if isinstance(answer, Adopt) else (*self.answers, event)
-        nodes = tuple(replace(node, told=(*node.told, event)) for node in self.nodes)
-        plan = answer.plan if isinstance(answer, Adopt) else self.plan
-        return replace(seen, nodes=nodes, plan=plan, answers=answers, finished=isinstance(answer, Finish))
+        answers = (answer,) if isinstance(answer, PlanAdopted) else (*self.answers, answer)
+        nodes = tuple(replace(node, told=(*node.told, answer)) for node in self.nodes)
+        plan = answer.plan if isinstance(answer, PlanAdopted) else self.plan
+        return replace(
+            seen, nodes=nodes, plan=plan, answers=answers, finished=isinstance(answer, RunFinished)
+        )
 
     def check(self, answer: object) -> None:
         """Nothing is started or ended on the word of another incarnation."""
         if self.plan is None:
             return
         taking_part = [node for node in self.nodes if node.state.node in members(self.plan)]
-        if isinstance(answer, Go):
+        if isinstance(answer, GoGiven):
             assert {node.state.incarnation for node in taking_part} == {answer.incarnation}
-        if isinstance(answer, Finish) and answer.exit_code == 0:
+        if isinstance(answer, RunFinished) and answer.exit_code == 0:
             assert all(self.plan.incarnation in node.done for node in taking_part)
 
 

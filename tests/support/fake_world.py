@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from faultrun.core.agree import Adopt, Rules, event_of, next_step
+from faultrun.core.agree import Rules, next_step
 from faultrun.model.actions import (
     Action,
     DismissStandbys,
@@ -38,6 +38,7 @@ from faultrun.model.events import (
     ExitStatus,
     IncarnationStarted,
     NothingWhole,
+    PlanAdopted,
     Prepared,
     PrepareFailed,
     RecoveryPointChosen,
@@ -250,11 +251,10 @@ class FakeWorld:
 
     def _tell(self, fact: NodeFact) -> None:
         answer = next_step(self._rules, self._plan, {fact.node: fact}, self.now_s)
-        if isinstance(answer, Adopt):
+        if isinstance(answer, PlanAdopted):
             self._plan = answer.plan
-        event = event_of(answer, fact.incarnation, self.now_s)
-        if event is not None:
-            self.post(event)
+        if not isinstance(answer, str):
+            self.post(answer)
 
     def _spawn(self, order: Spawn) -> None:
         assert not self.living, f"spawned beside the living ranks {sorted(self.living)}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from faultrun.core.agree import Adopt, Rules, event_of, next_step
+from faultrun.core.agree import Rules, next_step
 from faultrun.core.begin import plan_to_go_on_from
 from faultrun.core.decide import decide
 from faultrun.model.actions import Action, Publish, Spawn
@@ -336,11 +336,10 @@ class Story:
         if self.agreement_is_silent:
             return
         answer = next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s)
-        if isinstance(answer, Adopt):
+        if isinstance(answer, PlanAdopted):
             self._plan = answer.plan
-        event = event_of(answer, self.state.incarnation, self.now_s)
-        if event is not None:
-            self.tell(event)
+        if not isinstance(answer, str):
+            self.tell(answer)
 
 
 def rule(**more: object) -> RestartPolicy:

@@ -15,7 +15,7 @@ from faultrun.core.place import common_point, place
 from faultrun.core.quarantine import attempts_of
 from faultrun.errors import assert_never
 from faultrun.model.agreement import IncarnationOver
-from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
@@ -49,64 +49,8 @@ class Rules:
     resume_args: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopt:
-    """Everybody shall prepare this plan."""
-
-    plan: Plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Go:
-    """Everybody is prepared; workers meet at this address and port of the plan's first node."""
-
-    incarnation: int
-    master_addr: str
-    master_port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
-    """Somebody cannot go on with the incarnation: whoever still prepares or trains it shall end it."""
-
-    incarnation: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
-    """The run is over. ``stopped``: because somebody asked for it."""
-
-    exit_code: int
-    why: str
-    stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """Nothing yet, and for whom."""
-
-    why: str
-
-
-NextStep = Adopt | Go | Over | Finish | Wait
-
-
-def event_of(answer: NextStep, incarnation: int, now_s: float) -> Event | None:
-    """The fact that ``answer`` becomes for a node that stated something of ``incarnation``; None: wait."""
-    match answer:
-        case Adopt(plan=plan):
-            return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
-        case Go(incarnation=agreed, master_addr=addr, master_port=port):
-            return GoGiven(at_s=now_s, incarnation=agreed, master_addr=addr, master_port=port)
-        case Over(incarnation=over, why=why):
-            return IncarnationOver(at_s=now_s, incarnation=over, why=why)
-        case Finish(exit_code=code, why=why, stopped=stopped):
-            return RunFinished(at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stopped)
-        case Wait():
-            return None
-        case _:
-            assert_never(answer)
+NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | str
+"""The event that follows for every node that is meant; a text says that nothing does yet, and why."""
 
 
 def next_step(
@@ -128,14 +72,14 @@ def next_step(
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     for fact in here.values():
         if fact.incarnation > plan.incarnation:
-            return Wait(why=f"{fact.node} knows of a newer plan")
+            return f"{fact.node} knows of a newer plan"
         if fact.status.busy and fact.incarnation < plan.incarnation:
-            return Over(incarnation=fact.incarnation, why=f"incarnation {plan.incarnation} is planned")
+            return _over(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
     over = _why_over(plan, here)
     if not over:
-        return _go_on(plan, members)
+        return _go_on(plan, members, now_s)
     if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
-        return Over(incarnation=plan.incarnation, why=over)
+        return _over(plan.incarnation, over, now_s)
     return _between(rules, plan, here, now_s, lost)
 
 
@@ -162,19 +106,21 @@ def _is_behind(plan: Plan, fact: NodeFact) -> bool:
     return fact.incarnation < plan.incarnation and not ends and plan.is_for(fact.node, fact.boot)
 
 
-def _go_on(plan: Plan, members: list[NodeFact]) -> NextStep:
+def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
     """Every node can still take part: have all of them start, or wait for who is not so far."""
     behind = ", ".join(fact.node for fact in members if _is_behind(plan, fact))
     if behind:
         prepared = any(fact.status is NodeStatus.READY for fact in members)
-        return Wait(why=f"not prepared yet: {behind}" if prepared else f"the plan is on its way to {behind}")
+        return f"not prepared yet: {behind}" if prepared else f"the plan is on its way to {behind}"
     if all(fact.status is NodeStatus.DONE for fact in members):
-        return Finish(exit_code=0, why="every rank finished")
+        return _finish(plan.incarnation, now_s, 0, "every rank finished")
     if not any(fact.status is NodeStatus.READY for fact in members):
-        return Wait(why="workers run")
+        return "workers run"
     # Whoever runs already has been given this, and whoever is only ready gets it again.
     first = members[0]
-    return Go(incarnation=plan.incarnation, master_addr=first.addr, master_port=first.master_port)
+    return GoGiven(
+        at_s=now_s, incarnation=plan.incarnation, master_addr=first.addr, master_port=first.master_port
+    )
 
 
 def _between(
@@ -188,14 +134,14 @@ def _between(
     seats = place(rules.topology, None if plan is None else plan.topology, here, lost)
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.status.busy for fact in spoken):
-        return Wait(why="the plan that some nodes follow is not known here")
-    ending = _ending(rules, spoken)
+        return "the plan that some nodes follow is not known here"
+    ending = _ending(rules, spoken, now_s)
     if ending is not None:
         return ending
     if seats is None:
         known = rules.topology if plan is None else plan.topology
         missing = [seat.node or "another node" for seat in known.nodes if seat.node not in here]
-        return Wait(why=f"waiting for {', '.join(missing)}")
+        return f"waiting for {', '.join(missing)}"
     return _replan(rules, plan, seats, spoken, now_s)
 
 
@@ -205,8 +151,9 @@ def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> boo
     return plan is None or any(seat.node == fact.node for topology in known for seat in topology.nodes)
 
 
-def _ending(rules: Rules, spoken: list[NodeFact]) -> Finish | None:
+def _ending(rules: Rules, spoken: list[NodeFact], now_s: float) -> RunFinished | None:
     """The end of the run, if somebody asked for it or cannot go on."""
+    newest = max((fact.incarnation for fact in spoken), default=-1)
     failed = next((fact.failure for fact in spoken if fact.failure is not None), None)
     stop = next((fact.stop for fact in spoken if fact.stop is not None), None)
     if stop is not None:
@@ -215,8 +162,8 @@ def _ending(rules: Rules, spoken: list[NodeFact]) -> Finish | None:
         if rules.exit_code_on_stop is not None and stop is not StopSource.PLATFORM:
             code = rules.exit_code_on_stop
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
-        return Finish(exit_code=code, why=f"stopped by {stop.value}{besides}", stopped=True)
-    return None if failed is None else Finish(exit_code=failed[0], why=failed[1])
+        return _finish(newest, now_s, code, f"stopped by {stop.value}{besides}", stopped=True)
+    return None if failed is None else _finish(newest, now_s, *failed)
 
 
 def _replan(
@@ -237,33 +184,33 @@ def _replan(
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
-        return Adopt(plan=replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)))
+        return _adopt(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
     following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
     incident = _first_incident(spoken)
     if incident is None:
-        return Adopt(plan=following)
+        return _adopt(following, now_s)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
     if incident.cause is Cause.ELSEWHERE:
         # Whoever could tell of it is lost, and a lost node is charged to nobody.
-        return Adopt(plan=replace(following, ledger=ledger))
+        return _adopt(replace(following, ledger=ledger), now_s)
     following = replace(following, reason=Reason.FAULT)
     if incident.ordered:
         # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
         ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
-        return Adopt(plan=replace(following, ledger=ledger))
+        return _adopt(replace(following, ledger=ledger), now_s)
     return _after_fault(rules, replace(plan, ledger=ledger), incident, following, high_step)
 
 
 def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
     """Try again, by the plan ``following``, while that can help and the budget lasts."""
-    point, now_s = following.point, following.start_at_s
+    point, now_s, life = following.point, following.start_at_s, plan.incarnation
     own_code = exit_code_of(incident.status)
     ours = refused_argument(incident, plan, rules.resume_args)
     if ours:
-        return Finish(exit_code=BAD_CONFIGURATION, why=ours)
+        return _finish(life, now_s, BAD_CONFIGURATION, ours)
     why = crashloop.hopeless(incident, plan, high_step, point) if rules.policy.max_restarts else ""
     if why:
-        return Finish(exit_code=crashloop.exit_code(incident, own_code), why=why)
+        return _finish(life, now_s, crashloop.exit_code(incident, own_code), why)
     failures = crashloop.alike(incident, plan, high_step, point)
     ledger = replace(
         plan.ledger,
@@ -275,10 +222,10 @@ def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, 
         case Spent(why=why):
             loop = crashloop.looped(incident, failures, rules.policy.max_restarts)
             if loop:
-                return Finish(exit_code=crashloop.exit_code(incident, own_code), why=f"{loop}; {why}")
-            return Finish(exit_code=own_code, why=why)
+                return _finish(life, now_s, crashloop.exit_code(incident, own_code), f"{loop}; {why}")
+            return _finish(life, now_s, own_code, why)
         case Allowed(backoff_s=backoff, ledger=charged):
-            return Adopt(plan=replace(following, start_at_s=now_s + backoff, ledger=charged))
+            return _adopt(replace(following, start_at_s=now_s + backoff, ledger=charged), now_s)
         case other:
             assert_never(other)
 
@@ -293,3 +240,16 @@ def _first_incident(spoken: list[NodeFact]) -> Incident | None:
 
     known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
     return min(known, key=order)[0] if known else None
+
+
+def _adopt(plan: Plan, now_s: float) -> PlanAdopted:
+    return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
+
+
+def _over(incarnation: int, why: str, now_s: float) -> IncarnationOver:
+    """Whoever still prepares or trains it shall end it."""
+    return IncarnationOver(at_s=now_s, incarnation=incarnation, why=why)
+
+
+def _finish(incarnation: int, now_s: float, code: int, why: str, *, stopped: bool = False) -> RunFinished:
+    return RunFinished(at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stopped)

@@ -1,6 +1,7 @@
 """Agreement of one node with itself: answers at once, by the same pure function that many nodes would use."""
 
-from faultrun.core.agree import Adopt, Rules, event_of, next_step
+from faultrun.core.agree import Rules, next_step
+from faultrun.model.events import PlanAdopted
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.supervisor.reactor import Reactor
@@ -16,13 +17,11 @@ class LocalAgreement:
 
     def state(self, fact: NodeFact) -> None:
         """Decide from the one statement there is, and post the answer."""
-        now_s = self._reactor.now()
-        answer = next_step(self._rules, self._plan, {fact.node: fact}, now_s)
-        if isinstance(answer, Adopt):
+        answer = next_step(self._rules, self._plan, {fact.node: fact}, self._reactor.now())
+        if isinstance(answer, PlanAdopted):
             self._plan = answer.plan
-        event = event_of(answer, fact.incarnation, now_s)
-        if event is not None:
-            self._reactor.post(event)
+        if not isinstance(answer, str):
+            self._reactor.post(answer)
 
     def raise_alarm(self, incarnation: int, why: str) -> None:
         """There is nobody else to tell."""
