@@ -175,6 +175,16 @@ def test_an_answer_that_was_under_way_when_the_stop_came_starts_nothing() -> Non
     assert preparing.performed(Spawn) == []
 
 
+def test_a_finished_run_acts_on_nothing_and_its_exit_code_stays() -> None:
+    story = Story(1).begins().returned(0).drained()
+    before = story.state
+    story.actions.clear()
+    story.killed(0).told_to_stop().finished(1).chose().prepared().rang(Timer.GRACE).drained()
+    assert (story.state, story.actions) == (before, [])
+    story.starts()
+    assert (story.state, story.actions) == (before, [])
+
+
 def test_a_stopped_run_is_taken_up_again_as_the_next_incarnation() -> None:
     story = Story(2).begins().told_to_stop().returned(0, 143).returned(1, 143).drained()
     story.starts()
