@@ -220,11 +220,14 @@ class Flag(Option[bool]):
 
 @cache
 def _texts_of(section: type) -> Mapping[str, str]:
-    """The texts below the rows, from the source: only help and documentation read them."""
+    """The texts below the rows, from the source: only help and docs read them. None without a source."""
     import ast
     import inspect
 
-    (rows,) = ast.parse(inspect.getsource(section)).body
+    try:
+        (rows,) = ast.parse(inspect.getsource(section)).body
+    except OSError:  # installed as bytecode: names, values and defaults are shown without their sentences
+        return {}
     texts: dict[str, str] = {}
     assert isinstance(rows, ast.ClassDef)
     for row, below in pairwise(rows.body):
