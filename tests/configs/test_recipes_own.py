@@ -86,6 +86,15 @@ def test_a_recipe_by_path(write: Write) -> None:
         (MINIMAL + "environment: [A=1]\n", ":3 cannot be used", "it holds a list, not a mapping"),
         (MINIMAL + "environment: {a-b: 1}\n", ":3 environment", "'a-b' is no name of a variable"),
         (MINIMAL + "environment: {A: [1]}\n", ":3 cannot be used", "text is needed here, not a list"),
+        (
+            MINIMAL + "environment: {A: '{checkpoint} {x}'}\n",
+            ":3 '{checkpoint} {x}'",
+            "there is no field {x}",
+        ),
+        (MINIMAL + "detect: [Trainer]\n", ":3 detect 'Trainer' cannot be used", "it is not a dotted name"),
+        (MINIMAL + "formats: Folder!\n", ":3 formats 'Folder!' cannot be used", "it is not a format's"),
+        (MINIMAL + "world_size: 4\n", ":3 world_size '4' cannot be used", "it is none of same, any"),
+        (MINIMAL + "example: |\n  a\n  b\n", ":3 example cannot be used", "it must be one line"),
         ("summary: mine\n  bad: indent: here\n", ":2 is not YAML", "mapping values are not allowed here"),
         ("- a list\n", " is no recipe", "it holds a list, not a mapping"),
         ("", " is no recipe", "it holds nothing, not a mapping"),
@@ -96,6 +105,20 @@ def test_every_mistake_is_named_by_its_line(write: Write, text: str, what: str, 
     error = refusal_of(f"--recipe={write(text)}", "train.py")
     assert error.what.startswith(f"mine.yaml{what}"), error
     assert error.because.startswith(because), error
+
+
+def test_a_variable_that_holds_a_field_waits_for_a_restart_and_braces_alone_are_plain_text(
+    write: Write,
+) -> None:
+    mine = write(
+        MINIMAL + "environment: {GO: '{TTP:1}', FROM: 'x:{checkpoint}'}\nworld_size: any\nformats: folder\n"
+    )
+    spec = plan(f"--recipe={mine}", "train.py", environ={"FROM": "the user's"}).spec
+    assert dict(spec.environment) == {"GO": "{TTP:1}"}
+    assert spec.recovery.resume_environment == (("FROM", "x:{checkpoint}"),)
+    assert spec.recovery.handed_over
+    assert spec.recovery.resharded
+    assert spec.recovery.formats == ("folder",)
 
 
 def test_an_unknown_key_that_is_nearly_one_is_pointed_out(write: Write) -> None:

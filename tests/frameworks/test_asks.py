@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.frameworks.program_files import asks
+from faultrun.frameworks.program_files import asks, program_sources
+
+
+def asked(*words: str, script: Path | None = None) -> bool | None:
+    search = () if script is None else (script.parent,)
+    return asks(words, program_sources(words, script, search))
 
 
 @pytest.mark.parametrize(
@@ -23,7 +28,7 @@ from faultrun.frameworks.program_files import asks
 def test_a_script_asks_by_a_variable_or_by_the_sdk(tmp_path: Path, text: str, told: bool) -> None:
     script = tmp_path / "train.py"
     script.write_text(text)
-    assert asks(("python", str(script)), script, (tmp_path,)) is told
+    assert asked("python", str(script), script=script) is told
 
 
 def test_modules_of_its_own_ask_for_it_and_so_do_shell_scripts(tmp_path: Path) -> None:
@@ -33,14 +38,14 @@ def test_modules_of_its_own_ask_for_it_and_so_do_shell_scripts(tmp_path: Path) -
     (tmp_path / "src" / "loop.py").write_text("from src.resume import path\nimport train\n")
     (tmp_path / "src" / "resume.py").write_text("path = os.environ['FAULTRUN_RESUME_FROM']\n")
     script = tmp_path / "train.py"
-    assert asks(("python", str(script)), script, (tmp_path,)) is True
+    assert asked("python", str(script), script=script) is True
     (tmp_path / "src" / "resume.py").write_text("path = ''\n")
-    assert asks(("python", str(script)), script, (tmp_path,)) is False
+    assert asked("python", str(script), script=script) is False
     (tmp_path / "run.sh").write_text("python train.py --resume=$FAULTRUN_RESUME_FROM\n")
-    assert asks(("bash", str(tmp_path / "run.sh")), None, ()) is True
-    assert asks(("bash", "-c", "train $FAULTRUN_RESUME_FROM"), None, ()) is True
+    assert asked("bash", str(tmp_path / "run.sh")) is True
+    assert asked("bash", "-c", "train $FAULTRUN_RESUME_FROM") is True
 
 
 def test_of_what_cannot_be_read_nothing_is_said() -> None:
-    assert asks(("./trainer", "--name", "my run"), None, ()) is None
-    assert asks(("bash", "-c", "train --all"), None, ()) is None
+    assert asked("./trainer", "--name", "my run") is None
+    assert asked("bash", "-c", "train --all") is None

@@ -3,12 +3,14 @@
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from faultrun.checkpoints.format import Format
+from faultrun.errors import ConfigError
+from faultrun.model.spec import Recovery
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -27,6 +29,7 @@ BUILTIN = (
     "tensorflow",
 )
 """Modules of this package, each with a format of its name in capitals, in the order to ask them."""
+_SAVES, _PATTERN = "faultrun", "pattern"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,27 @@ def load_registry(extra: Sequence[Format] = ()) -> Registry:
             why = f"{type(err).__name__}: {err}"
             broken.append(f"checkpoint format {point.name} ({point.value}) left out: {why}")
     return Registry(formats=tuple(formats), broken=tuple(broken))
+
+
+def registry_for(recovery: Recovery) -> Registry:
+    """The formats that count in a run. ConfigError where its recipe names one that there is not.
+
+    Saves of the SDK count under any recipe.
+    """
+    from faultrun.checkpoints.generic import Pattern  # noqa: PLC0415 - few runs have one
+
+    registry = load_registry((Pattern(recovery.pattern),) if recovery.pattern else ())
+    if not recovery.formats:
+        return registry
+    known = [one.name for one in registry.formats]
+    unknown = [name for name in recovery.formats if name not in known]
+    if unknown:
+        because = f"the recipe names {unknown[0]}, the formats are {', '.join(known)}"
+        raise ConfigError(
+            f"no checkpoint format {unknown[0]}", because=because, hint="faultrun recipes show NAME"
+        )
+    counting = {*recovery.formats, _SAVES, _PATTERN}
+    return replace(registry, formats=tuple(one for one in registry.formats if one.name in counting))
 
 
 def _entry_points() -> "Iterable[EntryPoint]":

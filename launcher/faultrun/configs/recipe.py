@@ -22,6 +22,8 @@ from faultrun.text.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
 
 _KEYS = (
     "summary",
+    "example",
+    "detect",
     "framework",
     "config",
     "checkpoint_dir",
@@ -29,12 +31,17 @@ _KEYS = (
     "resume_arg",
     "resume_arg_if_given",
     "replica_groups",
+    "formats",
+    "world_size",
     "environment",
 )
 _REWRITE_KEYS = ("file", "key", "value", "format", "optional")
 _MAX_BYTES = 1 << 20
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ARGUMENT = re.compile(r"-{1,2}[^\s=-]|[+A-Za-z_~][^=\s]*=")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_FORMAT = re.compile(r"[a-z][a-z0-9_-]*")
+_ARGUMENT = re.compile(r"-{1,2}[^\s=-]|[+A-Za-z_~][^=\s]*=|\{option:")
+_RESUME_FIELD = re.compile(r"\{(" + "|".join(template.FIELDS) + r")\}")
 _SEE = "faultrun recipes show mindspore-resnet is one that works"
 
 
@@ -101,17 +108,18 @@ def _recipe(page: "_Page", name: str, given: Mapping[str, Node]) -> Recipe:
     for needed in ("summary", "checkpoint_dir"):
         if needed not in given:
             raise page.error(1, f"has no {needed}", "every recipe needs one")
-    summary = page.phrase(given["summary"])
-    if not summary.text.strip() or "\n" in summary.text.strip():
-        raise page.error(summary.line, "summary cannot be used", "it must be one line")
     folders = page.several(given, "checkpoint_dir")
     if not folders:
         raise page.error(given["checkpoint_dir"].line, "checkpoint_dir cannot be used", "the list is empty")
     framework = page.word(given, "framework", [kind.value for kind in Framework])
+    variables = page.environment(given["environment"]) if "environment" in given else ()
+    told = frozenset(variable for variable, text in variables if _RESUME_FIELD.search(text))
     return Recipe(
         name=name,
         source=page.source,
-        summary=summary.text.strip(),
+        summary=page.sentence(given, "summary"),
+        example=page.sentence(given, "example"),
+        detect=page.names(given, "detect", _DOTTED, "a dotted name, such as transformers.Trainer"),
         framework=Framework(framework) if framework else None,
         config=page.path(given["config"]) if "config" in given else None,
         checkpoint_dirs=tuple(tuple(page.path(part, "rank") for part in _items(one)) for one in folders),
@@ -119,7 +127,10 @@ def _recipe(page: "_Page", name: str, given: Mapping[str, Node]) -> Recipe:
         resume_args=page.arguments(given, "resume_arg"),
         resume_args_if_given=page.arguments(given, "resume_arg_if_given"),
         replicas=Replicas(page.word(given, "replica_groups", [kind.value for kind in Replicas]) or "auto"),
-        environment=page.environment(given["environment"]) if "environment" in given else (),
+        formats=page.names(given, "formats", _FORMAT, "a format's name, as `faultrun ckpt list` shows it"),
+        resharded=page.word(given, "world_size", ("same", "any")) == "any",
+        environment=tuple(one for one in variables if one[0] not in told),
+        resume_environment=tuple(one for one in variables if one[0] in told),
     )
 
 
@@ -160,13 +171,32 @@ class _Page:
             raise self.error(node.line, "cannot be used", f"text is needed here, not {shape}", hint)
         return Phrase(text=node.value, line=node.line)
 
+    def sentence(self, given: Mapping[str, Node], key: str) -> str:
+        """A text of one line; empty if the key is not there."""
+        if key not in given:
+            return ""
+        phrase = self.phrase(given[key])
+        if not phrase.text.strip() or "\n" in phrase.text.strip():
+            raise self.error(phrase.line, f"{key} cannot be used", "it must be one line")
+        return phrase.text.strip()
+
+    def names(
+        self, given: Mapping[str, Node], key: str, kind: "re.Pattern[str]", what: str
+    ) -> tuple[str, ...]:
+        """Names of one ``kind``, which is ``what`` in words."""
+        phrases = tuple(self.phrase(node) for node in self.several(given, key))
+        for phrase in phrases:
+            if not kind.fullmatch(phrase.text):
+                raise self.error(phrase.line, f"{key} {phrase.text!r} cannot be used", f"it is not {what}")
+        return tuple(phrase.text for phrase in phrases)
+
     def path(self, node: Node, *allowed: str) -> Phrase:
         """A text with references, and no fields but the ``allowed`` ones."""
         phrase = self.phrase(node)
         for name in recipe_reference.fields(phrase.text):
             if name not in allowed:
                 because = f"{{{name}}} is nothing that is known before training"
-                hint = "{arg:NAME}, {config:KEY}, {env:NAME}, {script}, {script_dir} or {...|=TEXT}"
+                hint = "{arg:NAME}, {config:KEY}, {env:NAME}, {code:CALL.NAME}, {script_dir} or {...|=TEXT}"
                 raise self.error(phrase.line, f"{phrase.text!r} cannot be used", because, hint)
         return phrase
 
@@ -219,7 +249,11 @@ class _Page:
             if not _VARIABLE.fullmatch(name):
                 because = f"{name!r} is no name of a variable"
                 raise self.error(value.line, "environment cannot be used", because)
-        return tuple((name, self.phrase(value).text) for name, value in found.items())
+        phrases = {name: self.phrase(value) for name, value in found.items()}
+        for phrase in phrases.values():
+            if _RESUME_FIELD.search(phrase.text):
+                self.checked(phrase)
+        return tuple((name, phrase.text) for name, phrase in phrases.items())
 
     def word(self, given: Mapping[str, Node], key: str, known: Iterable[str]) -> str:
         """One of the ``known`` words, empty if the key is not there."""

@@ -9,13 +9,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultrun.configs.edited import NoParent
 from faultrun.configs.files import snapshot
 from faultrun.configs.recipe_reference import Reference, Unknown, filled, filled_template
 from faultrun.configs.registry import edit, format_of
+from faultrun.configs.source_value import SourceCode
 from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.edit import Change
@@ -28,11 +29,15 @@ _NO_PLAIN_VALUE = ()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What references may refer to. ``path`` is empty where no file of the script is known."""
+    """What references may refer to. ``path`` is empty where no file of the script is known.
+
+    ``code`` is its source with that of its local modules.
+    """
 
     path: str
     args: tuple[str, ...]
     environ: Mapping[str, str]
+    code: SourceCode = field(default_factory=SourceCode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,17 @@ class RecipeFiller:
         """The arguments to set, as TEMPLATEs."""
         if_given = self.recipe.resume_args_if_given
         wanted = [phrase for phrase in if_given if _is_given(self.script.args, phrase.text)]
-        return tuple(self._template(phrase) for phrase in (*self.recipe.resume_args, *wanted))
+        found = (self._argument_of(phrase) for phrase in (*self.recipe.resume_args, *wanted))
+        return tuple(text for text in found if text is not None)
+
+    def _argument_of(self, phrase: Phrase) -> str | None:
+        """None where the script's source has none of the options that the recipe knows."""
+        try:
+            return template.parse(filled_template(phrase.text, self._look_up)).text
+        except Unknown as unknown:
+            if all(one.kind == "option" for one in unknown.missing):
+                return None
+            raise self._cannot(phrase, unknown) from None
 
     def _template(self, phrase: Phrase) -> str:
         try:
@@ -102,10 +117,19 @@ class RecipeFiller:
                 return self._configured(reference.name)
             case "env":
                 return self.script.environ.get(reference.name) or None
+            case "code":
+                return self.script.code.value(reference.name, self._given)
+            case "option":
+                return self.script.code.option(reference.name)
             case "script":
                 return self.script.path or None
             case _:
                 return os.path.dirname(self.script.path) or "." if self.script.path else None  # noqa: PTH120
+
+    def _given(self, name: str) -> str | None:
+        """A field of the script's parsed arguments."""
+        spellings = (name, name.replace("_", "-"))
+        return next((one for one in (_argument(self.script.args, word) for word in spellings) if one), None)
 
     def _configured(self, key: str) -> str | None:
         """A value of the training configuration: missing when it is null, refused when it is a list."""

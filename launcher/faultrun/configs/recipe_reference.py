@@ -4,6 +4,8 @@
 ``{arg:NAME}``     the script's argument ``--NAME``, the last one if it is there twice
 ``{config:KEY}``   a value of the file that the recipe's ``config`` names
 ``{env:NAME}``     a variable of our own environment, if it is not empty
+``{code:WHAT}``    a literal value of the script's source (``configs/source_value.py``)
+``{option:NAME}``  the option ``--NAME`` as the script's source spells it
 ``{script}``       the path of the script
 ``{script_dir}``   the folder that holds it
 ``{=TEXT}``        TEXT itself: what is meant when the alternatives before it are missing
@@ -19,18 +21,20 @@ from dataclasses import dataclass
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _ALTERNATIVE = re.compile(
-    r"(?P<kind>arg|config|env):(?P<name>[^|]+)|(?P<place>script|script_dir)|=(?P<text>[^|]*)"
+    r"(?P<kind>arg|config|env|code|option):(?P<name>[^|]+)|(?P<place>script|script_dir)|=(?P<text>[^|]*)"
 )
 _MISSING = {
     "arg": "the script is not given --{name}",
     "config": "the training configuration has no value {name}",
     "env": "the environment has no {name}",
+    "code": "no call in the script's source has a literal {name}",
+    "option": "the script's source has no option --{name}",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One alternative. ``kind`` is arg, config, env, script, script_dir or text."""
+    """One alternative. ``kind`` is arg, config, env, code, option, script, script_dir or text."""
 
     kind: str
     name: str = ""

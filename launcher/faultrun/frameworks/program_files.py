@@ -39,13 +39,17 @@ def source_files(words: Sequence[str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(islice(_files(words), _MOST_FILES)))
 
 
-def asks(words: Sequence[str], source: Path | None, search: Sequence[Path]) -> bool | None:
-    """Look through the files that ``words`` run, and their local modules; None where no Python is found."""
+def program_sources(words: Sequence[str], source: Path | None, search: Sequence[Path]) -> tuple[Path, ...]:
+    """The files that ``words`` run, ``source`` first, each before the local modules that it imports."""
+    files = dict.fromkeys((*([source] if source is not None else []), *source_files(words)))
+    return tuple(_with_modules(list(files), search, set(), _DEEPEST))
+
+
+def asks(words: Sequence[str], looked: Sequence[Path]) -> bool | None:
+    """Look through the command and its ``program_sources``; None where no Python is among them."""
     code = [after for word, after in pairwise(words) if _CODE.fullmatch(word)]
     if any(_ASKS.search(text.encode(errors="replace")) for text in code):
         return True
-    files = dict.fromkeys((*([source] if source is not None else []), *source_files(words)))
-    looked = list(_with_modules(list(files), search, set(), _DEEPEST))
     if any(_ASKS.search(bytes_from(file, 0, _MAX_BYTES)) for file in looked):
         return True
     return False if any(file.suffix == ".py" for file in looked) else None

@@ -37,11 +37,16 @@ class Recipe:
     ``source`` is its file as a person would name it. Each of ``checkpoint_dirs``
     is the parts of a path, joined as ``os.path.join`` does.
     ``resume_args_if_given`` only replace arguments that the script was given.
+    ``example`` is a command line, ``detect`` are dotted names that such a code imports. ``formats`` are the
+    only ones that count; empty: all. ``resharded``: a checkpoint of all ranks loads into any number of
+    workers. ``resume_environment`` are TEMPLATEs, set whenever an incarnation resumes.
     """
 
     name: str
     source: str
     summary: str
+    example: str = ""
+    detect: tuple[str, ...] = ()
     framework: Framework | None = None
     config: Phrase | None = None
     checkpoint_dirs: tuple[tuple[Phrase, ...], ...] = ()
@@ -49,4 +54,7 @@ class Recipe:
     resume_args: tuple[Phrase, ...] = ()
     resume_args_if_given: tuple[Phrase, ...] = ()
     replicas: Replicas = Replicas.AUTO
+    formats: tuple[str, ...] = ()
+    resharded: bool = False
     environment: tuple[tuple[str, str], ...] = ()
+    resume_environment: tuple[tuple[str, str], ...] = ()

@@ -182,7 +182,10 @@ class Recovery:
     """Where checkpoints are looked for and how a recovery point reaches the training code.
 
     ``trust``: a checkpoint that cannot be verified may be used. ``script_asks``: its source mentions
-    our variables or uses the SDK; None where nobody could read it.
+    our variables or uses the SDK; None where nobody could read it. ``pattern`` names files of a format of the
+    user's (``checkpoints/generic.py``), ``formats`` are the only others that count; empty: none, all.
+    ``resharded``: what all ranks saved together loads into any number of workers. ``resume_environment``
+    are templates of variables, set whenever an incarnation resumes.
     """
 
     checkpoint_dirs: tuple[str, ...] = ()
@@ -193,11 +196,16 @@ class Recovery:
     replicas: Replicas = Replicas.AUTO
     restore_configs: RestoreConfigs = RestoreConfigs.NEVER
     script_asks: bool | None = None
+    pattern: str = ""
+    formats: tuple[str, ...] = ()
+    resharded: bool = False
+    resume_environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def handed_over(self) -> bool:
         """Whether something tells the script of a recovery point, as far as can be seen."""
-        return bool(self.rewrites or self.resume_args) or self.script_asks is not False
+        told = self.rewrites or self.resume_args or self.resume_environment
+        return bool(told) or self.script_asks is not False
 
 
 class Stream(Enum):

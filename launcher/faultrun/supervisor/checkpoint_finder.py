@@ -131,6 +131,7 @@ class CheckpointFinder:
             shared_with="" if resume_any else ", ".join(self._beside),
             lost_ranks=frozenset(request.lost),
             trust=self._spec.recovery.trust,
+            resharded=self._spec.recovery.resharded,
             after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
         )
 

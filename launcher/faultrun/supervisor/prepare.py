@@ -148,13 +148,15 @@ class Preparer:
 
     def command(self, plan: Plan, rank: int) -> WorkerCommand:
         """Arguments and inherited environment of ``rank``. ConfigError when a template cannot be filled."""
-        args = self._spec.command.script_args
+        args, environ = self._spec.command.script_args, self._environ
         if plan.point is not None:
-            args = resume_args(args, filled(self._spec.recovery, values(plan, self._spec.run_id, rank)))
+            told = values(plan, self._spec.run_id, rank)
+            args = resume_args(args, filled(self._spec.recovery, told))
+            environ = {**environ, **filled_variables(self._spec.recovery, told)}
         device = device_of(self._devices, plan.topology.ranks_of(self._spec.node).index(rank))
         if not self._copies:
-            return WorkerCommand(args=args, environ=self._environ, device=device)
-        args, environ = pointed(args, self._environ, self._copies)
+            return WorkerCommand(args=args, environ=environ, device=device)
+        args, environ = pointed(args, environ, self._copies)
         return WorkerCommand(args=args, environ=environ, device=device)
 
     def _try_commands(self, plan: Plan) -> None:
@@ -248,6 +250,12 @@ def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
 def filled(recovery: Recovery, with_values: template.Values) -> tuple[str, ...]:
     """The ``--resume_arg`` templates as arguments."""
     return tuple(template.render(template.parse(text), with_values) for text in recovery.resume_args)
+
+
+def filled_variables(recovery: Recovery, with_values: template.Values) -> dict[str, str]:
+    """The variables of a recipe that tell of the recovery point."""
+    templates = recovery.resume_environment
+    return {name: template.render(template.parse(text), with_values) for name, text in templates}
 
 
 def device_of(devices: tuple[int, ...], local_rank: int) -> int | None:

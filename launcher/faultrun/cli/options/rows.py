@@ -200,6 +200,10 @@ class ResumeOptions(Options):
     """
     checkpoint_dir = Repeatable("DIR", values.folder, example="checkpoints")
     """Where checkpoints are looked for."""
+    checkpoint_pattern = OrNone("REGEX", values.checkpoint_pattern, example=r"'state-(?P<step>\d+)\.bin'")
+    """Names of checkpoints in a format that faultrun does not know, as Python's re; its groups rank, epoch,
+    step and step_in_epoch are what a name tells.
+    """
     rewrite = Repeatable(
         "FILE:KEY[=TEMPLATE]",
         values.rewrite,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from faultrun.errors import ConfigError
+from faultrun.errors import ConfigError, UsageError
 from faultrun.model.hang import Span
 from faultrun.model.spec import Rewrite, SignalAnswer, Stream
 from faultrun.platforms.local import is_address
@@ -251,6 +251,17 @@ def template(text: str) -> str:
         return templates.parse(text).text
     except ConfigError as error:
         raise ValueError(f"{error.because}; {error.hint}") from None
+
+
+def checkpoint_pattern(text: str) -> str:
+    """A regular expression that names checkpoints."""
+    from faultrun.checkpoints.generic import Pattern
+
+    try:
+        Pattern(text)
+    except UsageError as error:
+        raise ValueError(f"{error.because}; {error.hint}") from None
+    return text
 
 
 def rewrite(text: str) -> Rewrite:

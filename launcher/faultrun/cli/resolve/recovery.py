@@ -5,9 +5,10 @@ taken as it stands, and the recipe is not asked for that part at all.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.options.values import likely
@@ -17,6 +18,9 @@ from faultrun.frameworks.tft import TFT_VARIABLE, normalised
 from faultrun.model.printable import one_line
 from faultrun.model.recipe import Recipe
 from faultrun.model.spec import Framework, Recovery, Replicas
+
+if TYPE_CHECKING:
+    from faultrun.configs.recipe_fill import Script
 
 
 def read_chosen_recipe(settings: Settings) -> Recipe | None:
@@ -34,9 +38,11 @@ def resolve_recovery(
     ctx: ResolveContext, recipe: Recipe | None, program: Program, world_size: int
 ) -> Recovery:
     """Settle the options of "Where to resume"; ConfigError when the recipe needs what is not given."""
-    from faultrun.frameworks.program_files import asks
+    from faultrun.frameworks.program_files import asks, program_sources
 
     settings = ctx.settings
+    words = (*program.command.prefix, *program.command.script_args)
+    sources = program_sources(words, program.source, program.search)
     said = Recovery(
         checkpoint_dirs=settings.checkpoint_dir,
         rewrites=settings.rewrite,
@@ -44,12 +50,25 @@ def resolve_recovery(
         resume=settings.resume,
         restore_configs=settings.restore_configs,
         trust=settings.trust,
-        script_asks=asks(
-            (*program.command.prefix, *program.command.script_args), program.source, program.search
-        ),
+        script_asks=asks(words, sources),
+        pattern=settings.checkpoint_pattern or "",
     )
     _note_missing(ctx, said.checkpoint_dirs)
-    return said if recipe is None else _filled(ctx, said, recipe, program, world_size)
+    if recipe is not None:
+        return _filled(ctx, said, recipe, _script(ctx, program, sources), world_size)
+    return said
+
+
+def _script(ctx: ResolveContext, program: Program, sources: Sequence[Path]) -> "Script":
+    from faultrun.configs.recipe_fill import Script
+    from faultrun.configs.source_value import SourceCode
+
+    return Script(
+        path="" if program.source is None else str(program.source),
+        args=program.command.script_args,
+        environ=ctx.environ,
+        code=SourceCode([file for file in sources if file.suffix == ".py"]),
+    )
 
 
 def resolve_environment(
@@ -72,15 +91,19 @@ def resolve_environment(
 
 
 def _filled(
-    ctx: ResolveContext, said: Recovery, recipe: Recipe, program: Program, world_size: int
+    ctx: ResolveContext, said: Recovery, recipe: Recipe, script: "Script", world_size: int
 ) -> Recovery:
     """What the recipe adds where nobody set the option, told for a person to see that it is right."""
-    from faultrun.configs.recipe_fill import RecipeFiller, Script
+    from faultrun.configs.recipe_fill import RecipeFiller
 
-    path = "" if program.source is None else str(program.source)
-    script = Script(path=path, args=program.command.script_args, environ=ctx.environ)
     filler = RecipeFiller(recipe, script)
-    found = replace(said, replicas=recipe.replicas)
+    found = replace(
+        said,
+        replicas=recipe.replicas,
+        formats=recipe.formats,
+        resharded=recipe.resharded,
+        resume_environment=recipe.resume_environment,
+    )
     if not ctx.settings.gave(Settings.checkpoint_dir):
         found = replace(found, checkpoint_dirs=filler.checkpoint_dirs(world_size))
     if not ctx.settings.gave(Settings.rewrite):
@@ -97,6 +120,10 @@ def _filled(
         parts.append(f"sets {keys} in {file}")
     if found.resume_args:
         parts.append(f"passes {' '.join(found.resume_args)}")
+    if found.resume_environment:
+        parts.append(f"sets {', '.join(name for name, _ in found.resume_environment)} on a restart")
+    if recipe.resharded:
+        parts.append("for any number of workers")
     if recipe.replicas is Replicas.GROUP_INFO:
         parts.append("replicas as group_info.pb says")
     ctx.note(f"recipe {recipe.name}: {'; '.join(parts)}")

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.registry import registry_for
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.outlets import (
     ReadyNotifier,
@@ -239,7 +240,8 @@ class Supervisor:
 
     def _catalog(self) -> Catalog:
         roots = absolute(self._spec.recovery.checkpoint_dirs)
-        return Catalog(roots, memory_path=str(self.log_dir / "checkpoints.jsonl"), settle_s=0.0)
+        memory, registry = str(self.log_dir / "checkpoints.jsonl"), registry_for(self._spec.recovery)
+        return Catalog(roots, memory_path=memory, settle_s=0.0, registry=registry)
 
     def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
         meter = meter_for(self._spec, self.log_dir)

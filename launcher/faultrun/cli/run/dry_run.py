@@ -6,6 +6,7 @@ from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
+from faultrun.checkpoints.registry import registry_for
 from faultrun.cli.console import answer
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.start_and_end import absolute
@@ -66,9 +67,14 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
     roots = spec.recovery.checkpoint_dirs
     if not roots:
         return None, "no --checkpoint_dir is given, workers begin as at first", 0
-    catalog = Catalog(absolute(roots))
+    catalog = Catalog(absolute(roots), registry=registry_for(spec.recovery))
     size = spec.topology.world_size
-    need = Need(world_size=size, groups=known_replicas(spec, size).groups, trust=spec.recovery.trust)
+    need = Need(
+        world_size=size,
+        groups=known_replicas(spec, size).groups,
+        trust=spec.recovery.trust,
+        resharded=spec.recovery.resharded,
+    )
     match scan_and_choose(catalog, need).choice:
         case Chosen(point=point, refused=refused):
             note = f" ({len(refused)} newer refused)" if refused else ""

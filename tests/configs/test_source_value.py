@@ -1,0 +1,77 @@
+"""Where a script saves, read from its source: nothing of it is run, and what is not known is not guessed."""
+
+from pathlib import Path
+
+import pytest
+
+from faultrun.configs.source_value import SourceCode
+
+
+def nothing(_: str) -> None:
+    return None
+
+
+def value(folder: Path, text: str, what: str = "Arguments.output_dir", **given: str) -> str | None:
+    (folder / "train.py").write_text(text)
+    return SourceCode([folder / "train.py"]).value(what, given.get)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("TrainingArguments(output_dir='out')", "out"),
+        ("import transformers as t\nx = t.Seq2SeqTrainingArguments(1, output_dir='out')", "out"),
+        ("OUT = 'out'\nTrainingArguments(output_dir=OUT)", "out"),
+        ("OUT: str = 'out'\ndef main():\n    return TrainingArguments(output_dir=f'{OUT}/run')", "out/run"),
+        ("TrainingArguments(output_dir=os.path.join('a', 'b'))", "a/b"),
+        ("TrainingArguments(output_dir=str(Path('a') / 'b'))", "a/b"),
+        ("TrainingArguments(output_dir='a' + '/b')", "a/b"),
+        ("OUT = 'a'\nOUT = 'b'\nTrainingArguments(output_dir=OUT)", None),
+        ("TrainingArguments(output_dir=make())", None),
+        ("TrainingArguments(output_dir=7)", None),
+        ("TrainingArguments('out')", None),
+        ("Other(output_dir='out')", None),
+        ("x = x\nTrainingArguments(output_dir=x)", None),
+        ("TrainingArguments(output_dir=", None),
+    ],
+)
+def test_a_literal_value_is_known_and_a_computed_one_is_not(
+    tmp_path: Path, text: str, known: str | None
+) -> None:
+    assert value(tmp_path, text) == known
+
+
+def test_a_positional_argument_is_known_by_its_number(tmp_path: Path) -> None:
+    assert value(tmp_path, "TrainingArguments('out')", "TrainingArguments.0") == "out"
+    assert value(tmp_path, "TrainingArguments('out')", "TrainingArguments.1") is None
+
+
+ARGUMENTS = """
+parser.add_argument("-o", "--output-dir", default="by_default")
+args = parser.parse_args()
+TrainingArguments(output_dir=args.output_dir)
+"""
+
+
+def test_a_field_of_the_scripts_arguments_is_what_is_given_else_its_default(tmp_path: Path) -> None:
+    assert value(tmp_path, ARGUMENTS, output_dir="given") == "given"
+    assert value(tmp_path, ARGUMENTS) == "by_default"
+    fields = "@dataclass\nclass Args:\n    out: str = 'field'\nTrainingArguments(output_dir=args.out)\n"
+    assert value(tmp_path, fields) == "field"
+    assert value(tmp_path, "TrainingArguments(output_dir=args.out)") is None
+
+
+def test_local_modules_are_looked_through_too(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(
+        "def made(args):\n    return TrainingArguments(output_dir=args.out)\n"
+    )
+    (tmp_path / "train.py").write_text("parser.add_argument('--out', default='there')\n")
+    code = SourceCode([tmp_path / "train.py", tmp_path / "missing.py", tmp_path / "settings.py"])
+    assert code.value("TrainingArguments.output_dir", nothing) == "there"
+
+
+def test_an_option_is_spelled_as_the_source_does(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("add_argument('--ckpt-path')\nprint('--resume me')\n")
+    code = SourceCode([tmp_path / "train.py"])
+    assert code.option("ckpt_path") == "--ckpt-path"
+    assert code.option("resume") is None
