@@ -1,4 +1,4 @@
-"""faultrun's own saves: any file with a ``<file>.manifest.json`` beside it, written last.
+"""faultrun's own saves: any file or folder with a ``<name>.manifest.json`` beside it, written last.
 
 The SDK in the worker writes it (tmp, fsync, rename); whatever the file's own
 format, the manifest says its step, whom it serves and its digest::
@@ -11,13 +11,22 @@ format, the manifest says its step, whom it serves and its digest::
 lower-case hexadecimal digits, or "" (size only). ``path`` must be the
 file's name; it is never followed.
 
+A folder's manifest has one thing more, and there the outer size is the sum::
+
+    "files": {"model.safetensors": {"size_bytes": 812345, "digest": "crc32:..."}, "adapter/a.bin": {...}}
+
+It is whole only if each of them is, and nothing else lies there but hidden names. The outer digest is of that
+list: ``crc32:`` of the lines ``<name> <size> <digest>``, sorted, each with its newline.
+
 Which of them belong to a run that has ended well says a list beside their folder, so that no save is
 changed and a new job of the run's name does not go on from them. A save is named in it by its
 manifest's bytes and time: one that is written anew is not on it.
 """
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -27,7 +36,7 @@ from typing import Any
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.listing import walk
-from faultrun.checkpoints.names import base_name, rank_of_directory
+from faultrun.checkpoints.names import base_name, rank_of_directory, shown
 from faultrun.checkpoints.reading import digest_matches, opened, read_json
 from faultrun.files import replace_durably
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
@@ -39,7 +48,16 @@ _MAX_BYTES = 1 << 20
 _MARKS_NAME = ".finished"
 _MAX_MARKS_BYTES = 1 << 24
 _MAX_GROUP = 1 << 16
+_MAX_NAME = 4096
 _DIGEST = re.compile(r"(?:sha256:[0-9a-f]{64}|crc32:[0-9a-f]{8}|)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """One file of a folder: its length, and its digest as the manifest writes it."""
+
+    size_bytes: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +75,8 @@ class Manifest:
     digest: str
     run_id: str
     incarnation: int
+    files: Mapping[str, FilePart] | None
+    """By path within the folder; None: it is of a file."""
 
 
 class GaspManifest:
@@ -65,13 +85,15 @@ class GaspManifest:
     name = "faultrun"
 
     def claim(self, listing: Listing) -> Iterator[Claim]:
-        """Every file that has a manifest beside it."""
+        """Every file, and every folder with all that is in it, that has a manifest beside it."""
         for name in listing.files:
             target = name.removesuffix(SUFFIX)
-            if target != name and target in listing.files:
+            is_folder = target in listing.directories
+            if target != name and (is_folder or target in listing.files):
                 yield Claim(
                     path=listing.join(target),
-                    members=(target, name),
+                    members=(name,) if is_folder else (target, name),
+                    parts=(target,) if is_folder else (),
                     kind=Kind.GASP,
                     rank=rank_of_directory(listing.path),
                     series="faultrun",
@@ -97,24 +119,36 @@ class GaspManifest:
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Size and digest against the manifest. May raise Unreadable."""
         manifest = read_manifest(entry.path)
-        with opened(entry.path, look.meter) as file:
-            if file.size_bytes != manifest.size_bytes:
-                why = f"has {file.size_bytes} bytes, its manifest says {manifest.size_bytes}"
-                return Verdict(whole=False, why=why, depth=Depth.STRUCTURE)
-            if look.depth is not Depth.CHECKSUM or not manifest.digest:
-                return Verdict(whole=True, why="as long as its manifest says", depth=Depth.STRUCTURE)
-            if digest_matches(file, manifest.digest):
-                why = "matches the digest in its manifest"
-                return Verdict(whole=True, why=why, depth=Depth.CHECKSUM, digest=manifest.digest)
-        why = "its bytes do not match the digest in its manifest"
-        return Verdict(whole=False, why=why, depth=Depth.CHECKSUM)
+        if manifest.files is None:
+            whole = FilePart(size_bytes=manifest.size_bytes, digest=manifest.digest)
+            return _verdict(entry.path, whole, look)
+        why = _other_names(entry.path, manifest.files)
+        depths = []
+        for name, part in manifest.files.items() if not why else ():
+            one = _verdict(f"{entry.path}/{name}", part, look)
+            if not one.whole:
+                why = f"its {shown(name)}: {one.why}"
+                break
+            depths.append(one.depth)
+        if why:
+            return Verdict(whole=False, why=why, depth=Depth.STRUCTURE, provisional=True)
+        depth = Depth.CHECKSUM if all(one is Depth.CHECKSUM for one in depths) else Depth.STRUCTURE
+        how = "match their digests" if depth is Depth.CHECKSUM else "are as long as they should be"
+        # The entry's stamp is its manifest's: what is proved now, a change in the folder would not take back.
+        return Verdict(
+            whole=True,
+            why=f"all {len(depths)} files {how}",
+            depth=depth,
+            digest=manifest.digest if depth is Depth.CHECKSUM else "",
+            provisional=True,
+        )
 
 
 GASP_MANIFEST = GaspManifest()
 
 
 def read_manifest(path: str) -> Manifest:
-    """Return the checked manifest of the file ``path``.
+    """Return the checked manifest of the file or folder ``path``.
 
     Raises Foreign when the JSON beside it is another program's, Unreadable
     when it is torn, too large, or says impossible things.
@@ -189,7 +223,68 @@ def _checked(fields: dict[str, Any], name: str) -> Manifest:
     if fields["rank"] >= fields["world_size"]:
         raise Unreadable(f"its manifest is of rank {fields['rank']} among {fields['world_size']}")
     fields |= {"kind": _kind(fields.get("kind", Kind.GASP.value)), "replica_group": tuple(sorted(set(group)))}
+    fields["files"] = _files(fields) if fields.get("files") is not None else None
     return Manifest(**{one: fields[one] for one in Manifest.__slots__})
+
+
+def _files(fields: dict[str, Any]) -> dict[str, FilePart]:
+    """The list of a folder's files, checked: it is complete, and names nothing outside of the folder."""
+    told = fields["files"]
+    if not isinstance(told, dict) or not told:
+        raise Unreadable("its manifest has a list of files that is none")
+    files = {}
+    for name, one in told.items():
+        inside = len(name) <= _MAX_NAME and "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
+        part: dict[str, Any] = one if isinstance(one, dict) else {}
+        if (
+            not inside
+            or not _is_count(part.get("size_bytes"))
+            or not _DIGEST.fullmatch(str(part.get("digest")))
+        ):
+            raise Unreadable(f"its manifest says impossible things of a file {shown(name[:80])}")
+        files[name] = FilePart(size_bytes=part["size_bytes"], digest=str(part["digest"]))
+    if fields["digest"] not in ("", folder_digest(files)):
+        raise Unreadable("its manifest's list of files is not the one that was written")
+    return files
+
+
+def folder_digest(files: Mapping[str, FilePart]) -> str:
+    """The digest of a folder with these files; see the module's text."""
+    lines = sorted(f"{name} {part.size_bytes} {part.digest}\n" for name, part in files.items())
+    return f"crc32:{zlib.crc32(''.join(lines).encode('utf-8', 'surrogateescape')):08x}"
+
+
+def _verdict(path: str, part: FilePart, look: Look) -> Verdict:
+    """Whether the file ``path`` is as its manifest says. May raise Unreadable."""
+    with opened(path, look.meter) as file:
+        if file.size_bytes != part.size_bytes:
+            why = f"has {file.size_bytes} bytes, its manifest says {part.size_bytes}"
+            return Verdict(whole=False, why=why, depth=Depth.STRUCTURE)
+        if look.depth is not Depth.CHECKSUM or not part.digest:
+            return Verdict(whole=True, why="as long as its manifest says", depth=Depth.STRUCTURE)
+        if digest_matches(file, part.digest):
+            why = "matches the digest in its manifest"
+            return Verdict(whole=True, why=why, depth=Depth.CHECKSUM, digest=part.digest)
+    why = "its bytes do not match the digest in its manifest"
+    return Verdict(whole=False, why=why, depth=Depth.CHECKSUM)
+
+
+def _other_names(folder: str, files: Mapping[str, FilePart]) -> str:
+    """What in ``folder`` is missing or was not there when it was saved, in words; '' when nothing is."""
+    there = set()
+    for place, directories, names in os.walk(folder):
+        below = place[len(folder) + 1 :]
+        directories[:] = [name for name in directories if not name.startswith(".")]
+        there |= {f"{below}/{name}" if below else name for name in names if not name.startswith(".")}
+    missing = next((name for name in files if name not in there and not _is_hidden(name)), "")
+    if missing:
+        return f"it has no {shown(missing)}, which its manifest lists"
+    extra = next((name for name in sorted(there) if name not in files), "")
+    return f"it has {shown(extra)}, which its manifest does not list" if extra else ""
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
 
 
 def _kind(word: object) -> Kind:

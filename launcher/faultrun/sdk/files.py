@@ -1,27 +1,34 @@
-"""Files that are there whole or not at all: tmp, fsync, a name of their own; the manifest last.
+"""Files and folders that are there whole or not at all: tmp, fsync, a name of their own; the manifest last.
 
-``<file>.manifest.json`` (described in ``checkpoints/gasp_manifest.py``) says
-whose state the file holds, its step and its digest. A file that is already
+``<name>.manifest.json`` (described in ``checkpoints/gasp_manifest.py``) says
+whose state it is, its step and its digest. What is already
 there is never written over. Knows no framework.
 """
 
 import contextlib
+import errno
 import json
 import os
-import shutil
 import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from faultrun.model.checkpoint import Kind
+from faultrun.sdk.durable import (
+    digest_of,
+    digest_of_list,
+    digests_in,
+    make_directory,
+    remove,
+    sync_directory,
+)
 from faultrun.sdk.session import Session
 
 _MANIFEST_SUFFIX = ".manifest.json"
 _SCHEMA = 1
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +72,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A file that is whole on the disk, its manifest too. ``digest`` is ``crc32:<8 hex digits>``.
+    """A file or folder that is whole on the disk, its manifest too. ``digest`` is ``crc32:<8 hex digits>``.
 
     ``replica_group`` are the ranks that can resume from it; empty: all.
     """
@@ -79,7 +86,10 @@ class Saved:
 
 
 Names = Callable[[int], Path]
-"""The file to write, from 0; higher numbers are asked for while those names are taken."""
+"""The file or folder to write, from 0; higher numbers are asked for while those names are taken."""
+
+_Content = dict[str, Any]
+"""What a manifest says of what was written: ``size_bytes``, ``digest``, of a folder ``files``."""
 
 
 def numbered(path: Path) -> Names:
@@ -135,10 +145,10 @@ class SaveWriter:
     ) -> Saved:
         """Have ``fill`` write the content through a digesting sink. Whatever it raises comes out."""
 
-        def write(partial: Path) -> tuple[int, str]:
+        def write(partial: Path) -> _Content:
             with contextlib.closing(Sink(partial)) as sink:
                 fill(sink)
-                return sink.finish()
+                return _file_content(*sink.finish())
 
         return self._save(names, position, kind, write)
 
@@ -147,31 +157,44 @@ class SaveWriter:
     ) -> Saved:
         """The same for a writer that wants a file name, with the final suffix: the digest is read back."""
 
-        def write(partial: Path) -> tuple[int, str]:
+        def write(partial: Path) -> _Content:
             fill(str(partial))
-            return _digest_of(partial)
+            return _file_content(*digest_of(partial))
 
         return self._save(names, position, kind, write)
 
-    def _save(
-        self, names: Names, position: Position, kind: Kind, write: Callable[[Path], tuple[int, str]]
+    def save_folder(
+        self, names: Names, position: Position, fill: Callable[[Path], object], kind: Kind = Kind.GASP
     ) -> Saved:
+        """The same for a checkpoint that is a folder: ``fill`` writes files, and no links, into a new one."""
+
+        def write(partial: Path) -> _Content:
+            partial.mkdir()
+            fill(partial)
+            files = digests_in(partial)
+            return {
+                "size_bytes": sum(size_bytes for size_bytes, _ in files.values()),
+                "digest": digest_of_list(files),
+                "files": {name: _file_content(*one) for name, one in files.items()},
+            }
+
+        return self._save(names, position, kind, write)
+
+    def _save(self, names: Names, position: Position, kind: Kind, write: Callable[[Path], _Content]) -> Saved:
         began_s = time.monotonic()
         partial = self._partial(names(0))
         try:
-            size_bytes, digest = write(partial)
+            content = write(partial)
             path = _publish(partial, names)
-            self._write_manifest(
-                path, position, {"kind": kind.value, "size_bytes": size_bytes, "digest": digest}
-            )
+            self._write_manifest(path, position, {"kind": kind.value, **content})
         finally:
-            partial.unlink(missing_ok=True)
+            remove(partial)
         return Saved(
             path=str(path),
             step=position.step,
-            size_bytes=size_bytes,
+            size_bytes=content["size_bytes"],
             took_s=round(time.monotonic() - began_s, 6),
-            digest=digest,
+            digest=content["digest"],
             replica_group=self.folder.replica_group,
         )
 
@@ -179,7 +202,7 @@ class SaveWriter:
         """Drop this run's older gasps of this rank, and what dead writers of this rank left half written.
 
         Older is by life and step, whatever the clock says; never ``newest``, nor what this life began from.
-        A file that cannot be removed stays: it costs space, not correctness.
+        What cannot be removed stays: it costs space, not correctness.
         """
         point = self.session.point
         kept = {_identity(newest.path), _identity(point.path if point is not None else "")}
@@ -187,14 +210,20 @@ class SaveWriter:
         for path in others[self.folder.keep - 1 :]:
             if _identity(path) not in kept:
                 with contextlib.suppress(OSError):  # first: without its manifest it passes for a user's file
-                    path.unlink(missing_ok=True)
+                    self._remove_at_once(path)
                     _manifest_of(path).unlink(missing_ok=True)
         for left in self.folder.path.rglob(f".tmp.rank{self.session.rank}_*"):
             with contextlib.suppress(OSError):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+                remove(left)
+
+    def _remove_at_once(self, path: Path) -> None:
+        """Half of a folder must not be left under its name."""
+        if path.is_dir():
+            path = path.rename(self._partial(path))
+        remove(path)
 
     def _gasps(self) -> list[Path]:
-        """The files of this run and rank whose manifests say so; the newest first."""
+        """The files and folders of this run and rank whose manifests say so; the newest first."""
         ours = (Kind.GASP.value, self.session.run_id, self.session.rank)
         found = []
         for manifest in self.folder.path.rglob(f"*{_MANIFEST_SUFFIX}"):
@@ -206,12 +235,12 @@ class SaveWriter:
         return [path for *_, path in sorted(found, reverse=True)]
 
     def _partial(self, path: Path) -> Path:
-        _make_directory(path.parent)
+        make_directory(path.parent)
         partial = path.with_name(f".tmp.rank{self.session.rank}_{os.getpid()}.{path.name}")
-        partial.unlink(missing_ok=True)
+        remove(partial)
         return partial
 
-    def _write_manifest(self, path: Path, position: Position, content: dict[str, str | int]) -> None:
+    def _write_manifest(self, path: Path, position: Position, content: _Content) -> None:
         session = self.session
         told = {
             "schema": _SCHEMA,
@@ -231,7 +260,11 @@ class SaveWriter:
             file.flush()
             os.fsync(file.fileno())
         partial.rename(_manifest_of(path))
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
+
+
+def _file_content(size_bytes: int, digest: str) -> _Content:
+    return {"size_bytes": size_bytes, "digest": digest}
 
 
 def _identity(path: str | Path) -> tuple[int, int] | str:
@@ -255,38 +288,16 @@ def _publish(partial: Path, names: Names) -> Path:
             os.link(partial, path)  # unlike rename it cannot hit a file that appeared meanwhile
         except FileExistsError:
             continue
-        except OSError:  # a file system without links
-            partial.rename(path)
-        _sync_directory(path.parent)
+        except OSError:  # a folder, or a file system without links
+            try:
+                partial.rename(path)
+            except OSError as err:
+                if err.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    continue
+                raise
+        sync_directory(path.parent)
         return path
 
 
 def _manifest_of(path: Path) -> Path:
     return path.with_name(path.name + _MANIFEST_SUFFIX)
-
-
-def _digest_of(path: Path) -> tuple[int, str]:
-    crc = size_bytes = 0
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK_BYTES):
-            crc = zlib.crc32(block, crc)
-            size_bytes += len(block)
-        os.fsync(file.fileno())
-    return size_bytes, f"crc32:{crc:08x}"
-
-
-def _make_directory(directory: Path) -> None:
-    if not directory.exists():
-        _make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
-        _sync_directory(directory.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make new names in ``directory`` durable; some network file systems refuse, and need no such thing."""
-    with contextlib.suppress(OSError):
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

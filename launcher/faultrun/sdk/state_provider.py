@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.durable import size_of
 from faultrun.sdk.files import Folder, Position, Saved, SaveWriter, numbered
 from faultrun.sdk.session import Session
 from faultrun.sdk.update_lock import HoldLimits, NotSaved, UpdateLock
@@ -79,15 +80,15 @@ class StateProvider(ABC):
         return self._last is not None and self._last.step == step and Path(self._last.path).exists()
 
     def _there_already(self, step: int) -> Saved | None:
-        """The file that holds this step already: written before, or the one that training resumed from."""
+        """The file or folder that holds this step already: written before, or what training resumed from."""
         if self._is_written(step):
             return self._last
         point = self.writer.session.point
-        if point is not None and point.step == step and Path(point.path).is_file():
+        if point is not None and point.step == step and (size_bytes := size_of(Path(point.path))):
             return Saved(
                 path=point.path,
                 step=step,
-                size_bytes=Path(point.path).stat().st_size,
+                size_bytes=size_bytes,
                 took_s=0.0,
                 digest="",
                 replica_group=self.writer.folder.replica_group,
