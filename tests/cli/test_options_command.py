@@ -117,12 +117,6 @@ def test_an_option_like_nothing_we_know_points_at_the_help_and_at_the_script() -
     assert "come after SCRIPT" in wrong("--zzz", "train.py").hint
 
 
-def test_an_option_that_only_torchrun_has_is_refused_with_what_to_write_instead() -> None:
-    error = wrong("--local-ranks-filter=0", "train.py")
-    assert error.what == "--local-ranks-filter is torchrun's and not supported"
-    assert "--tail_worker_log" in error.hint
-
-
 def test_a_forgotten_value_and_a_needless_one_are_told_apart() -> None:
     assert "requires an argument" in wrong("--worker_num").because
     assert "does not take a value" in wrong("--standalone=1", "train.py").because

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.options.command import TORCHRUN_ONLY
 from faultrun.cli.options.option import Takes
-from faultrun.cli.options.settings import OPTIONS
+from faultrun.cli.options.settings import OPTIONS, Asked, collect
+from faultrun.cli.options.torchrun import needles
 
 EVERYDAY = {
     "nnodes", "nproc_per_node", "node_rank", "master_addr", "master_port", "max_restarts", "standalone",
@@ -59,18 +59,58 @@ def test_every_option_of_the_real_msrun_is_ours_with_the_same_shape() -> None:
 
 
 @pytest.mark.torch
-def test_every_option_of_the_real_torchrun_is_ours_or_refused_with_a_reason() -> None:
+def test_every_option_of_the_real_torchrun_is_ours_with_the_same_shape() -> None:
     real = declared(source_of("torch", "distributed/run.py"))
     assert real.keys() >= EVERYDAY
+    assert len(real) >= 30
     for name, (spellings, takes_value) in real.items():
-        if name in TORCHRUN_ONLY:
-            assert name not in OPTIONS
-            continue
         assert spellings <= ours(), f"torchrun has {spellings}"
         assert (OPTIONS[name].takes is not Takes.NOTHING) == takes_value
-        assert OPTIONS[name].torch, f"{name} is not read from PET_{name.upper()}"
+
+
+PETS = {
+    "nnodes": "1:1", "nproc_per_node": "2", "max_restarts": "7", "monitor_interval": "0.5", "node_rank": "0",
+    "master_port": "29501", "shutdown_timeout": "60", "redirects": "0:1", "tee": "3",
+    "start_method": "fork", "standalone": "1", "module": "0", "no_python": "0", "run_path": "1",
+    "virtual_local_rank": "1", "local_ranks_filter": "0,1", "rdzv_conf": "timeout=9",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_the_variables_of_torchrun_are_read_where_the_real_parser_reads_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = pytest.importorskip("torch.distributed.run")
+    known = [action for action in run.get_args_parser()._actions if action.option_strings]
+    read = {one.dest for one in known if type(one).__name__ in ("env", "check_env")}
+    assert read == {name for name, option in OPTIONS.items() if option.torch}
+    flags = {name for name in read if OPTIONS[name].takes is Takes.NOTHING}
+    environ = {f"PET_{name.upper()}": PETS.get(name, "word") for name in read}
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    theirs = run.get_args_parser().parse_args(["train.py"])
+    settings = collect(Asked(options={}, words=("train.py",)), environ)
+    for name in read:
+        assert settings.given[name].where == f"PET_{name.upper()}"
+        if name in flags:
+            assert getattr(settings, name) == getattr(theirs, name), name
+    assert (settings.max_restarts, settings.monitor_interval) == (
+        theirs.max_restarts,
+        theirs.monitor_interval,
+    )
+    assert (settings.role, settings.start_method) == (theirs.role, theirs.start_method)
+    assert list(settings.duplicate_stdout_filters) == theirs.duplicate_stdout_filters
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("text", ["apple", "apple,orange", "one,,comma,two"])
+def test_filters_are_parted_as_the_real_parser_parts_them(text: str) -> None:
+    run = pytest.importorskip("torch.distributed.run")
+    theirs = run.get_args_parser().parse_args([f"--duplicate-stdout-filters={text}", "train.py"])
+    assert list(needles(text)) == theirs.duplicate_stdout_filters
 
 
 def test_the_everyday_options_of_torchrun_are_promised_whatever_is_installed() -> None:
     assert OPTIONS.keys() >= EVERYDAY
-    assert not EVERYDAY & TORCHRUN_ONLY.keys()

@@ -15,6 +15,7 @@ from faultrun.model.checkpoint import RankFile, RecoveryPoint
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import Command, Framework, Rendezvous, RunSpec, Simulation
 from faultrun.model.topology import BootId, RunId
+from faultrun.model.worker_identity import WorkerIdentity
 from faultrun.sdk.session import read_session
 from faultrun.supervisor.prepare import values
 from support.specs import a_spec
@@ -197,3 +198,19 @@ def test_the_scheduler_runs_on_the_python_that_the_workers_run_on() -> None:
     assert python_of("bash", "run.sh") == "our-python"
     assert python_of("no-such-program") == "our-python"
     assert Path(python_of("python3", "-u", "train.py")).name.startswith("python")
+
+
+@pytest.mark.parametrize(("seen", "device"), [(None, "3"), ("4,5,6,7", "7")])
+def test_a_worker_with_a_device_of_its_own_sees_that_one_alone(seen: str | None, device: str) -> None:
+    inherited = {} if seen is None else {"CUDA_VISIBLE_DEVICES": seen}
+    own = spec(identity=WorkerIdentity(role="actor", own_device=True))
+    found = worker_environment(inherited, own, SEAT, life())
+    assert (found["LOCAL_RANK"], found["CUDA_VISIBLE_DEVICES"]) == ("0", device)
+    assert (found["RANK"], found["ROLE_NAME"]) == ("3", "actor")
+    assert "CUDA_VISIBLE_DEVICES" not in told()
+
+
+def test_nccls_errors_stay_as_the_user_set_them() -> None:
+    name = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+    assert told()[name] == "1"
+    assert told(inherited={name: "3"})[name] == "3"

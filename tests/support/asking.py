@@ -29,9 +29,13 @@ def settle(*words: str, environ: Mapping[str, str] | None = None) -> Settings:
     return collect(ask(*words), environ or {})
 
 
-def plan(*words: str, environ: Mapping[str, str] | None = None, pid: int = SOME_PID) -> Resolved:
+def plan(
+    *words: str, environ: Mapping[str, str] | None = None, pid: int = SOME_PID, threads: str = "1"
+) -> Resolved:
+    """``threads`` is the user's OMP_NUM_THREADS; empty: it is not set, and what is done then is said."""
+    theirs = {"OMP_NUM_THREADS": threads} if threads else {}
     around = ProcessContext(
-        environ=environ or {}, python=sys.executable, import_path=tuple(sys.path), pid=pid
+        environ={**theirs, **(environ or {})}, python=sys.executable, import_path=tuple(sys.path), pid=pid
     )
     return resolve(settle(*words, environ=environ), around)
 

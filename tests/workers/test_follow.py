@@ -51,6 +51,22 @@ follower.close()
     assert sorted(done.stdout.splitlines()) == ["[0] before", "[2] next life"]
 
 
+def test_lines_that_are_picked_go_to_a_file_whether_they_are_shown_or_not(tmp_path: Path) -> None:
+    code = """
+from faultrun.workers.follow import Picked
+picked = Picked(("apple", "orange"), folder / "picked.log")
+follower.follow(folder / "2.log", "[2] ", to_fd=1, shown=False, picked=picked)
+follower.follow(folder / "3.log", "[3] ", to_fd=1, picked=picked)
+(folder / "2.log").write_text("an apple\\na pear\\n")
+(folder / "3.log").write_text("an orange\\n")
+follower.close()
+"""
+    done = ended(_CODE + code, str(tmp_path))
+    assert done.stdout == "[3] an orange\n"
+    picked = (tmp_path / "picked.log").read_text().splitlines()
+    assert sorted(picked) == ["[2] an apple", "[3] an orange"]
+
+
 @pytest.mark.slow
 def test_a_console_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
     code = """

@@ -74,11 +74,13 @@ def worker_environment(
         **{name: value for name, value in base.items() if name not in unset},
         **dict(spec.environment),
         **_always(spec, seat, life),
+        **_as_torchrun(spec, seat, life),
         **_resume(life.plan, seat.rank),
         **_group_info(seat, life),
         **_mindspore(spec, seat, life),
         **_tensorflow(spec, seat),
         **_binding(spec, seat),
+        **_own_device(base, spec, seat),
         **_simulated(spec),
     }
 
@@ -90,7 +92,8 @@ def _unless_set(life: WorkerLaunchSpec) -> dict[str, str]:
     kernel. Without them a script that is done leaves at once, and not when its
     heartbeat thread has slept its five seconds out.
     """
-    return {"MS_DISABLE_HEARTBEAT": "1"} if life.builtin_scheduler else {}
+    heartbeat = {"MS_DISABLE_HEARTBEAT": "1"} if life.builtin_scheduler else {}
+    return {**heartbeat, "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
 
 
 def _unset(spec: RunSpec, life: WorkerLaunchSpec) -> frozenset[str]:
@@ -107,7 +110,6 @@ def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dic
         "WORLD_SIZE": world_size,
         "LOCAL_WORLD_SIZE": str(seat.local_world_size),
         "NODE_RANK": str(seat.node_rank),
-        "GROUP_RANK": str(seat.node_rank),
         "MASTER_ADDR": life.master_addr,
         "MASTER_PORT": str(life.master_port),
         "RANK_ID": str(seat.rank),
@@ -126,6 +128,32 @@ def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dic
         SOCKET_VARIABLE: life.socket,
         PROGRESS_VARIABLE: f"{life.progress_page}:{seat.local_rank}",
     }
+
+
+def _as_torchrun(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
+    """What torchrun tells beside (PyTorch 2.13, elastic/agent/server/local_elastic_agent.py).
+
+    One role, a group for each node. No agent keeps a store: rank 0 makes one on the port of each incarnation.
+    """
+    topology = life.plan.topology
+    return {
+        "GROUP_RANK": str(seat.node_rank),
+        "GROUP_WORLD_SIZE": str(len(topology.nodes)),
+        "ROLE_NAME": spec.identity.role,
+        "ROLE_RANK": str(seat.rank),
+        "ROLE_WORLD_SIZE": str(topology.world_size),
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+    }
+
+
+def _own_device(base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
+    """``--virtual-local-rank``: the worker's GPU is the only one it sees, and so number 0."""
+    if not spec.identity.own_device:
+        return {}
+    seen = base.get("CUDA_VISIBLE_DEVICES")
+    devices = [] if seen is None else seen.split(",")
+    device = devices[seat.local_rank].strip() if seat.local_rank < len(devices) else str(seat.local_rank)
+    return {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": device}
 
 
 def _resume(plan: Plan, rank: int) -> dict[str, str]:

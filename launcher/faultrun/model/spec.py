@@ -7,6 +7,7 @@ from faultrun.model.evidence import Row
 from faultrun.model.hang import HangPolicy
 from faultrun.model.standby import StandbyWish
 from faultrun.model.topology import NodeId, RunId, Topology
+from faultrun.model.worker_identity import WorkerIdentity
 
 
 class Framework(Enum):
@@ -225,6 +226,8 @@ class Logs:
     ``tee`` and ``redirects`` are torchrun's, a stream for each local rank; empty when not asked for.
     Every stream is always in the log file: ask ``console`` what else is copied.
     A log of more than ``max_bytes`` is cut, its first part and its newest kept; 0: never.
+    ``shown`` are the local ranks that the console may show, None: all. Lines with one of ``picked_out`` or
+    ``picked_err`` are copied to a file of their stream.
     """
 
     log_dir: str = "faultrun_log"
@@ -234,6 +237,9 @@ class Logs:
     redirects: tuple[Stream, ...] = ()
     termination_log: str = "/dev/termination-log"
     max_bytes: int = 1 << 30
+    shown: frozenset[int] | None = None
+    picked_out: tuple[str, ...] = ()
+    picked_err: tuple[str, ...] = ()
 
     def console(self, rank: int, local_rank: int) -> Stream:
         """What of this worker is copied to the console.
@@ -241,12 +247,18 @@ class Logs:
         torchrun leaves on the console what ``--redirects`` does not take away,
         so naming redirects asks for the rest; tee and tail add to it.
         """
+        if not self.shows(local_rank):
+            return Stream.NONE
         shown = Stream.ALL.value if self.tail is not None and rank in self.tail else Stream.NONE.value
         if local_rank < len(self.tee):
             shown |= self.tee[local_rank].value
         if local_rank < len(self.redirects):
             shown |= Stream.ALL.value & ~self.redirects[local_rank].value
         return Stream(shown)
+
+    def shows(self, local_rank: int) -> bool:
+        """Whether anything of this worker may be shown or picked."""
+        return self.shown is None or local_rank in self.shown
 
 
 class SignalAnswer(Enum):
@@ -328,6 +340,7 @@ class RunSpec:
     recovery: Recovery
     logs: Logs
     binding: Binding = Binding()
+    identity: WorkerIdentity = WorkerIdentity()
     simulation: Simulation | None = None
     environment: tuple[tuple[str, str], ...] = ()
     devices: tuple[int, ...] = ()

@@ -10,6 +10,7 @@ import select
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from faultrun.files import Inotify
 from faultrun.model.printable import console_output
@@ -19,12 +20,21 @@ from faultrun.workers.logs import LogFiles
 from faultrun.workers.rotate import Rotator
 
 _IN_MODIFY = 0x2
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 16
 """A longer one goes on in a line of its own: nobody waits for the end of a printed tensor, or keeps it."""
 _TURN_CHUNKS = 16
 _LOOK_S = 0.2
 _LAST_WORDS_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Lines with one of ``needles`` are added to the file ``into``."""
+
+    needles: tuple[str, ...]
+    into: Path
 
 
 class Follower:
@@ -36,10 +46,18 @@ class Follower:
         self._copier = Forked(lambda: _Copier(orders, line_start).run(), keep=(0, 1, 2, *orders.kept))
         orders.leave_to_helper()
 
-    def follow(self, path: Path, prefix: str, *, to_fd: int) -> None:
-        """Copy what is appended to ``path`` from now on to ``to_fd``, each line after ``prefix``."""
+    def follow(
+        self, path: Path, prefix: str, *, to_fd: int, shown: bool = True, picked: Picked | None = None
+    ) -> None:
+        """Copy what is appended to ``path`` from now on to ``to_fd``, each line after ``prefix``.
+
+        Not ``shown``: only what is ``picked`` is copied.
+        """
         path.touch()
-        self._orders.send({"path": str(path), "prefix": prefix, "fd": to_fd})
+        order: dict[str, object] = {"path": str(path), "prefix": prefix, "fd": to_fd, "shown": shown}
+        if picked is not None:
+            order |= {"needles": picked.needles, "into": str(picked.into)}
+        self._orders.send(order)
 
     def close(self) -> None:
         """Let it copy the last words, then end it; bounded, whatever the console does."""
@@ -74,19 +92,23 @@ class Streams:
     def errors(self, files: LogFiles, rank: int, local_rank: int) -> Path | None:
         """A file of its own for standard error, only where the console shall see one of the two streams."""
         shown = self._wanted.console(rank, local_rank)
-        return files.worker_errors(rank) if shown in (Stream.OUT, Stream.ERR) else None
+        apart = self._wanted.picked_out or self._wanted.picked_err or shown in (Stream.OUT, Stream.ERR)
+        return files.worker_errors(rank) if apart else None
 
     def show(self, files: LogFiles, rank: int, local_rank: int) -> None:
         """Have the console follow what the user wants to see of this worker."""
         if self._follower is None:
             return
-        match self._wanted.console(rank, local_rank):
-            case Stream.ALL | Stream.OUT:
-                self._follower.follow(files.worker(rank), f"[{rank}] ", to_fd=1)
-            case Stream.ERR:
-                self._follower.follow(files.worker_errors(rank), f"[{rank}] ", to_fd=2)
-            case Stream.NONE:
-                pass
+        streams = (
+            (1, Stream.OUT, files.worker(rank), files.picked_out, self._wanted.picked_out),
+            (2, Stream.ERR, self.errors(files, rank, local_rank), files.picked_err, self._wanted.picked_err),
+        )
+        console, hushed = self._wanted.console(rank, local_rank), not self._wanted.shows(local_rank)
+        for to_fd, stream, path, into, needles in streams:
+            shown = console in (stream, Stream.ALL)
+            picked = Picked(needles, into) if needles and not hushed else None
+            if path is not None and (shown or picked is not None):
+                self._follower.follow(path, f"[{rank}] ", to_fd=to_fd, shown=shown, picked=picked)
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +117,9 @@ class _Followed:
     prefix: bytes
     to_fd: int
     watch: int
+    shown: bool = True
+    needles: tuple[bytes, ...] = ()
+    picked_fd: int = -1
     rest: bytes = b""
 
     @property
@@ -104,9 +129,19 @@ class _Followed:
 
     def show(self, lines: Sequence[bytes]) -> None:
         """Write whole lines to the console; it obeys no words of a worker."""
-        if lines:
+        if lines and self.shown:
             said = console_output(b"\n".join(lines)).split(b"\n")
             _write(self.to_fd, b"".join(self.prefix + line + b"\n" for line in said))
+        picked = [line for line in lines if any(needle in line for needle in self.needles)]
+        if picked:
+            with contextlib.suppress(OSError):  # a full disk: nobody waits for these lines
+                os.write(self.picked_fd, b"".join(self.prefix + line + b"\n" for line in picked))
+
+    def close(self) -> None:
+        """Let go of its files."""
+        os.close(self.fd)
+        if self.picked_fd >= 0:
+            os.close(self.picked_fd)
 
 
 class _Copier:
@@ -141,13 +176,16 @@ class _Copier:
             return 0
         return None if all(one.watched for one in self._files) else _LOOK_S * 1000
 
-    def _begun(self, order: dict[str, object]) -> Iterator[_Followed]:
+    def _begun(self, order: dict[str, Any]) -> Iterator[_Followed]:
         """Nothing where the file has gone again."""
         path, to_fd = str(order["path"]), int(str(order["fd"]))
         with contextlib.suppress(OSError):
             watch = self._inotify.add(path, _IN_MODIFY)
             prefix = (self._line_start if os.isatty(to_fd) else b"") + str(order["prefix"]).encode()
-            followed = _Followed(os.open(path, os.O_RDONLY), prefix, to_fd, watch)
+            followed = _Followed(os.open(path, os.O_RDONLY), prefix, to_fd, watch, shown=bool(order["shown"]))
+            if "into" in order:
+                followed.needles = tuple(str(needle).encode() for needle in order["needles"])
+                followed.picked_fd = os.open(str(order["into"]), _APPEND, 0o666)
             self._leave(prefix, to_fd)
             self._files.append(followed)
             if followed.watched:
@@ -161,7 +199,7 @@ class _Copier:
             self._files.remove(old)
             self._by_watch.pop(old.watch, None)
             self._inotify.remove(old.watch)
-            os.close(old.fd)
+            old.close()
 
     def _finish(self, followed: _Followed) -> None:
         while self._copy(followed):

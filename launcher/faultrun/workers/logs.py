@@ -56,6 +56,16 @@ class LogFiles:
                 path.unlink()
 
     @property
+    def picked_out(self) -> Path:
+        """Lines of all ranks' standard output that were asked for, under torchrun's name."""
+        return self.folder / "filtered_stdout.log"
+
+    @property
+    def picked_err(self) -> Path:
+        """The same of standard error."""
+        return self.folder / "filtered_stderr.log"
+
+    @property
     def scheduler(self) -> Path:
         """Output of MindSpore's scheduler process."""
         return self.folder / "scheduler.log"

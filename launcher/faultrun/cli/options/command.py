@@ -35,31 +35,6 @@ _VALUES = (
 )
 _HELP = "faultrun --help lists every option; options of the script come after SCRIPT"
 _RUN_OR_PROGRAM = ("run", "faultrun", None)
-_UNFILTERED = ("log lines are not filtered", "leave it out and grep worker_<rank>.log")
-
-TORCHRUN_ONLY = {
-    "rdzv_conf": ("it tunes torchrun's rendezvous, and one node needs none", "leave it out"),
-    "start_method": ("workers are programs of their own, not forks of the launcher", "leave it out"),
-    "event_log_handler": (
-        "faultrun writes its own journal",
-        "leave it out and read journal.jsonl in --log_dir",
-    ),
-    "role": ("all workers of a run have one role", "leave it out"),
-    "run_path": ("every worker is a process with its own interpreter", "leave it out"),
-    "local_ranks_filter": (
-        "the console is chosen by stream and rank",
-        "--tail_worker_log=0,1 or --tee=0:3,1:3",
-    ),
-    "duplicate_stdout_filters": _UNFILTERED,
-    "duplicate_stderr_filters": _UNFILTERED,
-    "local_addr": ("one node needs no address of its own", "leave it out, or --master_addr"),
-    "logs_specs": ("torchrun's log plugins are not loaded", "--log_dir, --tee and --tail_worker_log"),
-    "numa_binding": ("it needs CUDA's view of the machine", "--bind_numa=True or --bind_core=True"),
-    "signals_to_handle": ("SIGTERM, SIGINT and SIGHUP all let the workers save", "leave it out"),
-    "virtual_local_rank": ("LOCAL_RANK is always the worker's own", "leave it out"),
-}
-"""torchrun's other options by name: why they are refused, and what to write instead."""
-
 _LITERALS = frozenset({"true", "false", "1", "0"})
 
 
@@ -262,10 +237,6 @@ def _as_usage_error(error: click.UsageError) -> UsageError:
 
 def _unknown_option(typed: str) -> UsageError:
     key = _same_spelling(typed)
-    if key in TORCHRUN_ONLY:
-        because, hint = TORCHRUN_ONLY[key]
-        spelled = f"--{key.replace('_', '-')}"
-        return UsageError(f"{spelled} is torchrun's and not supported", because=because, hint=hint)
     match = likely(key, list(OPTIONS))
     hint = f"did you mean {OPTIONS[match].spelled}?  (e.g. {OPTIONS[match].use})" if match else _HELP
     because = "neither faultrun nor msrun nor torchrun has it"

@@ -21,6 +21,7 @@ from faultrun.cli.options.rows import (
     WatchOptions,
     WorkerOptions,
 )
+from faultrun.cli.options.torchrun import TorchrunOptions
 from faultrun.cli.options.values import likely
 from faultrun.errors import ConfigError
 
@@ -40,7 +41,14 @@ _MAPPINGS = frozenset({"bind_core", "bind_numa"})
 
 
 class Settings(
-    WorkerOptions, MeetingOptions, FailureOptions, ResumeOptions, LogOptions, WatchOptions, CommandOptions
+    WorkerOptions,
+    MeetingOptions,
+    FailureOptions,
+    ResumeOptions,
+    LogOptions,
+    WatchOptions,
+    TorchrunOptions,
+    CommandOptions,
 ):
     """Everything the user said, in one layer. ``words`` are SCRIPT and its arguments."""
 
@@ -59,6 +67,7 @@ SECTIONS: Mapping[str, tuple[Option[Any], ...]] = {
         ("Where to resume", ResumeOptions),
         ("Logs and console", LogOptions),
         ("Watching the run", WatchOptions),
+        ("Coming from torchrun", TorchrunOptions),
         ("This command", CommandOptions),
     )
 }

@@ -33,6 +33,7 @@ def resolve_logs(ctx: ResolveContext, *, join: bool, workers: int, master_addr: 
     tail = settings.tail_worker_log
     tee = _per_rank(ctx, Settings.tee, settings.tee, workers)
     redirects = _per_rank(ctx, Settings.redirects, settings.redirects, workers)
+    filtered = settings.local_ranks_filter
     unknown = ", ".join(str(rank) for rank in tail or () if rank >= workers)
     if unknown:
         because = f"of the ranks 0 to {workers - 1} none is {unknown}"
@@ -49,6 +50,9 @@ def resolve_logs(ctx: ResolveContext, *, join: bool, workers: int, master_addr: 
         redirects=redirects,
         termination_log=settings.termination_log,
         max_bytes=settings.log_max_size,
+        shown=frozenset(filtered) if filtered else None,
+        picked_out=settings.duplicate_stdout_filters,
+        picked_err=settings.duplicate_stderr_filters,
     )
 
 

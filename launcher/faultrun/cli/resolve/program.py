@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from faultrun.cli.options.settings import Settings
+from faultrun.cli.options.option import Takes
+from faultrun.cli.options.settings import OPTIONS, Settings
 from faultrun.cli.options.values import likely
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.verbs import VERBS
@@ -18,7 +19,13 @@ from faultrun.errors import UsageError
 from faultrun.model.recipe import Recipe
 from faultrun.model.spec import Command, Framework
 
-_NO_SCRIPTS_OWN = frozenset({"worker_num", "local_worker_num", "nproc_per_node", "nnodes", "max_restarts"})
+_NO_SCRIPTS_OWN = frozenset(
+    {
+        *("worker_num", "local_worker_num", "nproc_per_node", "nnodes", "max_restarts", "monitor_interval"),
+        *("rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "standalone", "no_python"),
+        *("tail_worker_log", "resume_arg", "hang_timeout", "local_ranks_filter"),
+    }
+)
 _MSRUN_ONLY = (
     Settings.cluster_time_out,
     Settings.sim_level,
@@ -55,7 +62,8 @@ def misplaced(settings: Settings) -> str:
             break
         if word.startswith("--") and name in _NO_SCRIPTS_OWN and name not in settings.given:
             script = settings.words[0]
-            ours = word if "=" in word else f"{word}=N"
+            known = OPTIONS[name]
+            ours = word if "=" in word or known.takes is Takes.NOTHING else f"{word}={known.metavar}"
             return f"{word} is {script}'s own; faultrun's options go before it: faultrun {ours} {script}"
     return ""
 
@@ -64,6 +72,7 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
     """Decide what to execute; UsageError when SCRIPT is missing, a folder, or nothing that can run."""
     words = settings.words
     as_module, as_written = settings.module, settings.no_python
+    as_path = settings.run_path
     if not words:
         raise UsageError(
             "nothing to run",
@@ -73,6 +82,10 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
     if as_module and as_written:
         because = "with --module it is Python that runs"
         raise settings.refuse(Settings.no_python, because, "one of -m and --no-python")
+    if as_path and (as_module or as_written):
+        raise settings.refuse(
+            Settings.run_path, "it says that SCRIPT is a file of Python", "--run-path alone"
+        )
     script, *arguments = words
     shown = words
     prefix: tuple[str, ...]
@@ -81,7 +94,7 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
     if as_module:
         prefix, source, search = (process.python, "-u", "-m", script), _module(script, process), Path.cwd()
         shown = ("-m", *words)
-    elif script.endswith(".py") and not as_written:
+    elif as_path or (script.endswith(".py") and not as_written):
         prefix, source = (process.python, "-u", script), _file(script)
     elif re.fullmatch(f"{_PYTHON}|{_SHELL}", script) and not as_written:
         prefix, source, search = _interpreted(script, arguments, process)

@@ -16,6 +16,7 @@ from faultrun.cli.resolve.program import misplaced, resolve_framework, resolve_p
 from faultrun.cli.resolve.recovery import read_chosen_recipe, resolve_environment, resolve_recovery
 from faultrun.cli.resolve.rendezvous import resolve_compile_cache, resolve_meeting, resolve_scheduler
 from faultrun.cli.resolve.supervision import resolve_standby, resolve_supervision
+from faultrun.cli.resolve.torchrun import resolve_identity, resolve_threads
 from faultrun.cli.resolve.workers import Workers, resolve_workers
 from faultrun.model.spec import Binding, RunSpec
 from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology
@@ -71,8 +72,12 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         recovery=resolve_recovery(ctx, recipe, program, workers.world),
         logs=logs,
         binding=_binding(ctx, workers),
+        identity=resolve_identity(ctx, framework, workers.local),
         simulation=workers.simulation,
-        environment=resolve_environment(ctx, recipe, framework),
+        environment=(
+            *resolve_threads(ctx, framework, workers.local),
+            *resolve_environment(ctx, recipe, framework),
+        ),
         devices=workers.devices,
         fault_files=fault_files(settings, process),
         view=resolve_view(ctx),

@@ -204,7 +204,8 @@ class Supervisor:
         logs = self._spec.logs
         ranks = enumerate(self._spec.topology.ranks_of(self._spec.node))
         shown = any(logs.console(rank, local) is not Stream.NONE for local, rank in ranks)
-        follower = self._kept(Follower(line_start(self._spec))) if shown else None
+        needed = shown or logs.picked_out or logs.picked_err
+        follower = self._kept(Follower(line_start(self._spec))) if needed else None
         rotator = self._kept(Rotator(logs.max_bytes)) if logs.max_bytes else None
         fault_files = fault_file_watcher_for(self._spec)
         if fault_files is not None:
