@@ -11,6 +11,7 @@ from faultrun.configs.recipe import recipe_file
 from faultrun.configs.recipe_reference import Unknown, filled, filled_template
 from faultrun.core import template
 from faultrun.errors import ConfigError
+from faultrun.model.spec import Pointer
 from support.asking import plan
 from support.scripts import faultrun
 
@@ -59,6 +60,13 @@ def test_a_recipe_by_path(write: Write) -> None:
     assert found.resume_args == ("--from={checkpoint}", "--note={{x}}"), "what is looked up is no template"
 
 
+def test_a_pointer_is_taken_over_as_it_stands(write: Write) -> None:
+    mine = write(MINIMAL + "pointer:\n- file: latest\n  value: '{checkpoint_name}'\n")
+    found = plan(f"--recipe={mine}", "train.py").spec.recovery
+    assert found.pointers == (Pointer(name="latest", template="{checkpoint_name}"),)
+    assert found.handed_over
+
+
 @pytest.mark.parametrize(
     ("text", "what", "because"),
     [
@@ -83,6 +91,10 @@ def test_a_recipe_by_path(write: Write) -> None:
         (MINIMAL + "rewrite: {file: a, key: x, value: '{rank}'}\n", ":3 rewrite", "{rank} differs"),
         (MINIMAL + "rewrite: {file: a, key: x, format: xml}\n", ":3 format 'xml'", "it is none of yaml"),
         (MINIMAL + "rewrite: {file: a, key: x, optional: 1}\n", ":3 optional '1'", "it is none of true"),
+        (MINIMAL + "pointer: {file: latest}\n", ":3 pointer cannot be used", "it has no value"),
+        (MINIMAL + "pointer: {file: a/latest, value: x}\n", ":3 'a/latest'", "a pointer lies beside"),
+        (MINIMAL + "pointer: {file: latest, value: '{rank}'}\n", ":3 pointer", "{rank} differs"),
+        (MINIMAL + "pointer: {file: latest, value: '{arg:a}'}\n", ":3 '{arg:a}'", "it holds what the rec"),
         (MINIMAL + "environment: [A=1]\n", ":3 cannot be used", "it holds a list, not a mapping"),
         (MINIMAL + "environment: {a-b: 1}\n", ":3 environment", "'a-b' is no name of a variable"),
         (MINIMAL + "environment: {A: [1]}\n", ":3 cannot be used", "text is needed here, not a list"),

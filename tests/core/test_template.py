@@ -19,8 +19,8 @@ VALUES = Values(
 
 
 def test_every_field_of_the_contract_is_filled_in() -> None:
-    text = "{checkpoint}|{checkpoint_dir}|{epoch}|{step}|{global_step}|{rank}|{run_id}|{incarnation}"
-    assert render(parse(text), VALUES) == "/c/rank_0/net-2_5.ckpt|/c/rank_0|2|5|30|7|job|1"
+    text = "|".join(f"{{{name}}}" for name in FIELDS)
+    assert render(parse(text), VALUES) == "/c/rank_0/net-2_5.ckpt|/c/rank_0|net-2_5.ckpt|2|5|30|7|job|1"
     assert parse(text).fields == frozenset(FIELDS)
 
 

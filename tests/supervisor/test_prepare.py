@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from faultrun.errors import ConfigError
-from faultrun.model.checkpoint import RankFile, RecoveryPoint
+from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
 from faultrun.model.plan import Plan, Reason
-from faultrun.model.spec import Command, Recovery, Rendezvous, Rewrite, RunSpec
+from faultrun.model.spec import Command, Pointer, Recovery, Rendezvous, Rewrite, RunSpec
 from faultrun.platforms.ports import fresh_port
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer
 from faultrun.supervisor.reactor import RunClock
@@ -72,6 +72,31 @@ def test_the_configuration_names_the_recovery_point_and_is_otherwise_untouched(t
     assert (rewritten.file, rewritten.key, rewritten.incarnation) == (str(config), "pre_trained", 1)
     assert "/ckpt/5.ckpt" in rewritten.after
     assert isinstance(prepared, Prepared)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("global_step5", Kind.PERIODIC, "global_step5"),
+        ("gasp-step_6", Kind.GASP, "global_step9"),
+        ("model.pt", Kind.PERIODIC, "global_step9"),
+    ],
+)
+def test_a_pointer_of_the_training_code_names_a_folder_that_the_code_wrote(
+    tmp_path: Path, name: str, kind: Kind, expected: str
+) -> None:
+    latest = tmp_path / "latest"
+    latest.write_text("global_step9")
+    path = tmp_path / name
+    path.touch() if "." in name else path.mkdir()
+    recovery = Recovery(
+        checkpoint_dirs=("ckpt",), pointers=(Pointer(name="latest", template="{checkpoint_name}"),)
+    )
+    events = bench(tmp_path, recovery=recovery).events(plan(replace(checkpoint(5, str(path)), kind=kind)))
+    assert latest.read_text() == expected
+    assert [event.after for event in events if isinstance(event, ConfigRewritten)] == [
+        expected for _ in events[1:]
+    ]
 
 
 def test_with_nothing_to_resume_from_the_original_is_there_again(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class Kept:
 
     ``written`` are digests of the version of ours that stands and of the one
     about to replace it: a crash may leave either. ``foreign``: somebody else
-    changed the file after our first rewrite of it.
+    changed the file after our first rewrite of it. ``pointer``: the training code writes it,
+    too, so that no run gives it back. ``made``: there was no such file.
     """
 
     name: str
@@ -46,6 +47,8 @@ class Kept:
     written: tuple[str, ...] = ()
     foreign: bool = False
     restored: bool = False
+    pointer: bool = False
+    made: bool = False
 
 
 _HAND_INDEX = "by_hand.json"
@@ -71,6 +74,15 @@ class Originals:
         foreign = kept.foreign or now not in {kept.sha256, *kept.written}
         self._note(file, replace(kept, written=written, foreign=foreign, restored=False))
 
+    def keep_pointer(self, file: Path, seen: FileSnapshot, becomes: bytes, *, there: bool) -> None:
+        """The same for a file that the training code writes, too: what it wrote last is the original."""
+        before = kept = self.read().get(str(file))
+        if kept is None or kept.restored or _digest(seen.data) not in kept.written:
+            kept = replace(self._copy(file, seen), pointer=True, made=not there)
+        self._note(file, replace(kept, written=(*kept.written[-1:], _digest(becomes))))
+        if before is not None and before.name != kept.name:
+            self._disk.remove(self._folder / before.name)
+
     def base(self, file: Path, seen: FileSnapshot) -> bytes | None:
         """The bytes under our values in ``file`` as it was ``seen``; None when none of ours stand there."""
         kept = self.read().get(str(file))
@@ -93,14 +105,16 @@ class Originals:
             kept = self.read()[str(file)]
             data = self._content(kept)
             seen = snapshot(file) if file.exists() else None
-            now = _digest(seen.data) if seen else ""
+            now = _digest(seen.data) if seen else kept.sha256 if kept.made else ""
             if seen and now != kept.sha256 and (kept.foreign or now not in kept.written):
                 raise ConfigError(
                     f"{file} was changed by somebody else",
                     because="putting the original back would lose that change",
                     hint=f"diff {self._folder / kept.name} {file}",
                 )
-            if now != kept.sha256:
+            if now != kept.sha256 and kept.made:
+                self._disk.remove(file)
+            elif now != kept.sha256:
                 replace_file(self._disk, file, data, Attributes(mode=kept.mode, owner=(kept.uid, kept.gid)))
             self._note(file, replace(kept, written=(), foreign=False, restored=True))
         return now != kept.sha256
@@ -155,6 +169,7 @@ def restore(
     """Give back the first bytes, owner and mode of ``files``, or of every file that was rewritten.
 
     A run gives back what runs rewrote; what is given back ``by`` hand loses a person's values, too.
+    A pointer of the training code is given back only where it is named.
     Returns every file's real path, and whether it had other bytes. ConfigError if one of them was
     never rewritten, its original is damaged, or somebody else changed it since: putting the
     original back would lose that change. Every other file is restored before that is raised.
@@ -165,7 +180,8 @@ def restore(
     known: list[str] = []
     if originals.is_dir():
         with holding(originals):
-            known = list(dict.fromkeys(file for store in stores for file in store.read()))
+            kept = {file: one for store in stores for file, one in store.read().items()}
+            known = [file for file, one in kept.items() if files or not one.pointer]
     outcomes = {file: _given_back(file, stores) for file in _chosen(known, files, originals)}
     for outcome in outcomes.values():
         if isinstance(outcome, ConfigError):

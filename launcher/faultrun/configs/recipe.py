@@ -16,7 +16,7 @@ from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.edit import ScalarKind
 from faultrun.model.recipe import Phrase, Recipe, RecipeRewrite
-from faultrun.model.spec import Framework, Replicas
+from faultrun.model.spec import Framework, Pointer, Replicas
 from faultrun.text.patch import MalformedText
 from faultrun.text.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -28,6 +28,7 @@ _KEYS = (
     "config",
     "checkpoint_dir",
     "rewrite",
+    "pointer",
     "resume_arg",
     "resume_arg_if_given",
     "replica_groups",
@@ -35,6 +36,7 @@ _KEYS = (
     "world_size",
     "environment",
 )
+_POINTER_KEYS = ("file", "value")
 _REWRITE_KEYS = ("file", "key", "value", "format", "optional")
 _MAX_BYTES = 1 << 20
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -124,6 +126,7 @@ def _recipe(page: "_Page", name: str, given: Mapping[str, Node]) -> Recipe:
         config=page.path(given["config"]) if "config" in given else None,
         checkpoint_dirs=tuple(tuple(page.path(part, "rank") for part in _items(one)) for one in folders),
         rewrites=tuple(page.rewrite(entry) for entry in page.several(given, "rewrite")),
+        pointers=tuple(page.pointer(entry) for entry in page.several(given, "pointer")),
         resume_args=page.arguments(given, "resume_arg"),
         resume_args_if_given=page.arguments(given, "resume_arg_if_given"),
         replicas=Replicas(page.word(given, "replica_groups", [kind.value for kind in Replicas]) or "auto"),
@@ -221,14 +224,9 @@ class _Page:
     def rewrite(self, node: Node) -> RecipeRewrite:
         """A value to set in a configuration."""
         parts = self.entries(node, _REWRITE_KEYS, "the keys of a rewrite")
-        for needed in ("file", "key"):
-            if needed not in parts:
-                raise self.error(node.line, "rewrite cannot be used", f"it has no {needed}")
+        self._needs(parts, ("file", "key"), node, "rewrite")
         default = Phrase(text="{checkpoint}", line=node.line)
-        value = self.phrase(parts["value"]) if "value" in parts else default
-        if "rank" in self.checked(value):
-            because = "{rank} differs from worker to worker, and they all read the one file"
-            raise self.error(value.line, "rewrite cannot be used", because)
+        value = self._for_all(parts["value"], "rewrite") if "value" in parts else default
         key = self.phrase(parts["key"])
         try:
             parse_key(key.text)
@@ -242,6 +240,19 @@ class _Page:
             optional=self.word(parts, "optional", ("true", "false")) == "true",
         )
 
+    def pointer(self, node: Node) -> Pointer:
+        """A file of the training code's own that names a checkpoint."""
+        parts = self.entries(node, _POINTER_KEYS, "the keys of a pointer")
+        self._needs(parts, _POINTER_KEYS, node, "pointer")
+        name, value = self.phrase(parts["file"]), self._for_all(parts["value"], "pointer")
+        if not name.text or "/" in name.text or "{" in name.text:
+            because = "a pointer lies beside the checkpoint that it names: its file is a name alone"
+            raise self.error(name.line, f"{name.text!r} cannot be used", because, "file: latest")
+        if recipe_reference.as_sample(value.text) != value.text:
+            because = "it holds what the recovery point tells, and nothing else"
+            raise self.error(value.line, f"{value.text!r} cannot be used", because, "{checkpoint_name}")
+        return Pointer(name=name.text, template=value.text)
+
     def environment(self, node: Node) -> tuple[tuple[str, str], ...]:
         """Variables and their values."""
         found = self.entries(node)
@@ -254,6 +265,19 @@ class _Page:
             if _RESUME_FIELD.search(phrase.text):
                 self.checked(phrase)
         return tuple((name, phrase.text) for name, phrase in phrases.items())
+
+    def _needs(self, parts: Mapping[str, Node], needed: Iterable[str], node: Node, key: str) -> None:
+        for one in needed:
+            if one not in parts:
+                raise self.error(node.line, f"{key} cannot be used", f"it has no {one}")
+
+    def _for_all(self, node: Node, key: str) -> Phrase:
+        """A TEMPLATE for a file that all workers read."""
+        value = self.phrase(node)
+        if "rank" in self.checked(value):
+            because = "{rank} differs from worker to worker, and they all read the one file"
+            raise self.error(value.line, f"{key} cannot be used", because)
+        return value
 
     def word(self, given: Mapping[str, Node], key: str, known: Iterable[str]) -> str:
         """One of the ``known`` words, empty if the key is not there."""

@@ -131,6 +131,8 @@ def _reason(recovery: Recovery) -> str:
         return f"does it act on {recovery.resume_args[0]}?"
     if recovery.rewrites:
         return f"does it read {recovery.rewrites[0].key} of {recovery.rewrites[0].file}?"
+    if recovery.pointers:
+        return f"does it follow {recovery.pointers[0].name}, which names it?"
     if recovery.script_asks:
         return "does it load FAULTRUN_RESUME_FROM before its loop?"
     return "nothing tells it so: --resume_arg, --rewrite, or FAULTRUN_RESUME_FROM in the script"

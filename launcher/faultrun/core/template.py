@@ -13,6 +13,7 @@ from faultrun.model.edit import Scalar
 FIELDS: Mapping[str, str] = {
     "checkpoint": "path of the checkpoint file or directory",
     "checkpoint_dir": "the directory that holds it; the checkpoint itself where that is a directory",
+    "checkpoint_name": "the last part of its path: global_step1200",
     "epoch": "epoch the checkpoint was written in",
     "step": "step within that epoch",
     "global_step": "optimizer updates since the very first start",
@@ -71,6 +72,11 @@ class Values:
             return self.checkpoint
         head, slash, _ = self.checkpoint.rstrip("/").rpartition("/")
         return head or (slash or ".")
+
+    @property
+    def checkpoint_name(self) -> str:
+        """The last part of ``checkpoint``."""
+        return self.checkpoint.rstrip("/").rpartition("/")[2]
 
 
 def parse(text: str) -> Template:

@@ -5,7 +5,7 @@ Texts may hold references to what the user gave (``{arg:config_path}``); nothing
 
 from dataclasses import dataclass
 
-from faultrun.model.spec import Framework, Replicas
+from faultrun.model.spec import Framework, Pointer, Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ class Recipe:
     config: Phrase | None = None
     checkpoint_dirs: tuple[tuple[Phrase, ...], ...] = ()
     rewrites: tuple[RecipeRewrite, ...] = ()
+    pointers: tuple[Pointer, ...] = ()
     resume_args: tuple[Phrase, ...] = ()
     resume_args_if_given: tuple[Phrase, ...] = ()
     replicas: Replicas = Replicas.AUTO

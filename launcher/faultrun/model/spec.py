@@ -160,6 +160,17 @@ class Rewrite:
     format: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """A file in which the training code itself notes its newest checkpoint: DeepSpeed's ``latest``.
+
+    ``name`` lies beside the checkpoint, which is a folder, and holds the filled ``template`` to the byte.
+    """
+
+    name: str
+    template: str
+
+
 class RestoreConfigs(Enum):
     """When rewritten configurations are restored by themselves (``--restore_configs``)."""
 
@@ -191,6 +202,7 @@ class Recovery:
 
     checkpoint_dirs: tuple[str, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
+    pointers: tuple[Pointer, ...] = ()
     resume_args: tuple[str, ...] = ()
     resume: Resume = Resume.AUTO
     trust: bool = False
@@ -205,7 +217,7 @@ class Recovery:
     @property
     def handed_over(self) -> bool:
         """Whether something tells the script of a recovery point, as far as can be seen."""
-        told = self.rewrites or self.resume_args or self.resume_environment
+        told = self.rewrites or self.pointers or self.resume_args or self.resume_environment
         return bool(told) or self.script_asks is not False
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from faultrun.configs.apply import carry_out
 from faultrun.configs.argv import pointed, resume_args
 from faultrun.configs.originals import restore
+from faultrun.configs.pointer import point as point_at
 from faultrun.core import template
 from faultrun.errors import ConfigError, FaultrunError, UsageError
+from faultrun.model.checkpoint import Kind
 from faultrun.model.edit import EditedCopy, EditResult
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
 from faultrun.model.plan import Plan
@@ -170,11 +172,13 @@ class Preparer:
             self._restore()
             self._copies = ()
             return ()
-        rewrites = self._spec.recovery.rewrites
-        if not rewrites:
-            return ()
-        results = carry_out(rewrites, values(plan, self._spec.run_id, None), originals=self._originals)
-        self._copies = tuple(result.copy for result in results if result.copy is not None)
+        recovery, chosen = self._spec.recovery, values(plan, self._spec.run_id, None)
+        results: tuple[EditResult, ...] = ()
+        if recovery.rewrites:
+            results = carry_out(recovery.rewrites, chosen, originals=self._originals)
+            self._copies = tuple(result.copy for result in results if result.copy is not None)
+        if chosen.is_directory and plan.point.kind is not Kind.GASP:  # the code itself knows nothing else
+            results += point_at(recovery.pointers, chosen, originals=self._originals)
         return results
 
     def _restore(self) -> None:

@@ -99,6 +99,7 @@ def _filled(
     filler = RecipeFiller(recipe, script)
     found = replace(
         said,
+        pointers=recipe.pointers,
         replicas=recipe.replicas,
         formats=recipe.formats,
         resharded=recipe.resharded,
@@ -118,6 +119,8 @@ def _filled(
     for file in dict.fromkeys(one.file for one in found.rewrites):
         keys = ", ".join(one.key for one in found.rewrites if one.file == file)
         parts.append(f"sets {keys} in {file}")
+    if found.pointers:
+        parts.append(f"keeps {' '.join(one.name for one in found.pointers)} right")
     if found.resume_args:
         parts.append(f"passes {' '.join(found.resume_args)}")
     if found.resume_environment:
