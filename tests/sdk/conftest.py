@@ -11,7 +11,13 @@ from support import preloaded
 collect_ignore = [
     name
     for framework, names in {
-        "torch": ["test_kept_files.py", "test_torch_gasp.py", "test_torch_state.py", "test_torch_wrapped.py"],
+        "torch": [
+            "test_kept_files.py",
+            "test_torch_gasp.py",
+            "test_torch_shards.py",
+            "test_torch_state.py",
+            "test_torch_wrapped.py",
+        ],
         "mindspore": ["test_mindspore_gasp.py", "test_mindspore_parts.py"],
     }.items()
     if find_spec(framework) is None

@@ -16,10 +16,11 @@ from faultrun.sdk.files import Folder, SaveWriter
 from faultrun.sdk.session import Session
 from faultrun.sdk.state_provider import SaveOrder
 from faultrun.sdk.torch import protect
-from faultrun.sdk.torch.capture import Buffers, Device, Objects, copied
+from faultrun.sdk.torch.capture import Buffers, Device, Objects
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.state import Parts
+from faultrun.sdk.torch.trees import copied
 from faultrun.sdk.update_lock import NotSaved, UpdatePhase
 from faultrun.sdk.worker import Worker
 from sdk.scripts.train_all import Everything

@@ -50,8 +50,10 @@ THREADS_FILE = "threads_{rank}.txt"
 SLOT_BYTES = 64
 _SLOT = struct.Struct("<qqqdq")
 _NUMBER = struct.Struct("<q")
+SAVE_OFFSET = 40
+"""In slot 0, behind its fields: one more than the global step that the ranks of this page save together."""
 STOP_OFFSET = 48
-"""In slot 0, behind its fields: the global step after which all ranks of this page stop, 0 for none."""
+"""In slot 0: the global step after which all ranks of this page stop, 0 for none."""
 INTERVAL_OFFSET = 56
 """In every slot: how many steps lie between two copies of its rank's state, 0 for unsaid."""
 
@@ -84,7 +86,7 @@ def pack_word(step: int, epoch: int, phase: int, at_monotonic_s: float, count: i
 
 
 def pack_number(number: int) -> bytes:
-    """What stands at ``STOP_OFFSET`` or ``INTERVAL_OFFSET``."""
+    """What stands at ``SAVE_OFFSET``, ``STOP_OFFSET`` or ``INTERVAL_OFFSET``."""
     return _NUMBER.pack(number)
 
 

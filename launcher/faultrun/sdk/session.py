@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from faultrun.model.wire import (
     INTERVAL_OFFSET,
     MAX_LINE_BYTES,
     PROGRESS_VARIABLE,
+    SAVE_OFFSET,
     SLOT_BYTES,
     SOCKET_VARIABLE,
     STOP_OFFSET,
@@ -46,6 +47,7 @@ _LIBC = ctypes.PyDLL(None)
 """Keeps Python's lock: a thread that computes would give it back only after 5 ms, at each step."""
 _LIBC.pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long)
 _LIBC.pwrite.restype = ctypes.c_ssize_t
+_LOCKED_S = 0.05
 _OUT_OF_THE_WAY = 512
 """A script that closes what it does not know, and opens files then, must not get our number for one."""
 
@@ -262,10 +264,32 @@ class ProgressSlot:
         """The step after which the ranks of this node stop; 0 while nobody was asked to."""
         return unpack_number(self._read(SLOT_BYTES), STOP_OFFSET)
 
+    def agree_on_save(self, newest: int) -> int:
+        """The step that the ranks of this node save: the one after ``newest``, unless a peer has named one.
+
+        For ranks that meet in a collective every step: none is more than a step ahead of another.
+        """
+        with self._alone():
+            named = unpack_number(self._read(SLOT_BYTES), SAVE_OFFSET) - 1
+            if named not in (newest, newest + 1):
+                named = newest + 1
+                self._write(SAVE_OFFSET, pack_number(named + 1))
+        return named
+
     def agree_on_interval(self, steps: int) -> int:
         """Copies are made every ``steps`` here; the interval that suits every rank of this node."""
         self._write(self._at + INTERVAL_OFFSET, pack_number(steps))
         return widest_interval(self._read(self._page_bytes))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other ranks of the node out; not where the page cannot be locked, nor for a frozen one."""
+        until_s = time.monotonic() + _LOCKED_S
+        while not (locked := _locked(self._fd)) and time.monotonic() < until_s:
+            time.sleep(0.001)
+        yield
+        if locked:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, 8, SAVE_OFFSET)
 
     def _write(self, offset: int, data: bytes) -> None:
         """A disk that is full or gone costs the word, not the training."""
@@ -277,6 +301,13 @@ class ProgressSlot:
         with contextlib.suppress(OSError):
             data = os.pread(self._fd, size_bytes, 0)
         return data.ljust(size_bytes, b"\0")
+
+
+def _locked(fd: int) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 8, SAVE_OFFSET)
+        return True
+    return False
 
 
 def _opened(path: str, least_bytes: int) -> tuple[int, int]:

@@ -89,6 +89,16 @@ class UpdateLock:
             with self._looked:
                 self._looked.wait_for(lambda: not self.is_wanted or self._looked_at >= here)
 
+    def want(self) -> None:
+        """Somebody is about to ``hold``: from now on no boundary is passed unseen (``let_read``)."""
+        self.is_wanted = True
+
+    def let_read(self) -> None:
+        """Stay at this boundary until whoever wants to read has looked, and has read if this is the place."""
+        self.yield_to_reader()
+        with self._reading:
+            pass
+
     def stop(self) -> None:
         """The main thread will change nothing any more: it is on its way out."""
         self.stopped = True

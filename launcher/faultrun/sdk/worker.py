@@ -101,6 +101,10 @@ class Worker:
             )
         self._say_done(ends_within_s)
 
+    def agree_on_save(self, newest: int) -> int:
+        """The step that all ranks of this node save, where a save serves only beside those of the others."""
+        return self._slot.agree_on_save(newest)
+
     def agree_on_interval(self, steps: int) -> int:
         """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""
         return max(steps, self._slot.agree_on_interval(steps))

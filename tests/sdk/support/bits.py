@@ -1,4 +1,4 @@
-"""Comparing runs of ``scripts/train_ddp.py`` bit for bit."""
+"""Comparing runs of ``scripts/train_ddp.py``, or of one that writes such sums, bit for bit."""
 
 import random
 import threading
@@ -19,12 +19,13 @@ IMPORTS = ("torch.distributed", "torch.nn.parallel", "torch.utils.data.distribut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One training: ``epochs`` of 64 / world_size steps each. ``words`` change what the script does."""
+    """One training: ``epochs`` of 64 / world_size steps each. ``words`` change what the ``script`` does."""
 
     world_size: int = 2
     epochs: int = 2
     pace_s: float = 0.002
     words: tuple[str, ...] = ()
+    script: Path = TRAIN
 
     def start(
         self, supervisor: FakeSupervisor, checkpoints: Path, env: Mapping[str, str] | None = None
@@ -32,7 +33,7 @@ class Job:
         """Start every rank."""
         paths = {"CKPT": str(checkpoints), "OUT": str(supervisor.directory)}
         supervisor.start_all(
-            TRAIN, str(self.epochs), str(self.pace_s), *self.words, env={**paths, **(env or {})}
+            self.script, str(self.epochs), str(self.pace_s), *self.words, env={**paths, **(env or {})}
         )
 
     @property

@@ -24,3 +24,14 @@ def checksum(model: Any, optimizer: Any) -> int:
                 crc,
             )
     return zlib.crc32(repr([group["lr"] for group in optimizer["param_groups"]]).encode(), crc)
+
+
+def local_tensors(state: Any) -> Any:
+    """This rank's pieces in place of the DTensors of a live state, or of what a save holds of them."""
+    if isinstance(state, dict):
+        return state["local"] if "local" in state else {key: local_tensors(one) for key, one in state.items()}
+    if isinstance(state, list):
+        return [local_tensors(one) for one in state]
+    return (
+        getattr(state.detach(), "_local_tensor", state.detach()) if isinstance(state, torch.Tensor) else state
+    )

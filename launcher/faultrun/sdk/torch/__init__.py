@@ -15,7 +15,10 @@ their device and before the first step.
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
+
+import torch
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.files import Folder, SaveWriter, folder_of
@@ -24,6 +27,7 @@ from faultrun.sdk.state_provider import check_folder, preflight
 from faultrun.sdk.torch.capture import Buffers, Objects, device_of
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import TorchProvider
+from faultrun.sdk.torch.shards import ModuleState, is_spread, replica_group_of
 from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.worker import worker
 
@@ -44,12 +48,13 @@ def protect(
     ``state_dict`` and ``load_state_dict``, by name. Wrappers such as
     DistributedDataParallel are looked through. Files go to
     ``<directory>/rank_<rank>/gasp-step_<step>.pt``; give a ``Folder`` to say
-    which ranks hold the same state (default: all) or how many gasps to keep.
+    which ranks hold the same state (default: all; of a model that is spread over a device mesh by FSDP2 or
+    tensor parallelism: those with the same shards) or how many gasps to keep.
 
     ``state_fn()`` replaces the dict that is saved, ``save_fn(state, path)``
     replaces ``torch.save``; both run in another thread, and ``state_fn`` once here.
     FaultrunError for what could never be saved: optimizers without step hooks,
-    sharded models without ``state_fn``, states that cannot be pickled and read
+    models in FullyShardedDataParallel without ``state_fn``, states that cannot be pickled and read
     again, a directory that cannot be written to.
     """
 
@@ -57,6 +62,7 @@ def protect(
         inner, updating = unwrapped(model), tuple(map(unwrapped_optimizer, optimizers))
         _check(inner, updating, objects or {}, state_fn)
         return Parts(
+            shards=ModuleState(inner) if state_fn is None and is_spread(inner) else None,
             model=inner,
             optimizers=updating,
             objects=Objects(objects or {}),
@@ -70,6 +76,8 @@ def protect(
     if this is None:
         return Guard(parts, None, writer)
     check_folder(writer.folder, writer.session)
+    if state_fn is None:
+        writer = _for_its_replicas(writer, model)
     guard = Guard(parts, this, writer)
     provider = TorchProvider(guard, state_fn, save_fn)
     this.keep(provider)
@@ -94,12 +102,21 @@ def _check(
                 because="it has no step hooks, so nobody can tell when it changes the parameters",
                 hint="leave it out and put its step into `with guard.updating():`",
             )
-    sharded = "FullyShardedDataParallel" in type(model).__name__ or any(
-        type(parameter).__name__ == "DTensor" for parameter in model.parameters()
-    )
-    if sharded and state_fn is None:
+    if state_fn is None and any("FullyShardedDataParallel" in type(one).__name__ for one in model.modules()):
         raise FaultrunError(
-            "a sharded model cannot be protected as it is",
-            because="gathering its state needs the ranks that may be dead",
-            hint="give protect() a state_fn that returns this rank's shard, and a Folder with replica_group",
+            "a model in FullyShardedDataParallel cannot be protected as it is",
+            because="its parameters are flattened, and gathering its state needs the ranks that may be dead",
+            hint="shard it with fully_shard (FSDP2), or give protect() a state_fn that returns this rank's "
+            "shard, and a Folder with replica_group",
         )
+
+
+def _for_its_replicas(writer: SaveWriter, model: Any) -> SaveWriter:
+    """With the ranks that hold the same shards as this one, unless the script has named them."""
+    inner = unwrapped(model)
+    if writer.folder.replica_group or not is_spread(inner):
+        return writer
+    group = frozenset(replica_group_of(inner.state_dict(keep_vars=True).values(), writer.session.rank))
+    if group and isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        group |= frozenset(torch.distributed.get_process_group_ranks(model.process_group))
+    return replace(writer, folder=replace(writer.folder, replica_group=tuple(sorted(group))))

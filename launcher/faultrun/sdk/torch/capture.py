@@ -10,8 +10,7 @@ the gradients it uses hang in a collective for ever. What the device has
 really done is told by events that were recorded along the way (``DeviceMark``).
 """
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,8 +18,9 @@ import torch
 
 from faultrun.sdk.files import Position
 from faultrun.sdk.torch.rng import memory_at
+from faultrun.sdk.torch.shards import ModuleState, is_dtensor, is_spread, local_of, meshes_of, packed
+from faultrun.sdk.torch.trees import copied, map_tensors, same
 
-_LEAVES = frozenset({int, float, bool, str, type(None)})
 _SMALL_BYTES = 1 << 16
 """An object whose ``state_dict`` has no more tensor bytes than this is captured at every step."""
 
@@ -73,21 +73,29 @@ class Objects:
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
         self._objects = dict(objects)
-        large = {name for name, one in objects.items() if _total(one.state_dict(), _bytes_of) > _SMALL_BYTES}
+        self._readers = {name: _reader_of(one) for name, one in objects.items()}
+        states = {name: read() for name, read in self._readers.items()}
+        large = {name for name, state in states.items() if _total(packed(state), _bytes_of) > _SMALL_BYTES}
         self._small = {name: one for name, one in objects.items() if name not in large}
-        self._large = {name: one for name, one in objects.items() if name in large}
+        self._large = {name: read for name, read in self._readers.items() if name in large}
+        self.uncounted = frozenset(name for name in large if _total(states[name], is_dtensor))
+        """The large ones with DTensors, whose versions stay when ``torch._foreach`` functions change them."""
 
     def capture(self) -> dict[str, Any]:
         """Copies of the small ones' states."""
-        return {name: _frozen_state(one) for name, one in self._small.items()}
+        return {name: _frozen_state(one, self._readers[name]) for name, one in self._small.items()}
 
     def versions(self) -> dict[str, int]:
         """For each large one, a number that grows when a tensor of it is changed in place."""
-        return {name: _total(one.state_dict(), _version_of) for name, one in self._large.items()}
+        return {name: _total(read(), _version_of) for name, read in self._large.items()}
 
     def live(self) -> dict[str, Any]:
         """The large ones' states as they are."""
-        return {name: one.state_dict() for name, one in self._large.items()}
+        return {name: packed(read()) for name, read in self._large.items()}
+
+    def meshes(self, name: str) -> tuple[Any, ...]:
+        """Over which the state of this one is spread now."""
+        return meshes_of(self._readers[name]())
 
     def load(self, states: Mapping[str, Any]) -> None:
         """Put every state back. KeyError when one is missing."""
@@ -104,7 +112,7 @@ class Buffers:
 
     def __init__(self, model: Any) -> None:
         kept = model.state_dict(keep_vars=True)
-        live = {name: one.detach() for name, one in model.named_buffers() if kept.get(name) is one}
+        live = {name: local_of(one.detach()) for name, one in model.named_buffers() if kept.get(name) is one}
         self.copies = {name: one.clone(memory_format=torch.preserve_format) for name, one in live.items()}
         """By name, as they were at the last capture."""
         small = [name for name, one in live.items() if _bytes_of(one) <= _SMALL_BYTES]
@@ -128,12 +136,14 @@ class Buffers:
                 self._seen[number] = one._version
 
 
-def nothing_is_missing(before: Boundary | None, last: Boundary, now: Boundary) -> bool:
+def nothing_is_missing(
+    before: Boundary | None, last: Boundary, now: Boundary, uncounted: frozenset[str] = frozenset()
+) -> bool:
     """Whether all that moved in the last whole step has moved again since: then this step is whole too.
 
     ``now`` is taken after an update, before the script said that the step is
     complete. A step of which no earlier one is known counts only if there is
-    a single optimizer and nothing else to move.
+    a single optimizer and nothing else to move. An object that is ``uncounted`` must be seen to move.
     """
     if before is None:
         return now.updates == (last.updates[0] + 1,) if len(now.updates) == 1 and not now.objects else False
@@ -145,24 +155,20 @@ def nothing_is_missing(before: Boundary | None, last: Boundary, now: Boundary) -
         if not same(before.objects[name], state) and same(state, now.objects[name]):
             return False
     return all(
-        before.versions[name] == version or version != now.versions[name]
+        version != now.versions[name] or (before.versions[name] == version and name not in uncounted)
         for name, version in last.versions.items()
     )
 
 
-def same(left: Any, right: Any) -> bool:
-    """Deep equality that knows tensors."""
-    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-        both = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
-        return both and bool(torch.equal(left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(one, right[key]) for key, one in left.items())
-    if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
+def _reader_of(one: Any) -> Callable[[], Any]:
+    """A sharded module's hooks are not for other threads; whatever else is asked itself."""
+    if isinstance(one, torch.nn.Module) and is_spread(one):
+        return ModuleState(one).read
+    reader: Callable[[], Any] = one.state_dict
+    return reader
 
 
-def _frozen_state(one: Any) -> Any:
+def _frozen_state(one: Any, read: Callable[[], Any]) -> Any:
     scale = getattr(one, "_scale", None)
     if isinstance(scale, torch.Tensor) and scale.is_cuda and hasattr(one, "_growth_tracker"):
         # GradScaler.state_dict without its wait for the device: numbers are read when they are saved
@@ -173,7 +179,7 @@ def _frozen_state(one: Any) -> Any:
             "growth_interval": one.get_growth_interval(),
             "_growth_tracker": one._growth_tracker.detach().clone(),
         }
-    return copied(one.state_dict())
+    return copied(packed(read()))
 
 
 def _memory_of(tensor: Any) -> memoryview:
@@ -227,26 +233,3 @@ def _from_cuda(state: Any, device: Any) -> Any:
         moved = map_tensors(state, lambda tensor: tensor.to("cpu") if tensor.is_cuda else tensor)
     stream.synchronize()
     return moved
-
-
-def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
-    """``value`` with ``change`` applied to every tensor in it; containers are new, of the same kinds."""
-    if type(value) in _LEAVES:
-        return value
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if type(value) is dict:
-        return {key: map_tensors(one, change) for key, one in value.items()}
-    if isinstance(value, dict):
-        new = copy.copy(value)  # a Counter made of pairs would count them
-        for key, one in value.items():
-            new[key] = map_tensors(one, change)
-        return new
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(one, change) for one in value)
-    return value
-
-
-def copied(state: Any) -> Any:
-    """A copy that the main thread cannot change any more."""
-    return map_tensors(state, lambda tensor: tensor.detach().clone())

@@ -48,6 +48,9 @@ class Guard:
         self._epoch_rng: Rng | None = None
         self.in_loop = False
         self._worker = worker
+        group = writer.folder.replica_group
+        self.is_shard = bool(group) and len(group) < writer.session.world_size
+        """Whether a save of this rank serves only beside those of other ranks, of the same step."""
         ahead = 2 if worker is None else self.parts.device.ahead
         self._mark = None if worker is None else self.parts.device.mark
         self.history: deque[Boundary] = deque(maxlen=ahead)
@@ -162,6 +165,8 @@ class Guard:
         self.lock.boundary(self._capture)
         if self._worker is not None:
             self._worker.step(self._position.step, self._position.epoch)
+        if self.is_shard:
+            self.lock.let_read()  # going on, it would help peers past the step that is being saved here
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:
@@ -212,6 +217,10 @@ class Guard:
             if self._mark is not None:
                 boundary = boundary._replace(passage=Passage(done=self._mark()))
             self.history.append(boundary)
+
+    def agree_on_save(self, newest: int) -> int:
+        """The step that all ranks of this node save. Helper thread only."""
+        return newest if self._worker is None else self._worker.agree_on_save(newest)
 
     def _after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""

@@ -1,7 +1,10 @@
 """The helper thread's view of a torch training: which step to save now, and the writing of it."""
 
+import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +12,10 @@ import torch
 
 from faultrun.sdk.files import Position, Saved, Sink, numbered
 from faultrun.sdk.state_provider import SaveOrder, StateProvider, limits_of
-from faultrun.sdk.torch.capture import Boundary, DeviceMark, copied, nothing_is_missing, same
+from faultrun.sdk.torch.capture import Boundary, DeviceMark, nothing_is_missing
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state import emptied, is_ours, read_state
+from faultrun.sdk.torch.trees import copied, same
 from faultrun.sdk.update_lock import NotSaved, UpdatePhase
 
 _DEVICE_BEHIND_S = 2.0
@@ -60,8 +64,20 @@ class TorchProvider(StateProvider):
         return history[-1].position.step if history else None
 
     def save(self, order: SaveOrder) -> Saved:
-        """As ``StateProvider.save``."""
-        phase = self.lock.hold(limits_of(order), self._updated_and_whole, lambda: self._is_due(order))
+        """As ``StateProvider.save``. Shards of one step: all ranks save the same while all make steps."""
+        if not self._guard.is_shard or order.peers_lost or order.step is not None:
+            return self._save(order)
+        self.lock.want()
+        newest = self.newest()
+        if newest is not None:
+            step, half_s = self._guard.agree_on_save(newest), (time.monotonic() + order.until_s) / 2
+            with contextlib.suppress(NotSaved):  # a peer is gone, or stopped elsewhere after all
+                return self._save(replace(order, step=step, until_s=half_s))
+        return self._save(order)
+
+    def _save(self, order: SaveOrder) -> Saved:
+        complete = partial(self._updated_and_whole, order.step)
+        phase = self.lock.hold(limits_of(order), complete, lambda: self._is_due(order))
         held = True
         try:
             if phase is UpdatePhase.CLEAN:
@@ -88,16 +104,17 @@ class TorchProvider(StateProvider):
         """Whether ``Guard.batches`` has not come to its end."""
         return self._guard.in_loop
 
-    def _updated_and_whole(self) -> bool:
-        """Asked when the main thread stands after an update: find what can be saved."""
+    def _updated_and_whole(self, step: int | None) -> bool:
+        """Asked when the main thread stands after an update: find what can be saved, of this step if any."""
         guard = self._guard
-        if not guard.history:
+        last = guard.history[-1] if guard.history else None
+        if last is None or step not in (None, last.position.step + 1):
             return False
-        last = guard.history[-1]
         before = guard.history[-2] if len(guard.history) > 1 else None
         now = guard.boundary_now(guard.recorder.helper_slot)
         mark = guard.parts.device.mark
-        if nothing_is_missing(before, last, now) and (mark is None or _passes(mark(), 0.05)):
+        whole = nothing_is_missing(before, last, now, guard.parts.objects.uncounted)
+        if whole and (mark is None or _passes(mark(), 0.05)):
             position = now.position._replace(step=now.position.step + 1)
             self._chosen = now._replace(position=position)
         else:

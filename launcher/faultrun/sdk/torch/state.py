@@ -3,7 +3,8 @@
     {"faultrun": 1, "global_step", "epoch", "step_in_epoch", "rank", "world_size",
      "model", "optimizer" (a list when there are several), "objects", "rng", "epoch_rng"}
 
-``torch.load(weights_only=True)`` reads it as long as the objects' own states are plain.
+``torch.load(weights_only=True)`` reads it as long as the objects' own states are plain. Of a DTensor it
+holds this rank's piece (``shards``).
 """
 
 import pickle
@@ -15,8 +16,10 @@ import torch
 
 from faultrun.sdk.files import Position
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.capture import Boundary, Buffers, Device, Objects, map_tensors
+from faultrun.sdk.torch.capture import Boundary, Buffers, Device, Objects
 from faultrun.sdk.torch.rng import Rng, rng_to_plain
+from faultrun.sdk.torch.shards import ModuleState, meshes_of, packed, unpacked
+from faultrun.sdk.torch.trees import map_tensors
 
 _SCHEMA = 1
 
@@ -25,6 +28,7 @@ _SCHEMA = 1
 class Parts:
     """What is protected. ``model`` is the user's own module, out of its wrappers.
 
+    ``shards`` is its state where it is spread over a mesh, else None.
     ``forward_hooks``: whether a hook may be put on it; in a compiled model it would be compiled too.
     """
 
@@ -34,6 +38,7 @@ class Parts:
     buffers: Buffers
     device: Device
     forward_hooks: bool
+    shards: ModuleState | None = None
 
 
 def unwrapped(model: Any) -> Any:
@@ -85,7 +90,9 @@ def assemble(
         _optimizer_state(optimizer, boundary, newest, number)
         for number, optimizer in enumerate(parts.optimizers)
     ]
-    model = {**parts.model.state_dict(), **parts.buffers.copies}
+    model = parts.model.state_dict() if parts.shards is None else packed(parts.shards.read())
+    for name, kept in parts.buffers.copies.items():
+        model[name] = kept if isinstance(model[name], torch.Tensor) else {**model[name], "local": kept}
     return {
         "faultrun": _SCHEMA,
         "global_step": position.step,
@@ -123,17 +130,28 @@ def is_ours(state: Any) -> bool:
 
 
 def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
-    """Put the state back, random numbers excepted; RuntimeError, KeyError or ValueError: it does not fit."""
-    parts.model.load_state_dict(state["model"])
+    """Put the state back, random numbers excepted. Main thread.
+
+    RuntimeError, KeyError, ValueError or FaultrunError: it does not fit.
+    """
+    shards = parts.shards
+    parts.model.load_state_dict(state["model"] if shards is None else shards.filled(state["model"]))
     saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
+    meshes = () if shards is None else shards.meshes
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
-        optimizer.load_state_dict(one)
-    parts.objects.load({name: _with_numbers(one) for name, one in state["objects"].items()})
+        optimizer.load_state_dict({**one, "state": _spread_again(optimizer, one["state"], meshes)})
+    objects = parts.objects
+    objects.load(
+        {
+            name: unpacked(_with_numbers(one), (*objects.meshes(name), *meshes))
+            for name, one in state["objects"].items()
+        }
+    )
     return Position(state["global_step"], state["epoch"], state["step_in_epoch"])
 
 
 def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, number: int) -> dict[str, Any]:
-    state: dict[str, Any] = optimizer.state_dict()
+    state: dict[str, Any] = packed(optimizer.state_dict())
     groups = [dict(group) for group in state["param_groups"]]
     for group, captured in zip(groups, boundary.groups[number], strict=True):
         group.update({key: one for key, one in captured.items() if key != "params"})
@@ -142,6 +160,13 @@ def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, numbe
     if ahead:
         each = {key: _steps_back(one, ahead) for key, one in each.items()}
     return {"state": each, "param_groups": groups}
+
+
+def _spread_again(optimizer: Any, state: Mapping[Any, Any], meshes: tuple[Any, ...]) -> dict[Any, Any]:
+    """The state of each parameter, by its number, on the parameter's own mesh if it has one."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    own = dict(enumerate(map(meshes_of, parameters)))
+    return {number: unpacked(one, (*own.get(number, ()), *meshes)) for number, one in state.items()}
 
 
 def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:
