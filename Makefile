@@ -11,7 +11,7 @@ TESTS ?= tests
 FAULTS ?= 500
 MINUTES ?= 60
 
-.PHONY: help setup demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix format clean
+.PHONY: help setup demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-all  every promise about performance"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
+	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
 	@echo "make soak-pauses N=200 SEED=1: healthy pauses of 1 to 120 s, of which none may be killed, and hangs with a limit"
 	@echo "make soak-properties EXAMPLES=20000 SEED=1 TESTS=tests/core: the property tests, with that many examples each"
@@ -71,6 +72,9 @@ soak-hostile: $(STAMP)
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix
+
+codes: $(STAMP)
+	$(BIN)/python -m benchmarks.codes --minutes $(MINUTES)
 
 soak-pauses: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.pauses --pauses $(N) --hangs $$(($(N) * 3 / 10)) --seed $(SEED)

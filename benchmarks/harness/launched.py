@@ -3,6 +3,7 @@
 Waiting is waiting for something: a note, the end of a process, a deadline.
 """
 
+import math
 import os
 import re
 import select
@@ -89,8 +90,13 @@ class Launched:
                 self._pidfds[pidfd] = pid
                 self._poll.register(pidfd, select.POLLIN)
 
-    def wait_for(self, reached: Callable[[], bool], *, within_s: float, what: str) -> None:
-        """Return as soon as ``reached`` says so; Overdue when it does not in time, or cannot any more."""
+    def wait_for(
+        self, reached: Callable[[], bool], *, within_s: float, what: str, look_every_s: float = math.inf
+    ) -> None:
+        """Return as soon as ``reached`` says so; Overdue when it does not in time, or cannot any more.
+
+        It is asked at each note and each end, and every ``look_every_s`` where neither would come.
+        """
         deadline_s = time.monotonic() + within_s
         while not reached():
             left_s = deadline_s - time.monotonic()
@@ -98,7 +104,7 @@ class Launched:
                 raise Overdue(f"{what}: not within {within_s:g} s{self._last_words()}")
             if self.pid in self.ends:
                 raise Overdue(f"{what}: the launcher ended with {self.returncode} before{self._last_words()}")
-            self._look(left_s)
+            self._look(min(left_s, look_every_s))
 
     def wait_for_the_end(self, *, within_s: float) -> int:
         """The exit code, once the launcher has ended."""

@@ -21,6 +21,21 @@ def tagged(variable: str, value: str) -> set[int]:
     return found
 
 
+def environment(pid: int) -> dict[str, str]:
+    """The variables with which the process was executed; empty when it is gone."""
+    try:
+        words = (_PROC / str(pid) / "environ").read_bytes().decode("utf-8", errors="replace").split("\0")
+    except OSError:
+        return {}
+    return {name: value for name, _, value in (word.partition("=") for word in words) if name}
+
+
+def parent(pid: int) -> int:
+    """Its parent; 0 when it is gone."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
 def rss_mib(pid: int) -> float:
     """VmRSS of one process; 0 when it is gone."""
     return _kib(_PROC / str(pid) / "status", "VmRSS:") / 1024

@@ -1,0 +1,137 @@
+"""``codes.md``: the matrix, what it says in plain words, and what was done in each cell."""
+
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from benchmarks.campaigns.codes_plan import CONTENDERS, HEADINGS, Code, Contender, Fault
+from benchmarks.campaigns.codes_reading import reading, span
+from benchmarks.campaigns.codes_rows import Row, Rows, Verdict
+from benchmarks.harness import machine
+
+_NOTHING = "-"
+_LOUD = (Verdict.FRESH, Verdict.OTHER, Verdict.FAILED, Verdict.OVERDUE)
+
+_TITLE = "# The codes that people train with, and what a fault does to them"
+_METHOD = """
+Each code is one of the `examples/`: two workers on the CPU, a save every 10 steps, and it resumes itself
+where it can: its `auto` takes the newest checkpoint by the code's own means. faultrun gets the code's recipe
+besides. With standbys the run is longer, as they must be ready before the kill.
+
+* *same*: exit code 0, and the last line (loss, checksum of all parameters) is that of torchrun's undisturbed
+  run, bit for bit. *silent fresh start*: exit code 0, trained from the first step on again.
+* *twice*: steps that were trained again. Seconds: from the kill to the first step after it; a kill between
+  two saves is done three times, and its median counts.
+* *SIGKILL of a rank*: rank 1, halfway between two saves. *During a save*: rank 0, once half of the files are
+  there that the save before has made.
+* *torn*: everything is killed at once, the largest file of the newest checkpoint is cut in the middle, and
+  the same command is given again. *SIGTERM*: to the launcher, halfway between two saves; when it has ended,
+  the same command again.
+* The codes' own launchers are torchrun inside: `accelerate launch` (1.15, `multi_gpu_launcher`) calls
+  `torch.distributed.run.run`, and on a CPU starts one process; `fabric run` (2.6) calls
+  `torch.distributed.run.main` and passes no `--max-restarts`. So they are measured as torchrun.
+"""
+_AGAIN = "Again: `make codes` runs what is missing; `python -m benchmarks.codes --again` all of it."
+
+
+def page(rows: Rows, codes: Sequence[Code], missing: Mapping[str, str]) -> str:
+    """All of it. ``missing`` says why a code cannot run here."""
+    made = [code for code in codes if code.name in {one.code for one in rows.all()}]
+    around = {**machine.describe(), **versions(made)}
+    loads = sorted(float(one.load) for one in rows.all()) or [0.0]
+    parts = [
+        _TITLE,
+        _METHOD,
+        f"Machine: {', '.join(f'{name} {what}' for name, what in around.items())}; load average before an"
+        f" attempt {loads[0]:.1f} to {loads[-1]:.1f}. torchrun and faultrun have `--max-restarts=3`.\n",
+        *table(rows, made),
+        "",
+        "## Read in plain words",
+        "",
+        *(f"* {line}" for line in reading(rows, made)),
+        *(f"* Not run: {name}: {why}." for name, why in missing.items()),
+        "",
+        "## What was done, and what was said",
+        "",
+        *_deeds(rows, made),
+        "",
+        _AGAIN,
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def table(rows: Rows, codes: Sequence[Code]) -> list[str]:
+    """A line for each code and launcher, a column for each fault."""
+    lines = [f"| code | launcher | {' | '.join(HEADINGS[fault] for fault in Fault)} |"]
+    lines.append(f"|{'---|' * (len(Fault) + 2)}")
+    for code in codes:
+        for contender in CONTENDERS:
+            cells = [_cell(rows, rows.of(code, fault, contender)) for fault in Fault]
+            if any(cell != _NOTHING for cell in cells):
+                lines.append(f"| {code.name} | {contender.name} | {' | '.join(cells)} |")
+    return lines
+
+
+def versions(codes: Sequence[Code]) -> dict[str, str]:
+    """Of each distribution, as the Python that runs the code has it."""
+    found: dict[str, str] = {}
+    ask = (
+        "import sys\nfrom importlib.metadata import version\nfor name in sys.argv[1:]:\n print(version(name))"
+    )
+    for code in codes:
+        command = (code.python, "-c", ask, *code.distributions)
+        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+        found.update(zip(code.distributions, told.split(), strict=False))
+    return found
+
+
+def _cell(rows: Rows, made: Sequence[Row]) -> str:
+    if not made:
+        return _NOTHING
+    return "; ".join(dict.fromkeys(_words(rows, made, verdict) for verdict in _in_order(rows, made)))
+
+
+def _in_order(rows: Rows, made: Sequence[Row]) -> list[Verdict]:
+    return list(dict.fromkeys(rows.verdict(one) for one in made))
+
+
+def _words(rows: Rows, made: Sequence[Row], verdict: Verdict) -> str:
+    """One verdict of a cell, with the numbers of the rounds that came to it."""
+    those = [one for one in made if rows.verdict(one) is verdict]
+    share = f" ({len(those)} of {len(made)})" if len(those) < len(made) else ""
+    word = verdict.value
+    if verdict is Verdict.FAILED:
+        word = f"{word} {_codes(those)}"
+    word = f"**{word}**{share}" if verdict in _LOUD else f"{word}{share}"
+    numbers = []
+    if those[0].fault != Fault.NONE.value:
+        numbers.append(f"{span([one.twice for one in those])} twice")
+    if seconds := [one.after_s for one in those if one.after_s is not None]:
+        numbers.append(f"{statistics.median(seconds):.2f} s")
+    return ", ".join((word, *numbers))
+
+
+def _codes(rows: Sequence[Row]) -> str:
+    return ", ".join(dict.fromkeys(str(one.codes[-1]) for one in rows))
+
+
+def _deeds(rows: Rows, codes: Sequence[Code]) -> list[str]:
+    """The harm as it was measured, and the last error where a run did not end well."""
+    lines = []
+    for code in codes:
+        for fault in Fault:
+            for contender in CONTENDERS:
+                lines += [_deed(rows, one, contender) for one in rows.of(code, fault, contender)]
+    return [line for line in lines if line]
+
+
+def _deed(rows: Rows, one: Row, contender: Contender) -> str:
+    verdict = rows.verdict(one)
+    if verdict not in _LOUD and one.fault != Fault.SAVE.value:
+        return ""
+    late = "the save was over" if one.late else ""
+    told = " · ".join(
+        part for part in (one.harm, late, one.overdue, f"`{one.why}`" if one.why else "") if part
+    )
+    codes = ", ".join("none" if code is None else str(code) for code in one.codes)
+    return f"* {one.code}, {one.fault}, {contender.name}: {told} · {verdict.value} · exit codes {codes}"
