@@ -204,13 +204,6 @@ def test_no_recipe_can_be_asked_for() -> None:
 # ----------------------------------------------------------------------- the verb
 
 
-def test_the_list_has_one_line_each() -> None:
-    listed = faultrun("recipes")
-    assert listed.returncode == 0
-    summaries = [line for line in listed.stdout.splitlines() if not line.startswith(" ")]
-    assert [line.split()[0] for line in summaries] == list(recipe_names())
-
-
 def test_what_is_shown_can_be_used() -> None:
     shown = faultrun("recipes", "show", "pytorch-resnet50")
     assert shown.returncode == 0

@@ -103,7 +103,7 @@ def test_a_pointer_is_taken_over_as_it_stands(write: Write) -> None:
             ":3 '{checkpoint} {x}'",
             "there is no field {x}",
         ),
-        (MINIMAL + "detect: [Trainer]\n", ":3 detect 'Trainer' cannot be used", "it is not a dotted name"),
+        (MINIMAL + "detect: [a-b]\n", ":3 detect 'a-b' cannot be used", "it is not a name of Python"),
         (MINIMAL + "formats: Folder!\n", ":3 formats 'Folder!' cannot be used", "it is not a format's"),
         (MINIMAL + "world_size: 4\n", ":3 world_size '4' cannot be used", "it is none of same, any"),
         (MINIMAL + "example: |\n  a\n  b\n", ":3 example cannot be used", "it must be one line"),

@@ -26,6 +26,9 @@ def value(folder: Path, text: str, what: str = "Arguments.output_dir", **given: 
         ("TrainingArguments(output_dir=os.path.join('a', 'b'))", "a/b"),
         ("TrainingArguments(output_dir=str(Path('a') / 'b'))", "a/b"),
         ("TrainingArguments(output_dir='a' + '/b')", "a/b"),
+        ("TrainingArguments(output_dir=f'out/{name}/x')", "out"),
+        ("TrainingArguments(output_dir=os.path.join('out', f'step_{n}'))", "out"),
+        ("TrainingArguments(output_dir=f'step_{n}')", None),
         ("OUT = 'a'\nOUT = 'b'\nTrainingArguments(output_dir=OUT)", None),
         ("TrainingArguments(output_dir=make())", None),
         ("TrainingArguments(output_dir=7)", None),
@@ -75,3 +78,16 @@ def test_an_option_is_spelled_as_the_source_does(tmp_path: Path) -> None:
     code = SourceCode([tmp_path / "train.py"])
     assert code.option("ckpt_path") == "--ckpt-path"
     assert code.option("resume") is None
+
+
+def test_parsers_of_classes_have_options_that_no_source_spells_out(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n")
+    assert SourceCode([tmp_path / "train.py"]).option("resume_from_checkpoint") == "--resume_from_checkpoint"
+    assert SourceCode().option("resume") == "--resume", "nobody knows better"
+
+
+def test_the_default_of_an_argument_is_known_without_a_call(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("parser.add_argument('--output_dir', type=str, default='.')\n")
+    code = SourceCode([tmp_path / "train.py"])
+    assert code.default("output_dir") == "."
+    assert code.default("other") is None

@@ -40,7 +40,7 @@ _POINTER_KEYS = ("file", "value")
 _REWRITE_KEYS = ("file", "key", "value", "format", "optional")
 _MAX_BYTES = 1 << 20
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _FORMAT = re.compile(r"[a-z][a-z0-9_-]*")
 _ARGUMENT = re.compile(r"-{1,2}[^\s=-]|[+A-Za-z_~][^=\s]*=|\{option:")
 _RESUME_FIELD = re.compile(r"\{(" + "|".join(template.FIELDS) + r")\}")
@@ -121,7 +121,7 @@ def _recipe(page: "_Page", name: str, given: Mapping[str, Node]) -> Recipe:
         source=page.source,
         summary=page.sentence(given, "summary"),
         example=page.sentence(given, "example"),
-        detect=page.names(given, "detect", _DOTTED, "a dotted name, such as transformers.Trainer"),
+        detect=page.names(given, "detect", _DOTTED, "a name of Python, such as transformers.Trainer"),
         framework=Framework(framework) if framework else None,
         config=page.path(given["config"]) if "config" in given else None,
         checkpoint_dirs=tuple(tuple(page.path(part, "rank") for part in _items(one)) for one in folders),

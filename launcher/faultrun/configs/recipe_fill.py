@@ -112,7 +112,9 @@ class RecipeFiller:
     def _look_up(self, reference: Reference) -> str | None:
         match reference.kind:
             case "arg":
-                return _argument(self.script.args, reference.name)
+                return self._given(reference.name)
+            case "default":
+                return self.script.code.default(reference.name)
             case "config":
                 return self._configured(reference.name)
             case "env":
@@ -129,7 +131,8 @@ class RecipeFiller:
     def _given(self, name: str) -> str | None:
         """A field of the script's parsed arguments."""
         spellings = (name, name.replace("_", "-"))
-        return next((one for one in (_argument(self.script.args, word) for word in spellings) if one), None)
+        found = (_argument(self.script.args, word) for word in spellings)
+        return next((one for one in found if one is not None), None)
 
     def _configured(self, key: str) -> str | None:
         """A value of the training configuration: missing when it is null, refused when it is a list."""

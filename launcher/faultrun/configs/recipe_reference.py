@@ -2,6 +2,7 @@
 
 =================  ====================================================================
 ``{arg:NAME}``     the script's argument ``--NAME``, the last one if it is there twice
+``{default:NAME}`` what its default is, by the script's source
 ``{config:KEY}``   a value of the file that the recipe's ``config`` names
 ``{env:NAME}``     a variable of our own environment, if it is not empty
 ``{code:WHAT}``    a literal value of the script's source (``configs/source_value.py``)
@@ -21,10 +22,11 @@ from dataclasses import dataclass
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _ALTERNATIVE = re.compile(
-    r"(?P<kind>arg|config|env|code|option):(?P<name>[^|]+)|(?P<place>script|script_dir)|=(?P<text>[^|]*)"
+    r"(?P<kind>arg|default|config|env|code|option):(?P<name>[^|]+)|(?P<place>script|script_dir)|=(?P<text>[^|]*)"
 )
 _MISSING = {
     "arg": "the script is not given --{name}",
+    "default": "the script's source has no default of --{name}",
     "config": "the training configuration has no value {name}",
     "env": "the environment has no {name}",
     "code": "no call in the script's source has a literal {name}",
@@ -34,7 +36,7 @@ _MISSING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One alternative. ``kind`` is arg, config, env, code, option, script, script_dir or text."""
+    """One alternative. ``kind`` is arg, default, config, env, code, option, script, script_dir or text."""
 
     kind: str
     name: str = ""
@@ -74,6 +76,13 @@ def fields(text: str) -> tuple[str, ...]:
     """What stands in single braces and is no reference."""
     inner = (found.group(1) for found in _BRACES.finditer(text))
     return tuple(name for name in inner if name is not None and _references(name) is None)
+
+
+def options(text: str) -> tuple[str, ...]:
+    """The options, in their usual spelling, that a TEMPLATE can be about by its ``{option:...}``."""
+    inner = (found.group(1) for found in _BRACES.finditer(text) if found.group(1) is not None)
+    named = (one for alternatives in inner for one in _references(alternatives) or () if one.kind == "option")
+    return tuple(f"--{one.name}" for one in named)
 
 
 def as_sample(text: str) -> str:

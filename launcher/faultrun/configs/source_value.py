@@ -11,6 +11,7 @@ import ast
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from faultrun.files import bytes_from
 
 _MAX_BYTES = 4 << 20
 _DEEPEST = 8
+_PARSERS = frozenset({"HfArgumentParser", "TrlParser", "LightningCLI", "CLI", "auto_cli", "cli", "Fire"})
+"""They make options of the fields of classes, which the source need not spell out."""
 _JOINS = frozenset({"join", "joinpath", "Path", "PurePath", "str", "fspath"})
 
 Argument = Callable[[str], str | None]
@@ -31,67 +34,102 @@ class SourceCode:
         self._files = tuple(files)
 
     def value(self, what: str, argument: Argument) -> str | None:
-        """The first known value of ``CALL.NAME``; None where there is none."""
+        """The first known value of ``CALL.NAME``; None where there is none.
+
+        Of a path whose end is not known (``f"out/step_{n}"``) it is the folder before that.
+        """
         call, _, name = what.rpartition(".")
         for tree in self._trees:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Call) and _name_of(node.func).endswith(call):
                     given = _given(node, name)
-                    found = None if given is None else self._text(given, tree, argument, _DEEPEST)
+                    found = None if given is None else self._text(given, tree, argument, _DEEPEST).path
                     if found:
                         return found
         return None
 
+    def default(self, name: str) -> str | None:
+        """The default of the script's own argument ``name``."""
+        return self._default(name, _nothing_given, _DEEPEST).path or None
+
     def option(self, name: str) -> str | None:
-        """``--name`` as the source spells it, with dashes or underscores; None if it is not there."""
+        """``--name`` as the source spells it, with dashes or underscores; None if it is not there.
+
+        It is taken to be there where a parser makes options of classes, and where there is no source.
+        """
         spellings = (f"--{name}", f"--{name.replace('_', '-')}")
-        texts = (
-            node.value for tree in self._trees for node in ast.walk(tree) if isinstance(node, ast.Constant)
-        )
-        return next((text for text in texts if isinstance(text, str) and text in spellings), None)
+        nodes = [node for tree in self._trees for node in ast.walk(tree)]
+        texts = (node.value for node in nodes if isinstance(node, ast.Constant))
+        written = next((text for text in texts if isinstance(text, str) and text in spellings), None)
+        parsers = (node for node in nodes if isinstance(node, ast.Call) and _name_of(node.func) in _PARSERS)
+        made = not nodes or next(parsers, None) is not None
+        return spellings[0] if made and written is None else written
 
     @cached_property
     def _trees(self) -> tuple[ast.Module, ...]:
         return tuple(tree for file in self._files for tree in _parsed(file))
 
-    def _text(self, node: ast.expr, tree: ast.Module, argument: Argument, depth: int) -> str | None:
+    def _text(self, node: ast.expr, tree: ast.Module, argument: Argument, depth: int) -> "_Known":
         if depth == 0:
-            return None
+            return _UNKNOWN
 
-        def each(nodes: Sequence[ast.expr], joint: str) -> str | None:
-            parts = [self._text(one, tree, argument, depth - 1) for one in nodes]
-            return None if None in parts else joint.join(part for part in parts if part is not None)
+        def joined(nodes: Sequence[ast.expr], joint: str) -> _Known:
+            text = ""
+            for number, one in enumerate(nodes):
+                part = self._text(one, tree, argument, depth - 1)
+                text += f"{joint if number else ''}{part.text}"
+                if not part.whole:
+                    return _Known(text, whole=False)
+            return _Known(text, whole=True)
 
         match node:
             case ast.Constant(value=str(text)):
-                return text
+                return _Known(text, whole=True)
             case ast.JoinedStr(values=nodes):
-                return each(nodes, "")
+                return joined(nodes, "")
             case ast.FormattedValue(value=inner, format_spec=None):
-                return each([inner], "")
-            case ast.BinOp(left=left, right=right, op=ast.Add()):
-                return each([left, right], "")
-            case ast.BinOp(left=left, right=right, op=ast.Div()):
-                return each([left, right], "/")
+                return joined([inner], "")
+            case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Div() as op):
+                return joined([left, right], "" if isinstance(op, ast.Add) else "/")
             case ast.Call(func=func, args=nodes, keywords=[]) if nodes and _name_of(func) in _JOINS:
-                return each(nodes, "/")
+                return joined(nodes, "/")
             case ast.Name(id=name):
                 assigned = list(_assigned(tree, name))
-                return each(assigned, "") if len(assigned) == 1 else None
-            case ast.Attribute(value=ast.Name(), attr=name):
+                return joined(assigned, "") if len(assigned) == 1 else _UNKNOWN
+            case ast.Attribute(attr=name):
                 given = argument(name)
-                return self._default(name, argument, depth) if given is None else given
+                return self._default(name, argument, depth) if given is None else _Known(given, whole=True)
             case _:
-                return None
+                return _UNKNOWN
 
-    def _default(self, name: str, argument: Argument, depth: int) -> str | None:
+    def _default(self, name: str, argument: Argument, depth: int) -> "_Known":
         """What the script's own argument ``name`` is when it is not given."""
         for tree in self._trees:
             for node in ast.walk(tree):
                 default = _declared(node, name)
                 if default is not None:
                     return self._text(default, tree, argument, depth - 1)
-        return None
+        return _UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a text: all of it, or only how it begins."""
+
+    text: str
+    whole: bool
+
+    @property
+    def path(self) -> str:
+        """The text; of a path that is known in part the folder that holds the rest; '' if nothing is."""
+        return self.text if self.whole else self.text.rpartition("/")[0]
+
+
+_UNKNOWN = _Known("", whole=False)
+
+
+def _nothing_given(_: str) -> None:
+    return None
 
 
 def _parsed(file: Path) -> Iterator[ast.Module]:

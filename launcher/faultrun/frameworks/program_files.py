@@ -26,6 +26,8 @@ _PYTEST = frozenset({"pytest", "py.test"})
 _ENDS = (".py", "/__main__.py")
 _TESTS = ("test_*.py", "*_test.py")
 _ASKS = re.compile(rb"FAULTRUN_RESUME|RESTORE_RANKS|(?m:^\s*(from|import)\b[^#\n]*\bfaultrun\b)")
+_RESUMES = re.compile(rb"\bresume\(")
+_VARIABLES = re.compile(rb"FAULTRUN_RESUME|RESTORE_RANKS")
 _CODE = re.compile(r"-\w*c")
 
 
@@ -53,6 +55,12 @@ def asks(words: Sequence[str], looked: Sequence[Path]) -> bool | None:
     if any(_ASKS.search(bytes_from(file, 0, _MAX_BYTES)) for file in looked):
         return True
     return False if any(file.suffix == ".py" for file in looked) else None
+
+
+def resumes_by_us(looked: Sequence[Path]) -> bool:
+    """Whether one of the files reads our variables, or has the SDK resume."""
+    texts = (bytes_from(file, 0, _MAX_BYTES) for file in looked)
+    return any(_VARIABLES.search(text) or (_ASKS.search(text) and _RESUMES.search(text)) for text in texts)
 
 
 def _with_modules(

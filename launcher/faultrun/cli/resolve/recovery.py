@@ -6,6 +6,7 @@ taken as it stands, and the recipe is not asked for that part at all.
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,29 @@ def resolve_recovery(
     _note_missing(ctx, said.checkpoint_dirs)
     if recipe is not None:
         return _filled(ctx, said, recipe, _script(ctx, program, sources), world_size)
+    if not (
+        settings.checkpoint_dir or settings.rewrite or settings.resume_arg or settings.gave(Settings.recipe)
+    ):
+        _propose_recipe(ctx, sources)
     return said
+
+
+def _propose_recipe(ctx: ResolveContext, sources: Sequence[Path]) -> None:
+    """Name the recipe that fits a script which nothing tells where to resume."""
+    from faultrun.configs.recipe_detect import recipe_for
+    from faultrun.frameworks.detect import UnreadableSource, read_imports
+    from faultrun.frameworks.program_files import resumes_by_us
+
+    imported: list[str] = []
+    for file in sources:
+        if file.suffix == ".py":
+            with suppress(UnreadableSource):
+                imported += read_imports(file)
+    found = recipe_for(imported) if imported and not resumes_by_us(sources) else None
+    if found is not None:
+        recipe, name = found
+        first = next(file.name for file in sources if file.suffix == ".py")
+        ctx.note(f"{first} trains with {name}: --recipe={recipe.name} resumes it from its own checkpoints")
 
 
 def _script(ctx: ResolveContext, program: Program, sources: Sequence[Path]) -> "Script":
@@ -114,6 +137,7 @@ def _filled(
             ctx.note(f"recipe {recipe.name}: {line}")
     if not ctx.settings.gave(Settings.resume_arg):
         found = replace(found, resume_args=filler.resume_args())
+        _note_untold(ctx, recipe, found)
     dirs = found.checkpoint_dirs
     parts = [f"checkpoints in {' '.join(dirs) if len(dirs) <= 2 else f'{dirs[0]} ... {dirs[-1]}'}"]
     for file in dict.fromkeys(one.file for one in found.rewrites):
@@ -131,6 +155,18 @@ def _filled(
         parts.append("replicas as group_info.pb says")
     ctx.note(f"recipe {recipe.name}: {'; '.join(parts)}")
     return found
+
+
+def _note_untold(ctx: ResolveContext, recipe: Recipe, found: Recovery) -> None:
+    """A script that has none of the recipe's options is told nothing, and begins anew after a fault."""
+    from faultrun.configs.recipe_reference import options
+
+    missing = ", ".join(option for phrase in recipe.resume_args for option in options(phrase.text))
+    if missing and not found.handed_over:
+        ctx.note(
+            f"recipe {recipe.name}: the script has no option {missing}, so nothing tells it where to resume: "
+            "--resume_arg, or FAULTRUN_RESUME_FROM in its source"
+        )
 
 
 def _note_missing(ctx: ResolveContext, dirs: Iterable[str]) -> None:
