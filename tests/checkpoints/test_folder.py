@@ -180,7 +180,8 @@ def test_accelerates_directory_with_deepspeeds_within(tmp_path: Path, part: str)
         put(put(tmp_path / f"checkpoint_{number}", "scheduler.bin", "random_states_0.pkl") / part, *DEEPSPEED)
     assert chosen(tmp_path) == "checkpoint_2"
     (tmp_path / "checkpoint_2" / part / DEEPSPEED[0]).unlink()
-    assert refusals(tmp_path) == [f"checkpoint_2: its {part}: it has no file of the model"]
+    why = f"checkpoint_2: its {part}: it has no {DEEPSPEED[0]}, nor another file of the model"
+    assert refusals(tmp_path) == [why]
 
 
 def test_a_folder_of_deepspeeds_directories_is_not_one_of_them(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from faultrun.checkpoints.deepspeed import DEEPSPEED
+from faultrun.checkpoints.deepspeed import members_of as deepspeeds_of
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.checkpoints.names import base_name, claim_directory, is_dcp_part, is_side, shown
 from faultrun.checkpoints.reading import names_in, opened, read_json
@@ -204,7 +206,14 @@ def _verify_inside(entry: Entry, name: str, look: Look, *, part: bool = False) -
     inner = replace(entry, path=f"{entry.path}/{name}")
     try:
         if part:
-            verdict = (TORCH_DCP if is_dcp_part(name) else FOLDER).verify(inner, look)
+            kind = (
+                TORCH_DCP
+                if is_dcp_part(name)
+                else DEEPSPEED
+                if deepspeeds_of(names_in(inner.path))
+                else FOLDER
+            )
+            verdict = kind.verify(inner, look)
         elif name.endswith(".json"):
             read_json(inner.path, _MOST_JSON_BYTES)
             return True

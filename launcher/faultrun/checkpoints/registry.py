@@ -21,6 +21,8 @@ GROUP = "faultrun.checkpoint_formats"
 BUILTIN = (
     "gasp_manifest",
     "ttp",
+    "deepspeed",
+    "deepspeed_universal",
     "folder",
     "mindspore_ckpt",
     "safetensors",

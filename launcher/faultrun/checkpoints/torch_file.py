@@ -46,12 +46,11 @@ class TorchFile:
 
     def read(self, entry: Entry) -> Entry:
         """Take epoch and steps out of the top of the state dict, unless it is too long; executes nothing."""
-        with opened(entry.path) as file:
-            try:
-                peeked = peek_zip(file) if _is_zip(file) else _preamble(file)[0]
-            except TooLong:
-                return entry
-        state = peeked.value if isinstance(peeked.value, Table) else Table()
+        try:
+            value = peek_torch(entry.path)
+        except TooLong:
+            return entry
+        state = value if isinstance(value, Table) else Table()
         told, meta = with_progress(entry, state.items()), state.get("meta")
         return with_progress(entry, meta.items()) if told == entry and isinstance(meta, Table) else told
 
@@ -59,6 +58,12 @@ class TorchFile:
         """Prove that every storage is complete, and its checksum right where the layout has one."""
         with opened(entry.path, look.meter) as file:
             return verify_zip(file, look.depth) if _is_zip(file) else _verify_legacy(file)
+
+
+def peek_torch(path: str) -> Value:
+    """What was saved into the file, without its tensors; executes nothing. Raises Unreadable, or TooLong."""
+    with opened(path) as file:
+        return (peek_zip(file) if _is_zip(file) else _preamble(file)[0]).value
 
 
 def _is_zip(file: OpenFile) -> bool:
