@@ -1,12 +1,9 @@
 """A standby that became a worker, held against a fresh worker; and one that does not become one."""
 
 import json
-import os
-import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,49 +11,12 @@ from typing import Any
 import pytest
 
 from faultrun.frameworks.rehearse import program_at
-from faultrun.model.events import Exited, ExitStatus
-from faultrun.workers.priority import may_rise_again
-from faultrun.workers.process import Launch, Process, start
-from faultrun.workers.standby import PROBED, Standby, probe
+from faultrun.model.events import Exited
+from faultrun.workers.standby import PROBED, probe
 from support.processes import wait_until
+from support.standby_stage import Stage, hears, ready, status_of
 
 SCRIPT = Path(__file__).parent.parent / "support" / "worker_properties.py"
-PATIENCE_S = 240.0
-
-
-class Stage:
-    """Starts workers and standbys in ``folder``, ends them with the test."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.processes: list[Process] = []
-        self.standbys: list[Standby] = []
-
-    def launch(self, *program: str, out: str = "out", **environ: str) -> Launch:
-        env = {**os.environ, "PYTHONPATH": str(SCRIPT.parent), **environ}
-        return Launch(
-            argv=(sys.executable, "-u", *program), env=env, stdout=self.folder / out, cwd=str(self.folder)
-        )
-
-    def standby(self, launch: Launch, framework: str) -> Standby:
-        standby = Standby(launch, framework, self.folder / "standby.log", may_rise=may_rise_again())
-        self.processes.append(standby.process)
-        self.standbys.append(standby)
-        return standby
-
-    def runs(self, launch: Launch) -> str:
-        """A fresh worker, to its end."""
-        process = start(launch)
-        self.processes.append(process)
-        return str(status_of(process))
-
-    def close(self) -> None:
-        for standby in self.standbys:
-            standby.close()
-        for process in self.processes:
-            process.kill_group()
-            with suppress(OSError):
-                status_of(process)
 
 
 @pytest.fixture
@@ -64,30 +24,6 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path)
     yield stage
     stage.close()
-
-
-def status_of(process: Process) -> ExitStatus:
-    def reaped() -> tuple[ExitStatus] | None:
-        status = process.reap()
-        return None if status is None else (status,)
-
-    return wait_until(reaped, within_s=PATIENCE_S, what=f"the end of {process.pid}")[0]
-
-
-def hears(standby: Standby) -> dict[str, Any]:
-    """The next message of a standby; {} when it has ended."""
-    poll = select.poll()
-    poll.register(standby.fd, select.POLLIN)
-    assert poll.poll(PATIENCE_S * 1000), "the standby says nothing"
-    messages = standby.messages()
-    return {} if messages is None else messages[0]
-
-
-def ready(stage: Stage, launch: Launch, framework: str = "plain") -> Standby:
-    """A standby that has said that it is ready."""
-    standby = stage.standby(launch, framework)
-    assert hears(standby)["kind"] == "ready"
-    return standby
 
 
 def differences(fresh: Any, other: Any, where: str = "") -> list[str]:

@@ -4,12 +4,12 @@ A standby has imported the framework before the program's first line. A
 program whose first lines change what that import does must start fresh.
 """
 
-import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from faultrun.frameworks.detect import UnreadableSource, frameworks_of, local_modules, read_imports, read_tree
+from faultrun.frameworks.environ_settings import names_set
 from faultrun.model.spec import Framework
 
 ESTIMATES_BYTES = {Framework.TORCH: 450 << 20, Framework.MINDSPORE: 800 << 20}
@@ -72,46 +72,7 @@ def doubts(source: Path | None, search: Sequence[Path], framework: Framework) ->
     if len(seen) > 1:
         yield f"{source} imports {' and '.join(sorted(one.value for one in seen))}"
     for file in files:
-        for line, name in _settings(read_tree(file)):
-            yield f"{file}:{line} sets {name}, which the framework may read when it is imported"
-
-
-def _settings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Lines that change the environment in a way that an import could notice."""
-    for node in ast.walk(tree):
-        for key in _keys(node):
-            if not isinstance(key, ast.Constant):
-                yield getattr(node, "lineno", 0), "an environment variable"
-            elif _READ_AT_IMPORT.fullmatch(str(key.value)):
-                yield getattr(node, "lineno", 0), str(key.value)
-
-
-def _keys(node: ast.AST) -> Iterator[ast.expr | None]:
-    """The names that ``node`` sets in ``os.environ``; None for those that only running it would tell."""
-    match node:
-        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
-            yield from (
-                target.slice
-                for target in targets
-                if isinstance(target, ast.Subscript) and _is_environ(target.value)
-            )
-        case ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "pop"), args=[key, *_]) if (
-            _is_environ(owner)
-        ):
-            yield key
-        case ast.Call(func=ast.Attribute(value=owner, attr="update")) if _is_environ(owner):
-            yield from _updated(node)
-        case ast.Call(func=ast.Attribute(attr="putenv"), args=[key, *_]):
-            yield key
-        case _:
-            return
-
-
-def _updated(call: ast.Call) -> Iterator[ast.expr | None]:
-    yield from (ast.Constant(value=keyword.arg) if keyword.arg else None for keyword in call.keywords)
-    for argument in call.args:
-        yield from argument.keys if isinstance(argument, ast.Dict) else (None,)
-
-
-def _is_environ(owner: ast.expr) -> bool:
-    return getattr(owner, "attr", getattr(owner, "id", "")) == "environ"
+        for line, name in names_set(read_tree(file)):
+            if name is None or _READ_AT_IMPORT.fullmatch(name):
+                shown = name or "an environment variable"
+                yield f"{file}:{line} sets {shown}, which the framework may read when it is imported"

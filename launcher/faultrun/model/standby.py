@@ -42,7 +42,8 @@ class StandbyWish:
     word in ``doubts`` has made it 0. In a worker's argument vector the interpreter's own words end
     before ``program_at``, and the program's arguments begin at ``arguments_at``. Variables whose
     names begin with one of ``hidden`` reach a standby with its rank and not before.
-    ``estimate_bytes``: what one is taken to need until one was measured.
+    ``estimate_bytes``: what one is taken to need until one was measured. ``imports`` are statements that it
+    runs beside the framework's own, ``sets`` the variables that the program sets once it runs.
     """
 
     count: int = 0
@@ -53,3 +54,5 @@ class StandbyWish:
     arguments_at: int = 0
     hidden: tuple[str, ...] = ()
     estimate_bytes: int = 0
+    imports: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()

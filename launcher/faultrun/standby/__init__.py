@@ -13,15 +13,18 @@ import gc
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from .imports import Plainer, ProgramImports, children
 from .process_state import ProcessState, leftovers, shadowed
 from .rehearsal import CannotStandBy, Rehearsal, rehearsal_for
 
+_CHANNEL = "FAULTRUN_STANDBY_CHANNEL"
 _PROBE = "probe"
 _PROBED = 73
 """Exit code of a Python that was only asked whether it comes here at all."""
@@ -32,20 +35,26 @@ _LOOK_S = 0.002
 def wait(told: str, before: frozenset[str]) -> None:
     """Return when this process is a worker; end it when it never becomes one.
 
-    ``told`` is ``FD FRAMEWORK``; ``before`` are the modules that Python had
-    before ``site`` came here.
+    ``told`` is ``FD FRAMEWORK JSON``, where JSON has what the program imports, which variables it sets
+    and, in a standby that began again, why it is a plainer one; ``before`` are the modules that Python
+    had before ``site`` came here.
     """
     if told == _PROBE:
         os._exit(_PROBED)
-    fd, _, framework = told.partition(" ")
+    fd, framework, text = told.split(" ", 2)
+    more = json.loads(text)
+    first = ProcessState.now()
     channel = Channel(int(fd))
-    rehearsal = rehearsal_for(framework)
+    rehearsal, imports = rehearsal_for(framework), ProgramImports(more["imports"], more["sets"])
     try:
-        channel.say(kind="ready", **_prepare(rehearsal, before))
+        channel.say(kind="ready", plain=more.get("plain", ""), **_prepare(rehearsal, imports, before))
         while (order := channel.hear())["kind"] != "go":
             if order["kind"] == "look":
                 channel.say(kind="here")
-        _become(order, rehearsal)
+        _become(order, rehearsal, imports)
+    except Plainer as why:
+        plain = json.dumps({"imports": (), "sets": (), "plain": str(why)})
+        _begin_again(first, channel, f"{fd} {framework} {plain}")
     except (CannotStandBy, OSError) as error:
         channel.say(kind="refuse", why=str(error))
         os._exit(0)
@@ -53,13 +62,33 @@ def wait(told: str, before: frozenset[str]) -> None:
     channel.close()
 
 
-def _prepare(rehearsal: Rehearsal, before: frozenset[str]) -> dict[str, Any]:
+def _begin_again(first: ProcessState, channel: "Channel", told: str) -> None:
+    """Be the same process with nothing imported, and import the framework alone this time.
+
+    By an exec: threads and memory go. Processes and descriptors would stay, and are ended here.
+    """
+    first.restore()
+    for child in children():
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    hook = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
+    theirs = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{hook}{os.pathsep}{theirs}" if theirs else hook
+    os.environ[_CHANNEL] = told
+    channel.keep_alone()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(sys.orig_argv[0], sys.orig_argv)
+
+
+def _prepare(rehearsal: Rehearsal, imports: ProgramImports, before: frozenset[str]) -> dict[str, Any]:
     """Import and rehearse; what is left of the rehearsal afterwards is a reason to refuse (CannotStandBy)."""
     began_s = time.monotonic()
     try:
         rehearsal.load()
     except ImportError as error:
         raise CannotStandBy(f"{rehearsal.name} cannot be imported: {error}") from None
+    imports.load(before)
     loaded_s = time.monotonic()
     names = shadowed(before)
     if names:
@@ -82,7 +111,7 @@ def _prepare(rehearsal: Rehearsal, before: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _become(order: Mapping[str, Any], rehearsal: Rehearsal) -> None:
+def _become(order: Mapping[str, Any], rehearsal: Rehearsal, imports: ProgramImports) -> None:
     """Carry out ``go``: give the process all that a fresh worker has from its first moment on.
 
     Environment, arguments, folder, output files. CannotStandBy or OSError:
@@ -90,6 +119,9 @@ def _become(order: Mapping[str, Any], rehearsal: Rehearsal) -> None:
     """
     if rehearsal.changed():
         raise CannotStandBy(f"{rehearsal.name} was changed on the disk")
+    stale = imports.stale(order["set"], order["unset"])
+    if stale:
+        raise CannotStandBy(stale)
     for name in order["unset"]:
         os.environ.pop(name, None)
     os.environ.update(order["set"])
@@ -164,6 +196,12 @@ class Channel:
         line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
+
+    def keep_alone(self) -> None:
+        """For a program that is executed in our place: of all descriptors but the first three only this."""
+        os.set_inheritable(self._socket.fileno(), True)
+        os.closerange(3, self._socket.fileno())
+        os.closerange(self._socket.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
 
     def close(self) -> None:
         """The worker has no such descriptor."""

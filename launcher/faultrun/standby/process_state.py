@@ -31,6 +31,7 @@ class ProcessState:
     environ: dict[str, str]
     folder: str
     handlers: dict[int, Any]
+    mask: frozenset[int]
     root_logger: tuple[int, list[logging.Handler]]
     cpus: set[int]
     collector: tuple[bool, tuple[int, int, int]]
@@ -53,12 +54,13 @@ class ProcessState:
             environ=dict(os.environ),
             folder=os.getcwd(),
             handlers={number: signal.getsignal(number) for number in signal.valid_signals()},
+            mask=frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
             root_logger=(logging.root.level, list(logging.root.handlers)),
             cpus=os.sched_getaffinity(0),
             collector=(gc.isenabled(), gc.get_threshold()),
             exit_callbacks=_exit_callbacks(),
             threads=_threads(),
-            fds=_fds(),
+            fds=fds(),
         )
 
     def restore(self) -> None:
@@ -76,6 +78,7 @@ class ProcessState:
         for number, handler in self.handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         level, handlers = self.root_logger
         logging.root.setLevel(level)
         logging.root.handlers[:] = handlers
@@ -90,8 +93,8 @@ class ProcessState:
 def leftovers(before: ProcessState, threads_allowed: int) -> str:
     """What cannot be given back: descriptors, threads, callbacks at exit. Empty when there is nothing."""
     found = []
-    if fds := _fds() - before.fds:
-        found.append(f"descriptors {sorted(fds)}")
+    if opened := fds() - before.fds:
+        found.append(f"descriptors {sorted(opened)}")
     if len(threads := _threads() - before.threads) > threads_allowed:
         found.append(f"{len(threads)} threads")
     if _exit_callbacks() != before.exit_callbacks:
@@ -108,7 +111,7 @@ def _threads() -> frozenset[int]:
     return frozenset(map(int, os.listdir("/proc/self/task")))
 
 
-def _fds() -> frozenset[int]:
+def fds() -> frozenset[int]:
     """Open descriptors, without the one that reads the folder."""
     found = set()
     for fd in map(int, os.listdir("/proc/self/fd")):
@@ -145,4 +148,5 @@ def _modules_in(folder: str) -> set[str]:
 
 def _is_from(name: str, folder: str) -> bool:
     file = getattr(sys.modules.get(name), "__file__", None) or ""
-    return os.path.realpath(file).startswith(f"{folder}{os.sep}")
+    # A virtual environment may lie in the program's folder.
+    return os.path.realpath(file).startswith((f"{folder}{os.sep}{name}.", f"{folder}{os.sep}{name}{os.sep}"))

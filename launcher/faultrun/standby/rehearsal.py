@@ -47,13 +47,16 @@ class Rehearsal:
             numpy.random.seed()
 
     def _file_now(self) -> tuple[int, ...]:
-        """Device, inode, size and mtime of the package's first file; empty if it has none."""
-        package = sys.modules.get(self.name)
-        try:
-            found = os.stat(getattr(package, "__file__", None) or "")
-        except OSError:
-            return ()
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        return file_of(self.name)
+
+
+def file_of(package: str) -> tuple[int, ...]:
+    """Device, inode, size and mtime of an imported package's first file; empty if it has none."""
+    try:
+        found = os.stat(getattr(sys.modules.get(package), "__file__", None) or "")
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def rehearsal_for(framework: str) -> Rehearsal:

@@ -166,7 +166,7 @@ class Standbys:
         self._reap(asked, ended)
 
     def _start_proved(self, rank: int, launch: Launch) -> None:
-        standby = Standby(launch, self._wish.framework, self._log(rank), may_rise=self._may_rise)
+        standby = Standby(launch, self._wish, self._log(rank), may_rise=self._may_rise)
         self._standbys[rank] = standby
         self._since_s[rank] = self._reactor.now()
         self._reactor.watch(standby.process.pidfd, lambda: self._ended(rank))
@@ -184,6 +184,8 @@ class Standbys:
                     memory = standby.memory_bytes()
                     self._heaviest_bytes = max(self._heaviest_bytes, memory)
                     self._post(rank, StandbyPhase.READY, message["note"], memory)
+                    if message.get("plain"):  # the next would find out the same, after seconds of imports
+                        self._wish = replace(self._wish, imports=())
                 case "refuse", None:
                     self._post(EVERY_RANK, StandbyPhase.OFF, message["why"])
                 case "refuse", _Handover() as handover:

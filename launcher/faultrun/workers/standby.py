@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from faultrun.model.standby import StandbyWish
 from faultrun.workers.look import state_of
 from faultrun.workers.priority import Priority
 from faultrun.workers.process import Launch, Process, start
@@ -41,12 +42,13 @@ def probe(launch: Launch, log: Path, program_at: int) -> Process:
 class Standby:
     """A process that may become the worker that ``launch`` describes. Owns its end of the channel."""
 
-    def __init__(self, launch: Launch, framework: str, log: Path, *, may_rise: bool) -> None:
-        """Start it, at low priority. OSError when that is impossible."""
+    def __init__(self, launch: Launch, wish: StandbyWish, log: Path, *, may_rise: bool) -> None:
+        """Start it, at low priority; of ``wish`` only its kind counts. OSError when that is impossible."""
         self.launch = launch
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
-            env = _hooked(launch.env, f"{theirs.fileno()} {framework}")
+            more = json.dumps({"imports": wish.imports, "sets": wish.sets})
+            env = _hooked(launch.env, f"{theirs.fileno()} {wish.framework} {more}")
             try:
                 self.process = start(
                     replace(launch, env=env, stdout=log, stderr=None, keep=(theirs.fileno(),))

@@ -8,6 +8,7 @@ from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
 from faultrun.frameworks import rehearse
+from faultrun.frameworks.top_imports import TopImports, top_imports
 from faultrun.model.hang import HangPolicy, Span
 from faultrun.model.spec import (
     PLATFORM_MARGIN_S,
@@ -35,6 +36,9 @@ _HIDDEN_FROM_STANDBYS = {
     )
 }
 """MindSpore takes a process with these for a member of a cluster from its first operation on."""
+
+_PRELOADED = (Framework.TORCH, Framework.PLAIN)
+"""What is built on MindSpore may read what is hidden from its standbys."""
 
 
 def resolve_supervision(ctx: ResolveContext) -> Supervision:
@@ -99,6 +103,7 @@ def resolve_standby(
         against += rehearse.doubts(program.source, program.search, framework)
     if against:
         return StandbyWish(asked=wanted is not None, doubts=tuple(against))
+    imports = top_imports(program.source, program.search) if framework in _PRELOADED else TopImports()
     return StandbyWish(
         count=workers if wanted is None else min(wanted, workers),
         asked=wanted is not None,
@@ -106,7 +111,9 @@ def resolve_standby(
         program_at=begins,
         arguments_at=begins + (2 if argv[begins] in ("-m", "-c") else 1),
         hidden=_HIDDEN_FROM_STANDBYS.get(framework, ()),
-        estimate_bytes=rehearse.ESTIMATES_BYTES.get(framework, 0),
+        estimate_bytes=rehearse.ESTIMATES_BYTES.get(framework, 0) + imports.estimate_bytes,
+        imports=imports.statements,
+        sets=imports.sets,
     )
 
 
