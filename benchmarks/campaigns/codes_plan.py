@@ -137,7 +137,7 @@ CODES = (
         "transformers", "09_transformers_trainer/train.py", "checkpoint-*", "transformers", "accelerate"
     ),
     _example("accelerate", "10_accelerate/train.py", "**/checkpoint_*", "accelerate"),
-    _example("lightning", "11_lightning/train.py", "**/*.ckpt", "lightning"),
+    _example("lightning", "11_lightning/train.py", "periodic/*.ckpt", "lightning"),
     _example("fabric", "11_lightning/fabric.py", "**/*.ckpt", "lightning"),
     _example("dcp", "12_fsdp2_dcp/train.py", "step-*"),
     _example("deepspeed", "13_deepspeed/train.py", "global_step*", "deepspeed"),

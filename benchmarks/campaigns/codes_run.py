@@ -222,11 +222,11 @@ def tear(output: Path, pattern: str) -> Path:
 
 
 def newest(output: Path, pattern: str) -> Path:
-    """The checkpoint with the greatest step. Overdue when there is none."""
-    found = [path for path in output.glob(pattern) if _number(path) >= 0]
+    """The checkpoint that was written last. Overdue when there is none."""
+    found = list(output.glob(pattern))
     if not found:
         raise Overdue(f"no checkpoint is called {pattern}")
-    return max(found, key=_number)
+    return max(found, key=lambda path: max((file.stat().st_mtime_ns for file in _files(path)), default=0))
 
 
 def _files(checkpoint: Path) -> list[Path]:
@@ -242,12 +242,6 @@ def _size_bytes(paths: Iterable[Path]) -> int:
         with suppress(OSError):
             total += path.stat().st_size if path.is_file() else 0
     return total
-
-
-def _number(path: Path) -> int:
-    """The last number in its name, which all these codes make the step."""
-    numbers = re.findall(r"\d+", path.stem if path.is_file() else path.name)
-    return int(numbers[-1]) if numbers else -1
 
 
 def _last_error(folder: Path) -> str:

@@ -1,5 +1,6 @@
 """The matrix of codes: what is read from a run, how it is judged and told, and runs that are harmed."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,8 +113,9 @@ def test_the_largest_file_of_the_newest_checkpoint_is_cut_in_the_middle(tmp_path
     for step, size in ((9, 90), (10, 50)):
         inside = tmp_path / f"checkpoint-{step}" / "deep"
         inside.mkdir(parents=True)
-        (inside / "optimizer.pt").write_bytes(bytes(size))
-        (inside / "args.bin").write_bytes(bytes(7))
+        for name, length in (("optimizer.pt", size), ("args.bin", 7)):
+            (inside / name).write_bytes(bytes(length))
+            os.utime(inside / name, (step, step))
     assert tear(tmp_path, "checkpoint-*") == tmp_path / "checkpoint-10" / "deep" / "optimizer.pt"
     assert (tmp_path / "checkpoint-10" / "deep" / "optimizer.pt").stat().st_size == 25
     assert (tmp_path / "checkpoint-9" / "deep" / "optimizer.pt").stat().st_size == 90
