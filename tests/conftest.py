@@ -35,8 +35,10 @@ for _signum in (signal.SIGHUP, signal.SIGQUIT):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_JOBS = frozenset({"faults", "sdk", "examples", "soak"})
+_JOBS = frozenset({"faults", "sdk", "soak"})
 """Folders whose tests wait for real jobs; the others' compute in their own process, or start one."""
+_EITHER = frozenset({"examples"})
+"""Real trainings with minutes of patience: whichever half is over first takes them."""
 
 _FEWEST = 5
 
@@ -44,10 +46,27 @@ _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
 class _Halves(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types for it
-    """Two halves for ``make test``: one needs one processor, the other waits a lot."""
+    """Two halves for ``make test``, file by file: one needs one processor, the other waits a lot."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "jobs" if nodeid.split("/")[1] in _JOBS else "alone"
+        return nodeid.partition("::")[0]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Its own half first, then what either may take; the jobs stay with one process, one at a time."""
+        waits = node is next(iter(self.assigned_work))
+        order = ("jobs", "either", "alone") if waits else ("alone", "either")
+        for half in order:
+            for scope in self.workqueue:
+                if _half(scope) == half:
+                    self.workqueue.move_to_end(scope, last=False)
+                    super()._assign_work_unit(node)
+                    return
+        node.shutdown()
+
+
+def _half(scope: str) -> str:
+    folder = scope.split("/")[1]
+    return "jobs" if folder in _JOBS else "either" if folder in _EITHER else "alone"
 
 
 @pytest.hookimpl(optionalhook=True)
