@@ -205,3 +205,20 @@ def test_the_newest_replicated_state_serves_every_world(
     assert choice.point.global_step == max(step for step, _ in saves)
     assert len({file.path for file in choice.point.files}) == 1
     assert len(choice.point.files) == world_size
+
+
+def test_what_all_ranks_saved_together_serves_any_world_where_the_code_reshards() -> None:
+    together = [entry("5", 5, None, world_size=4), entry("10", 10, None, world_size=2)]
+    choice = settled(together, Need(world_size=4))
+    assert isinstance(choice, Chosen)
+    assert choice.refused[0].why == "written by 2 ranks, this run has 4"
+    assert choice.point.path == "5"
+    for world_size in (1, 3, 4):
+        assert loaded(together, Need(world_size=world_size, resharded=True)) == ["10"] * world_size
+
+
+def test_a_file_of_one_rank_serves_no_other_world_even_then() -> None:
+    for files in (shards(10, 0, world_size=2), [entry("10", 10, 0, world_size=2)]):
+        choice = settled(files, Need(world_size=4, resharded=True))
+        assert isinstance(choice, NoneUsable)
+        assert choice.refused[0].why.startswith("written by 2 ranks, this run has 4")

@@ -20,7 +20,8 @@ VALUES = Values(
 
 def test_every_field_of_the_contract_is_filled_in() -> None:
     text = "|".join(f"{{{name}}}" for name in FIELDS)
-    assert render(parse(text), VALUES) == "/c/rank_0/net-2_5.ckpt|/c/rank_0|net-2_5.ckpt|2|5|30|7|job|1"
+    path = "/c/rank_0/net-2_5.ckpt"
+    assert render(parse(text), VALUES) == f"{path}|{path}|/c/rank_0|net-2_5.ckpt|2|5|30|7|job|1"
     assert parse(text).fields == frozenset(FIELDS)
 
 
@@ -101,6 +102,14 @@ def test_the_directory_is_what_holds_the_checkpoint(checkpoint: str, directory: 
 def test_a_checkpoint_that_is_a_directory_is_its_own_directory() -> None:
     values = Values(checkpoint="out/checkpoint-20", run_id="r", incarnation=0, is_directory=True)
     assert render(parse("{checkpoint_dir}"), values) == "out/checkpoint-20"
+
+
+def test_a_file_is_its_own_file_and_a_directory_is_none() -> None:
+    wanted = parse("--from={checkpoint_file}")
+    assert render(wanted, Values(checkpoint="out/a.ckpt", run_id="r", incarnation=0)) == "--from=out/a.ckpt"
+    with pytest.raises(ConfigError) as caught:
+        render(wanted, Values(checkpoint="out/checkpoint-20", run_id="r", incarnation=0, is_directory=True))
+    assert caught.value.because == "the checkpoint out/checkpoint-20 is a directory"
 
 
 def test_what_a_person_types_is_read_as_they_mean_it() -> None:

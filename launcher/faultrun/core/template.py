@@ -11,7 +11,8 @@ from faultrun.errors import ConfigError
 from faultrun.model.edit import Scalar
 
 FIELDS: Mapping[str, str] = {
-    "checkpoint": "path of the checkpoint file or directory",
+    "checkpoint": "path of the checkpoint, a file or a directory",
+    "checkpoint_file": "the same, where it is a file; a directory is refused",
     "checkpoint_dir": "the directory that holds it; the checkpoint itself where that is a directory",
     "checkpoint_name": "the last part of its path: global_step1200",
     "epoch": "epoch the checkpoint was written in",
@@ -64,6 +65,11 @@ class Values:
     global_step: int | None = None
     rank: int | None = None
     is_directory: bool = False
+
+    @property
+    def checkpoint_file(self) -> str | None:
+        """``checkpoint`` if it is a file: which file of a directory would be meant, nobody can tell."""
+        return None if self.is_directory else self.checkpoint
 
     @property
     def checkpoint_dir(self) -> str:
@@ -147,6 +153,12 @@ def _known(text: str, token: "re.Match[str]") -> str:
 
 def _filled(template: Template, field: Field, values: Values) -> str:
     value: object = getattr(values, field.name)
+    if value is None and field.name == "checkpoint_file":
+        raise ConfigError(
+            f"{template.text!r} cannot be filled in",
+            because=f"the checkpoint {values.checkpoint} is a directory",
+            hint="{checkpoint} is the directory, which is what its code loads",
+        )
     if value is None:
         raise ConfigError(
             f"{template.text!r} cannot be filled in",

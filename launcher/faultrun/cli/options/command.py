@@ -30,8 +30,8 @@ _INTRODUCTION = (
 _VALUES = (
     "TIME is 250ms, 30s, 5m, 1h or seconds. Names work with _ and with -. An option that is not given is "
     "taken from its variable (FAULTRUN_MAX_RESTARTS=5; lists are separated by ;), then from torchrun's PET_ "
-    "variable, then from --config. A TEMPLATE may hold {checkpoint} {checkpoint_dir} {epoch} {step} "
-    "{global_step} {rank} {run_id} {incarnation}."
+    "variable, then from --config. A TEMPLATE may hold {checkpoint} {checkpoint_file} {checkpoint_dir} "
+    "{checkpoint_name} {epoch} {step} {global_step} {rank} {run_id} {incarnation}."
 )
 _HELP = "faultrun --help lists every option; options of the script come after SCRIPT"
 _RUN_OR_PROGRAM = ("run", "faultrun", None)
