@@ -226,7 +226,11 @@ class WorkerGroup:
             local_world_size=len(order.ranks),
             device=command.device,
         )
+        cwd = self._spec.identity.folder_of(rank, local_rank, placement.node_rank)
+        if cwd is not None:
+            Path(cwd).mkdir(parents=True, exist_ok=True)
         launch = Launch(
+            cwd=cwd,
             argv=(*self._spec.command.prefix, *command.args),
             env=worker_environment(command.environ, self._spec, placement, shared),
             stdout=files.worker(rank),

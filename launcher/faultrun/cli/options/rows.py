@@ -22,6 +22,7 @@ from faultrun.model.spec import (
     View,
     Windows,
 )
+from faultrun.model.worker_identity import folder_template
 
 _HANG = HangPolicy()
 _LOGS = Logs()
@@ -55,6 +56,10 @@ class WorkerOptions(Options):
     """SCRIPT is a module, run as `python -m SCRIPT`."""
     no_python = Flag(dashes=True, torch=True, example="--no-python ./train")
     """Run SCRIPT itself, even if it ends in .py."""
+    worker_dir = OrNone("DIR", folder_template, example="rank_{rank}")
+    """Working directory of each worker, made if missing: {rank}, {local_rank} and {node_rank} are replaced.
+    SCRIPT and arguments that name files mean what they mean where faultrun is started.
+    """
     bind_core = Option("True|JSON", str, default="False", example="True")
     """Tie workers to cores: True shares them evenly, or {"device0":["0-3"],"scheduler":["4"]}."""
     bind_numa = Option("True|JSON|FILE", str, default="False", example="True")

@@ -17,6 +17,7 @@ from faultrun.cli.resolve.recovery import read_chosen_recipe, resolve_environmen
 from faultrun.cli.resolve.rendezvous import resolve_compile_cache, resolve_meeting, resolve_scheduler
 from faultrun.cli.resolve.supervision import resolve_standby, resolve_supervision
 from faultrun.cli.resolve.torchrun import resolve_identity, resolve_threads
+from faultrun.cli.resolve.worker_dir import resolve_worker_dir, spread_folders, worker_path
 from faultrun.cli.resolve.workers import Workers, resolve_workers
 from faultrun.model.spec import Binding, RunSpec
 from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology
@@ -56,6 +57,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     recipe = read_chosen_recipe(settings)
     framework = resolve_framework(ctx, program, recipe)
     workers = resolve_workers(ctx, framework)
+    folder, program = resolve_worker_dir(ctx, program, workers.local)
     meeting = resolve_meeting(ctx, framework)
     supervision = resolve_supervision(ctx)
     node = NodeId(local.hostname())
@@ -69,13 +71,14 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         framework=framework,
         rendezvous=replace(meeting, rank_table_file=handed_on(ctx, workers.devices), ms_scheduler=scheduler),
         supervision=supervision,
-        recovery=resolve_recovery(ctx, recipe, program, workers.world),
+        recovery=spread_folders(resolve_recovery(ctx, recipe, program, workers.world), folder, workers.world),
         logs=logs,
         binding=_binding(ctx, workers),
-        identity=resolve_identity(ctx, framework, workers.local),
+        identity=resolve_identity(ctx, framework, workers.local, folder),
         simulation=workers.simulation,
         environment=(
             *resolve_threads(ctx, framework, workers.local),
+            *worker_path(ctx, folder, program),
             *resolve_environment(ctx, recipe, framework),
         ),
         devices=workers.devices,

@@ -8,8 +8,8 @@ from faultrun.model.worker_identity import WorkerIdentity
 _THREADS = "OMP_NUM_THREADS"
 
 
-def resolve_identity(ctx: ResolveContext, framework: Framework, workers: int) -> WorkerIdentity:
-    """Role and devices; what torchrun alone would make use of is said to have no effect."""
+def resolve_identity(ctx: ResolveContext, framework: Framework, workers: int, folder: str) -> WorkerIdentity:
+    """Role, devices and ``folder``; what torchrun alone would make use of is said to have no effect."""
     settings = ctx.settings
     _say_without_effect(ctx)
     own_device = settings.virtual_local_rank
@@ -21,7 +21,7 @@ def resolve_identity(ctx: ResolveContext, framework: Framework, workers: int) ->
     if own_device and seen is not None and workers > len(seen.split(",")):
         because = f"each of {workers} workers needs a GPU of its own, and CUDA_VISIBLE_DEVICES={seen}"
         raise settings.refuse(Settings.virtual_local_rank, because, "fewer workers, or leave it out")
-    return WorkerIdentity(role=settings.role, own_device=own_device)
+    return WorkerIdentity(role=settings.role, own_device=own_device, folder=folder)
 
 
 def resolve_threads(ctx: ResolveContext, framework: Framework, workers: int) -> tuple[tuple[str, str], ...]:

@@ -109,6 +109,9 @@ def _show_worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str
         builtin_scheduler=spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN,
     )
     answer(f"rank {rank}     {shlex.join(_argv(spec, plan, rank))}")
+    folder = spec.identity.folder_of(rank, seat.local_rank, seat.node_rank)
+    if folder is not None:
+        answer(f"    in {folder}")
     for name, value in sorted(worker_environment(environ, spec, seat, life).items()):
         if environ.get(name) != value:
             shown = "<fresh>" if value == "0" and name in ("MASTER_PORT", "MS_SCHED_PORT") else value
