@@ -105,6 +105,9 @@ CARDS = {
         CARD, saves=(), point=checkpoint(1200), refused=0,
         unsaved=tuple(Unsaved(rank=rank, why=why) for rank, why in ((0, SLOW), (1, FULL), (2, SLOW))),
     ),
+    "shards_lost": replace(
+        CARD, saves=tuple(replace(save, group=(save.rank,)) for save in CARD.saves), point=checkpoint(1200),
+    ),
     "not_all_saved": replace(CARD, saves=CARD.saves[:1], unsaved=(Unsaved(rank=1, why=FULL),)),
     "many_ranks": replace(
         CARD, incident=replace(KILLED, rank=18, followers=(*range(18), *range(19, 512))), world_size=512,

@@ -5,7 +5,7 @@ Shown when the incident is decided, written anew when more is known.
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from faultrun.core.resumption import place_checked
 from faultrun.files import replace_whole
 from faultrun.journal.codec import encode
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
-from faultrun.model.incident import Card, Cause, Incident
+from faultrun.model.incident import Card, Cause, Incident, Save
 from faultrun.model.plan import Plan
 from faultrun.model.printable import one_line
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
@@ -127,7 +127,19 @@ def _saved(card: Card) -> str:
     at_newest = [save for save in card.saves if save.step == newest]
     ranks = _ranks(tuple(sorted(save.rank for save in at_newest)))
     text = f"{ranks} saved step {newest} in {max(save.took_s for save in at_newest):.1f} s (dying gasp)"
+    text += _incomplete(card, at_newest, newest)
     return f"{text}; not {_unsaved(card)}" if card.unsaved else text
+
+
+def _incomplete(card: Card, saves: Sequence[Save], step: int) -> str:
+    """Whose part of a sharded state is in none of these saves, where an older step is resumed from."""
+    used = card.point.global_step if card.point is not None else None
+    if used is None or used >= step or not all(save.group for save in saves):
+        return ""
+    lacking = set(range(card.world_size)).difference(*(save.group for save in saves))
+    if not lacking:
+        return ""
+    return f", which lacks the part of the state that only {_ranks(tuple(sorted(lacking)))} held"
 
 
 def _unsaved(card: Card) -> str:
