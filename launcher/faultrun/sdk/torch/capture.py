@@ -97,6 +97,10 @@ class Objects:
         """Over which the state of this one is spread now."""
         return meshes_of(self._readers[name]())
 
+    def states(self) -> dict[str, Any]:
+        """All states as their owners tell them, DTensors too. Main thread only."""
+        return {name: one.state_dict() for name, one in self._objects.items()}
+
     def load(self, states: Mapping[str, Any]) -> None:
         """Put every state back. KeyError when one is missing."""
         for name, one in self._objects.items():

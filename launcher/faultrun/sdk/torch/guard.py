@@ -13,7 +13,7 @@ No copies of parameters are made in normal training. What happens when:
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from faultrun.sdk.torch.capture import Boundary, Passage
 from faultrun.sdk.torch.recorder import RngRecorder
 from faultrun.sdk.torch.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state import Parts, assemble, is_ours, load_into, read_state
+from faultrun.sdk.torch.stateful import gathered, taken_apart
 from faultrun.sdk.update_lock import UpdateLock, UpdatePhase
 from faultrun.sdk.worker import Worker
 
@@ -130,6 +131,21 @@ class Guard:
         if rng is not None:
             restore_rng(rng)
             self._pending = (position, rng, epoch_rng)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Place, objects and all random numbers for ``dcp.save({..., "guard": guard})``, by all ranks."""
+        rng = self.recorder.read(
+            self.recorder.record(self.recorder.main_slot, self._position, self._generator)
+        )
+        objects = self.parts.objects.states()
+        return {**gathered(self._position, rng, self._epoch_rng), "objects": objects}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back what ``state_dict`` returned, among any number of ranks."""
+        self._position, rng, epoch_rng = taken_apart(state)
+        self.parts.objects.load(state["objects"])
+        restore_rng(rng)
+        self._pending = (self._position, rng, epoch_rng)
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches of ``loader`` in ``epoch``; after a resume only those that are not done yet.
