@@ -1,0 +1,116 @@
+"""examples/12_fsdp2_dcp: ranks killed and stopped, a checkpoint torn; the same end as an undisturbed run."""
+
+import os
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from examples.launched import FAULTRUN, ROOT, TORCHRUN, Run, launched, run_to_the_end
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+SCRIPT = ROOT / "examples" / "12_fsdp2_dcp" / "train.py"
+STEPS = ("--steps=40", "--save_every=10")
+SLOW = (*STEPS, "--step_s=0.03")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+_STEP = re.compile(r"^step (\d+) loss", re.MULTILINE)
+_RESUMED = re.compile(r"^resumed at step (\d+)$", re.MULTILINE)
+_FINAL = re.compile(r"^final step 40 loss \S+ digest [0-9a-f]{8}$", re.MULTILINE)
+
+
+def undisturbed(folder: Path, workers: int, *options: str) -> str:
+    how = ("--standalone", f"--nproc-per-node={workers}")
+    text = run_to_the_end(*TORCHRUN, *how, SCRIPT, *STEPS, *options, cwd=folder, within_s=120)
+    (line,) = _FINAL.findall(text)
+    return str(line)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread_each() -> None:
+    os.environ.update(ONE_THREAD)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("torchrun")
+    return folder, undisturbed(folder, 2)
+
+
+def faultrun(workers: int, *options: str) -> tuple[str | Path, ...]:
+    return (*FAULTRUN, f"--nproc-per-node={workers}", "--checkpoint_dir=fsdp2", *options)
+
+
+def step(run: Run) -> int:
+    return max(map(int, _STEP.findall(run.output(0).text)), default=0)
+
+
+def resumed_at(run: Run, incarnation: int) -> int:
+    (found,) = _RESUMED.findall(run.output(incarnation).text)
+    return int(found)
+
+
+def final(run: Run, incarnation: int) -> str:
+    (line,) = _FINAL.findall(run.output(incarnation).text)
+    return str(line)
+
+
+def test_the_shards_of_a_killed_rank_come_from_the_newest_whole_checkpoint(
+    reference: tuple[Path, str], tmp_path: Path
+) -> None:
+    """It dies while the second checkpoint is written."""
+    with launched(*faultrun(2), SCRIPT, *SLOW, cwd=tmp_path) as run:
+        run.wait_until(lambda: step(run) >= 15, within_s=120)
+        while not (tmp_path / "fsdp2" / "step-20").exists():
+            time.sleep(0.0005)
+        run.kill(1)
+        assert run.wait_for_the_end(within_s=120) == 0, run.console
+        assert resumed_at(run, 1) in (10, 20)
+        assert final(run, 1) == reference[1]
+        card = (run.log_dir / "incident_1.txt").read_text(encoding="utf-8")
+    assert "which lacks the part of the state that only rank 1 held" in card
+    assert re.search(r"resume .*/fsdp2/step-(10|20) ", card), card
+
+
+def test_told_to_stop_the_same_command_goes_on_without_a_step_lost(
+    reference: tuple[Path, str], tmp_path: Path
+) -> None:
+    with launched(*faultrun(2), SCRIPT, *SLOW, cwd=tmp_path) as run:
+        run.wait_until(lambda: step(run) >= 14, within_s=120)
+        os.kill(run.supervisor, signal.SIGTERM)
+        assert run.wait_for_the_end(within_s=60) == 143, run.console
+        stopped_at = step(run)
+    saved = sorted(path.name for path in (tmp_path / "fsdp2" / "gasps").glob("rank_*/gasp-step_*.pt"))
+    assert len(saved) == 2
+    assert len({*saved}) == 1, saved
+    with launched(*faultrun(2), SCRIPT, *STEPS, cwd=tmp_path) as again:
+        assert again.wait_for_the_end(within_s=120) == 0, again.console
+        assert resumed_at(again, 1) >= stopped_at
+        assert final(again, 1) == reference[1]
+
+
+def test_a_torn_newest_checkpoint_is_passed_over(reference: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(reference[0] / "fsdp2", tmp_path / "fsdp2")
+    os.truncate(tmp_path / "fsdp2" / "step-40" / "__1_0.distcp", 1000)
+    with launched(*faultrun(2, "--resume=always"), SCRIPT, *STEPS, cwd=tmp_path) as run:
+        assert run.wait_for_the_end(within_s=120) == 0, run.console
+        assert resumed_at(run, 0) == 30
+        assert final(run, 0) == reference[1]
+        told = str(run.journal("RecoveryPointChosen")[0])
+        assert "fsdp2/step-40" in told
+        assert "its shard __1_0.distcp is cut" in told
+
+
+def test_a_replica_has_the_shards_of_a_killed_rank(tmp_path: Path) -> None:
+    (tmp_path / "torchrun").mkdir()
+    line = undisturbed(tmp_path / "torchrun", 4, "--replicate=2")
+    with launched(*faultrun(4), SCRIPT, *SLOW, "--replicate=2", cwd=tmp_path) as run:
+        run.wait_until(lambda: step(run) >= 13, within_s=120)
+        run.kill(3)
+        assert run.wait_for_the_end(within_s=120) == 0, run.console
+        assert 0 <= step(run) - resumed_at(run, 1) <= 1
+        assert final(run, 1) == line
