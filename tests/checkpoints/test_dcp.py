@@ -48,7 +48,10 @@ def test_a_directory_is_one_checkpoint_and_its_step_is_read_from_the_contents(sa
 
 def test_a_whole_directory_is_proved_by_the_checksums_of_its_pieces(saved: Path) -> None:
     assert verify(saved) == Verdict(
-        whole=True, why="4 pieces in 2 shards complete, all checksums right", depth=Depth.CHECKSUM
+        whole=True,
+        why="4 pieces in 2 shards complete, all checksums right",
+        depth=Depth.CHECKSUM,
+        provisional=True,
     )
     assert verify(saved, Depth.STRUCTURE).depth is Depth.STRUCTURE
 
@@ -78,9 +81,14 @@ def test_without_metadata_the_save_was_not_finished(saved: Path) -> None:
     assert "No such file" in refused(saved)
 
 
-def test_a_directory_without_shards_is_not_claimed(tmp_path: Path) -> None:
-    (tmp_path / ".metadata").touch()
-    assert list(TORCH_DCP.claim(listing_of(tmp_path))) == []
+def test_a_directory_that_lost_all_its_shards_is_refused_and_not_unknown(tmp_path: Path, saved: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".metadata").touch()
+    assert list(TORCH_DCP.claim(listing_of(tmp_path / "other"))) == []
+    for shard in saved.glob("*.distcp"):
+        shard.unlink()
+    assert len(list(TORCH_DCP.claim(listing_of(saved)))) == 1
+    assert refused(saved) == "its shard __0_0.distcp: cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize("name", ["__0_0.distcp", "__1_0.distcp", ".metadata"])
@@ -105,7 +113,7 @@ def test_changed_bytes_in_a_shard_are_noticed(saved: Path) -> None:
     os.utime(shard, ns=(0, 0))
     assert (
         refused(saved)
-        == "its shard __0_0.distcp is damaged at w: the checksum of its record archive/data/0 is wrong"
+        == "its shard __0_0.distcp: is damaged at w: the checksum of its record archive/data/0 is wrong"
     )
 
 
@@ -155,13 +163,13 @@ def place(shard: object = "__0_0.distcp", offset: object = 0, length: object = 1
 )
 def test_a_piece_outside_the_shards_is_refused(saved: Path, where: Stored) -> None:
     (saved / ".metadata").write_bytes(metadata_of({Stored(fqn="w"): where}))
-    assert refused(saved) == "its .metadata places a piece where no shard of this directory can be"
+    assert refused(saved) == "its .metadata: places a piece where no shard of this directory can be"
 
 
 def test_a_tensor_without_all_of_its_pieces_is_refused(saved: Path) -> None:
     described = {"w": Stored(chunks=[1, 2])}
     (saved / ".metadata").write_bytes(metadata_of({Stored(fqn="w"): place()}, described))
-    assert refused(saved) == "its .metadata places 1 of 2 pieces of w"
+    assert refused(saved) == "its .metadata: places 1 of 2 pieces of w"
 
 
 def test_pieces_of_astronomical_length_are_cut(saved: Path) -> None:

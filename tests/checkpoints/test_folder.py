@@ -163,7 +163,8 @@ def test_deepspeeds_directory_needs_the_shard_of_every_rank(tmp_path: Path) -> N
 
 def test_directories_within_belong_to_it(tmp_path: Path) -> None:
     for step in (10, 20):
-        put(trainer(tmp_path, step, "rng_state_0.pth") / f"global_step{step}", *DEEPSPEED)
+        folder = trainer(tmp_path, step, "rng_state_0.pth", "rng_state_1.pth")
+        put(folder / f"global_step{step}", *DEEPSPEED)
     assert len(survey(tmp_path).scan.entries) == 2
     assert chosen(tmp_path) == "checkpoint-20"
     torn = tmp_path / "checkpoint-20" / "global_step20" / DEEPSPEED[1]

@@ -244,7 +244,9 @@ def test_an_index_that_names_files_elsewhere_is_refused(tmp_path: Path) -> None:
     write_set(folder)
     for shard in ("../set/model-00001-of-00002.safetensors", "/etc/passwd", 3):
         (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w1": shard}}))
-        assert refused(folder) == "its index does not say which shard holds which tensor"
+        assert (
+            refused(folder) == "its model.safetensors.index.json: does not say which shard holds which tensor"
+        )
 
 
 # --- the installed frameworks --------------------------------------------------------------------

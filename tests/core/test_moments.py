@@ -64,6 +64,13 @@ def test_a_best_file_has_its_place_by_what_it_tells_and_the_last_place_if_it_tel
     ]
 
 
+def test_a_name_that_counts_saves_puts_a_silent_file_behind_the_save_before_it() -> None:
+    told = [entry(f"ck/{save}", 10 * save, series="#", save_number=save) for save in (1, 2)]
+    silent = [entry(f"ck/{save}", series="#", save_number=save, mtime_ns=99 - save) for save in (3, 4)]
+    assert newest_first(*told, *silent, entry("25", 25)) == ["25", "ck/4", "ck/3", "ck/2", "ck/1"]
+    assert newest_first(*silent, entry("between", mtime_ns=97)) == ["between", "ck/4", "ck/3"]
+
+
 entries = st.builds(
     entry,
     st.integers(0, 10**6).map(str),
@@ -73,6 +80,7 @@ entries = st.builds(
     kind=st.sampled_from(Kind),
     series=st.sampled_from("ab"),
     session=st.integers(0, 1),
+    save_number=st.none() | st.integers(0, 3),
     rank=st.none() | st.integers(0, 2),
 )
 candidates = st.lists(entries, max_size=10, unique_by=lambda one: one.path)

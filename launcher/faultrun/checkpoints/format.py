@@ -118,7 +118,8 @@ class Claim:
     ``series`` names the files that the same code wrote for the same purpose
     (usually the prefix): siblings are looked for in it. ``session`` counts
     the runs that wrote into the same place under clashing names (MindSpore's
-    ``prefix_N``). ``unfinished`` is a reason to refuse by name alone.
+    ``prefix_N``). ``save_number`` counts saves where the name has no step.
+    ``unfinished`` is a reason to refuse by name alone.
     ``parts`` are subdirectories that belong to it: nothing in them is claimed.
     """
 
@@ -132,6 +133,7 @@ class Claim:
     global_step: int | None = None
     series: str = ""
     session: int = 0
+    save_number: int | None = None
     unfinished: str = ""
 
 

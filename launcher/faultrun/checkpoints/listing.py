@@ -13,7 +13,17 @@ from faultrun.checkpoints.names import base_name, is_unfinished, unfinished_dire
 from faultrun.model.checkpoint import Entry, Refusal
 
 _DEEPEST = 16
-_CLAIMED = ("path", "kind", "rank", "epoch", "step_in_epoch", "global_step", "series", "session")
+_CLAIMED = (
+    "path",
+    "kind",
+    "rank",
+    "epoch",
+    "step_in_epoch",
+    "global_step",
+    "series",
+    "session",
+    "save_number",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

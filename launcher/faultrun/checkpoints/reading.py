@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from faultrun.checkpoints.format import Meter, Stamp, Unreadable, no_meter
-from faultrun.checkpoints.names import base_name
+from faultrun.checkpoints.names import base_name, shown
 from faultrun.model.checkpoint import Depth, Verdict
 
 SIDECAR = ".sha256"
@@ -109,6 +109,15 @@ def opened(path: str, meter: Meter = no_meter) -> Iterator[OpenFile]:
         raise Unreadable(f"cannot be read: {err.strerror}") from err
     finally:
         os.close(fd)
+
+
+@contextmanager
+def within(name: str) -> Iterator[None]:
+    """Raise what is Unreadable with ``name``, the member of a checkpoint that it is in."""
+    try:
+        yield
+    except Unreadable as damaged:
+        raise type(damaged)(f"its {shown(name)}: {damaged.why}") from damaged
 
 
 def read_whole(path: str, most_bytes: int, meter: Meter = no_meter) -> bytes:

@@ -28,7 +28,7 @@ from typing import TypeGuard
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.mindspore_ckpt import MINDSPORE_CKPT
 from faultrun.checkpoints.names import claim_directory, claim_file, is_progress, shown, with_progress
-from faultrun.checkpoints.reading import OpenFile, names_in, opened, read_whole
+from faultrun.checkpoints.reading import OpenFile, names_in, opened, read_whole, within
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 MAX_HEADER_BYTES = 16 << 20
@@ -37,6 +37,7 @@ MAX_HEADER_BYTES = 16 << 20
 _SUFFIX = ".safetensors"
 _INDEX = ".safetensors.index.json"
 _SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-\d{5}\.safetensors")
+_NAMED_SHARD = re.compile(r"[^/]+-\d{5}-of-\d{5}\.(?:safetensors|bin)")
 _MINDSPORE_NAME = re.compile(
     r"(?P<prefix>.+?)(?:[_-](?P<session>\d+))?-(?P<epoch>\d+)_(?P<step>\d+)\.safetensors"
 )
@@ -159,37 +160,43 @@ def _number(file: OpenFile, tensor: _Tensor) -> int:
 def _verify_set(path: str, look: Look) -> Verdict:
     """Check that each index finds each of its tensors in its shard, and each shard is whole."""
     indexes = [name for name in names_in(path) if name.endswith(_INDEX)]
+    count = sum(verify_index(path, index, look) for index in indexes)
+    if not count:
+        raise Unreadable("it has no index of shards")
+    return Verdict(whole=True, why=f"{count} shards complete", depth=Depth.STRUCTURE)
+
+
+def verify_index(path: str, index: str, look: Look) -> int:
+    """How many shards the ``index`` in directory ``path`` names. Raises Unreadable if a tensor is missing.
+
+    Of shards that are no safetensors (``pytorch_model.bin.index.json``) only the list is read.
+    """
     shards: dict[str, _Header] = {}
-    for index in indexes:
-        for tensor, shard in _weight_map(f"{path}/{index}", look).items():
+    for tensor, shard in _weight_map(path, index, look).items():
+        if index.endswith(_INDEX):
             if shard not in shards:
                 shards[shard] = _shard_header(path, shard, look)
             if tensor not in shards[shard].names:
                 raise Unreadable(f"its shard {shown(shard)} lacks {shown(tensor)}")
-    if not shards:
-        raise Unreadable("it has no index of shards")
-    return Verdict(whole=True, why=f"{len(shards)} shards complete", depth=Depth.STRUCTURE)
+    return len(shards)
 
 
-def _weight_map(path: str, look: Look) -> dict[str, str]:
-    try:
-        text = read_whole(path, MAX_HEADER_BYTES, look.meter)
-    except Unreadable as damaged:
-        raise Unreadable(f"its index {damaged}") from damaged
-    shard_of = _parse_object(text).get("weight_map")
-    if isinstance(shard_of, dict) and all(
-        isinstance(shard, str) and _SHARD.fullmatch(shard) and "/" not in shard for shard in shard_of.values()
-    ):
-        return shard_of
-    raise Unreadable("its index does not say which shard holds which tensor")
+def _weight_map(path: str, index: str, look: Look) -> dict[str, str]:
+    with within(index):
+        try:
+            shard_of = json.loads(read_whole(f"{path}/{index}", MAX_HEADER_BYTES, look.meter))["weight_map"]
+        except (ValueError, RecursionError, TypeError, KeyError) as damaged:
+            raise Unreadable("is torn: not JSON with a weight_map") from damaged
+        if isinstance(shard_of, dict) and all(
+            isinstance(shard, str) and _NAMED_SHARD.fullmatch(shard) for shard in shard_of.values()
+        ):
+            return shard_of
+        raise Unreadable("does not say which shard holds which tensor")
 
 
 def _shard_header(path: str, shard: str, look: Look) -> _Header:
-    try:
-        with opened(f"{path}/{shard}", look.meter) as file:
-            return _read_header(file)
-    except Unreadable as damaged:
-        raise Unreadable(f"its shard {shown(shard)}: {damaged.why}") from damaged
+    with within(f"shard {shard}"), opened(f"{path}/{shard}", look.meter) as file:
+        return _read_header(file)
 
 
 def _read_header(file: OpenFile) -> _Header:

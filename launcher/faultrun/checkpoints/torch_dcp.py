@@ -5,13 +5,20 @@ tensor in which shard it lies, from where, and how long it is. Each piece is a
 ``torch.save`` archive of its own with checksums, so a shard can be proved
 whole to the last byte. Pieces named ``step`` or ``epoch`` hold plain numbers.
 
+Lightning and Fabric put ``meta.pt`` beside them, a file of ``torch.save`` with epoch and step,
+after ``.metadata``: it belongs to the checkpoint. torchtitan's last save and an export hold the model
+alone; where others of the series hold an optimizer too, training cannot go on from it.
+
 The world size is not reported: such a checkpoint loads into any.
-Sources: ``torch/distributed/checkpoint/metadata.py`` and ``filesystem.py``.
+Sources: ``torch/distributed/checkpoint/metadata.py`` and ``filesystem.py`` (torch 2.13),
+``pytorch/strategies/fsdp.py`` and ``model_parallel.py`` of Lightning 2.6,
+``components/checkpointer/dcp.py`` of torchtitan 0.3.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
@@ -24,15 +31,20 @@ from faultrun.checkpoints.names import (
     with_progress,
 )
 from faultrun.checkpoints.pickle_peek import Instance, Table, TooLong, Value, peek_file
-from faultrun.checkpoints.reading import OpenFile, opened
-from faultrun.checkpoints.torch_zip import MAGIC, peek_zip, verify_zip
+from faultrun.checkpoints.reading import OpenFile, names_in, opened, within
+from faultrun.checkpoints.torch_file import TORCH_FILE
+from faultrun.checkpoints.torch_zip import MAGIC, peek_zip, scalar_in, verify_zip
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 METADATA = ".metadata"
+LIGHTNING = "meta.pt"
+"""What Lightning writes last into its sharded checkpoints."""
+
 MAX_METADATA_INSTRUCTIONS = 6_000_000
 """About 120,000 pieces and four seconds."""
 
 _SHARD = re.compile(r"__(\d+)_(\d+)\.distcp")
+_OPTIMIZER = re.compile(r"(?:^|\.)optim")
 _LARGEST_COUNT_BYTES = 4096
 _SAME_SAVE_NS = 2_000_000_000
 
@@ -47,6 +59,16 @@ class _Piece:
     size_bytes: int
     transformed: bool
 
+    @property
+    def of_optimizer(self) -> bool:
+        """``optim.state...``, ``optimizer_0...``, ``app.optimizer...``."""
+        return _OPTIMIZER.search(self.name) is not None
+
+    @property
+    def updates(self) -> bool:
+        """Whether it is where an optimizer of Adam's family counts its updates."""
+        return self.of_optimizer and self.name.endswith(".step")
+
 
 class TorchDcp:
     """One directory written by ``torch.distributed.checkpoint.save``."""
@@ -54,31 +76,45 @@ class TorchDcp:
     name = "torch-dcp"
 
     def claim(self, listing: Listing) -> Iterator[Claim]:
-        """Claim the directory when there are shards in it."""
+        """Claim the directory when there are shards in it, or the list of those that were."""
         shards = [name for name in listing.files if _SHARD.fullmatch(name)]
-        if not shards:
+        listed = listing.files.get(METADATA)
+        if not (shards or (listed and listed.size_bytes)):
             return
-        metadata = [METADATA] if METADATA in listing.files else []
-        claim = claim_directory(listing, (*metadata, *sorted(shards)))
+        first = [name for name in (METADATA, LIGHTNING) if name in listing.files]
+        claim = claim_directory(listing, (*first, *sorted(shards)))
         unfinished = ""
-        if not metadata:
+        if METADATA not in first:
             unfinished = f"it has no {METADATA}, which is written last: the save was not finished"
+        elif listing.path.endswith(".ckpt") and LIGHTNING not in first:
+            unfinished = f"it has no {LIGHTNING}, which Lightning writes last: the save was not finished"
         elif is_dcp_part(base_name(listing.path)):
             unfinished = "it is a part of a checkpoint whose other files were not written"
         yield replace(claim, rank=None, epoch=None, unfinished=unfinished)
 
     def read(self, entry: Entry) -> Entry:
-        """Take step and epoch out of the pieces of these names."""
+        """Take step and epoch out of ``meta.pt`` or pieces of these names, else what the optimizer counts."""
         try:
             pieces = _read_pieces(entry.path)
         except TooLong:
             return entry
+        short = [one for one in pieces if one.size_bytes < _LARGEST_COUNT_BYTES and not one.transformed]
         counts: list[tuple[str, Value]] = []
-        for piece in pieces:
-            if piece.size_bytes < _LARGEST_COUNT_BYTES and not piece.transformed and is_progress(piece.name):
+        for piece in short:
+            if is_progress(piece.name):
                 with opened(f"{entry.path}/{piece.shard}") as shard:
                     counts.append((piece.name, peek_zip(shard.part(piece.offset, piece.size_bytes)).value))
-        return with_progress(entry, counts)
+        told = with_progress(entry, counts)
+        if LIGHTNING in names_in(entry.path):
+            with within(LIGHTNING):
+                told = TORCH_FILE.read(replace(told, path=f"{entry.path}/{LIGHTNING}"))
+            told = replace(told, path=entry.path)
+        updates = next((one for one in short if one.updates), None)
+        if told.global_step is not None or updates is None:
+            return told
+        with opened(f"{entry.path}/{updates.shard}") as shard:
+            part = shard.part(updates.offset, updates.size_bytes)
+            return replace(told, global_step=scalar_in(part, peek_zip(part)))
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Prove that every shard is there and long enough, and every piece right by its checksums."""
@@ -89,20 +125,41 @@ class TorchDcp:
         proved = look.depth is Depth.CHECKSUM
         written: dict[str, int] = {}
         for shard in sorted(by_shard):
-            with opened(f"{entry.path}/{shard}", look.meter) as file:
+            with within(f"shard {shard}"), opened(f"{entry.path}/{shard}", look.meter) as file:
                 written[shard] = file.stamp.mtime_ns
-                proved &= _verify_shard(file, shard, by_shard[shard], look.depth)
+                proved &= _verify_shard(file, by_shard[shard], look.depth)
+        if LIGHTNING in names_in(entry.path):
+            with within(LIGHTNING):
+                verdict = TORCH_FILE.verify(replace(entry, path=f"{entry.path}/{LIGHTNING}"), look)
+            proved &= verdict.depth is Depth.CHECKSUM
         _check_one_save(entry.path, written)
+        lacking = _less_than(look.siblings, entry.path, pieces)
+        if lacking:
+            return Verdict(whole=False, why=lacking, depth=Depth.STRUCTURE, provisional=True)
         why = f"{len(pieces)} pieces in {len(by_shard)} shards complete"
         why += ", all checksums right" if proved else ""
-        return Verdict(whole=True, why=why, depth=Depth.CHECKSUM if proved else Depth.STRUCTURE)
+        depth = Depth.CHECKSUM if proved else Depth.STRUCTURE
+        alone = not look.siblings and not any(one.of_optimizer for one in pieces)
+        return Verdict(whole=True, why=why, depth=depth, provisional=alone)
 
 
-def _verify_shard(file: OpenFile, shard: str, pieces: list[_Piece], depth: Depth) -> bool:
+def _less_than(siblings: Sequence[Entry], path: str, pieces: list[_Piece]) -> str:
+    """What another checkpoint of the series holds and this one does not: ``meta.pt``, an optimizer."""
+    has_optimizer, has_meta = any(one.of_optimizer for one in pieces), LIGHTNING in names_in(path)
+    for sibling in siblings:
+        with suppress(Unreadable):
+            if not has_meta and LIGHTNING in names_in(sibling.path):
+                return f"it has no {LIGHTNING}, which {base_name(sibling.path)} has"
+            if not has_optimizer and any(one.of_optimizer for one in _read_pieces(sibling.path)):
+                return f"it holds the model alone, {base_name(sibling.path)} an optimizer too"
+    return ""
+
+
+def _verify_shard(file: OpenFile, pieces: list[_Piece], depth: Depth) -> bool:
     """Return whether the checksum of every piece was checked. Raises Unreadable for a damaged one."""
     needed = max(piece.offset + piece.size_bytes for piece in pieces)
     if needed > file.size_bytes:
-        raise Unreadable(f"its shard {shard} is cut: {needed} bytes are needed, {file.size_bytes} are there")
+        raise Unreadable(f"is cut: {needed} bytes are needed, {file.size_bytes} are there")
     if depth is not Depth.CHECKSUM:
         return False
     proved = True
@@ -113,18 +170,16 @@ def _verify_shard(file: OpenFile, shard: str, pieces: list[_Piece], depth: Depth
         try:
             verdict = verify_zip(file.part(piece.offset, piece.size_bytes), depth)
         except Unreadable as damaged:
-            raise Unreadable(
-                f"its shard {shard} is damaged at {shown(piece.name)}: {damaged.why}"
-            ) from damaged
+            raise Unreadable(f"is damaged at {shown(piece.name)}: {damaged.why}") from damaged
         proved &= verdict.depth is Depth.CHECKSUM
     return proved
 
 
 def _check_one_save(path: str, written: dict[str, int]) -> None:
-    """Refuse a mixture: some shards from the save that wrote ``.metadata``, some from a later one, cut short.
+    """Refuse a mixture: some files from the save that wrote ``.metadata``, some from a later one, cut short.
 
-    All shards newer than ``.metadata`` is a copy, or a save that lacks only
-    the last step; both are consistent.
+    Lightning saves ``last.ckpt`` into the same directory each time. All shards newer than
+    ``.metadata`` is a copy, or a save that lacks only the last step; both are consistent.
     """
     with opened(f"{path}/{METADATA}") as file:
         finished_at = file.stamp.mtime_ns
@@ -134,24 +189,31 @@ def _check_one_save(path: str, written: dict[str, int]) -> None:
             f"its shard {min(newer)} is newer than its {METADATA}, others are older: a later save into the "
             "same directory was not finished (or it was copied without the files' times)"
         )
+    if LIGHTNING not in names_in(path):
+        return
+    with opened(f"{path}/{LIGHTNING}") as file:
+        written_at = file.stamp.mtime_ns
+    if written_at < finished_at - _SAME_SAVE_NS:
+        raise Unreadable(f"its {LIGHTNING} is older than its {METADATA}: a later save was not finished")
 
 
 def _read_pieces(path: str) -> list[_Piece]:
-    with opened(f"{path}/{METADATA}") as file:
-        if file.size_bytes == 0:
-            raise Unreadable(f"its {METADATA} is empty")
-        peeked = peek_file(file, 0, MAX_METADATA_INSTRUCTIONS)
-        if peeked.end != file.size_bytes:
-            raise Unreadable(f"its {METADATA} goes on after its end")
-    state = _state(peeked.value)
-    places = state.get("storage_data")
-    if not isinstance(places, Table):
-        raise Unreadable(f"its {METADATA} is not one of torch.distributed.checkpoint")
-    pieces = [_piece(index, place) for index, place in places.items()]
-    if not pieces:
-        raise Unreadable(f"its {METADATA} lists nothing")
-    _check_all_placed(state.get("state_dict_metadata"), pieces)
-    return pieces
+    with within(METADATA):
+        with opened(f"{path}/{METADATA}") as file:
+            if file.size_bytes == 0:
+                raise Unreadable("is empty")
+            peeked = peek_file(file, 0, MAX_METADATA_INSTRUCTIONS)
+            if peeked.end != file.size_bytes:
+                raise Unreadable("goes on after its end")
+        state = _state(peeked.value)
+        places = state.get("storage_data")
+        if not isinstance(places, Table):
+            raise Unreadable("is not one of torch.distributed.checkpoint")
+        pieces = [_piece(index, place) for index, place in places.items()]
+        if not pieces:
+            raise Unreadable("lists nothing")
+        _check_all_placed(state.get("state_dict_metadata"), pieces)
+        return pieces
 
 
 def _piece(index: Value, place: Value) -> _Piece:
@@ -163,7 +225,7 @@ def _piece(index: Value, place: Value) -> _Piece:
                 transforms = fields.get("transform_descriptors")
                 transformed = isinstance(transforms, list | tuple) and bool(transforms)
                 return _Piece(name, shard, offset, size_bytes, transformed)
-    raise Unreadable(f"its {METADATA} places a piece where no shard of this directory can be")
+    raise Unreadable("places a piece where no shard of this directory can be")
 
 
 def _state(value: Value) -> Table:
@@ -181,7 +243,7 @@ def _check_all_placed(described: Value, pieces: list[_Piece]) -> None:
         needed = len(chunks) if isinstance(chunks, list) else 1
         found = placed[name] if isinstance(name, str) else needed
         if found < needed:
-            raise Unreadable(f"its {METADATA} places {found} of {needed} pieces of {shown(str(name))}")
+            raise Unreadable(f"places {found} of {needed} pieces of {shown(str(name))}")
 
 
 TORCH_DCP = TorchDcp()

@@ -23,7 +23,7 @@ from faultrun.checkpoints.names import claim_file, is_side, shown, with_progress
 from faultrun.checkpoints.pickle_peek import Peeked, Table, TooLong, Value, peek_file
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.checkpoints.torch_zip import MAGIC as ZIP_MAGIC
-from faultrun.checkpoints.torch_zip import peek_zip, storages, verify_zip
+from faultrun.checkpoints.torch_zip import peek_zip, scalar_in, storages, verify_zip
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 # Lightning's "epoch=1-step=20.ckpt" and "last.ckpt", but not "lenet-1_1875.ckpt" of MindSpore.
@@ -53,6 +53,20 @@ class TorchFile:
         state = value if isinstance(value, Table) else Table()
         told, meta = with_progress(entry, state.items()), state.get("meta")
         return with_progress(entry, meta.items()) if told == entry and isinstance(meta, Table) else told
+
+    def updates_in(self, path: str) -> int | None:
+        """How many updates the optimizer in ``path`` counts, a ``state_dict``; None for one that does not.
+
+        Adam and its relatives keep ``step`` first for each parameter. Raises Unreadable.
+        """
+        with opened(path) as file:
+            if not _is_zip(file):
+                return None
+            peeked = peek_zip(file)
+            states = peeked.value.get("state") if isinstance(peeked.value, Table) else None
+            _, first = next(states.items(), (None, None)) if isinstance(states, Table) else (None, None)
+            name, _ = next(first.items(), (None, None)) if isinstance(first, Table) else (None, None)
+            return scalar_in(file, peeked) if name == "step" else None
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Prove that every storage is complete, and its checksum right where the layout has one."""

@@ -39,6 +39,8 @@ _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _FULL32 = 0xFFFFFFFF
 _FOLDER = 0x10
+_SCALARS = {"torch.FloatStorage": "<f", "torch.LongStorage": "<q", "torch.IntStorage": "<i"}
+_MOST_UPDATES = 1 << 24  # above, a float32 no longer counts by one
 _USUAL_FLAGS = 0x0808  # sizes follow the contents; names are UTF-8
 _ITEM_BYTES = {
     "UntypedStorage": 1, "ByteStorage": 1, "CharStorage": 1, "BoolStorage": 1,
@@ -91,6 +93,22 @@ def verify_zip(file: OpenFile, depth: Depth) -> Verdict:
         if file.crc32(start, start + record.size_bytes) != record.crc:
             raise Unreadable(f"the checksum of its record {shown(record.name)} is wrong")
     return Verdict(whole=True, why=f"{found}, all checksums right", depth=Depth.CHECKSUM)
+
+
+def scalar_in(file: OpenFile, peeked: Peeked) -> int | None:
+    """The number in the first storage that the pickle asks for, if that holds one; None else.
+
+    An optimizer of Adam's family begins with ``step``, a tensor of one number. Raises Unreadable.
+    """
+    match peeked.persistent[:1]:
+        case [("storage", Global(name=kind), str(key), _, 1, *_)] if code := _SCALARS.get(kind):
+            archive = _read_archive(file)
+            record = archive.records.get(f"{_root(archive)}/data/{key}")
+            if record is not None and record.size_bytes == struct.calcsize(code):
+                start = _content_start(file, record, archive.directory_at)
+                (number,) = struct.unpack(code, file.read(start, record.size_bytes))
+                return int(number) if 0 <= number < _MOST_UPDATES and number == int(number) else None
+    return None
 
 
 def storages(persistent: Sequence[Value]) -> dict[str, tuple[int, int | None]]:

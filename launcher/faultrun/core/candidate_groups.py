@@ -12,7 +12,8 @@ A file tells its global step, its epoch, both or neither. Two rules follow:
 
 So, where two files of one writer tell both, the greater (epoch, step) is
 newer. Files that tell neither come last, by modification time: nowhere else
-does a clock count, and a name only where the contents are silent. Every file
+does a clock count, and a name only where the contents are silent. A name that counts
+saves says more than the clock: such a file stands behind the save before it. Every file
 has one place in one order, so "newer" never runs in a circle.
 """
 
@@ -44,10 +45,12 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
     known = tuple(entries)
     places = _ByEpoch(known) if _steps_start_anew(known) else _ByStep(known)
     together: dict[tuple[TrainingPoint, str], list[Entry]] = {}
+    told = [entry for entry in known if entry.global_step is not None or entry.epoch is not None]
+    silent = _places_of_silent(known, {entry.path: places.place(entry) for entry in told})
     for entry in known:
-        tells_nothing = entry.global_step is None and entry.epoch is None
-        place = (_NO_TIME, entry.mtime_ns, 0, 0, 0) if tells_nothing else places.place(entry)
-        together.setdefault((place, entry.path if tells_nothing else ""), []).append(entry)
+        place = silent.get(entry.path)
+        key = (places.place(entry), "") if place is None else (place, entry.path)
+        together.setdefault(key, []).append(entry)
     found = [
         CandidateGroup(place, tuple(sorted(same, key=_preference)), _last_ranks(same))
         for (place, _), same in together.items()
@@ -66,6 +69,28 @@ def _preference(entry: Entry) -> tuple[int, int, int, int, int, str]:
     return (
         _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, rank, -entry.mtime_ns, entry.path,
     )  # fmt: skip
+
+
+def _places_of_silent(
+    entries: Iterable[Entry], told: Mapping[str, TrainingPoint]
+) -> dict[str, TrainingPoint]:
+    """Places by path of those that tell neither step nor epoch.
+
+    One with a number stands behind the save before it, of the same series; others by time of writing.
+    """
+    before: dict[tuple[str, str], TrainingPoint] = {}
+    found: dict[str, TrainingPoint] = {}
+    for entry in sorted(entries, key=lambda one: (one.save_number or 0, one.path)):
+        place = told.get(entry.path, (_NO_TIME, entry.mtime_ns, 0, 0, 0))
+        if entry.save_number is not None:
+            writer = (entry.path.rpartition("/")[0], entry.series)
+            if entry.path not in told and writer in before:
+                known, at, within, later, last = max(before[writer], place)
+                place = (known, at, within, later, last + 1 + entry.save_number)
+            before[writer] = max(place, before.get(writer, place))
+        if entry.path not in told:
+            found[entry.path] = place
+    return found
 
 
 def _last_ranks(entries: Iterable[Entry]) -> dict[str, int]:

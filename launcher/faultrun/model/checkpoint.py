@@ -73,7 +73,8 @@ class Entry:
     ``step_in_epoch`` starts anew in every epoch. ``None`` means unknown.
     ``rank`` is None when the file does not belong to one rank. ``series``
     names files written by the same code for the same purpose; ``session``
-    counts the runs that wrote into the same place under clashing names.
+    counts the runs that wrote into the same place under clashing names, and
+    ``save_number`` the saves of a series whose names count these and no steps.
     ``replica_group`` lists the ranks the file serves, where it says so.
     ``consistent``: the writer of a gasp made sure that no update was half done.
     ``finished``: the run that wrote it has ended well since.
@@ -95,6 +96,7 @@ class Entry:
     incarnation: int | None = None
     series: str = ""
     session: int = 0
+    save_number: int | None = None
     replica_group: tuple[int, ...] = ()
     consistent: bool = False
     finished: bool = False
