@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DEEPSPEED := .codes/deepspeed
 N ?= 50
 SEED ?= 1
 EXAMPLES ?= 20000
@@ -11,7 +12,7 @@ TESTS ?= tests
 FAULTS ?= 500
 MINUTES ?= 60
 
-.PHONY: help setup demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix codes format clean
+.PHONY: help setup deepspeed demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
@@ -19,6 +20,7 @@ help:
 	@echo "make test STANDBY=2  the same with standbys in every run that can have them; STANDBY=none without"
 	@echo "make pythons what needs no framework, with each of Python 3.10 to 3.13 that this machine has"
 	@echo "make setup   only the installation (.venv, editable, with test tools)"
+	@echo "make deepspeed  what examples/13_deepspeed needs beside it, in a folder of its own; part of make test"
 	@echo "make check   format, lint, types, layers, one definition a noun, fast tests (under 30 s)"
 	@echo "make bench   MINUTES=60: restarts next to every rival, the README's table and plot; goes on where it was cut off"
 	@echo "make bench-all  every promise about performance"
@@ -39,6 +41,17 @@ $(STAMP): pyproject.toml constraints.txt
 		--editable '.[mindspore,torch,codes,view,tensorboard,otel,dev]'
 	@touch $(STAMP)
 
+deepspeed: $(DEEPSPEED)/.ready
+
+# In a folder of its own: transformers and accelerate import a DeepSpeed that they find. Its one kernel needs a C++ compiler.
+$(DEEPSPEED)/.ready: examples/13_deepspeed/requirements.txt $(STAMP)
+	rm -rf $(DEEPSPEED)
+	DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--target $(DEEPSPEED) --requirement $<
+	DS_ACCELERATOR=cpu PYTHONPATH=$(DEEPSPEED) PATH=$(CURDIR)/$(DEEPSPEED)/bin:$$PATH TORCH_EXTENSIONS_DIR=$(CURDIR)/.codes/extensions \
+		$(BIN)/python -c "from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder as Builder; Builder().load(verbose=False)"
+	@touch $@
+
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
@@ -46,6 +59,7 @@ check: $(STAMP)
 	@$(BIN)/python tests/check.py
 
 test: $(STAMP)
+	-@$(MAKE) --no-print-directory deepspeed
 	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 2
 
 pythons: $(STAMP)
@@ -87,4 +101,4 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .codes $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
