@@ -289,6 +289,6 @@ class Guard:
         device_rng = cuda_rng_if_used if self._worker is None else self.parts.device.rng
         if self._worker is not None:
             with contextlib.suppress(OSError, ValueError):
-                path = self.writer.own_folder / "random-state"
+                path = self.writer.own_folder / RngRecorder.file_name
                 return RngRecorder(path, self.writer.session.run_id, steps, device_rng)
         return RngRecorder(None, self.writer.session.run_id, steps, device_rng)

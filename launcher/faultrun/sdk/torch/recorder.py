@@ -47,6 +47,9 @@ class RngRecorder:
     living. OSError where the file system cannot map files.
     """
 
+    file_name = "random-state"
+    """Of the file of a rank, in its own folder."""
+
     def __init__(
         self, path: Path | None, run_id: str, steps: int, device_rng: Callable[[], Any] | None = None
     ) -> None:
@@ -116,6 +119,14 @@ class RngRecorder:
         slots = range(self._steps + 2, self._steps + 4)
         return self._found(slots, self._kept_epochs, lambda key: key.epoch == epoch)
 
+    def take(self, slot: int, data: bytes) -> None:
+        """Put another recorder's slot here."""
+        self._put(slot * _SLOT_BYTES, data)
+
+    def is_of(self, slot: int, position: Position) -> bool:
+        """Whether it was recorded in this run, at this very position."""
+        return self._key(slot) == position
+
     def _found(self, recorded: range, kept: range, fits: Callable[[Position], bool]) -> Rng | None:
         keys = {slot: key for slot in (*recorded, *kept) if (key := self._key(slot)) is not None}
         slot = next((slot for slot, key in keys.items() if fits(key)), None)
@@ -147,6 +158,24 @@ class RngRecorder:
         if run != self._run:
             return None
         return Position(step, None if epoch < 0 else epoch, None if batches < 0 else batches)
+
+
+def noted_in(path: Path, run_id: str, steps: int, position: Position) -> Rng | None:
+    """What the rank that records in the file ``path`` noted at the end of this very step; None: it did not.
+
+    That rank is dead, or waits for us and is at most a step further. ``steps`` as it was made with.
+    """
+    recorder = RngRecorder(None, run_id, steps)
+    try:
+        with path.open("rb", buffering=0) as file:
+            for slot in range(steps + 2):
+                file.seek(slot * _SLOT_BYTES)
+                recorder.take(0, file.read(_SLOT_BYTES))
+                if recorder.is_of(0, position):
+                    return recorder.read(0)
+    except (OSError, ValueError, struct.error):
+        pass
+    return None
 
 
 def _mapped(path: Path | None, size_bytes: int) -> mmap.mmap:

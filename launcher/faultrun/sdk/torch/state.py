@@ -143,7 +143,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     objects = parts.objects
     objects.load(
         {
-            name: unpacked(_with_numbers(one), (*objects.meshes(name), *meshes))
+            name: unpacked(with_numbers(one), (*objects.meshes(name), *meshes))
             for name, one in state["objects"].items()
         }
     )
@@ -177,7 +177,7 @@ def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:
     return dict(one)
 
 
-def _with_numbers(state: Any) -> Any:
+def with_numbers(state: Any) -> Any:
     """``GradScaler`` wants numbers where a tensor was captured without waiting for the device."""
     if isinstance(state, dict) and "_growth_tracker" in state:
         return map_tensors(state, lambda tensor: tensor.item())

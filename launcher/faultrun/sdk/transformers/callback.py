@@ -1,0 +1,231 @@
+"""``DyingGasp``: tells faultrun what Trainer does, and keeps its state ready to be saved.
+
+Events of Trainer in their order (``trainer.py`` of transformers 5.23): ``on_step_begin`` after the batches of
+an update are fetched, ``on_substep_end`` after each but the last of them, ``on_step_end`` once parameters,
+schedule and counters belong together; then come logging, evaluation and saving, in which random numbers, a
+plateau schedule and the list of logs may change; ``on_epoch_begin`` is the last word before the next order is
+drawn.
+"""
+
+import inspect
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from transformers import Trainer, TrainerCallback
+
+from faultrun.errors import FaultrunError
+from faultrun.model.progress import WorkPhase
+from faultrun.sdk.files import Folder, Position, SaveWriter
+from faultrun.sdk.state_provider import check_folder, preflight
+from faultrun.sdk.torch.capture import Buffers, Objects, device_of
+from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.sdk.transformers.guard import TrainerGuard, TrainerProgress
+from faultrun.sdk.transformers.provider import TrainerProvider
+from faultrun.sdk.worker import worker
+
+_FOLDER = "_gasp"
+"""Below ``output_dir``; Trainer's own rotation and search do not look there, nor is it pushed to a hub."""
+
+
+class DyingGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no types for us
+    """Saves ``<directory>/rank_<rank>/checkpoint-<step>``, as Trainer does, when a peer dies or at a stop.
+
+    ``directory`` is by default ``<output_dir>/_gasp``; each rank keeps its ``keep`` newest. From each of
+    these folders every rank goes on in the middle of an epoch as if nothing had been, with its own random
+    numbers, those of a killed rank too. One process, DataParallel and DistributedDataParallel, adapters of
+    PEFT; as training begins FaultrunError for FSDP, DeepSpeed and other sharded states, and where nothing
+    could ever be saved. Trainer's ``enable_jit_checkpoint`` is not needed beside it, and put aside. Without
+    faultrun it does nothing.
+
+    An evaluation or a checkpoint of Trainer's that the fault cut off is not made up for at the restart.
+    """
+
+    def __init__(self, directory: str | Path | None = None, keep: int = 2) -> None:
+        self._directory = directory
+        self._keep = keep
+        self._worker = worker()
+        self._guard: TrainerGuard | None = None
+        self._trainer: Any = None
+        self._epoch = 0
+        self._batches = 0
+        self._changed = False
+
+    @property
+    def checkpoint(self) -> str | None:
+        """What to give to ``trainer.train(resume_from_checkpoint=...)``; None to begin at the beginning."""
+        point = self._worker.session.point if self._worker is not None else None
+        return point.path if point is not None else None
+
+    def on_train_begin(self, args: Any, state: Any, _control: Any, **_others: Any) -> None:
+        """Find what is trained, and be ready for requests."""
+        if self._worker is None:
+            return
+        trainer = self._trainer = self._found_trainer()
+        _refuse_sharded(trainer)
+        _put_jit_aside(trainer)
+        if self._guard is not None:
+            self._guard.retire()  # another training in this process, or the same with smaller batches
+        directory = Path(args.output_dir, _FOLDER) if self._directory is None else self._directory
+        writer = SaveWriter(Folder(directory=directory, keep=self._keep), self._worker.session)
+        check_folder(writer.folder, writer.session)
+        self._guard = guard = TrainerGuard(lambda: _parts(trainer), self._worker, writer)
+        provider = TrainerProvider(guard, trainer)
+        self._worker.keep(provider)
+        preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)
+        self._find_place(state)
+        point = writer.session.point
+        if state.global_step == (point.step if point is not None else 0):
+            guard.look_again()  # what it begins from is its first place to go on from
+        guard.in_loop = True
+        self._works_at(WorkPhase.UNKNOWN)
+
+    def on_epoch_begin(self, _args: Any, state: Any, _control: Any, **_others: Any) -> None:
+        """The last moment before an order is drawn: what the end of the epoch changed is known by now."""
+        if self._guard is None:
+            return
+        if state.global_step and self._guard.history and self._changed:
+            self._guard.look_again()
+        self._changed = False
+        self._find_place(state)
+
+    def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
+        """An update begins: its first batch is worked at."""
+        if self._guard is None:
+            return
+        if self._changed and self._batches:
+            self._guard.look_again()
+        self._changed = False
+        self._takes_a_batch()
+        self._works_at(WorkPhase.COMPUTING)
+
+    def on_substep_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
+        """The next batch of the same update."""
+        if self._guard is not None:
+            self._takes_a_batch()
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_others: Any) -> None:
+        """The update is complete: its state is what a request is answered with."""
+        if self._guard is None:
+            return
+        self._guard.step(state.global_step, self._epoch)
+        if control.should_evaluate:
+            self._works_at(WorkPhase.EVALUATING)
+        elif control.should_save:
+            self._works_at(WorkPhase.SAVING)
+
+    def on_prediction_step(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
+        """Opening the data of an evaluation draws a random number; nothing after that does."""
+        if self._guard is not None and self._guard.in_loop and not self._changed and self._guard.history:
+            self._guard.look_again()
+        self._after_the_step(WorkPhase.EVALUATING)
+
+    def on_evaluate(self, _args: Any, _state: Any, control: Any, **_others: Any) -> None:
+        """An evaluation is over; a plateau schedule and the best metric follow, and saving."""
+        self._after_the_step(WorkPhase.SAVING if control.should_save else WorkPhase.UNKNOWN)
+
+    def on_log(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
+        """The list of logs has grown."""
+        self._changed = True
+
+    def on_save(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
+        """A checkpoint of Trainer's own is written."""
+        self._after_the_step(WorkPhase.UNKNOWN)
+
+    def on_epoch_end(self, _args: Any, _state: Any, control: Any, **_others: Any) -> None:
+        """What comes between epochs takes its time."""
+        self._after_the_step(WorkPhase.SAVING if control.should_save else WorkPhase.UNKNOWN)
+
+    def on_train_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
+        """Training is over, but the script may evaluate and save: only it can say that all is done."""
+        if self._guard is not None:
+            self._guard.in_loop = False
+        self._works_at(WorkPhase.UNKNOWN)
+
+    def _found_trainer(self) -> Any:
+        """Who calls: a callback is told of everything but its Trainer."""
+        frame = inspect.currentframe()
+        while frame is not None:
+            found = frame.f_locals.get("self")
+            if isinstance(found, Trainer) and self in found.callback_handler.callbacks:
+                return found
+            frame = frame.f_back
+        raise FaultrunError(
+            "sdk.transformers.DyingGasp cannot find what it is to save",
+            because="its events were not called by a transformers.Trainer",
+            hint="Trainer(..., callbacks=[DyingGasp()]), or sdk.torch.protect for a loop of your own",
+        )
+
+    def _find_place(self, state: Any) -> None:
+        """So many batches of the epoch are done: of one that was begun before, as many as Trainer skips."""
+        epoch = float(state.epoch or 0.0)
+        self._epoch = int(epoch)
+        trainer = self._trainer
+        try:
+            in_epoch = len(trainer.callback_handler.train_dataloader)
+        except TypeError:  # a stream: Trainer counts the updates that were asked for as one epoch
+            in_epoch = trainer.args.max_steps * trainer.args.gradient_accumulation_steps
+        self._batches = round((epoch - self._epoch) * in_epoch)
+        if self._guard is not None and not self._guard.history:
+            self._guard.stands_at(Position(state.global_step, self._epoch, self._batches))
+
+    def _takes_a_batch(self) -> None:
+        if self._guard is not None:
+            self._batches += 1
+            self._guard.stands_at(Position(self._guard.global_step, self._epoch, self._batches))
+
+    def _after_the_step(self, phase: WorkPhase) -> None:
+        """Something that is no update: the state of the last step is looked at once more when it is over."""
+        if self._guard is not None and self._guard.in_loop:
+            self._changed = True
+        self._works_at(phase)
+
+    def _works_at(self, phase: WorkPhase) -> None:
+        if self._worker is not None and self._guard is not None:
+            self._worker.works_at(phase)
+
+
+def _parts(trainer: Any) -> Parts:
+    model = unwrapped(trainer.model)
+    scaler = getattr(trainer.accelerator, "scaler", None)
+    objects = {"scheduler": trainer.lr_scheduler, "trainer": TrainerProgress(trainer)}
+    return Parts(
+        model=model,
+        optimizers=(unwrapped_optimizer(trainer.optimizer),),
+        objects=Objects(objects if scaler is None else {**objects, "scaler": scaler}),
+        buffers=Buffers(model),
+        device=device_of(model),
+        forward_hooks=not is_compiled(trainer.model_wrapped),
+    )
+
+
+def _refuse_sharded(trainer: Any) -> None:
+    """FaultrunError where one rank does not hold the whole state."""
+    ways = {
+        "is_deepspeed_enabled": "DeepSpeed",
+        "is_fsdp_enabled": "FSDP",
+        "is_distributed_loading_by_transformers": "the model's tensor or data sharding",
+    }
+    found = [name for sign, name in ways.items() if getattr(trainer, sign, False)]
+    if found:
+        raise FaultrunError(
+            "sdk.transformers.DyingGasp cannot save this training",
+            because=f"with {found[0]} each rank holds a part, and Trainer gathers them in collectives, which"
+            " hang once a rank is dead",
+            hint="leave DyingGasp out: restarts go on from Trainer's checkpoints with faultrun"
+            " --recipe=transformers, and enable_jit_checkpoint=True saves when a stop is asked for",
+        )
+
+
+def _put_jit_aside(trainer: Any) -> None:
+    """Trainer's own save on SIGTERM begins three seconds later, with collectives: ours is over by then."""
+    for callback in trainer.callback_handler.callbacks:
+        manager = getattr(callback, "jit_manager", None)
+        if type(callback).__name__ == "JITCheckpointCallback" and manager is not None:
+            before = manager._original_sigterm_handler
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+            callback.jit_manager = None
+            print(  # noqa: T201 - the worker's log is where the user of this callback looks
+                "faultrun: DyingGasp answers SIGTERM; enable_jit_checkpoint is put aside", file=sys.stderr
+            )

@@ -1,0 +1,89 @@
+"""Writes the files of Trainer's ``checkpoint-N`` without Trainer's collectives, and for all ranks.
+
+Source: ``Trainer._save_checkpoint``, ``_save``, ``_save_rng_state`` and what loads them; transformers 5.23.
+"""
+
+import copy
+import json
+import random
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from faultrun.sdk.torch.rng import Rng
+from faultrun.sdk.torch.state import with_numbers
+
+OPTIMIZER = "optimizer.pt"
+SCHEDULER = "scheduler.pt"
+
+
+def write_model(folder: Path, trainer: Any, state: Mapping[str, Any]) -> None:
+    """The model's ``state``, or its adapters, as its own class writes it; of a plain module the dict.
+
+    ``trainer.train`` reads ``pytorch_model.bin`` as well as safetensors, which refuse shared memory.
+    """
+    model = trainer.accelerator.unwrap_model(trainer.model, keep_torch_compile=False)
+    if hasattr(model, "save_pretrained"):
+        model = copy.copy(model)  # which shares all tensors
+        model.should_save_on_this_rank = lambda _is_main_process: True  # any rank may be the one that is left
+        model.save_pretrained(folder, state_dict=state, is_main_process=True)
+    else:
+        torch.save(state, folder / "pytorch_model.bin")
+
+
+def write_checkpoint(
+    folder: Path, trainer: Any, state: Mapping[str, Any], numbers: Sequence[dict[str, Any]]
+) -> None:
+    """All else; ``numbers`` are the random numbers of each rank. ``trainer_state.json`` comes last."""
+    if trainer.processing_class is not None:
+        trainer.processing_class.save_pretrained(folder)
+    torch.save(trainer.args, folder / "training_args.bin")
+    torch.save(state["optimizer"], folder / OPTIMIZER)
+    torch.save(state["objects"]["scheduler"], folder / SCHEDULER)
+    if "scaler" in state["objects"]:
+        torch.save(with_numbers(state["objects"]["scaler"]), folder / "scaler.pt")
+    for rank, one in enumerate(numbers):
+        torch.save(one, folder / (f"rng_state_{rank}.pth" if len(numbers) > 1 else "rng_state.pth"))
+    progress = state["objects"]["trainer"]
+    told = {
+        **progress["fields"],
+        "log_history": trainer.state.log_history[: progress["logs"]],
+        "stateful_callbacks": progress["callbacks"],
+    }
+    text = json.dumps(told, indent=2, sort_keys=True)
+    (folder / "trainer_state.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+def numbers_of(rng: Rng) -> dict[str, Any]:
+    """The content of an ``rng_state`` file. CUDA's are a list by device, of which a rank reads its own."""
+    numpy = rng.numpy
+    told = {
+        "python": rng.python,
+        "numpy": np.random.get_state() if numpy is None else (numpy[0], np.array(numpy[1]), *numpy[2:]),
+        "cpu": rng.cpu,
+    }
+    if rng.cuda is not None:
+        count = torch.cuda.device_count()
+        told["cuda"] = [rng.cuda] * count if torch.distributed.is_initialized() else rng.cuda
+    return told
+
+
+def new_numbers(own: Rng, rank: int) -> dict[str, Any]:
+    """Random numbers for a rank whose notes are not to be had; they follow from ours, the same every time."""
+    seed = zlib.crc32(own.cpu.numpy().tobytes(), rank + 1)
+    cpu, cuda = torch.Generator(), own.cuda
+    if cuda is not None:
+        cuda = torch.Generator("cuda").manual_seed(seed).get_state()
+    return numbers_of(
+        Rng(
+            cpu=cpu.manual_seed(seed).get_state(),
+            python=random.Random(seed).getstate(),
+            numpy=tuple(np.random.RandomState(seed).get_state()),
+            cuda=cuda,
+            loader=None,
+        )
+    )
