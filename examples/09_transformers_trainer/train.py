@@ -100,7 +100,7 @@ def sums(count: int) -> list[dict[str, Any]]:
     return [{"input_ids": block, "labels": block} for block in tokens.reshape(count, BLOCK)]
 
 
-class Printed(TrainerCallback):
+class Printed(TrainerCallback):  # type: ignore[misc]  # transformers has no types
     """Prints the loss of every step, and sleeps if it is told to."""
 
     def __init__(self, step_s: float) -> None:

@@ -29,6 +29,7 @@ _KEPT = 4
 """Steps, and as many epochs, that a rank has resumed at."""
 _HEADER = struct.Struct("<QqqqIII")
 """Run, step, epoch, batches; lengths of torch's, CUDA's and the loader's states (0: none)."""
+_RUN = struct.Struct("<Q")
 _PYTHON_AT = 64
 _NUMPY_AT = _PYTHON_AT + AREA_BYTES
 _TENSORS_AT = _NUMPY_AT + AREA_BYTES
@@ -72,7 +73,8 @@ class RngRecorder:
 
     def under_way(self, position: Position, loader: Any) -> None:
         """Record the random numbers as they probably will be at the end of this step."""
-        self._turn_under_way ^= 1
+        if self._key(self._steps + self._turn_under_way) != position:
+            self._turn_under_way ^= 1  # else another forward pass of the same step: the last one counts
         self.record(self._steps + self._turn_under_way, position, loader)
 
     def epoch(self, position: Position, loader: Any) -> int:
@@ -83,6 +85,7 @@ class RngRecorder:
     def record(self, slot: int, position: Position, loader: Any) -> int:
         """Record in this slot, which is returned."""
         start = slot * _SLOT_BYTES
+        _RUN.pack_into(self._page, start, 0)  # of no run until it is whole
         self._put(start + _PYTHON_AT, self._python.packed())
         self._put(start + _NUMPY_AT, self._numpy.packed())
         state = memoryview(torch.default_generator.get_state().numpy())

@@ -9,6 +9,6 @@ faultrun and at the first start. A script that takes ``--resume_from_checkpoint`
 keeps its own line: ``faultrun --recipe=transformers`` fills it in.
 """
 
-from faultrun.sdk.transformers.callback import DyingGasp
+from faultrun.sdk.transformers.callback import TrainerGasp as DyingGasp
 
 __all__ = ["DyingGasp"]

@@ -1,4 +1,4 @@
-"""``DyingGasp``: tells faultrun what Trainer does, and keeps its state ready to be saved.
+"""``DyingGasp`` for Trainer: tells faultrun what Trainer does, and keeps its state ready to be saved.
 
 Events of Trainer in their order (``trainer.py`` of transformers 5.23): ``on_step_begin`` after the batches of
 an update are fetched, ``on_substep_end`` after each but the last of them, ``on_step_end`` once parameters,
@@ -29,7 +29,7 @@ _FOLDER = "_gasp"
 """Below ``output_dir``; Trainer's own rotation and search do not look there, nor is it pushed to a hub."""
 
 
-class DyingGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no types for us
+class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no types for us
     """Saves ``<directory>/rank_<rank>/checkpoint-<step>``, as Trainer does, when a peer dies or at a stop.
 
     ``directory`` is by default ``<output_dir>/_gasp``; each rank keeps its ``keep`` newest. From each of
