@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from faultrun.model.spec import Framework
@@ -139,6 +140,16 @@ def read_imports(file: Path) -> list[str]:
 
     Relative imports keep their dots. Raises UnreadableSource.
     """
+    try:
+        now = file.stat()
+    except OSError as error:
+        raise UnreadableSource(error.strerror or str(error)) from None
+    return list(_imports(file, now.st_ino, now.st_mtime_ns, now.st_size))
+
+
+@lru_cache(maxsize=256)
+def _imports(file: Path, *_stamp: int) -> tuple[str, ...]:
+    """Of a file as it is now: framework, hand-over, recipe and standbys all ask, and parsing is slow."""
     names: list[str] = []
     bound: dict[str, str] = {}
     reached: list[tuple[str, str]] = []
@@ -155,7 +166,7 @@ def read_imports(file: Path) -> list[str]:
                 reached.append((name, attribute))
             case _:
                 pass
-    return names + [f"{bound[name]}.{attribute}" for name, attribute in reached if name in bound]
+    return (*names, *(f"{bound[name]}.{attribute}" for name, attribute in reached if name in bound))
 
 
 def read_tree(file: Path) -> ast.Module:
