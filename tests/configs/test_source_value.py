@@ -80,6 +80,15 @@ def test_an_option_is_spelled_as_the_source_does(tmp_path: Path) -> None:
     assert code.option("resume") is None
 
 
+def test_a_flag_takes_no_path(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("add_argument('--resume', action='store_true')\nclick.option('--load', is_flag=True)\n")
+    assert SourceCode([script]).option("resume") is None
+    assert SourceCode([script]).option("load") is None
+    script.write_text("add_argument('--resume', action='store', default='')\n")
+    assert SourceCode([script]).option("resume") == "--resume"
+
+
 def test_parsers_of_classes_have_options_that_no_source_spells_out(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n")
     assert SourceCode([tmp_path / "train.py"]).option("resume_from_checkpoint") == "--resume_from_checkpoint"

@@ -9,7 +9,7 @@ is joined of such.
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,14 +55,15 @@ class SourceCode:
     def option(self, name: str) -> str | None:
         """``--name`` as the source spells it, with dashes or underscores; None if it is not there.
 
-        It is taken to be there where a parser makes options of classes, and where there is no source.
+        It is taken to be there where a parser makes options of classes, and where there is no source. A flag
+        is none: it takes no path.
         """
         spellings = (f"--{name}", f"--{name.replace('_', '-')}")
         nodes = [node for tree in self._trees for node in ast.walk(tree)]
-        texts = (node.value for node in nodes if isinstance(node, ast.Constant))
-        written = next((text for text in texts if isinstance(text, str) and text in spellings), None)
-        parsers = (node for node in nodes if isinstance(node, ast.Call) and _name_of(node.func) in _PARSERS)
-        made = not nodes or next(parsers, None) is not None
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        flags = {text for call in calls if _is_flag(call) for text in _texts(call.args)}
+        written = next((text for text in _texts(nodes) if text in spellings and text not in flags), None)
+        made = not nodes or any(_name_of(call.func) in _PARSERS for call in calls)
         return spellings[0] if made and written is None else written
 
     @cached_property
@@ -138,6 +139,19 @@ def _parsed(file: Path) -> Iterator[ast.Module]:
         yield ast.parse(bytes_from(file, 0, _MAX_BYTES))
 
 
+def _texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The literal texts among ``nodes``."""
+    values = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return (value for value in values if isinstance(value, str))
+
+
+def _is_flag(call: ast.Call) -> bool:
+    """Whether argparse or click would make an option without a value of it."""
+    told = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
+    action = told.get("action")
+    return told.get("is_flag") is True or (isinstance(action, str) and action not in ("store", "append"))
+
+
 def _name_of(func: ast.expr) -> str:
     """The last part of what is called."""
     match func:
@@ -170,8 +184,7 @@ def _declared(node: ast.AST, name: str) -> ast.expr | None:
     """The default of an argument: of argparse's or click's, or of a field of a class."""
     match node:
         case ast.Call(args=[*words], keywords=keywords):
-            options = (word.value for word in words if isinstance(word, ast.Constant))
-            if any(isinstance(one, str) and one.lstrip("-").replace("-", "_") == name for one in options):
+            if any(text.lstrip("-").replace("-", "_") == name for text in _texts(words)):
                 return next((one.value for one in keywords if one.arg == "default"), None)
         case ast.ClassDef(body=body):
             fields = (one for one in body if isinstance(one, ast.AnnAssign))
