@@ -102,11 +102,12 @@ def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[
         if path != listing.path and base_name(path) in together:
             continue
         first = found[0][1]
-        stamp = combined(listing.files.get(name) for name in first.members)
+        members = first.members or tuple(_below(listing, first.parts))
+        stamp = combined(listing.files.get(name) or stamp_of(listing.join(name)) for name in members)
         if stamp is not None and not is_unfinished(base_name(path)):
             yield Named(
                 entries=tuple(_named_entry(one, claim, stamp) for one, claim in found),
-                members=tuple(listing.join(name) for name in first.members),
+                members=tuple(map(listing.join, members)),
                 unfinished=first.unfinished or unfinished,
                 parts=tuple(listing.join(name) for name in first.parts),
                 linked=not listing.links.isdisjoint(first.members),
@@ -146,6 +147,13 @@ def combined(stamps: Iterable[Stamp | None]) -> Stamp | None:
         size_bytes += stamp.size_bytes
         mtime_ns = max(mtime_ns, stamp.mtime_ns)
     return Stamp(inode, size_bytes, mtime_ns) if count else None
+
+
+def _below(listing: Listing, parts: Iterable[str]) -> Iterator[str]:
+    """The files of a checkpoint that has none in its own directory, but only in its parts."""
+    for part in sorted(parts):
+        for path, _, names in os.walk(listing.join(part)):
+            yield from (f"{path[len(listing.path) + 1 :]}/{name}" for name in sorted(names))
 
 
 def _list(path: str, inside: str, followed: set[str]) -> Listing | Refusal | None:
