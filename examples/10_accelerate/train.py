@@ -101,8 +101,9 @@ def save(accelerator: Accelerator, options: argparse.Namespace, step: int) -> No
 
 def digits() -> TensorDataset:
     """1440 of scikit-learn's digits of 8x8 pixels."""
-    images, labels = load_digits(return_X_y=True)
-    return TensorDataset(torch.tensor(images[:1440], dtype=torch.float32) / 16, torch.tensor(labels[:1440]))
+    found = load_digits()
+    images = torch.tensor(found.images[:1440], dtype=torch.float32).reshape(1440, 64) / 16
+    return TensorDataset(images, torch.tensor(found.target[:1440]))
 
 
 def say(line: str) -> None:
