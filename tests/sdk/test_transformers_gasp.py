@@ -1,4 +1,4 @@
-"""``sdk.transformers.DyingGasp`` in one process: every moment of Trainer's loop at which a gasp may be asked for."""
+"""``sdk.transformers.DyingGasp`` in one process: every moment of Trainer's loop at which it may be asked."""
 
 import importlib
 import json
@@ -187,7 +187,9 @@ def test_the_patience_of_early_stopping_is_kept(tmp_path: Path) -> None:
     training(tmp_path, worker, stops, asks, **options).train()
     assert asks.saved is not None
     told = json.loads(Path(asks.saved.path, "trainer_state.json").read_text())
-    counted = told["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"]["early_stopping_patience_counter"]
+    counted = told["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"][
+        "early_stopping_patience_counter"
+    ]
     assert counted == 1, "the second evaluation was no better: the loss had fallen"
 
 
