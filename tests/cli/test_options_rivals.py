@@ -114,3 +114,13 @@ def test_filters_are_parted_as_the_real_parser_parts_them(text: str) -> None:
 
 def test_the_everyday_options_of_torchrun_are_promised_whatever_is_installed() -> None:
     assert OPTIONS.keys() >= EVERYDAY
+
+
+@pytest.mark.torch
+def test_the_page_for_torchruns_users_names_each_of_its_options() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "coming-from-torchrun.md").read_text(encoding="utf-8")
+    table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {word.strip("`, ") for cell in table for word in cell.split()}
+    real = declared(source_of("torch", "distributed/run.py"))
+    spelled = {f"--{name.replace('_', '-')}" for name in real}
+    assert {word for word in named if word.startswith("--")} == spelled

@@ -1,8 +1,8 @@
 """Which Python files a wrapper would run, read from its words and from the text of shell scripts.
 
 A guess that serves to tell the framework, and whether the program asks where to resume (it names our
-variables, or uses the SDK). Nothing is run, and what variables and ``cd`` make of a path is not worked out;
-a file of that name near the script is taken.
+variables, or uses the SDK). Nothing is run, and what variables make of a path is not worked out: a file of
+that name near the script, or in a folder that it enters, is taken.
 """
 
 import os
@@ -22,6 +22,8 @@ _SHELL_SCRIPT = re.compile(rb"#!\s*\S*/(env\s+(-S\s+)?)?(ba|da|z|k|a)?sh\b")
 _COMMENT = re.compile(r"(?m)(^|\s)#.*$")
 _NAMED = re.compile(r"[^\s'\"=;|&()<>`]+\.(?:py|sh)(?=$|[\s'\";|&()<>`:])")
 _MODULE = re.compile(r"\s-m\s+([A-Za-z_][\w.]*)")
+_ENTERED = re.compile(r"\bcd\s+([^;&|\n]+)")
+_UNKNOWN = re.compile(r"^[\"']*(\$\([^)]*\)|\$\{[^}]*\}|\$\w+|`[^`]*`)[\"']*/?")
 _PYTEST = frozenset({"pytest", "py.test"})
 _ENDS = (".py", "/__main__.py")
 _TESTS = ("test_*.py", "*_test.py")
@@ -55,6 +57,16 @@ def asks(words: Sequence[str], looked: Sequence[Path]) -> bool | None:
     if any(_ASKS.search(bytes_from(file, 0, _MAX_BYTES)) for file in looked):
         return True
     return False if any(file.suffix == ".py" for file in looked) else None
+
+
+def shell_texts(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The shell code among ``words`` and in the scripts that they run: what to call it, and its text."""
+    for word, after in pairwise(words):
+        if _CODE.fullmatch(word):
+            yield "the command", _COMMENT.sub("", after)
+    for file in source_files(words):
+        if file.suffix != ".py":
+            yield str(file), _COMMENT.sub("", _text(file))
 
 
 def resumes_by_us(looked: Sequence[Path]) -> bool:
@@ -101,8 +113,10 @@ def _in_text(text: str, folder: Path, depth: int) -> Iterator[Path]:
     text = _COMMENT.sub("", text)
     named = [found[0] for found in _NAMED.finditer(text)]
     named += [f"{found[1].replace('.', '/')}{end}" for found in _MODULE.finditer(text) for end in _ENDS]
+    entered = [one for found in _ENTERED.finditer(text) if (one := _entered(found[1]))]
+    places = [Path(), folder, folder / "..", *(base / one for one in entered for base in (Path(), folder))]
     for name in named:
-        path = _found(name, folder)
+        path = _found(name, places)
         if path is None:
             continue
         yield path
@@ -110,8 +124,13 @@ def _in_text(text: str, folder: Path, depth: int) -> Iterator[Path]:
             yield from _in_text(_text(path), path.parent, depth - 1)
 
 
-def _found(name: str, folder: Path) -> Path | None:
-    places = [Path(), folder, folder / ".."]
+def _entered(words: str) -> str:
+    """The folder of a ``cd``, without the variable that it may begin with; "" where another one is inside."""
+    folder = _UNKNOWN.sub("", words.strip()).strip("\"' )")
+    return "" if "$" in folder else folder
+
+
+def _found(name: str, places: Sequence[Path]) -> Path | None:
     if "$" in name:
         name = name.rpartition("/")[2]
     return next((place / name for place in places if _is_file(place / name)), None)

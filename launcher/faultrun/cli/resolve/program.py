@@ -13,6 +13,7 @@ from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, Settings
 from faultrun.cli.options.values import likely
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
+from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.verbs import VERBS
 from faultrun.core.secrets import without_secret_words
 from faultrun.errors import UsageError
@@ -101,7 +102,7 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
         del arguments[: len(prefix) - 1]
     else:
         files = (Path(word) for word in arguments if word.endswith(".py"))
-        prefix = (_executable(script),)
+        prefix = (_executable(script, other_launcher(words, module=False)),)
         source = next((file for file in files if os.path.isfile(file)), None)  # noqa: PTH113  it never raises
     command = Command(prefix=prefix, script_args=tuple(arguments), shown=shlex.join(shown))
     if source is None:
@@ -212,15 +213,15 @@ def _file(script: str) -> Path:
     return path
 
 
-def _executable(script: str) -> str:
-    """A file of that name if there is one, else a command on PATH."""
+def _executable(script: str, instead: str) -> str:
+    """A file of that name if there is one, else a command on PATH; else try ``instead``."""
     path = Path(script)
     if path.is_dir():
         _file(script)
     if not path.exists():
         if not shutil.which(script):
             because = "there is no such file" if "/" in script else "there is no such file or command"
-            raise UsageError(f"no script {script}", because=because, hint=_near(path))
+            raise UsageError(f"no script {script}", because=because, hint=instead or _near(path))
         return script
     if not os.access(path, os.X_OK):
         raise UsageError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
+from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.resolve.outputs import resolve_logs, resolve_view
 from faultrun.cli.resolve.platform import fault_files, handed_on
 from faultrun.cli.resolve.program import misplaced, resolve_framework, resolve_program
@@ -51,7 +52,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     """
     ctx = ResolveContext(settings, process, list(settings.notes))
     program = resolve_program(settings, process)
-    behind = misplaced(settings)
+    behind = other_launcher(settings.words, module=settings.module) or misplaced(settings)
     if behind:
         ctx.note(behind)
     recipe = read_chosen_recipe(settings)
