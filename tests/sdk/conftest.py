@@ -18,6 +18,7 @@ collect_ignore = [
             "test_torch_state.py",
             "test_torch_wrapped.py",
         ],
+        "lightning": ["test_lightning.py"],
         "mindspore": ["test_mindspore_gasp.py", "test_mindspore_parts.py"],
     }.items()
     if find_spec(framework) is None

@@ -13,8 +13,8 @@ Call ``start`` (or ``sdk.torch.protect``, or make ``sdk.mindspore.DyingGasp``)
 in the main thread, after the state exists and before the loop. Without
 faultrun every call does nothing and ``resume`` returns None.
 
-``sdk.torch``, ``sdk.mindspore``, ``sdk.transformers`` and ``sdk.accelerate`` import their framework when they
-are first used.
+``sdk.torch``, ``sdk.mindspore``, ``sdk.transformers``, ``sdk.accelerate`` and ``sdk.lightning`` import their
+framework when they are first used.
 """
 
 import contextlib
@@ -151,6 +151,6 @@ def should_stop() -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("accelerate", "mindspore", "torch", "transformers"):
+    if name in ("accelerate", "lightning", "mindspore", "torch", "transformers"):
         return import_module(f"faultrun.sdk.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -127,8 +127,11 @@ class Worker:
         """Instead of ending at once: if a peer died first, the request to save is on its way."""
         at_utc = time.time()
         self._previous_hook(kind, error, trace)
-        if os.getpid() != self._pid or not isinstance(error, Exception):
-            return
+        if os.getpid() == self._pid and isinstance(error, Exception):
+            self.failing(error, at_utc)
+
+    def failing(self, error: Exception, at_utc: float) -> None:
+        """The main thread ends of ``error``, in a moment. Returns when nobody wants a save of its state."""
         self._error = error
         write_note(self.session.error_file, error, at_utc)  # now: its time is the evidence for who was first
         self._main_is_out()

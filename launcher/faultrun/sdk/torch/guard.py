@@ -62,11 +62,7 @@ class Guard:
         self._updates: list[int] = []
         if worker is not None:
             self._updates = [0] * len(self.parts.optimizers)
-            for number, optimizer in enumerate(self.parts.optimizers):
-                optimizer.register_step_pre_hook(self._before_update)
-                optimizer.register_step_post_hook(partial(self._after_update, number))
-            if self.parts.forward_hooks and writer.session.world_size > 1:
-                self.parts.model.register_forward_hook(self._after_forward)
+            self._watch()
 
     @cached_property
     def parts(self) -> Parts:
@@ -219,13 +215,21 @@ class Guard:
         The random numbers go into this slot of the recorder; None: into the next one of its ring.
         """
         recorder, parts, objects = self.recorder, self.parts, self.parts.objects
-        place = self._position, self._generator
+        place = self._noted_as(), self._generator
         rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
         parts.buffers.capture()
         # a scheduler may change the hyperparameters before the next update
         groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
         updates = tuple(self._updates) or (0,) * len(groups)
         return Boundary(self._position, rng, groups, objects.capture(), objects.versions(), updates)
+
+    def _watch(self) -> None:
+        """Be told of every update, and of the end of every forward pass."""
+        for number, optimizer in enumerate(self.parts.optimizers):
+            optimizer.register_step_pre_hook(self._before_update)
+            optimizer.register_step_post_hook(partial(self._after_update, number))
+        if self.parts.forward_hooks and self.writer.session.world_size > 1:
+            self.parts.model.register_forward_hook(self._after_forward)
 
     def _capture(self) -> None:
         if self._worker is not None:
@@ -237,6 +241,10 @@ class Guard:
     def agree_on_save(self, newest: int) -> int:
         """The step that all ranks of this node save. Helper thread only."""
         return newest if self._worker is None else self._worker.agree_on_save(newest)
+
+    def _noted_as(self) -> Position:
+        """The name that the random numbers of this moment get in the recorder."""
+        return self._position
 
     def _after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""

@@ -28,6 +28,9 @@ class TorchProvider(StateProvider):
     Both run in the helper thread at a moment when no update is under way.
     """
 
+    suffix = ".pt"
+    """Of the files that are written."""
+
     def __init__(
         self,
         guard: Guard,
@@ -46,17 +49,20 @@ class TorchProvider(StateProvider):
         ``save_fn`` is not tried: it may write gigabytes. Whatever the script's objects raise comes out;
         ValueError: it could not be read again.
         """
+        content, plain = self._no_tensors()
+        place = numbered(directory / f"state{self.suffix}")
+        saved = self.writer.save(place, Position(), lambda sink: torch.save(content, sink))
+        if plain and not is_ours(read_state(saved.path)):
+            raise ValueError("torch.load(weights_only=True) refuses to read it again; are all states plain?")
+
+    def _no_tensors(self) -> tuple[Any, bool]:
+        """What a gasp would hold now but its tensors; whether it must be readable with nothing executed."""
         guard = self._guard
         if self._state_fn is not None:
             state = emptied(self._state_fn())
         else:
             state = emptied(guard.state_at(guard.boundary_now(guard.recorder.main_slot)))
-        content = state if self._save_fn is None else {}
-        place = numbered(directory / "state.pt")
-        saved = self.writer.save(place, Position(), lambda sink: torch.save(content, sink))
-        plain = self._state_fn is None and self._save_fn is None
-        if plain and not is_ours(read_state(saved.path)):
-            raise ValueError("torch.load(weights_only=True) refuses to read it again; are all states plain?")
+        return (state if self._save_fn is None else {}), self._state_fn is None and self._save_fn is None
 
     def newest(self) -> int | None:
         """The step of the last boundary."""
@@ -114,7 +120,7 @@ class TorchProvider(StateProvider):
         now = guard.boundary_now(guard.recorder.helper_slot)
         mark = guard.parts.device.mark
         whole = nothing_is_missing(before, last, now, guard.parts.objects.uncounted)
-        if whole and (mark is None or _passes(mark(), 0.05)):
+        if whole and (mark is None or passes(mark(), 0.05)):
             position = now.position._replace(step=now.position.step + 1)
             self._chosen = now._replace(position=position)
         else:
@@ -128,7 +134,7 @@ class TorchProvider(StateProvider):
         newest = self._guard.history[-1]
         if newest.passage is None:
             return newest
-        _passes(newest.passage.done, until_s - time.monotonic())
+        passes(newest.passage.done, until_s - time.monotonic())
         return self._settled()
 
     def _settled(self) -> Boundary | None:
@@ -145,7 +151,7 @@ class TorchProvider(StateProvider):
         return self._guard.parts.device.to_host(self._guard.state_at(boundary))
 
     def _written(self, state: Any, boundary: Boundary, ahead: bool) -> Saved:
-        names = numbered(self.writer.own_folder / f"gasp-step_{boundary.position.step}.pt")
+        names = numbered(self.writer.own_folder / f"gasp-step_{boundary.position.step}{self.suffix}")
 
         def fill(sink: Sink) -> None:
             torch.save(state, sink)
@@ -164,7 +170,7 @@ class TorchProvider(StateProvider):
             raise NotSaved("the step went on while it was being saved")
 
 
-def _passes(mark: DeviceMark, timeout_s: float) -> bool:
+def passes(mark: DeviceMark, timeout_s: float) -> bool:
     """Whether the device comes to ``mark`` in time."""
     until_s = time.monotonic() + timeout_s
     while not mark():

@@ -113,9 +113,20 @@ class RngRecorder:
             loader=tensors[2],
         )
 
+    def keep(self, position: Position, loader: Any) -> None:
+        """Record what a checkpoint is about to be taken at, instead of the oldest that was kept."""
+        keys = {slot: self._key(slot) for slot in self._kept_steps}
+        same = (slot for slot, key in keys.items() if key == position)
+        oldest = min(keys, key=lambda slot: -1 if (key := keys[slot]) is None else key.step)
+        self.record(next(same, oldest), position, loader)
+
     def at_step(self, position: Position) -> Rng | None:
         """What an earlier process of this rank and run recorded at this very position; kept from now on."""
         return self._found(range(self._steps + 2), self._kept_steps, lambda key: key == position)
+
+    def near_step(self, step: int) -> Rng | None:
+        """What it recorded at any moment of ``step``, if not at the very place; kept from now on."""
+        return self._found(range(self._steps + 2), self._kept_steps, lambda key: key.step == step)
 
     def at_epoch(self, epoch: int | None) -> Rng | None:
         """What it recorded at the beginning of ``epoch``; kept from now on."""
