@@ -17,6 +17,9 @@ BESIDE = {
     "config/resnet50_imagenet2012_config.yaml": (
         "output_path: /cache\ncheckpoint_path: ./checkpoint/\npre_trained: ''\n"
     ),
+    **dict.fromkeys(
+        ("pretrain_qwen3.yaml", "finetune_llama2.yaml"), "load_checkpoint: ''\nresume_training: False\n"
+    ),
     "src/configs/res50_256bs_1p.py": "config = {'restore_path': None}\n",
 }
 """Configurations that an example names."""

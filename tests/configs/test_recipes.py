@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.configs.apply import carry_out
 from faultrun.configs.recipe import read_recipe, recipe_file, recipe_names, templates_folder
+from faultrun.core.template import Values
 from faultrun.errors import ConfigError
 from faultrun.model.spec import Framework, Recovery, Replicas, Rewrite
 from support.asking import plan
@@ -65,6 +67,40 @@ def test_lenet_saves_in_a_folder_of_its_name_and_is_passed_the_file() -> None:
     assert settled.spec.framework is Framework.MINDSPORE
     assert settled.spec.recovery.checkpoint_dirs == ("lenet",)
     assert settled.spec.recovery.resume_args == ("--pre_trained={checkpoint}",)
+
+
+def test_resnet_of_the_master_branch_gets_its_optimizer_and_schedule_back_as_well(folder: Path) -> None:
+    # official/cv/ResNet/train.py at 145444c reads all from resume_ckpt, and weights alone from pre_trained.
+    master = "output_dir: ./out\nnet_name: resnet50\ndataset: cifar10\npre_trained: ''\nresume_ckpt: ''\n"
+    (folder / "resnet.yaml").write_text(master)
+    found = recovery("--recipe=mindspore-resnet", "train.py", "--config_path=resnet.yaml")
+    assert found.checkpoint_dirs == ("out/resnet50/cifar10/ckpt",)
+    assert [(one.key, one.template) for one in found.rewrites] == [
+        ("pre_trained", "{checkpoint}"),
+        ("resume_ckpt", "{checkpoint}"),
+    ]
+    given = ("train.py", "--config_path=resnet.yaml", "--resume_ckpt=old.ckpt")
+    assert recovery("--recipe=mindspore-resnet", *given).resume_args == ("--resume_ckpt={checkpoint}",)
+
+
+@pytest.mark.parametrize("section", [False, True])
+def test_mindformers_values_are_set_in_whichever_form_the_yaml_has(folder: Path, *, section: bool) -> None:
+    text = "output_dir: ./run\nload_checkpoint: ''\nresume_training: False\n"
+    text += "checkpoint:\n  load_path: ''\n  no_load_optim: True\n" if section else ""
+    (folder / "train.yaml").write_text(text)
+    found = recovery("--recipe=mindformers", "train.py", "--config=train.yaml")
+    assert found.checkpoint_dirs == ("run/checkpoint",)
+    keys = ["load_checkpoint", "resume_training"]
+    keys += ["checkpoint.load_path", "checkpoint.no_load_optim"] if section else []
+    assert [one.key for one in found.rewrites] == keys
+    values = Values(checkpoint="run/checkpoint/iteration_00000020", run_id="r", incarnation=1, global_step=20)
+    carry_out(found.rewrites, values, originals=folder / "log" / "original")
+    assert "resume_training: True" in (folder / "train.yaml").read_text()
+    old = recovery("--recipe=mindformers-legacy", "train.py", "--config=train.yaml")
+    assert [(one.key, one.template) for one in old.rewrites] == [
+        ("load_checkpoint", "./run/checkpoint"),
+        ("resume_training", "{checkpoint_name}"),
+    ]
 
 
 def test_resnet_is_derived_from_the_modelzoo_yaml(folder: Path) -> None:

@@ -151,6 +151,6 @@ def should_stop() -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("accelerate", "lightning", "mindspore", "torch", "transformers"):
+    if name in ("accelerate", "lightning", "mindformers", "mindspore", "torch", "transformers"):
         return import_module(f"faultrun.sdk.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
