@@ -13,6 +13,7 @@ collect_ignore = [
     for framework, names in {
         "torch": [
             "test_kept_files.py",
+            "test_shard_layouts.py",
             "test_torch_gasp.py",
             "test_torch_shards.py",
             "test_torch_state.py",

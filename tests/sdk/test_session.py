@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from faultrun.sdk.session import read_identity, read_session
+from faultrun.model.wire import SLOT_BYTES
+from faultrun.sdk.session import ProgressSlot, read_identity, read_session
 
 OURS = {
     "FAULTRUN_SOCKET": "/s",
@@ -62,3 +63,16 @@ def test_the_file_that_a_rank_is_told_is_not_replaced_by_another_that_looks_like
     assert session is not None
     assert session.point is not None
     assert session.point.path == path
+
+
+def test_ranks_of_a_page_save_the_same_step_whoever_is_asked_first(tmp_path: Path) -> None:
+    page = tmp_path / "progress"
+    page.write_bytes(bytes(2 * SLOT_BYTES))
+    first, second = ProgressSlot(f"{page}:0"), ProgressSlot(f"{page}:1")
+    assert first.agree_on_save(0) == 1
+    assert second.agree_on_save(1) == 1, "it has made the step that is running elsewhere"
+    assert second.agree_on_save(8) == 9, "another save, long after"
+    assert first.agree_on_save(8) == 9
+    second.propose_stop(4)
+    assert (first.agreed_stop(), first.agree_on_save(9)) == (4, 9)
+    assert ProgressSlot("").agree_on_save(5) == 6
