@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +174,10 @@ def load_data() -> tuple[TensorDataset, TensorDataset]:
 
 def batches(guard: sdk.torch.Guard, loader: Any, steps: int) -> Iterator[Any]:
     """What is left of the epoch that was interrupted, then whole epochs, until ``steps`` are done."""
-    for epoch in range(guard.epoch, -(-steps // len(loader))):
+    for epoch in count(guard.epoch):
         yield from islice(guard.batches(loader, epoch), max(0, steps - guard.global_step))
+        if guard.global_step >= steps:
+            return
 
 
 def own_checkpoint(options: argparse.Namespace) -> str:
