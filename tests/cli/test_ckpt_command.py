@@ -94,6 +94,11 @@ def test_nothing_whole_is_65_for_every_verb(tmp_path: Path) -> None:
 def test_no_checkpoint_at_all_is_no_failure(tmp_path: Path) -> None:
     assert run(tmp_path, "list", str(tmp_path)) == ("no checkpoint in ROOT\n", 0)
     assert run(tmp_path, "choose", str(tmp_path)) == ("no checkpoint in ROOT\n", 0)
+    (tmp_path / "state-5.bin").write_bytes(b"weights")
+    for verb in ("list", "choose"):
+        said, code = run(tmp_path, verb, str(tmp_path))
+        assert code == 0
+        assert said.startswith("no checkpoint in ROOT; a file of no known format, state-5.bin, lies in ROOT;")
     out, code = run(tmp_path, "choose", "--json", str(tmp_path))
     assert (json.loads(out)["global_step"], code) == (None, 0)
 

@@ -172,6 +172,18 @@ def test_checkpoints_that_were_left_alone_are_mentioned(tmp_path: Path) -> None:
     assert lines[1].startswith("starting from the beginning; 4 checkpoints found and left alone")
 
 
+def test_what_lies_there_in_no_known_format_is_said_once(tmp_path: Path) -> None:
+    story = Story(2).starts()
+    for _ in range(2):
+        story.tell(
+            RecoveryPointChosen(
+                at_s=0, incarnation=-1, point=None, refused=(), unknown_files="a file, x.bin, lies"
+            )
+        )
+    lines, _ = told(story, tmp_path)
+    assert [line for line in lines if "x.bin" in line] == ["no checkpoint found; a file, x.bin, lies"]
+
+
 def test_resuming_says_from_where(tmp_path: Path) -> None:
     lines, _ = told(Story(2).starts().chose(checkpoint(7)), tmp_path)
     assert lines[1] == "resuming from ckpt/net-7.ckpt (step 7)"

@@ -74,11 +74,13 @@ class RecoveryPointChosen(Fact):
 
     ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered.
     ``neighbours`` are other runs that keep theirs in the same folders.
+    ``unknown_files`` says what lies there in no known format, when no checkpoint was found.
     """
 
     point: RecoveryPoint | None
     refused: tuple[Refusal, ...]
     left_alone: int = 0
+    unknown_files: str = ""
     neighbours: tuple[str, ...] = ()
     took_s: float = 0.0
 

@@ -64,6 +64,7 @@ class ConsoleReporter:
         self._say = say
         self._before: RunState | None = None
         self._refused: tuple[Refusal, ...] = ()
+        self._unknown = ""
         self._cards = CardKeeper(spec, log_dir, say)
         self.outcome: Outcome | None = None
 
@@ -171,6 +172,9 @@ class ConsoleReporter:
                 f"starting from the beginning; {event.left_alone} checkpoints found and left alone "
                 "(--resume=always uses them)"
             )
+        if event.unknown_files and event.unknown_files != self._unknown:
+            self._say(f"no checkpoint found; {event.unknown_files}")
+        self._unknown = event.unknown_files
 
     def _saves_elsewhere(self, rank: int, folders: tuple[str, ...]) -> None:
         """A save that no option points to is found again by this run, and by no other."""

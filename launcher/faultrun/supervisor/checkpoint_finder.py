@@ -6,6 +6,7 @@ from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, VerifyProgress, scan_and_choose
+from faultrun.checkpoints.unknown import unknown_files
 from faultrun.core import recover
 from faultrun.core.recover import Need
 from faultrun.errors import LogDirError
@@ -154,15 +155,21 @@ class CheckpointFinder:
         left_alone: int = 0,
     ) -> RecoveryPointChosen:
         now_s = self._clock.now()
+        unknown = "" if point or left_alone else self._unknown_files()
         return RecoveryPointChosen(
             at_s=now_s,
             incarnation=request.incarnation,
             point=point,
             refused=refused[:_SHOWN],
             left_alone=left_alone,
+            unknown_files=unknown,
             neighbours=self._beside,
             took_s=now_s - at_s,
         )
+
+    def _unknown_files(self) -> str:
+        """Not of a folder that a save named: only our own are looked for there."""
+        return unknown_files(self._catalog.roots, self._catalog.registry.formats)
 
     def _unreadable(self) -> bool:
         return any(unreadable(place) for place in self._catalog.places)

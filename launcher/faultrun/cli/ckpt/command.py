@@ -119,7 +119,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
     if as_json:
         answer(json.dumps(choice_object(found.choice), indent=2))
         return _DATA_ERROR if isinstance(found.choice, NoneUsable) else 0
-    return _tell(found, roots, why=why)
+    return _tell(found, catalog, why=why)
 
 
 def _catalog(roots: tuple[str, ...], pattern: str | None, log_dir: str | None) -> "Catalog":
@@ -156,7 +156,7 @@ def _show(
     elif found or scan.refused:
         answer("\n".join(table(found, scan, reasons=why)))
     else:
-        answer(_nothing(catalog.roots, scan))
+        answer(_nothing(catalog, scan))
     doubts = sum(save.unverifiable for save in found)
     if doubts and not (trust or as_json):
         answer(f"{doubts} cannot be verified: --trust lets them count as whole")
@@ -165,16 +165,19 @@ def _show(
     return _DATA_ERROR if asked and not usable else 0  # unasked is not the same as torn
 
 
-def _nothing(roots: tuple[str, ...], scan: "Scan") -> str:
+def _nothing(catalog: "Catalog", scan: "Scan") -> str:
+    from faultrun.checkpoints.unknown import unknown_files
+
     more = f" ({len(scan.unfinished)} unfinished: --why names them)" if scan.unfinished else ""
-    return f"no checkpoint in {' '.join(roots)}{more}"
+    there = unknown_files(catalog.roots, catalog.registry.formats)
+    return f"no checkpoint in {' '.join(catalog.roots)}{more}{'; ' if there else ''}{there}"
 
 
-def _tell(found: "Findings", roots: tuple[str, ...], *, why: bool) -> int:
+def _tell(found: "Findings", catalog: "Catalog", *, why: bool) -> int:
     from faultrun.cli.ckpt.rows import chosen_lines
     from faultrun.core.recover import Chosen, NoneUsable
 
-    choice = found.choice
+    choice, roots = found.choice, catalog.roots
     refused = [f"refused   {one.path}: {one.why}" for one in found.refused]
     if isinstance(choice, Chosen):
         if refused and not why:
@@ -191,5 +194,5 @@ def _tell(found: "Findings", roots: tuple[str, ...], *, why: bool) -> int:
             because=f"{len(choice.refused)} refused; {newest.path}: {newest.why}",
             hint=f"faultrun ckpt {again if choice.unverifiable else 'list --why ' + ' '.join(roots)}",
         )
-    answer(_nothing(roots, found.scan))
+    answer(_nothing(catalog, found.scan))
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import registry_for
+from faultrun.checkpoints.unknown import unknown_files
 from faultrun.cli.console import answer
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.start_and_end import absolute
@@ -83,7 +84,9 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
             newest = f": {refused[0].path} {refused[0].why}" if refused else ""
             return None, f"checkpoints exist and none is whole{newest}", 65
         case NothingFound():
-            return None, f"no checkpoint yet in {' '.join(roots)}, workers begin as at first", 0
+            there = unknown_files(catalog.roots, catalog.registry.formats)
+            note = f"; {there}" if there else ""
+            return None, f"no checkpoint yet in {' '.join(roots)}, workers begin as at first{note}", 0
 
 
 def _show_worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str]) -> None:
