@@ -177,6 +177,22 @@ def test_a_script_that_reads_our_variable_gets_no_argument_that_it_does_not_know
     assert found.handed_over
 
 
+def test_a_folder_that_the_script_computes_is_asked_for_and_one_that_is_named_is_not() -> None:
+    write("train.py", "Trainer(callbacks=[ModelCheckpoint(dirpath=made(), monitor='loss')])\n")
+    told = (
+        "recipe lightning: the script computes ModelCheckpoint.dirpath; where it saves: --checkpoint_dir=DIR"
+    )
+    assert told in plan("--recipe=lightning", "train.py").notes
+    assert told not in plan("--recipe=lightning", "--checkpoint_dir=d", "train.py").notes
+
+
+def test_a_computed_folder_is_no_question_where_the_scripts_options_tell_it() -> None:
+    write("train.py", "add('--output_dir', default='o')\nadd('--resume')\nFileSystemWriter(made())\n")
+    settled = plan("--recipe=dcp", "train.py")
+    assert settled.spec.recovery.checkpoint_dirs == ("o",)
+    assert not any("computes" in note for note in settled.notes)
+
+
 def test_a_script_that_nothing_can_tell_is_pointed_out() -> None:
     write("train.py", TRAINER)
     settled = plan("--recipe=transformers", "train.py")

@@ -57,7 +57,7 @@ class RecipeFiller:
         missing: list[tuple[Phrase, Unknown]] = []
         for parts in self.recipe.checkpoint_dirs:
             try:
-                joined = os.path.join(*(filled(part.text, self._look_up) for part in parts))  # noqa: PTH118  a text with {rank}
+                joined = self._joined(parts)
             except Unknown as unknown:
                 missing.append((parts[0], unknown))
                 continue
@@ -66,6 +66,22 @@ class RecipeFiller:
         if not found:
             raise self._cannot(*missing[0])
         return tuple(dict.fromkeys(found))
+
+    def _joined(self, parts: Sequence[Phrase]) -> str:
+        """One folder; what its script computes does not matter where other words tell it. Raises Unknown."""
+        computed = self.script.code.computed
+        asked_before = len(computed)
+        answers: list[str] = []
+
+        def look_up(reference: Reference) -> str | None:
+            value = self._look_up(reference)
+            answers.extend([] if value is None else [value])
+            return value
+
+        joined = os.path.join(*(filled(part.text, look_up) for part in parts))  # noqa: PTH118  a text with {rank}
+        if answers:
+            del computed[asked_before:]
+        return joined
 
     def rewrites(self) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         """The values to set, and why optional ones that are there are left alone."""

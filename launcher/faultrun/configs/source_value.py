@@ -28,10 +28,14 @@ Argument = Callable[[str], str | None]
 
 
 class SourceCode:
-    """The Python files of a program, the script first. What cannot be read or parsed tells nothing."""
+    """The Python files of a program, the script first. What cannot be read or parsed tells nothing.
+
+    ``computed`` are the values that were asked for, are given there, and are not known.
+    """
 
     def __init__(self, files: Sequence[Path] = ()) -> None:
         self._files = tuple(files)
+        self.computed: list[str] = []
 
     def value(self, what: str, argument: Argument) -> str | None:
         """The first known value of ``CALL.NAME``; None where there is none.
@@ -46,6 +50,7 @@ class SourceCode:
                     found = None if given is None else self._text(given, tree, argument, _DEEPEST).path
                     if found:
                         return found
+                    self.computed += [what] if given is not None else []
         return None
 
     def default(self, name: str) -> str | None:

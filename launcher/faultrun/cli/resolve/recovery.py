@@ -130,6 +130,12 @@ def _filled(
     )
     if not ctx.settings.gave(Settings.checkpoint_dir):
         found = replace(found, checkpoint_dirs=filler.checkpoint_dirs(world_size))
+        for what in dict.fromkeys(script.code.computed):
+            call, _, argument = what.rpartition(".")
+            named = f"argument {argument} of {call}" if argument.isdecimal() else what
+            ctx.note(
+                f"recipe {recipe.name}: the script computes {named}; where it saves: --checkpoint_dir=DIR"
+            )
     if not ctx.settings.gave(Settings.rewrite):
         rewrites, left_out = filler.rewrites()
         found = replace(found, rewrites=rewrites)
