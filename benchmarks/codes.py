@@ -6,14 +6,13 @@ what is missing, so that it can be done in pieces (``--minutes 20``).
 
 import argparse
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.campaigns.codes_page import page
+from benchmarks.campaigns.codes_page import page, versions
 from benchmarks.campaigns.codes_plan import CODES, CONTENDERS, Cell, Code, Fault, cells
 from benchmarks.campaigns.codes_rows import Row, Rows, row
 from benchmarks.campaigns.codes_run import run
@@ -66,12 +65,11 @@ def absent(code: Code) -> str:
     """Why a code cannot run here; empty when it can."""
     if not code.script.exists():
         return f"{code.script.parent.name}/{code.script.name} is not there"
-    if not Path(code.python).exists():
-        return "its Python is not there"
-    ask = "import sys\nfrom importlib.metadata import version\nfor name in sys.argv[1:]: version(name)"
-    command = (code.python, "-c", ask, *code.distributions)
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    return "" if told.returncode == 0 else (told.stderr.strip().splitlines() or ["?"])[-1]
+    try:
+        versions([code])
+    except ImportError as missing:
+        return str(missing)
+    return ""
 
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:

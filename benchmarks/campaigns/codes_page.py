@@ -2,12 +2,14 @@
 
 import statistics
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 
 from benchmarks.campaigns.codes_plan import CONTENDERS, HEADINGS, Code, Contender, Fault
 from benchmarks.campaigns.codes_reading import reading, span
 from benchmarks.campaigns.codes_rows import Row, Rows, Verdict
 from benchmarks.harness import machine
+from benchmarks.harness.launched import clean_environ
 
 _NOTHING = "-"
 _LOUD = (Verdict.FRESH, Verdict.OTHER, Verdict.FAILED, Verdict.OVERDUE)
@@ -73,15 +75,24 @@ def table(rows: Rows, codes: Sequence[Code]) -> list[str]:
 
 
 def versions(codes: Sequence[Code]) -> dict[str, str]:
-    """Of each distribution, as the Python that runs the code has it."""
+    """Of each distribution, as the code sees it. ImportError names the one that is not installed."""
     found: dict[str, str] = {}
     ask = (
-        "import sys\nfrom importlib.metadata import version\nfor name in sys.argv[1:]:\n print(version(name))"
+        "import sys; from importlib.metadata import version; [print(version(name)) for name in sys.argv[1:]]"
     )
     for code in codes:
-        command = (code.python, "-c", ask, *code.distributions)
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
-        found.update(zip(code.distributions, told.split(), strict=False))
+        command = (sys.executable, "-c", ask, *code.distributions)
+        told = subprocess.run(
+            command,
+            env={**clean_environ(), **code.environ},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        if told.returncode != 0:
+            raise ImportError((told.stderr.strip().splitlines() or ["?"])[-1])
+        found.update(zip(code.distributions, told.stdout.split(), strict=True))
     return found
 
 

@@ -1,13 +1,14 @@
 """Which training codes meet which faults under which launchers: the cells of the matrix. Values only."""
 
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from benchmarks.harness.launched import ROOT
+from benchmarks.harness.launched import ROOT, clean_environ
 from benchmarks.harness.launchers import LOG_DIR
 
 WORKERS = 2
@@ -53,7 +54,7 @@ class Code:
     """One example: ``options`` make faultrun resume it, ``checkpoints`` is what it saves below its output.
 
     ``distributions`` are what must be installed, and whose versions count.
-    ``python`` runs launcher and workers.
+    ``environ`` is what it needs besides, where it is installed by itself.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Code:
     checkpoints: str
     distributions: tuple[str, ...]
     arguments: tuple[str, ...] = ()
-    python: str = sys.executable
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stamp(self) -> str:
@@ -98,10 +99,10 @@ class Contender:
         if not self.ours:
             kept = (f"--log-dir={LOG_DIR}", "--redirects=3")
             torchrun = ("torch.distributed.run", "--standalone", f"--nproc-per-node={WORKERS}")
-            return (code.python, "-m", *torchrun, "--max-restarts=3", *kept, *program)
+            return (sys.executable, "-m", *torchrun, "--max-restarts=3", *kept, *program)
         standbys = f"--standby={WORKERS if self.standbys else 'none'}"
         faultrun = ("faultrun", f"--worker_num={WORKERS}", "--max_restarts=3", f"--log_dir={LOG_DIR}")
-        return (code.python, "-m", *faultrun, standbys, *code.options, *program)
+        return (sys.executable, "-m", *faultrun, standbys, *code.options, *program)
 
 
 _OURS = f"{LOG_DIR}/incarnation_*/worker_0.log"
@@ -122,15 +123,26 @@ YARDSTICK = Contender(name="torchrun, long", size=_LONG, lives=_TORCHRUNS, fault
 CONTENDERS = (FAULTRUN, STANDBYS, TORCHRUN)
 
 
-def _example(name: str, script: str, checkpoints: str, *distributions: str) -> Code:
+def _example(
+    name: str, script: str, checkpoints: str, *distributions: str, environ: Mapping[str, str] | None = None
+) -> Code:
     return Code(
         name=name,
         script=_EXAMPLES / script,
         options=(f"--recipe={name}",),
         checkpoints=checkpoints,
         distributions=("torch", *distributions),
+        environ=environ or {},
     )
 
+
+_DEEPSPEED = ROOT / ".codes" / "deepspeed"
+_WITH_DEEPSPEED = {
+    "PYTHONPATH": f"{ROOT}{os.pathsep}{_DEEPSPEED}",
+    "PATH": f"{_DEEPSPEED / 'bin'}{os.pathsep}{clean_environ()['PATH']}",
+    "TORCH_EXTENSIONS_DIR": str(_DEEPSPEED.with_name("extensions")),
+}
+"""Where ``make deepspeed`` puts it."""
 
 CODES = (
     _example(
@@ -140,7 +152,7 @@ CODES = (
     _example("lightning", "11_lightning/train.py", "periodic/*.ckpt", "lightning"),
     _example("fabric", "11_lightning/fabric.py", "**/*.ckpt", "lightning"),
     _example("dcp", "12_fsdp2_dcp/train.py", "step-*"),
-    _example("deepspeed", "13_deepspeed/train.py", "global_step*", "deepspeed"),
+    _example("deepspeed", "13_deepspeed/train.py", "global_step*", "deepspeed", environ=_WITH_DEEPSPEED),
 )
 
 

@@ -16,8 +16,8 @@ from benchmarks.harness.launched import Launched, Overdue
 from benchmarks.harness.launchers import LOG_DIR
 from benchmarks.harness.procfs import environment, parent
 
-_TRAINS_S = 180.0
-_ENDS_S = 240.0
+_TRAINS_S = 120.0
+_ENDS_S = 120.0
 _LOOK_S = 0.005
 _WRITER, _OTHER = 0, 1
 """Rank 0 writes where one rank writes for all, so a save is cut by its death; else the other one dies."""
@@ -98,7 +98,11 @@ class _Training:
 
     def _to_the_end(self, harm: Callable[[Launched], None] | None = None) -> None:
         """One start, harmed on its way."""
-        environ = {"TMPDIR": str(self._folder / "tmp"), "FAULTRUN_STANDBY": "none", "HF_HUB_OFFLINE": "1"}
+        environ = {
+            "TMPDIR": str(self._folder / "tmp"),
+            "HF_HUB_OFFLINE": "1",
+            **self._cell.code.environ,
+        }
         command = self._cell.contender.command(self._cell.code)
         with Launched(command, self._folder, environ) as launched:
             try:
