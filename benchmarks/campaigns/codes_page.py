@@ -31,7 +31,8 @@ besides. With standbys the run is longer, as they must be ready before the kill.
   the same command again.
 * The codes' own launchers are torchrun inside: `accelerate launch` (1.15, `multi_gpu_launcher`) calls
   `torch.distributed.run.run`, and on a CPU starts one process; `fabric run` (2.6) calls
-  `torch.distributed.run.main` and passes no `--max-restarts`. So they are measured as torchrun.
+  `torch.distributed.run.main` and passes no `--max-restarts`. So they are measured as torchrun, which gets
+  `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`: without it many of its restarts hang ([warm](warm.md)).
 """
 _AGAIN = "Again: `make codes` runs what is missing; `python -m benchmarks.codes --again` all of it."
 

@@ -17,7 +17,7 @@ from benchmarks.harness.launchers import LOG_DIR
 from benchmarks.harness.procfs import environment, parent
 
 _TRAINS_S = 120.0
-_ENDS_S = 120.0
+_ENDS_S = 90.0
 _LOOK_S = 0.005
 _WRITER, _OTHER = 0, 1
 """Rank 0 writes where one rank writes for all, so a save is cut by its death; else the other one dies."""
@@ -101,6 +101,7 @@ class _Training:
         environ = {
             "TMPDIR": str(self._folder / "tmp"),
             "HF_HUB_OFFLINE": "1",
+            **self._cell.contender.environ,
             **self._cell.code.environ,
         }
         command = self._cell.contender.command(self._cell.code)
