@@ -69,6 +69,20 @@ def test_what_was_asked_for_is_seen_on_the_console_and_kept_in_the_log(
     assert sorted(kept.split()) == ["err", "err", "out", "out"]
 
 
+def test_lines_that_torchruns_filters_pick_are_in_a_file_of_each_stream(launcher: Launcher) -> None:
+    run = launcher.run(
+        "say(f'an apple of {rank}')\nsay('a pear')\nprint('an apple in err', file=sys.stderr, flush=True)",
+        "--duplicate-stdout-filters=apple,none",
+        "--local-ranks-filter=1",
+    )
+    assert run.ends() == 0
+    folder = run.log_dir / "incarnation_0"
+    assert (folder / "filtered_stdout.log").read_text() == "[1] an apple of 1\n"
+    assert not (folder / "filtered_stderr.log").exists()
+    assert "apple" in run.log(0)
+    assert "apple" not in run.text
+
+
 def test_a_console_that_nobody_reads_holds_nobody_up(launcher: Launcher) -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

@@ -23,7 +23,14 @@ sys.stdout.write(json.dumps({
     "path": os.environ["PYTHONPATH"],
 }) + "\\n")
 """
-GOOD = "from os import environ\nenviron.setdefault('PACK_ADDED', '1')\nlazy = 1\nCOPY = dict(environ)\n"
+GOOD = """
+from os import environ
+environ.setdefault('PACK_ADDED', '1')
+lazy = 1
+copied = dict(environ)
+environ.clear()
+environ.update(copied)
+"""
 
 
 @pytest.fixture

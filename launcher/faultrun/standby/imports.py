@@ -76,29 +76,44 @@ class ProgramImports:
 
 @contextlib.contextmanager
 def _recorded(names: set[str]) -> Iterator[None]:
-    """Note which variables are asked for by name; a walk over all of them is no question.
+    """Note which variables are asked for by name; a walk over all of them, or setting one, is no question.
 
-    ``os.environ`` passes each name through ``encodekey``, and what it yields through ``decodekey``.
+    ``os.environ`` passes each name through ``encodekey``, what it yields through ``decodekey``, and each
+    value that is set through ``encodevalue``, just after its name.
     """
-    environ: Any = os.environ  # typeshed's names of the two are not what they take
-    walked = ""
-    asked_by, yielded_by = environ.encodekey, environ.decodekey
-
-    def asked(name: str) -> object:
-        if name != walked:
-            names.add(name)
-        return asked_by(name)
-
-    def yielded(raw: bytes) -> str:
-        nonlocal walked
-        walked = str(yielded_by(raw))
-        return walked
-
-    environ.encodekey, environ.decodekey = asked, yielded
+    environ: Any = os.environ  # typeshed's names of the three are not what they take
+    watch = _Watch(names, environ.encodekey, environ.decodekey, environ.encodevalue)
+    environ.encodekey, environ.decodekey, environ.encodevalue = watch.asked, watch.yielded, watch.set
     try:
         yield
     finally:
-        environ.encodekey, environ.decodekey = asked_by, yielded_by
+        environ.encodekey, environ.decodekey, environ.encodevalue = (
+            watch.encode,
+            watch.decode,
+            watch.encode_value,
+        )
+
+
+class _Watch:
+    def __init__(self, names: set[str], encode: Any, decode: Any, encode_value: Any) -> None:
+        self.names = names
+        self.encode, self.decode, self.encode_value = encode, decode, encode_value
+        self._walked = ""
+        self._new = ""
+
+    def asked(self, name: str) -> object:
+        self._new = name if name != self._walked and name not in self.names else ""
+        if self._new:
+            self.names.add(name)
+        return self.encode(name)
+
+    def yielded(self, raw: bytes) -> object:
+        self._walked = self.decode(raw)
+        return self._walked
+
+    def set(self, value: str) -> object:
+        self.names.discard(self._new)
+        return self.encode_value(value)
 
 
 def _done_to(before: ProcessState) -> str:

@@ -1,0 +1,65 @@
+"""Standbys of the codes that people train with: what takes their seconds is imported before their turn."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faultrun.frameworks.top_imports import top_imports
+from faultrun.model.events import Exited
+from support.standby_stage import Stage, hears, status_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
+
+TELLS = """
+import json, os, sys
+early = set(sys.modules)
+{imports}
+if __name__ == "__main__":
+    print(json.dumps({{
+        "early": sorted(set({wanted!r}) & early),
+        "port": os.environ["MASTER_PORT"],
+    }}))
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.close()
+
+
+@pytest.mark.parametrize(
+    ("package", "imports", "wanted"),
+    [
+        (
+            "transformers",
+            "from transformers import GPT2LMHeadModel, Trainer, TrainingArguments",
+            ["transformers.models.gpt2.modeling_gpt2", "transformers.trainer"],
+        ),
+        ("accelerate", "from accelerate import Accelerator", ["accelerate.accelerator"]),
+        ("lightning", "import lightning as L", ["lightning.pytorch.trainer.trainer"]),
+    ],
+)
+def test_the_slow_part_is_imported_before_and_nothing_shows(
+    stage: Stage, package: str, imports: str, wanted: list[str]
+) -> None:
+    pytest.importorskip(package)
+    script = stage.folder / "train.py"
+    script.write_text(TELLS.format(imports=imports, wanted=wanted))
+    found = top_imports(script, (stage.folder,))
+    before = stage.launch(str(script), RANK="1", MASTER_PORT="1", OMP_NUM_THREADS="1")
+    standby = stage.standby(before, "torch", *found.statements, sets=found.sets)
+    said = hears(standby)
+    assert (said["kind"], said["plain"]) == ("ready", "")
+    after = stage.launch(str(script), RANK="1", MASTER_PORT="2", OMP_NUM_THREADS="1")
+    assert standby.hand_over(after, (), 0)
+    assert hears(standby) == {"kind": "taken"}
+    assert status_of(standby.process) == Exited(code=0)
+    told = json.loads((stage.folder / "out").read_text().splitlines()[-1])
+    stage.runs(stage.launch(str(script), out="fresh", RANK="1", MASTER_PORT="2", OMP_NUM_THREADS="1"))
+    fresh = json.loads((stage.folder / "fresh").read_text().splitlines()[-1])
+    assert told == {**fresh, "early": wanted}
+    assert fresh["early"] == []
