@@ -99,6 +99,24 @@ def test_told_to_stop_all_ranks_save_the_same_step(
     assert_ends_as_if_undisturbed(tmp_path, job, left.high_step, files, reference)
 
 
+def test_asked_to_save_and_go_on_all_ranks_save_the_same_step(tmp_path: Path, pure: tuple[Job, Sums]) -> None:
+    """The copies are made while the main threads compute with gathered parameters, and disturb nothing."""
+    job, reference = pure
+    with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
+        job.start(supervisor, tmp_path / "ckpt")
+        for at_step in (4, 12):
+            supervisor.wait_for(lambda at=at_step: supervisor.step_of(1) >= at, f"step {at_step}")  # type: ignore[misc]
+            for rank in range(2):
+                supervisor.say(rank, "save", deadline_s=10.0)
+        left = outcome(supervisor)
+    assert left.codes == (0, 0)
+    assert len(left.saved) == 4
+    assert len({one["step"] for one in left.saved}) == 2
+    for one in left.saved:
+        assert_saved_as_if_undisturbed(one, reference)
+    assert [sums(tmp_path / "first", rank) for rank in range(2)] == [reference[rank] for rank in range(2)]
+
+
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_of_replicated_shards_at_most_one_step_is_lost(
     tmp_path: Path, hybrid: tuple[Job, Sums], seed: int
