@@ -23,9 +23,18 @@ from support.runs import FAULTRUN
 
 NOT_RUN = {
     "faultrun lint": "a mention: it needs a file",
+    "faultrun --recipe=transformers": "a mention: it needs a script",
     "faultrun prestop": "tests/faults/test_told_to_stop.py: it ends the run that the other commands look at",
     "faultrun stop": "tests/faults/test_told_to_stop.py, for the same reason",
     "faultrun checkpoint-now": "tests/faults/test_gasp.py: only workers that know the SDK can save and go on",
+    **{
+        f"faultrun --recipe={words}": "tests/configs/test_recipe_examples.py: the code's own script"
+        for words in (
+            "megatron --worker_num=8 pretrain_gpt.py --save=ckpt --load=ckpt --save-interval=500",
+            "mindformers --worker_num=8 run_mindformer.py --config=pretrain_qwen3.yaml",
+            "mindformers-legacy --worker_num=8 run_mindformer.py --config=finetune_llama2.yaml",
+        )
+    },
     "kubectl exec trainer-0 -- faultrun status": "needs a cluster; its words are parsed by test_docs",
     "kubectl logs trainer-0": "needs a cluster",
     "kubectl cp trainer-0:/workspace/faultrun_log/report.html report.html": "needs a cluster",
