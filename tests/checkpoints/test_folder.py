@@ -211,8 +211,16 @@ def test_fsdps_directories_belong_to_accelerates_and_are_none_alone(tmp_path: Pa
 def test_fsdps_two_files(tmp_path: Path) -> None:
     for time in ("1700", "1800"):
         put(tmp_path / time, "model_state_dict.pt", "optim_state_dict.pt")
+    whole = tmp_path / "1800" / "optim_state_dict.pt"
+    whole.unlink()
+    assert chosen(tmp_path) == "1700"
+    put(tmp_path / "1800", "optim_state_dict.pt")
     (tmp_path / "1800" / "model_state_dict.pt").write_bytes(TORCH[:50])
     assert chosen(tmp_path) == "1700"
+    shutil.rmtree(tmp_path / "1700")
+    put(tmp_path / "1800", "model_state_dict.pt")
+    whole.unlink()
+    assert chosen(tmp_path) == "1800/model_state_dict.pt", "a script that saves nothing else"
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,17 @@ def test_torchtitans_last_save_of_the_model_alone_is_refused_beside_others(
     ]
 
 
+def test_an_export_in_shards_is_refused_beside_checkpoints_with_an_optimizer(
+    written: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(written / "dcp" / "step-2", root / "step-2")
+    shutil.copytree(written / "hf_storage" / "step-6", root / "step-6")
+    found = survey(root)
+    assert chosen(found, root) == "step-2"
+    assert [one.why for one in found.refused] == ["it holds the model alone, step-2 an optimizer too"]
+
+
 def test_a_series_of_models_alone_is_what_its_writer_wanted(written: Path, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(written / "dcp" / "step-8", root / "step-8")

@@ -20,6 +20,7 @@ from faultrun.model.checkpoint import Depth, Verdict
 
 SIDECAR = ".sha256"
 _BLOCK_BYTES = 1 << 20
+_MOST_BESIDE = 10_000
 _MAX_SIDECAR_BYTES = 64 << 10
 _SIDECAR_LINE = re.compile(r"\\?([0-9a-fA-F]{64})(?:[ \t]+\*?(.*?))?[ \t\r]*")
 
@@ -142,6 +143,14 @@ def names_in(path: str) -> list[str]:
         return sorted(os.listdir(path))  # noqa: PTH208 - a string is all there is
     except OSError as err:
         raise Unreadable(f"cannot be read: {err.strerror}") from err
+
+
+def alike_with(path: str, name: str) -> str:
+    """The directory beside ``path``, with a name alike but for numbers, that has ``name``; else ''."""
+    parent, _, own = path.rpartition("/")
+    alike = re.compile(re.sub(r"\d+", r"\\d+", re.escape(own)))
+    found = (one for one in names_in(parent or "/")[:_MOST_BESIDE] if one != own and alike.fullmatch(one))
+    return next((one for one in found if os.path.isfile(f"{parent}/{one}/{name}")), "")  # noqa: PTH113 - as above
 
 
 def digest_matches(file: OpenFile, digest: str) -> bool:

@@ -28,7 +28,7 @@ from typing import TypeGuard
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.mindspore_ckpt import MINDSPORE_CKPT
 from faultrun.checkpoints.names import claim_directory, claim_file, is_progress, shown, with_progress
-from faultrun.checkpoints.reading import OpenFile, names_in, opened, read_whole, within
+from faultrun.checkpoints.reading import OpenFile, alike_with, names_in, opened, read_whole, within
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 MAX_HEADER_BYTES = 16 << 20
@@ -163,7 +163,11 @@ def _verify_set(path: str, look: Look) -> Verdict:
     count = sum(verify_index(path, index, look) for index in indexes)
     if not count:
         raise Unreadable("it has no index of shards")
-    return Verdict(whole=True, why=f"{count} shards complete", depth=Depth.STRUCTURE)
+    full = alike_with(path, ".metadata")  # torchtitan exports its last step so
+    if full:
+        why = f"it holds the model alone, {shown(full)} an optimizer too"
+        return Verdict(whole=False, why=why, depth=Depth.STRUCTURE, provisional=True)
+    return Verdict(whole=True, why=f"{count} shards complete", depth=Depth.STRUCTURE, provisional=True)
 
 
 def verify_index(path: str, index: str, look: Look) -> int:

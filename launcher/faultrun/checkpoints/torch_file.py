@@ -21,7 +21,7 @@ from typing import Literal
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.names import claim_file, is_side, shown, with_progress
 from faultrun.checkpoints.pickle_peek import Peeked, Table, TooLong, Value, peek_file
-from faultrun.checkpoints.reading import OpenFile, opened
+from faultrun.checkpoints.reading import OpenFile, alike_with, names_in, opened
 from faultrun.checkpoints.torch_zip import MAGIC as ZIP_MAGIC
 from faultrun.checkpoints.torch_zip import peek_zip, scalar_in, storages, verify_zip
 from faultrun.model.checkpoint import Depth, Entry, Verdict
@@ -29,6 +29,8 @@ from faultrun.model.checkpoint import Depth, Entry, Verdict
 # Lightning's "epoch=1-step=20.ckpt" and "last.ckpt", but not "lenet-1_1875.ckpt" of MindSpore.
 _NAME = re.compile(r".+\.(?:pt|pth|pth\.tar|ckpt)", re.IGNORECASE)
 _MINDSPORE_NAME = re.compile(r".+-\d+_\d+(?:_breakpoint)?\.ckpt")
+# As torch's own example of FSDP2 saves them, the model first; where both are, ``folder`` has claimed them.
+_OPTIMIZER_OF = {"model_state_dict.pt": "optim_state_dict.pt"}
 _LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 """The first pickle, 0x1950a86a20f9469cfc6c, as protocol 2 writes it; later protocols differ in byte 1."""
 
@@ -70,6 +72,11 @@ class TorchFile:
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Prove that every storage is complete, and its checksum right where the layout has one."""
+        folder, _, name = entry.path.rpartition("/")
+        optimizer = _OPTIMIZER_OF.get(name, "")
+        if optimizer and optimizer not in names_in(folder) and (full := alike_with(folder, optimizer)):
+            why = f"there is no {optimizer} beside it, which {shown(full)} has"
+            return Verdict(whole=False, why=why, depth=Depth.NAME, provisional=True)
         with opened(entry.path, look.meter) as file:
             return verify_zip(file, look.depth) if _is_zip(file) else _verify_legacy(file)
 
