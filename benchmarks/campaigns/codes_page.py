@@ -53,6 +53,7 @@ def page(rows: Rows, codes: Sequence[Code], missing: Mapping[str, str]) -> str:
         "",
         *(f"* {line}" for line in reading(rows, made)),
         *(f"* Not run: {name}: {why}." for name, why in missing.items()),
+        *(f"* Not measured yet: {one}." for one in _not_yet(rows, codes, missing)),
         "",
         "## What was done, and what was said",
         "",
@@ -92,9 +93,16 @@ def versions(codes: Sequence[Code]) -> dict[str, str]:
             timeout=60,
         )
         if told.returncode != 0:
-            raise ImportError((told.stderr.strip().splitlines() or ["?"])[-1])
+            raise ImportError((told.stderr.strip().splitlines() or ["?"])[-1].rpartition(": ")[2])
         found.update(zip(code.distributions, told.stdout.split(), strict=True))
     return found
+
+
+def _not_yet(rows: Rows, codes: Sequence[Code], missing: Mapping[str, str]) -> list[str]:
+    """Codes and launchers of which there is nothing."""
+    there = {name for one in rows.all() for name in (one.code, one.contender)}
+    wanted = [*(code.name for code in codes if code.name not in missing), *(one.name for one in CONTENDERS)]
+    return [", ".join(left)] if (left := [name for name in wanted if name not in there]) else []
 
 
 def _cell(rows: Rows, made: Sequence[Row]) -> str:
