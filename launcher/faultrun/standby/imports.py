@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -98,18 +99,24 @@ class _Watch:
     def __init__(self, names: set[str], encode: Any, decode: Any, encode_value: Any) -> None:
         self.names = names
         self.encode, self.decode, self.encode_value = encode, decode, encode_value
+        self._walk: deque[str] = deque()
         self._walked = ""
         self._new = ""
 
     def asked(self, name: str) -> object:
+        if self._walk and self._walk[0] == name:  # dict(os.environ) lists all names and then asks for each
+            self._walked = self._walk.popleft()
+        elif name != self._walked:
+            self._walk.clear()
         self._new = name if name != self._walked and name not in self.names else ""
         if self._new:
             self.names.add(name)
         return self.encode(name)
 
     def yielded(self, raw: bytes) -> object:
-        self._walked = self.decode(raw)
-        return self._walked
+        name = str(self.decode(raw))
+        self._walk.append(name)
+        return name
 
     def set(self, value: str) -> object:
         self.names.discard(self._new)
