@@ -235,7 +235,7 @@ class LightningGasp:
         if self._guard is not None and self._worker is not None and isinstance(exception, Exception):
             self._worker.failing(exception, time.time())
 
-    def on_after_optimizer_step(self, *_: Any) -> None:
+    def on_after_optimizer_step(self, **_: Any) -> None:
         """Called by Fabric alone, whose loop is the script's. FaultrunError under faultrun."""
         if self._worker is not None:
             raise FaultrunError(
