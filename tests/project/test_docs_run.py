@@ -24,6 +24,7 @@ from support.runs import FAULTRUN
 NOT_RUN = {
     "faultrun lint": "a mention: it needs a file",
     "faultrun --recipe=transformers": "a mention: it needs a script",
+    "faultrun --recipe=NAME --worker_num=4 train.py ...": "a mention: test_recipe_examples.py",
     "faultrun prestop": "tests/faults/test_told_to_stop.py: it ends the run that the other commands look at",
     "faultrun stop": "tests/faults/test_told_to_stop.py, for the same reason",
     "faultrun checkpoint-now": "tests/faults/test_gasp.py: only workers that know the SDK can save and go on",
