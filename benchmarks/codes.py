@@ -6,6 +6,7 @@ what is missing, so that it can be done in pieces (``--minutes 20``).
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ _PAGE = Path(__file__).parent / "results" / "codes.md"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing, then write the page of all that was measured."""
     asked = read_options(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended, too
     until_s = time.monotonic() + asked.minutes * 60
     rows = Rows(asked.out.parent / "attempts" / "codes.jsonl")
     missing = {code.name: why for code in CODES if (why := absent(code))}
