@@ -217,6 +217,14 @@ def test_what_all_ranks_saved_together_serves_any_world_where_the_code_reshards(
         assert loaded(together, Need(world_size=world_size, resharded=True)) == ["10"] * world_size
 
 
+def test_what_its_code_can_load_anywhere_serves_every_world_unless_the_recipe_says_no() -> None:
+    together = [entry("10", 10, None, world_size=2, fits_any_world=True)]
+    assert loaded(together, Need(world_size=3)) == ["10"] * 3
+    choice = settled(together, Need(world_size=3, resharded=False))
+    assert isinstance(choice, NoneUsable)
+    assert choice.refused[0].why == "written by 2 ranks, this run has 3"
+
+
 def test_a_file_of_one_rank_serves_no_other_world_even_then() -> None:
     for files in (shards(10, 0, world_size=2), [entry("10", 10, 0, world_size=2)]):
         choice = settled(files, Need(world_size=4, resharded=True))

@@ -32,6 +32,7 @@ from faultrun.checkpoints.folder_members import (
     missing_beside,
     missing_within,
     parts_of,
+    ranks_of,
     unfinished,
 )
 from faultrun.checkpoints.format import Claim, Format, Listing, Look, Unreadable
@@ -65,8 +66,12 @@ class CheckpointFolder:
             yield claim if save is None else replace(claim, global_step=None, save_number=save)
 
     def read(self, entry: Entry) -> Entry:
-        """Epoch and step from ``trainer_state.json``, else from the first file that tells them."""
+        """Epoch and step from ``trainer_state.json``, else from the first file that tells them.
+
+        The random numbers, a file of each rank, tell how many there were.
+        """
         names = names_in(entry.path)
+        entry = replace(entry, world_size=ranks_of(names), fits_any_world=True)
         if TRAINER in names:
             return _with_trainer_state(entry)
         registered = [name for name in names if name.startswith("custom_checkpoint_")]

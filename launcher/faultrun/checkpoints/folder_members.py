@@ -106,6 +106,14 @@ def is_model_only(members: Iterable[str], parts: Collection[str]) -> bool:
     return not parts and not _stems(map(_role, members)) & _OF_TRAINING
 
 
+def ranks_of(names: Iterable[str]) -> int | None:
+    """How many ranks wrote it: the random numbers are a file of each; None where there are none."""
+    names = set(names)
+    return sum(_OF_RANK.fullmatch(name) is not None for name in names) or (
+        1 if "rng_state.pth" in names else None
+    )
+
+
 def missing_within(members: Sequence[str], parts: Sequence[str]) -> str:
     """What the directory's own files show to be missing."""
     if not parts and not any(map(is_model, members)):

@@ -21,7 +21,7 @@ LEFT_ALONE = "left_alone.jsonl"
 
 _FACTS = (
     "rank", "epoch", "step_in_epoch", "global_step", "world_size", "run_id", "incarnation", "session",
-    "consistent",
+    "consistent", "fits_any_world",
 )  # fmt: skip
 _MOST_LINES = 4096
 _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)

@@ -35,8 +35,8 @@ class Need:
     writer vouches for a consistent state: a failed collective can leave
     half-updated parameters. ``trust``: a file that cannot be verified (an
     encrypted one) may be used where its step has no verified one. ``shared_with`` are
-    other runs that save in the same place: what does not say whose it is may be theirs. ``resharded``: the
-    code loads what all ranks saved together into any number of workers.
+    other runs that save in the same place: what does not say whose it is may be theirs. ``resharded``:
+    whether the code loads what all ranks saved together into any number of workers; None: nobody said.
     """
 
     world_size: int
@@ -47,7 +47,7 @@ class Need:
     after_fault: bool = False
     shared_with: str = ""
     trust: bool = False
-    resharded: bool = False
+    resharded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
         return "quarantined: two restarts made no progress past it"
     together = entry.rank is None and not entry.replica_group
     serves_any_world = (entry.replicated and (need.groups is None or len(need.groups) == 1)) or (
-        need.resharded and together
+        together and (need.resharded or (need.resharded is None and entry.fits_any_world))
     )
     if entry.world_size not in (None, need.world_size) and not serves_any_world:
         return f"written by {entry.world_size} ranks, this run has {need.world_size}{_why_not_any(entry)}"

@@ -78,6 +78,7 @@ class Entry:
     ``replica_group`` lists the ranks the file serves, where it says so.
     ``consistent``: the writer of a gasp made sure that no update was half done.
     ``finished``: the run that wrote it has ended well since.
+    ``fits_any_world``: its code loads it into another number of workers, where the data takes another order.
     ``first_seen``: the life at whose end the run saw it first, and did not doubt it.
     """
 
@@ -99,6 +100,7 @@ class Entry:
     save_number: int | None = None
     replica_group: tuple[int, ...] = ()
     consistent: bool = False
+    fits_any_world: bool = False
     finished: bool = False
     first_seen: int | None = None
 

@@ -196,8 +196,8 @@ class Recovery:
     ``trust``: a checkpoint that cannot be verified may be used. ``script_asks``: its source mentions
     our variables or uses the SDK; None where nobody could read it. ``pattern`` names files of a format of the
     user's (``checkpoints/generic.py``), ``formats`` are the only others that count; empty: none, all.
-    ``resharded``: what all ranks saved together loads into any number of workers. ``resume_environment``
-    are templates of variables, set whenever an incarnation resumes.
+    ``resharded``: whether what all ranks saved together loads into any number of workers; None: nobody
+    said. ``resume_environment`` are templates of variables, set whenever an incarnation resumes.
     """
 
     checkpoint_dirs: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ class Recovery:
     script_asks: bool | None = None
     pattern: str = ""
     formats: tuple[str, ...] = ()
-    resharded: bool = False
+    resharded: bool | None = None
     resume_environment: tuple[tuple[str, str], ...] = ()
 
     @property
