@@ -59,8 +59,8 @@ def protect(
     """As ``sdk.torch.protect``, for what ``fabric.setup`` returned; loss scaling is saved too.
 
     Loaders of ``fabric.setup_dataloaders`` go into ``guard.batches``, checkpoints of
-    ``fabric.save`` into ``guard.resume(load=...)``. FaultrunError for a strategy whose ranks
-    do not hold the whole state.
+    ``fabric.save``, with the guard as an entry, into ``guard.resume(load=...)``.
+    FaultrunError for a strategy whose ranks do not hold the whole state.
     """
     kept = dict(objects or {})
     if worker() is not None:

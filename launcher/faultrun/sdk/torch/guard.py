@@ -129,7 +129,10 @@ class Guard:
             self._pending = (position, rng, epoch_rng)
 
     def state_dict(self) -> dict[str, Any]:
-        """Place, objects and all random numbers for ``dcp.save({..., "guard": guard})``, by all ranks."""
+        """Place, objects and all random numbers for ``dcp.save({..., "guard": guard})``, by all ranks.
+
+        ``fabric.save`` asks for it too; for ``torch.save`` call it on all ranks and save on one.
+        """
         rng = self.recorder.read(
             self.recorder.record(self.recorder.main_slot, self._position, self._generator)
         )
@@ -190,6 +193,7 @@ class Guard:
     def save(self, path: str | Path) -> Saved:
         """Write the whole state to ``path``, with a manifest, between two steps: your periodic checkpoint.
 
+        Called by any one rank, whose random numbers it holds; ``state_dict`` has those of all ranks.
         Never overwrites: a name that is taken gets a number. OSError as the file system says.
         """
         before = self._works_at(WorkPhase.SAVING)
