@@ -220,6 +220,9 @@ def test_what_all_ranks_saved_together_serves_any_world_where_the_code_reshards(
 def test_what_its_code_can_load_anywhere_serves_every_world_unless_the_recipe_says_no() -> None:
     together = [entry("10", 10, None, world_size=2, fits_any_world=True)]
     assert loaded(together, Need(world_size=3)) == ["10"] * 3
+    alike = [entry("10", 10, 0, world_size=2, replica_group=(0, 1))]
+    assert loaded(alike, Need(world_size=3)) == ["10"] * 3
+    assert isinstance(settled(alike, Need(world_size=3, resharded=False)), NoneUsable)
     choice = settled(together, Need(world_size=3, resharded=False))
     assert isinstance(choice, NoneUsable)
     assert choice.refused[0].why == "written by 2 ranks, this run has 3"

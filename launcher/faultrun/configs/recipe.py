@@ -131,7 +131,7 @@ def _recipe(page: "_Page", name: str, given: Mapping[str, Node]) -> Recipe:
         resume_args_if_given=page.arguments(given, "resume_arg_if_given"),
         replicas=Replicas(page.word(given, "replica_groups", [kind.value for kind in Replicas]) or "auto"),
         formats=page.names(given, "formats", _FORMAT, "a format's name, as `faultrun ckpt list` shows it"),
-        resharded=page.word(given, "world_size", ("same", "any")) == "any",
+        resharded={"any": True, "same": False}.get(page.word(given, "world_size", ("same", "any"))),
         environment=tuple(one for one in variables if one[0] not in told),
         resume_environment=tuple(one for one in variables if one[0] in told),
     )

@@ -174,7 +174,8 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     if any(one.accuses(entry.path, entry.identity) for one in need.quarantine):
         return "quarantined: two restarts made no progress past it"
     together = entry.rank is None and not entry.replica_group
-    serves_any_world = (entry.replicated and (need.groups is None or len(need.groups) == 1)) or (
+    alike = entry.replicated and need.resharded is not False
+    serves_any_world = (alike and (need.groups is None or len(need.groups) == 1)) or (
         together and (need.resharded or (need.resharded is None and entry.fits_any_world))
     )
     if entry.world_size not in (None, need.world_size) and not serves_any_world:

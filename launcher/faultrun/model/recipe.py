@@ -56,6 +56,6 @@ class Recipe:
     resume_args_if_given: tuple[Phrase, ...] = ()
     replicas: Replicas = Replicas.AUTO
     formats: tuple[str, ...] = ()
-    resharded: bool = False
+    resharded: bool | None = None
     environment: tuple[tuple[str, str], ...] = ()
     resume_environment: tuple[tuple[str, str], ...] = ()
