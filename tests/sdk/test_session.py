@@ -14,6 +14,14 @@ OURS = {
 }
 
 
+def test_a_peers_folder_is_told_by_ours() -> None:
+    environ = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+    told = read_identity({**environ, "FAULTRUN_WORKER_FOLDERS": "/r/n{node_rank}/w_{local_rank}"})
+    assert told.beside(Path("/r/n1/w_1/out/_gasp"), 0) == Path("/r/n0/w_0/out/_gasp")
+    assert told.beside(Path("/shared/out"), 0) == Path("/shared/out")
+    assert read_identity(environ).beside(Path("/r/out"), 0) == Path("/r/out")
+
+
 def test_without_faultrun_there_is_no_session() -> None:
     assert read_session({"RANK": "0", "WORLD_SIZE": "2"}) is None
 

@@ -11,6 +11,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.model.wire import PROGRESS_VARIABLE, SOCKET_VARIABLE
+from faultrun.model.worker_identity import FOLDERS_VARIABLE
 
 GROUP_INFO = "GROUP_INFO_FILE"
 _OWNED = (
@@ -20,6 +21,7 @@ _OWNED = (
     "FAULTRUN_RESUME_STEP",
     "RESTORE_RANKS",
     "RESTORE_RANKS_MAP",
+    FOLDERS_VARIABLE,
 )
 
 
@@ -127,6 +129,7 @@ def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dic
         "FAULTRUN_GRACE_S": f"{spec.supervision.windows.grace_s:g}",
         SOCKET_VARIABLE: life.socket,
         PROGRESS_VARIABLE: f"{life.progress_page}:{seat.local_rank}",
+        **({FOLDERS_VARIABLE: spec.identity.folder} if spec.identity.folder else {}),
     }
 
 

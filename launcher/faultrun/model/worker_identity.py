@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+FOLDERS_VARIABLE = "FAULTRUN_WORKER_FOLDERS"
+"""Tells a worker the ``folder`` of its identity, by which it finds those of its peers."""
 _FIELDS = ("{rank}", "{local_rank}", "{node_rank}")
 
 

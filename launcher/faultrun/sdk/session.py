@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import faultrun
@@ -33,6 +34,7 @@ from faultrun.model.wire import (
     unpack_number,
     widest_interval,
 )
+from faultrun.model.worker_identity import FOLDERS_VARIABLE, WorkerIdentity
 
 _DEFAULT_GRACE_S = 30.0
 """Length of the grace window when nobody says another: what container platforms give."""
@@ -71,7 +73,10 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One worker of one incarnation. ``socket`` and ``progress`` are "" where faultrun gave none."""
+    """One worker of one incarnation. ``socket`` and ``progress`` are "" where faultrun gave none.
+
+    ``folders`` is ``--worker_dir`` with its fields; "" where all ranks work in one place.
+    """
 
     rank: int = 0
     world_size: int = 1
@@ -83,6 +88,19 @@ class Session:
     progress: str = ""
     error_file: str = ""
     point: ResumePoint | None = None
+    folders: str = ""
+    local_world_size: int = 1
+
+    def beside(self, path: Path, rank: int) -> Path:
+        """Where ``rank`` has what is ``path`` for us: ``--worker_dir`` may give each a folder of its own.
+
+        Nodes are taken to have as many workers as ours.
+        """
+        identity, local = WorkerIdentity(folder=self.folders), self.local_world_size
+        own, other = (identity.folder_of(one, one % local, one // local) for one in (self.rank, rank))
+        if own is None or other is None or not path.is_relative_to(own):
+            return path
+        return Path(other) / path.relative_to(own)
 
 
 def read_session(environ: Mapping[str, str]) -> Session | None:
@@ -114,6 +132,8 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         progress=environ.get(PROGRESS_VARIABLE, ""),
         error_file=environ.get("TORCHELASTIC_ERROR_FILE", ""),
         point=point if point.path else None,
+        folders=environ.get(FOLDERS_VARIABLE, ""),
+        local_world_size=_number(environ, "LOCAL_WORLD_SIZE") or 1,
     )
 
 

@@ -49,6 +49,7 @@ WORKER_VARIABLES: Mapping[str, str] = {
     "FAULTRUN_GRACE_S": "seconds from SIGTERM to SIGKILL after a peer died",
     "FAULTRUN_SOCKET": "the supervisor's socket, for the SDK",
     "FAULTRUN_PROGRESS": "its slot in the page of steps, for the SDK",
+    "FAULTRUN_WORKER_FOLDERS": "worker_dir, absolute, with its fields; only where it is given",
     "FAULTRUN_GROUP_INFO_FILE": "where MindSpore may write its replica groups",
     "FAULTRUN_RESTART_REASON": "fault or continued; only when this incarnation resumes, as the next five",
     "FAULTRUN_RESUME_FROM": "the checkpoint that was chosen for this rank; empty when there is none",

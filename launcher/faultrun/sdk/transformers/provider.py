@@ -55,7 +55,8 @@ class TrainerProvider(TorchProvider):
         return state
 
     def _noted(self, rank: int, position: Position) -> Any:
-        path = self.writer.folder.path / f"rank_{rank}" / self._guard.recorder.file_name
+        folder = self.writer.session.beside(self.writer.folder.path, rank)
+        path = folder / f"rank_{rank}" / self._guard.recorder.file_name
         steps = self._guard.history.maxlen or 0
         return noted_in(path, self.writer.session.run_id, steps, position)
 
