@@ -143,6 +143,13 @@ def test_another_number_of_ranks_has_another_number_of_random_states(tmp_path: P
     assert chosen(tmp_path) == "checkpoint-20"
 
 
+def test_the_only_numbered_random_states_do_not_tell_how_many_ranks_there_were(tmp_path: Path) -> None:
+    trainer(tmp_path / "w_0", 10, *TRAINER[:3], "rng_state_0.pth")
+    put(tmp_path / "w_1" / "checkpoint-10", "rng_state_1.pth")
+    assert {one.world_size for one in survey(tmp_path).scan.entries} == {None}
+    assert "checkpoint-10: it has no rng_state_1.pth" in refusals(tmp_path)
+
+
 def test_accelerates_directory(tmp_path: Path) -> None:
     for number in (1, 2):
         put(tmp_path / f"checkpoint_{number}", *ACCELERATE, "model_1.safetensors", "optimizer_1.bin")

@@ -107,11 +107,15 @@ def is_model_only(members: Iterable[str], parts: Collection[str]) -> bool:
 
 
 def ranks_of(names: Iterable[str]) -> int | None:
-    """How many ranks wrote it: the random numbers are a file of each; None where there are none."""
+    """How many ranks wrote it: the random numbers are a file of each; None where there are none.
+
+    A numbered file of Trainer's is never the only one: the others are lost, or lie elsewhere.
+    """
     names = set(names)
-    return sum(_OF_RANK.fullmatch(name) is not None for name in names) or (
-        1 if "rng_state.pth" in names else None
-    )
+    numbered = [name for name in names if _OF_RANK.fullmatch(name)]
+    if len(numbered) == 1 and numbered[0].startswith("rng_state_"):
+        return None
+    return len(numbered) or (1 if "rng_state.pth" in names else None)
 
 
 def missing_within(members: Sequence[str], parts: Sequence[str]) -> str:
