@@ -65,6 +65,22 @@ def test_checkpoints_are_looked_for_from_here_once_for_each_rank(here: Path) -> 
     assert spec.recovery.checkpoint_dirs == ("ck", "run_0/out", "run_1/out")
 
 
+def test_a_recipes_folder_lies_in_each_workers_and_one_that_is_given_here(here: Path) -> None:
+    given = ("--worker_num=2", "--recipe=transformers", "--worker_dir=w_{local_rank}")
+    settled = plan(*given, "train.py", "--output_dir=out")
+    assert settled.spec.recovery.checkpoint_dirs == (f"{here}/w_0/out", f"{here}/w_1/out")
+    assert any("give the script an absolute path" in note for note in settled.notes)
+    (here / "old").mkdir()
+    moved = plan(*given, "train.py", "--output_dir=./old")
+    assert moved.spec.recovery.checkpoint_dirs == (f"{here}/old",), "the script is given it so, too"
+    assert not any("absolute path" in note for note in moved.notes)
+    named = plan(*given, "--checkpoint_dir=out", "train.py", "--output_dir=out")
+    assert named.spec.recovery.checkpoint_dirs == (f"{here}/out",)
+    (here / "mine.yaml").write_text("summary: s\ncheckpoint_dir: 'ck/rank_{rank}'\n")
+    own = plan("--worker_num=2", "--recipe=./mine.yaml", "--worker_dir=w_{rank}", "train.py")
+    assert own.spec.recovery.checkpoint_dirs == (f"{here}/w_0/ck/rank_0", f"{here}/w_1/ck/rank_1")
+
+
 def test_without_the_option_nothing_is_changed() -> None:
     settled = plan("--worker_num=1", "train.py", "conf/a.yaml")
     assert settled.spec.command.prefix[-1] == "train.py"

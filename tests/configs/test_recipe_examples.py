@@ -146,7 +146,8 @@ def test_lightning_saves_below_the_trainers_root_whatever_the_version() -> None:
     found = recovery("--recipe=lightning", "train.py", script="LightningCLI(Model)\n")
     assert found.checkpoint_dirs == ("lightning_logs", "checkpoints")
     assert found.resume_args == ("--ckpt_path={checkpoint}",)
-    script = "add('--ckpt-path')\nL.Trainer(default_root_dir='r', callbacks=[ModelCheckpoint(dirpath='d')])\n"
+    script = "p.add_argument('--ckpt-path')\n"
+    script += "L.Trainer(default_root_dir='r', callbacks=[ModelCheckpoint(dirpath='d')])\n"
     found = recovery("--recipe=lightning", "train.py", script=script)
     assert found.checkpoint_dirs == ("d", "r/lightning_logs", "r/checkpoints")
     assert found.resume_args == ("--ckpt-path={checkpoint}",)
@@ -155,7 +156,8 @@ def test_lightning_saves_below_the_trainers_root_whatever_the_version() -> None:
 def test_accelerate_saves_in_its_project_or_where_the_loop_says() -> None:
     script = "add('--resume_from_checkpoint')\nProjectConfiguration(project_dir='p', total_limit=2)\n"
     assert recovery("--recipe=accelerate", "train.py", script=script).checkpoint_dirs == ("p",)
-    script = "add('--output_dir', default='.')\nadd('--resume')\naccelerator.save_state(f'step_{n}')\n"
+    script = "add = parser.add_argument\nadd('--output_dir', default='.')\nadd('--resume')\n"
+    script += "accelerator.save_state(f'step_{n}')\n"
     found = recovery("--recipe=accelerate", "train.py", script=script)
     assert found.checkpoint_dirs == (".",)
     assert found.resume_args == ("--resume={checkpoint}",)

@@ -73,6 +73,76 @@ def test_local_modules_are_looked_through_too(tmp_path: Path) -> None:
     assert code.value("TrainingArguments.output_dir", nothing) == "there"
 
 
+BRANCHES = """
+if debug:
+    args = TrainingArguments(output_dir="debug_out")
+else:
+    args = TrainingArguments(output_dir=os.path.join(a.output_dir, "real"))
+"""
+
+
+def test_of_calls_that_differ_every_known_value_counts_and_the_unknown_is_noted(tmp_path: Path) -> None:
+    script, what = tmp_path / "train.py", "TrainingArguments.output_dir"
+    script.write_text(BRANCHES)
+    code = SourceCode([script])
+    assert code.values([what], {"output_dir": "o"}.get) == ("debug_out", "o/real")
+    assert code.several == {what: ("debug_out", "o/real")}
+    code = SourceCode([script])
+    assert code.values([what], nothing) == ("debug_out",)
+    assert code.several == {what: ("debug_out", "")}
+    script.write_text("TrainingArguments('a')\nTrainingArguments(output_dir='b')\n")
+    assert set(SourceCode([script]).values([what, "TrainingArguments.0"], nothing)) == {"a", "b"}
+    script.write_text("TrainingArguments(output_dir='a')\nTrainingArguments(output_dir='a')\n")
+    code = SourceCode([script])
+    assert code.values([what], nothing) == ("a",)
+    assert code.several == {}
+
+
+def test_what_torch_saves_is_no_path_of_a_trainer(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("torch.save('state', p)\nfabric.save('there', state)\n")
+    assert SourceCode([tmp_path / "train.py"]).values(["save.0"], nothing) == ("there",)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("subprocess.run(['sync', '--resume'])", None),
+        ("print('--resume')\nx = '--resume'", None),
+        ("parser.add_argument('-r', '--resume')", "--resume"),
+        ("@click.option('--resume', default=None)\ndef main(resume): pass", "--resume"),
+        ("def main(resume: str = typer.Option(None, '--resume')): pass", "--resume"),
+        ("add = parser.add_argument\nadd('--resume')", "--resume"),
+        ("add('--resume')", None),
+        ("flags.DEFINE_string('resume', None, 'where from')", "--resume"),
+        ("flags.DEFINE_bool('resume', False, 'whether')", None),
+        ("flags.DEFINE_string('other', None, '--resume')", None),
+    ],
+)
+def test_an_option_is_one_that_is_declared(tmp_path: Path, text: str, known: str | None) -> None:
+    (tmp_path / "train.py").write_text(text)
+    assert SourceCode([tmp_path / "train.py"]).option("resume") == known
+
+
+@pytest.mark.parametrize(
+    ("parsed", "known"),
+    [
+        ("Own", None),
+        ("(Own, With)", "--resume"),
+        ("(Own, Below)", "--resume"),
+        ("[Own, TrainingArguments]", "--resume"),
+        ("Derived", "--resume"),
+    ],
+)
+def test_classes_in_the_source_are_options_by_their_fields(
+    tmp_path: Path, parsed: str, known: str | None
+) -> None:
+    classes = "class Own:\n    out: str = 'o'\nclass With:\n    resume: str = ''\n"
+    classes += "class Below(With):\n    x: int = 1\n"
+    derived = "class Derived(TrainingArguments):\n    y: int = 1\n"
+    (tmp_path / "train.py").write_text(f"{classes}{derived}HfArgumentParser({parsed})\n")
+    assert SourceCode([tmp_path / "train.py"]).option("resume") == known
+
+
 def test_an_option_is_spelled_as_the_source_does(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("add_argument('--ckpt-path')\nprint('--resume me')\n")
     code = SourceCode([tmp_path / "train.py"])

@@ -5,6 +5,7 @@ filled on its own: what the user gave on the command line is never asked of the 
 """
 
 import ast
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,13 @@ from pathlib import Path
 
 from faultrun.configs.edited import NoParent
 from faultrun.configs.files import snapshot
-from faultrun.configs.recipe_reference import Reference, Unknown, filled, filled_template
+from faultrun.configs.recipe_reference import (
+    Reference,
+    Unknown,
+    every_filled,
+    filled,
+    filled_template,
+)
 from faultrun.configs.registry import edit, format_of
 from faultrun.configs.source_value import SourceCode
 from faultrun.core import template
@@ -47,41 +54,67 @@ class RecipeFiller:
     recipe: Recipe
     script: Script
 
-    def checkpoint_dirs(self, world_size: int) -> tuple[str, ...]:
+    def checkpoint_dirs(self, world_size: int, places: Sequence[str] = ()) -> tuple[str, ...]:
         """Every folder that the recipe can name here, ``{rank}`` once for each rank.
 
-        A folder whose references are unknown is left out as long as another one
+        ``places`` are the working directories of the ranks, where they are not ours: a relative folder lies
+        in each of them. A folder whose references are unknown is left out as long as another one
         is known: layouts of several releases stand side by side. ConfigError if none is.
         """
         found: list[str] = []
         missing: list[tuple[Phrase, Unknown]] = []
         for parts in self.recipe.checkpoint_dirs:
             try:
-                joined = self._joined(parts)
+                every = self._joined(parts)
             except Unknown as unknown:
                 missing.append((parts[0], unknown))
                 continue
-            ranks = range(world_size) if "{rank}" in joined else range(1)
-            found += [os.path.normpath(joined.replace("{rank}", str(rank))) for rank in ranks]
+            for joined in every:
+                for rank in range(world_size if places or "{rank}" in joined else 1):
+                    folder = joined.replace("{rank}", str(rank))
+                    place = places[rank] if places else ""
+                    found.append(os.path.normpath(os.path.join(place, folder)))  # noqa: PTH118  "" is no place
         if not found:
             raise self._cannot(*missing[0])
         return tuple(dict.fromkeys(found))
 
-    def _joined(self, parts: Sequence[Phrase]) -> str:
-        """One folder; what its script computes does not matter where other words tell it. Raises Unknown."""
+    def _joined(self, parts: Sequence[Phrase]) -> list[str]:
+        """Each folder that it may be; what the script computes does not matter where other words tell it.
+
+        Raises Unknown.
+        """
         computed = self.script.code.computed
         asked_before = len(computed)
         answers: list[str] = []
 
-        def look_up(reference: Reference) -> str | None:
-            value = self._look_up(reference)
-            answers.extend([] if value is None else [value])
-            return value
+        def look_up(alternatives: Sequence[Reference]) -> Sequence[str]:
+            values = self._every_value(alternatives)
+            if values:
+                answers.extend(values)
+                return values
+            return [one.name for one in alternatives if one.kind == "text"][:1]
 
-        joined = os.path.join(*(filled(part.text, look_up) for part in parts))  # noqa: PTH118  a text with {rank}
+        every = [every_filled(part.text, look_up) for part in parts]
         if answers:
             del computed[asked_before:]
-        return joined
+        return [os.path.join(*words) for words in itertools.product(*every)]  # noqa: PTH118  texts with {rank}
+
+    def _every_value(self, alternatives: Sequence[Reference]) -> Sequence[str]:
+        """What the first known alternative may be: of calls in the source, each value that they give."""
+        for at, one in enumerate(alternatives):
+            if one.kind == "text":
+                return ()
+            if one.kind == "code":
+                call = one.name.rpartition(".")[0]
+                same = (other for other in alternatives[at:] if other.kind == "code")
+                names = [other.name for other in same if other.name.rpartition(".")[0] == call]
+                values: Sequence[str] = self.script.code.values(names, self._given)
+            else:
+                value = self._look_up(one)
+                values = [] if value is None else [value]
+            if values:
+                return values
+        return ()
 
     def rewrites(self) -> tuple[tuple[Rewrite, ...], tuple[str, ...]]:
         """The values to set, and why optional ones that are there are left alone."""

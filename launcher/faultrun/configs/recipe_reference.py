@@ -16,8 +16,9 @@
 other fields (``{checkpoint}``) belong to ``core/template.py`` and stay. Pure: who looks up is the caller's.
 """
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
@@ -49,6 +50,9 @@ class Reference:
 LookUp = Callable[[Reference], str | None]
 """The value of a reference, None where it is missing."""
 
+LookUpAll = Callable[[tuple[Reference, ...]], Sequence[str]]
+"""Every value that the first known of some alternatives may have; none where all are missing."""
+
 
 class Unknown(Exception):
     """None of a reference's alternatives is known; ``missing`` says which are."""
@@ -61,6 +65,23 @@ class Unknown(Exception):
 def filled(text: str, look_up: LookUp) -> str:
     """``text`` with its references and doubled braces replaced. Raises Unknown."""
     return _replaced(text, lambda alternatives: _first_known(alternatives, look_up), braces=1)
+
+
+def every_filled(text: str, look_up: LookUpAll) -> tuple[str, ...]:
+    """``filled``, once for each combination of values that its references may have. Raises Unknown."""
+    parts: list[Sequence[str]] = []
+    end = 0
+    for found in _BRACES.finditer(text):
+        parts.append([text[end : found.start()]])
+        end = found.end()
+        alternatives = None if found.group(1) is None else _references(found.group(1))
+        if alternatives is None:
+            parts.append([found.group() if found.group(1) is not None else found.group()[:1]])
+            continue
+        parts.append(look_up(alternatives))
+        if not parts[-1]:
+            raise Unknown(alternatives)
+    return tuple("".join(words) for words in itertools.product(*parts, [text[end:]]))
 
 
 def filled_template(text: str, look_up: LookUp) -> str:

@@ -9,7 +9,7 @@ is joined of such.
 
 import ast
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +19,15 @@ from faultrun.files import bytes_from
 
 _MAX_BYTES = 4 << 20
 _DEEPEST = 8
-_PARSERS = frozenset({"HfArgumentParser", "TrlParser", "LightningCLI", "CLI", "auto_cli", "cli", "Fire"})
+_CLASS_PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
+_PARSERS = frozenset({*_CLASS_PARSERS, "LightningCLI", "CLI", "auto_cli", "cli", "Fire"})
 """They make options of the fields of classes, which the source need not spell out."""
+_OPTIONS = frozenset({"add_argument", "add_arg", "add_option", "option", "Option"})
+"""Calls that declare an option of the script: of argparse, configargparse, optparse, click and typer."""
+_DEFINES = "DEFINE_"
+"""absl's begin so, and name the option without its dashes."""
+_NO_PATH_FIRST = frozenset({"torch", "np", "numpy"})
+"""Their ``save`` has nothing to do with a trainer's method of that name."""
 _JOINS = frozenset({"join", "joinpath", "Path", "PurePath", "str", "fspath"})
 
 Argument = Callable[[str], str | None]
@@ -30,46 +37,84 @@ Argument = Callable[[str], str | None]
 class SourceCode:
     """The Python files of a program, the script first. What cannot be read or parsed tells nothing.
 
-    ``computed`` are the values that were asked for, are given there, and are not known.
+    ``computed`` are the values that were asked for, are given there, and are not known. ``several`` are
+    those that calls give differently: the known ones, and "" where others are not known.
     """
 
     def __init__(self, files: Sequence[Path] = ()) -> None:
         self._files = tuple(files)
         self.computed: list[str] = []
+        self.several: dict[str, tuple[str, ...]] = {}
 
     def value(self, what: str, argument: Argument) -> str | None:
-        """The first known value of ``CALL.NAME``; None where there is none.
+        """The first known value of ``CALL.NAME``; None where there is none."""
+        return next(iter(self.values([what], argument)), None)
+
+    def values(self, places: Sequence[str], argument: Argument) -> tuple[str, ...]:
+        """Every known value of each ``CALL.NAME``, once: which of the calls will run is not known.
 
         Of a path whose end is not known (``f"out/step_{n}"``) it is the folder before that.
         """
-        call, _, name = what.rpartition(".")
+        found: list[str] = []
+        unknown: list[str] = []
+        for what in places:
+            call, _, name = what.rpartition(".")
+            for tree, node in self._calls(call):
+                given = _given(node, name)
+                known = "" if given is None else self._text(given, tree, argument, _DEEPEST).path
+                found += [known] if known else []
+                unknown += [] if given is None or known else [what]
+        self.computed += dict.fromkeys(unknown)
+        different = tuple(dict.fromkeys(found))
+        if len(different) > 1 or (different and unknown):
+            self.several[places[0]] = (*different, "") if unknown else different
+        return different
+
+    def _calls(self, name: str) -> Iterator[tuple[ast.Module, ast.Call]]:
         for tree in self._trees:
             for node in ast.walk(tree):
-                if isinstance(node, ast.Call) and _name_of(node.func).endswith(call):
-                    given = _given(node, name)
-                    found = None if given is None else self._text(given, tree, argument, _DEEPEST).path
-                    if found:
-                        return found
-                    self.computed += [what] if given is not None else []
-        return None
+                if isinstance(node, ast.Call) and _name_of(node.func).endswith(name) and _may_save(node.func):
+                    yield tree, node
 
     def default(self, name: str) -> str | None:
         """The default of the script's own argument ``name``."""
         return self._default(name, _nothing_given, _DEEPEST).path or None
 
     def option(self, name: str) -> str | None:
-        """``--name`` as the source spells it, with dashes or underscores; None if it is not there.
+        """``--name`` as the source declares it, with dashes or underscores; None if it does not.
 
-        It is taken to be there where a parser makes options of classes, and where there is no source. A flag
-        is none: it takes no path.
+        It is taken to be there where a parser makes options of classes that may have it, and where there is
+        no source. A flag is none: it takes no path. Nor is a text that the source uses for something else.
         """
         spellings = (f"--{name}", f"--{name.replace('_', '-')}")
         nodes = [node for tree in self._trees for node in ast.walk(tree)]
         calls = [node for node in nodes if isinstance(node, ast.Call)]
-        flags = {text for call in calls if _is_flag(call) for text in _texts(call.args)}
-        written = next((text for text in _texts(nodes) if text in spellings and text not in flags), None)
-        made = not nodes or any(_name_of(call.func) in _PARSERS for call in calls)
+        others = frozenset(_other_names(nodes))
+        declared = [text for call in calls if not _is_flag(call) for text in _declares(call, others)]
+        written = next((text for text in declared if text in spellings), None)
+        made = not nodes or any(
+            _name_of(call.func) in _PARSERS and self._may_have(call, name) for call in calls
+        )
         return spellings[0] if made and written is None else written
+
+    def _may_have(self, parser: ast.Call, name: str) -> bool:
+        """Whether one of the classes that a parser reads has the field, or is not to be seen here."""
+        classes = {
+            node.name: node
+            for tree in self._trees
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+        }
+        if _name_of(parser.func) not in _CLASS_PARSERS or not parser.args:
+            return True
+        given = parser.args[0]
+        waiting = list(given.elts if isinstance(given, ast.Tuple | ast.List) else [given])
+        for one in waiting:  # it grows by the bases
+            seen = classes.get(_name_of(one))
+            if seen is None or any(_name_of(line.target) == name for line in _fields(seen)):
+                return True
+            waiting += [base for base in seen.bases if base not in waiting]
+        return False
 
     @cached_property
     def _trees(self) -> tuple[ast.Module, ...]:
@@ -150,11 +195,46 @@ def _texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
     return (value for value in values if isinstance(value, str))
 
 
+def _other_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """What the source calls a method that declares options: ``add = parser.add_argument``."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(attr=method)) if (
+                method in _OPTIONS
+            ):
+                yield name
+            case _:
+                pass
+
+
+def _declares(call: ast.Call, others: Collection[str]) -> Iterator[str]:
+    """The options that a call declares, with their dashes; ``others`` are names that declare, too."""
+    name = _name_of(call.func)
+    if name in _OPTIONS or name in others:
+        yield from _texts(call.args)
+    elif name.startswith(_DEFINES):
+        yield from (f"--{text}" for text in _texts(call.args[:1]))
+
+
 def _is_flag(call: ast.Call) -> bool:
-    """Whether argparse or click would make an option without a value of it."""
+    """Whether argparse, click or absl would make an option without a value of it."""
     told = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
     action = told.get("action")
-    return told.get("is_flag") is True or (isinstance(action, str) and action not in ("store", "append"))
+    if told.get("is_flag") is True or _name_of(call.func) in ("DEFINE_bool", "DEFINE_boolean"):
+        return True
+    return isinstance(action, str) and action not in ("store", "append")
+
+
+def _may_save(func: ast.expr) -> bool:
+    match func:
+        case ast.Attribute(value=ast.Name(id=owner)):
+            return owner not in _NO_PATH_FIRST
+        case _:
+            return True
+
+
+def _fields(node: ast.ClassDef) -> Iterator[ast.AnnAssign]:
+    return (one for one in node.body if isinstance(one, ast.AnnAssign))
 
 
 def _name_of(func: ast.expr) -> str:
@@ -191,9 +271,9 @@ def _declared(node: ast.AST, name: str) -> ast.expr | None:
         case ast.Call(args=[*words], keywords=keywords):
             if any(text.lstrip("-").replace("-", "_") == name for text in _texts(words)):
                 return next((one.value for one in keywords if one.arg == "default"), None)
-        case ast.ClassDef(body=body):
-            fields = (one for one in body if isinstance(one, ast.AnnAssign))
-            return next((one.value for one in fields if _name_of(one.target) == name and one.value), None)
+        case ast.ClassDef():
+            fields = (one for one in _fields(node) if _name_of(one.target) == name)
+            return next((one.value for one in fields if one.value), None)
         case _:
             pass
     return None

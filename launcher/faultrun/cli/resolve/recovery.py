@@ -5,7 +5,7 @@ taken as it stands, and the recipe is not asked for that part at all.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +36,12 @@ def read_chosen_recipe(settings: Settings) -> Recipe | None:
 
 
 def resolve_recovery(
-    ctx: ResolveContext, recipe: Recipe | None, program: Program, world_size: int
+    ctx: ResolveContext, recipe: Recipe | None, program: Program, world_size: int, places: Sequence[str] = ()
 ) -> Recovery:
-    """Settle the options of "Where to resume"; ConfigError when the recipe needs what is not given."""
+    """Settle the options of "Where to resume"; ConfigError when the recipe needs what is not given.
+
+    ``places`` are the working directories of the ranks, where they are not ours.
+    """
     from faultrun.frameworks.program_files import asks, program_sources
 
     settings = ctx.settings
@@ -56,7 +59,7 @@ def resolve_recovery(
     )
     _note_missing(ctx, said.checkpoint_dirs)
     if recipe is not None:
-        return _filled(ctx, said, recipe, _script(ctx, program, sources), world_size)
+        return _filled(ctx, said, recipe, _script(ctx, program, sources), world_size, places)
     if not (
         settings.checkpoint_dir or settings.rewrite or settings.resume_arg or settings.gave(Settings.recipe)
     ):
@@ -86,8 +89,11 @@ def _script(ctx: ResolveContext, program: Program, sources: Sequence[Path]) -> "
     from faultrun.configs.recipe_fill import Script
     from faultrun.configs.source_value import SourceCode
 
+    source = program.source
+    if source is not None and ctx.settings.worker_dir:
+        source = source.absolute()
     return Script(
-        path="" if program.source is None else str(program.source),
+        path="" if source is None else str(source),
         args=program.command.script_args,
         environ=ctx.environ,
         code=SourceCode([file for file in sources if file.suffix == ".py"]),
@@ -114,7 +120,12 @@ def resolve_environment(
 
 
 def _filled(
-    ctx: ResolveContext, said: Recovery, recipe: Recipe, script: "Script", world_size: int
+    ctx: ResolveContext,
+    said: Recovery,
+    recipe: Recipe,
+    script: "Script",
+    world_size: int,
+    places: Sequence[str],
 ) -> Recovery:
     """What the recipe adds where nobody set the option, told for a person to see that it is right."""
     from faultrun.configs.recipe_fill import RecipeFiller
@@ -129,13 +140,9 @@ def _filled(
         resume_environment=recipe.resume_environment,
     )
     if not ctx.settings.gave(Settings.checkpoint_dir):
-        found = replace(found, checkpoint_dirs=filler.checkpoint_dirs(world_size))
-        for what in dict.fromkeys(script.code.computed):
-            call, _, argument = what.rpartition(".")
-            named = f"argument {argument} of {call}" if argument.isdecimal() else what
-            ctx.note(
-                f"recipe {recipe.name}: the script computes {named}; where it saves: --checkpoint_dir=DIR"
-            )
+        found = replace(found, checkpoint_dirs=filler.checkpoint_dirs(world_size, places))
+        for line in (*_apart(recipe, found, places), *_doubts(script)):
+            ctx.note(f"recipe {recipe.name}: {line}")
     if not ctx.settings.gave(Settings.rewrite):
         rewrites, left_out = filler.rewrites()
         found = replace(found, rewrites=rewrites)
@@ -161,6 +168,34 @@ def _filled(
         parts.append("replicas as group_info.pb says")
     ctx.note(f"recipe {recipe.name}: {'; '.join(parts)}")
     return found
+
+
+def _apart(recipe: Recipe, found: Recovery, places: Sequence[str]) -> Iterator[str]:
+    """Where ranks that write one checkpoint together would each write it elsewhere."""
+    own = any(folder.startswith(tuple(places)) for folder in found.checkpoint_dirs)
+    if own and len(set(places)) > 1 and "folder" in recipe.formats:
+        yield (
+            "--worker_dir leaves each rank's part of a checkpoint in its own folder, where only a save of "
+            "the SDK is whole: give the script an absolute path to save in"
+        )
+
+
+def _doubts(script: "Script") -> Iterator[str]:
+    """Where a script saves that its source does not tell, or tells in several ways."""
+    for what in dict.fromkeys(script.code.computed):
+        yield f"the script computes {_argument_of(what)}; where it saves: --checkpoint_dir=DIR"
+    for what, values in script.code.several.items():
+        known = ", ".join(filter(None, values))
+        if "" in values:
+            text = f"{known}, and one that it computes; where it saves: --checkpoint_dir=DIR"
+        else:
+            text = f"{known}; all are looked through, --checkpoint_dir=DIR names one"
+        yield f"the script gives {_argument_of(what)} more than once: {text}"
+
+
+def _argument_of(what: str) -> str:
+    call, _, argument = what.rpartition(".")
+    return f"argument {argument} of {call}" if argument.isdecimal() else what
 
 
 def _note_untold(ctx: ResolveContext, recipe: Recipe, found: Recovery) -> None:

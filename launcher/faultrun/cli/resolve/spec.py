@@ -18,7 +18,7 @@ from faultrun.cli.resolve.recovery import read_chosen_recipe, resolve_environmen
 from faultrun.cli.resolve.rendezvous import resolve_compile_cache, resolve_meeting, resolve_scheduler
 from faultrun.cli.resolve.supervision import resolve_standby, resolve_supervision
 from faultrun.cli.resolve.torchrun import resolve_identity, resolve_threads
-from faultrun.cli.resolve.worker_dir import resolve_worker_dir, spread_folders, worker_path
+from faultrun.cli.resolve.worker_dir import resolve_worker_dir, spread_folders, worker_path, worker_places
 from faultrun.cli.resolve.workers import Workers, resolve_workers
 from faultrun.model.spec import Binding, RunSpec
 from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology
@@ -62,6 +62,8 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     meeting = resolve_meeting(ctx, framework)
     supervision = resolve_supervision(ctx)
     node = NodeId(local.hostname())
+    places = worker_places(folder, workers.world, workers.local)
+    recovery = resolve_recovery(ctx, recipe, program, workers.world, places)
     logs = resolve_logs(ctx, join=supervision.join, workers=workers.local, master_addr=meeting.master_addr)
     scheduler = resolve_scheduler(ctx, framework, program.command, meeting.master_addr, workers.simulation)
     spec = RunSpec(
@@ -72,7 +74,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         framework=framework,
         rendezvous=replace(meeting, rank_table_file=handed_on(ctx, workers.devices), ms_scheduler=scheduler),
         supervision=supervision,
-        recovery=spread_folders(resolve_recovery(ctx, recipe, program, workers.world), folder, workers.world),
+        recovery=spread_folders(recovery, folder, workers.world),
         logs=logs,
         binding=_binding(ctx, workers),
         identity=resolve_identity(ctx, framework, workers.local, folder),

@@ -12,6 +12,7 @@ from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
 from faultrun.model.spec import Command, Recovery
+from faultrun.model.worker_identity import WorkerIdentity
 
 _PATH = "PYTHONPATH"
 
@@ -46,6 +47,13 @@ def worker_path(ctx: ResolveContext, folder: str, program: Program) -> tuple[tup
         return ()
     inherited = ctx.environ.get(_PATH, "")
     return ((_PATH, os.pathsep.join(filter(None, (str(Path.cwd()), inherited)))),)
+
+
+def worker_places(folder: str, workers: int, local: int) -> tuple[str, ...]:
+    """The working directory of every rank, ``local`` of them on each node; none where they work here."""
+    identity = WorkerIdentity(folder=folder)
+    each = (identity.folder_of(rank, rank % local, rank // local) for rank in range(workers))
+    return tuple(one for one in each if one is not None)
 
 
 def spread_folders(recovery: Recovery, folder: str, workers: int) -> Recovery:
