@@ -3,8 +3,8 @@
 Written by Hugging Face's Trainer (``checkpoint-N/``, ``trainer_state.json``
 last), accelerate (``random_states_R.pkl`` last, then what the script registered), DeepSpeed
 (``global_stepN/``), FSDP and scripts that use the same names. It is whole
-only if every file is, no rank's file is missing, and it has all that its
-siblings have. Its path is the directory.
+only if every file is, no rank's file is missing, all are of one save, and it has all that its
+earlier siblings have. Its path is the directory.
 
 A side file holds no model: the optimizer, a scheduler, random states,
 arguments. It is never a checkpoint by itself, whatever directory it lies in. A model that
@@ -35,6 +35,7 @@ from faultrun.checkpoints.folder_members import (
     ranks_of,
     unfinished,
 )
+from faultrun.checkpoints.folder_times import check_one_save
 from faultrun.checkpoints.format import Claim, Format, Listing, Look, Unreadable
 from faultrun.checkpoints.names import base_name, claim_directory, is_dcp_part
 from faultrun.checkpoints.reading import names_in, opened, read_json, within
@@ -88,11 +89,12 @@ class CheckpointFolder:
         """Look for what is missing, then into every file. May raise Unreadable for a damaged one."""
         names = names_in(entry.path)
         members, parts = members_of(names), parts_of(names)
-        missing = missing_within(members, parts) or _less_than(look.siblings, {*members, *parts})
+        missing = missing_within(members, parts) or _less_than(entry, look.siblings, {*members, *parts})
         if missing:
             return Verdict(whole=False, why=missing, depth=Depth.NAME, provisional=True)
         proved = [_verify_inside(entry, name, look) for name in members]
         proved += [_verify_inside(entry, name, replace(look, siblings=()), part=True) for name in parts]
+        check_one_save(entry.path, members)
         why = f"{len(members) + len(parts)} files, all complete"
         why += "; the model only, as save_only_model has it" if is_model_only(members, parts) else ""
         depth = Depth.CHECKSUM if all(proved) else Depth.STRUCTURE
@@ -104,8 +106,11 @@ class CheckpointFolder:
 FOLDER = CheckpointFolder()
 
 
-def _less_than(siblings: Sequence[Entry], names: set[str]) -> str:
+def _less_than(entry: Entry, siblings: Sequence[Entry], names: set[str]) -> str:
+    """What an earlier sibling has and this one lacks; a later one may hold more, as of an edited script."""
     for nth, sibling in enumerate(siblings):
+        if not _is_earlier(sibling, entry):
+            continue
         theirs = names_in(sibling.path)
         missing = missing_beside(sibling.path, theirs, names)
         # After a world has shrunk all the later ones have fewer: only the nearest counts.
@@ -113,6 +118,15 @@ def _less_than(siblings: Sequence[Entry], names: set[str]) -> str:
         if missing:
             return missing
     return ""
+
+
+def _is_earlier(one: Entry, other: Entry) -> bool:
+    """By the number of the save, else by the step, else by the time of writing."""
+    if one.save_number is not None and other.save_number is not None:
+        return one.save_number < other.save_number
+    if one.global_step is not None and other.global_step is not None:
+        return one.global_step < other.global_step
+    return one.mtime_ns < other.mtime_ns
 
 
 def _verify_inside(entry: Entry, name: str, look: Look, *, part: bool = False) -> bool:
