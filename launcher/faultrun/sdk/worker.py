@@ -23,6 +23,7 @@ from faultrun.sdk.ending import ExitWatch
 from faultrun.sdk.evidence import answer_with_stacks, tells_of_a_dead_peer, write_note
 from faultrun.sdk.helper import Helper
 from faultrun.sdk.session import ProgressSlot, Session, read_identity, read_session
+from faultrun.sdk.stages import Stages
 from faultrun.sdk.state_provider import StateProvider
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Worker:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.stages = Stages(session.point)
         self._pid = os.getpid()
         self._slot = ProgressSlot(session.progress)
         self._helper = Helper(session, self._slot)

@@ -18,6 +18,7 @@ from faultrun.sdk.lightning.guard import LightningGuard, LightningProvider, is_o
 from faultrun.sdk.lightning.loader import is_stateful, place_loaders
 from faultrun.sdk.lightning.progress import FitPlace, Next, place_of, resumable
 from faultrun.sdk.lightning.strategies import check_optimizers, check_strategy
+from faultrun.sdk.stages import saving_in, told
 from faultrun.sdk.state_provider import check_folder, preflight
 from faultrun.sdk.torch.batches import check_positions, generator_of, set_epoch
 from faultrun.sdk.torch.rng import Rng, current_rng, restore_rng
@@ -51,9 +52,17 @@ class LightningGasp:
 
     @property
     def ckpt_path(self) -> str | None:
-        """For ``trainer.fit(ckpt_path=...)``: the checkpoint that faultrun chose for this rank, if any."""
+        """For ``trainer.fit(ckpt_path=...)``: the checkpoint that faultrun chose for this rank, if any.
+
+        None, with a line in the log, once an earlier fit of this script has gone on from it.
+        """
         point = self._worker.session.point if self._worker is not None else None
-        return point.path if point is not None else None
+        if self._worker is None or point is None:
+            return None
+        if self._worker.stages.is_used_up():
+            told(f"{point.path} is of an earlier fit of this script; this one begins at its beginning")
+            return None
+        return point.path
 
     def setup(self, trainer: Any, _module: Any, stage: str) -> None:
         """Be asked where the data are opened. FaultrunError for what could never be saved."""
@@ -82,6 +91,8 @@ class LightningGasp:
             return
         folder = folder_of(trainer.default_root_dir if self._directory is None else self._directory)
         writer = SaveWriter(folder, self._worker.session)
+        saves = [one.dirpath for one in trainer.checkpoint_callbacks if getattr(one, "dirpath", None)]
+        self._worker.stages.begins(saving_in(saves, folder.directory), trainer.ckpt_path)
         check_folder(folder, self._worker.session)
         check_optimizers(trainer.optimizers)
         self._guard = guard = LightningGuard(trainer, self._worker, writer)
@@ -220,6 +231,8 @@ class LightningGasp:
         if self._guard is not None:
             self._guard.boundary(self._guard.what_comes())
             self._guard.in_loop = self._trains = False
+            if self._worker is not None:
+                self._worker.stages.ends()
         self._works_at(WorkPhase.UNKNOWN)
 
     def state_dict(self) -> dict[str, Any]:

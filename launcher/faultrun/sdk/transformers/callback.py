@@ -8,9 +8,11 @@ drawn.
 """
 
 import inspect
+import os
 import signal
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from transformers import Trainer, TrainerCallback
@@ -18,9 +20,11 @@ from transformers import Trainer, TrainerCallback
 from faultrun.errors import FaultrunError
 from faultrun.model.progress import WorkPhase
 from faultrun.sdk.files import Folder, Position, SaveWriter
+from faultrun.sdk.stages import TrainingFolders, saving_in, told
 from faultrun.sdk.state_provider import check_folder, preflight
 from faultrun.sdk.torch.capture import Buffers, Objects, device_of
 from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.sdk.transformers.folder import finished_in
 from faultrun.sdk.transformers.guard import TrainerGuard, TrainerProgress
 from faultrun.sdk.transformers.provider import TrainerProvider
 from faultrun.sdk.worker import worker
@@ -48,27 +52,54 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._worker = worker()
         self._guard: TrainerGuard | None = None
         self._trainer: Any = None
+        self._output_dir = ""
         self._epoch = 0
         self._batches = 0
         self._changed = False
 
     @property
     def checkpoint(self) -> str | None:
-        """What to give to ``trainer.train(resume_from_checkpoint=...)``; None to begin at the beginning."""
+        """What to give to ``trainer.train(resume_from_checkpoint=...)``; None to begin at the beginning.
+
+        The point that faultrun chose, where it is this Trainer's. Where it is another one's, this
+        Trainer's last checkpoint if it had trained to its end, and ends at once. FaultrunError for the
+        first Trainer of a script that has neither. Ask once the Trainer is made: it says where it saves.
+        """
         point = self._worker.session.point if self._worker is not None else None
-        return point.path if point is not None else None
+        if self._worker is None or point is None or not self._output_dir:
+            return point.path if point is not None else None
+        if self._place().holds(point.path):
+            return point.path
+        finished = finished_in(Path(self._output_dir))
+        if finished is None and not self._worker.stages.any_ended:
+            raise FaultrunError(
+                f"{point.path} is not a checkpoint of this Trainer, which would begin at the beginning",
+                because=f"its output_dir is {self._output_dir}, where no finished training lies either",
+                hint="run each Trainer by a faultrun command, with --checkpoint_dir=<its output_dir>;"
+                " or resume_from_checkpoint=sdk.resume_point().path where another folder's is meant",
+            )
+        told(f"{point.path} is of another Trainer; {self._output_dir} goes on from {finished or 'nothing'}")
+        return str(finished) if finished is not None else None
+
+    def on_init_end(self, args: Any, _state: Any, _control: Any, **_others: Any) -> None:
+        """Whose callback it is."""
+        self._output_dir = args.output_dir
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_others: Any) -> None:
         """Find what is trained, and be ready for requests."""
         if self._worker is None:
             return
-        trainer = self._trainer = self._found_trainer()
+        trainer = self._trainer = self._caller().f_locals["self"]
         _refuse_sharded(trainer)
         _put_jit_aside(trainer)
+        vars(trainer).pop("_run_epoch", None)
+        if 0 < state.max_steps <= state.global_step:
+            _train_no_more(trainer)
         if self._guard is not None:
             self._guard.retire()  # another training in this process, or the same with smaller batches
-        directory = Path(args.output_dir, _FOLDER) if self._directory is None else self._directory
-        writer = SaveWriter(Folder(directory=directory, keep=self._keep), self._worker.session)
+        self._output_dir = args.output_dir
+        self._worker.stages.begins(self._place(), _resumed_from(self._caller()))
+        writer = SaveWriter(Folder(directory=self._gasps(), keep=self._keep), self._worker.session)
         check_folder(writer.folder, writer.session)
         self._guard = guard = TrainerGuard(lambda: _parts(trainer), self._worker, writer)
         provider = TrainerProvider(guard, trainer)
@@ -139,17 +170,24 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """Training is over, but the script may evaluate and save: only it can say that all is done."""
-        if self._guard is not None:
+        if self._guard is not None and self._worker is not None:
             self._guard.in_loop = False
+            self._worker.stages.ends()
         self._works_at(WorkPhase.UNKNOWN)
 
-    def _found_trainer(self) -> Any:
-        """Who calls: a callback is told of everything but its Trainer."""
+    def _gasps(self) -> Path:
+        return Path(self._output_dir, _FOLDER) if self._directory is None else Path(self._directory)
+
+    def _place(self) -> TrainingFolders:
+        return saving_in([self._output_dir], self._gasps())
+
+    def _caller(self) -> FrameType:
+        """Trainer's method that calls: a callback is told of everything but its Trainer."""
         frame = inspect.currentframe()
         while frame is not None:
             found = frame.f_locals.get("self")
             if isinstance(found, Trainer) and self in found.callback_handler.callbacks:
-                return found
+                return frame
             frame = frame.f_back
         raise FaultrunError(
             "sdk.transformers.DyingGasp cannot find what it is to save",
@@ -186,6 +224,16 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
             self._worker.works_at(phase)
 
 
+def _resumed_from(frame: FrameType | None) -> str | None:
+    """What ``Trainer.train`` goes on from, which its inner loop is given as an argument (5.23)."""
+    while frame is not None:
+        found = frame.f_locals.get("resume_from_checkpoint")
+        if isinstance(found, str | os.PathLike) and isinstance(frame.f_locals.get("self"), Trainer):
+            return os.fspath(found)
+        frame = frame.f_back
+    return None
+
+
 def _parts(trainer: Any) -> Parts:
     model = unwrapped(trainer.model)
     scaler = getattr(trainer.accelerator, "scaler", None)
@@ -216,6 +264,15 @@ def _refuse_sharded(trainer: Any) -> None:
             hint="leave DyingGasp out: restarts go on from Trainer's checkpoints with faultrun"
             " --recipe=transformers, and enable_jit_checkpoint=True saves when a stop is asked for",
         )
+
+
+def _train_no_more(trainer: Any) -> None:
+    """From a finished checkpoint inside an epoch Trainer (5.23) makes a step more: it looks only after it."""
+
+    def ends_at_once(*_: Any, **_others: Any) -> None:
+        trainer.control.should_training_stop = True
+
+    trainer._run_epoch = ends_at_once
 
 
 def _put_jit_aside(trainer: Any) -> None:

@@ -58,6 +58,23 @@ def write_checkpoint(
     (folder / "trainer_state.json").write_text(f"{text}\n", encoding="utf-8")
 
 
+def finished_in(output_dir: Path) -> Path | None:
+    """The newest ``checkpoint-N`` of Trainer's own after its last step; None where it did not come so far.
+
+    Trainer saves after the last step unless ``save_strategy="no"``, and ``trainer_state.json`` last.
+    """
+    finished = {}
+    for path in output_dir.glob("checkpoint-*/trainer_state.json"):
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            step, last = int(told["global_step"]), int(told["max_steps"])
+        except (OSError, ValueError, KeyError, TypeError):  # torn: it did not come to its end
+            continue
+        if path.parent.name == f"checkpoint-{step}" and 0 < last <= step:
+            finished[step] = path.parent
+    return finished[max(finished)] if finished else None
+
+
 def numbers_of(rng: Rng) -> dict[str, Any]:
     """The content of an ``rng_state`` file. CUDA's are a list by device, of which a rank reads its own."""
     numpy = rng.numpy
