@@ -77,9 +77,11 @@ def test_ranks_of_a_page_save_the_same_step_whoever_is_asked_first(tmp_path: Pat
     page = tmp_path / "progress"
     page.write_bytes(bytes(2 * SLOT_BYTES))
     first, second = ProgressSlot(f"{page}:0"), ProgressSlot(f"{page}:1")
-    assert first.agree_on_save(0) == 1
+    assert (first.agree_on_save(0), first.joined_save()) == (1, 1)
     assert second.agree_on_save(1) == 1, "it has made the step that is running elsewhere"
+    assert (first.joined_save(), second.joined_save()) == (2, 2)
     assert second.agree_on_save(8) == 9, "another save, long after"
+    assert first.joined_save() == 1
     assert first.agree_on_save(8) == 9
     second.propose_stop(4)
     assert (first.agreed_stop(), first.agree_on_save(9)) == (4, 9)

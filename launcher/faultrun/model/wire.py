@@ -51,7 +51,7 @@ SLOT_BYTES = 64
 _SLOT = struct.Struct("<qqqdq")
 _NUMBER = struct.Struct("<q")
 SAVE_OFFSET = 40
-"""In slot 0, behind its fields: one more than the global step that the ranks of this page save together."""
+"""In slot 0: one more than the step that the ranks save together, times 65536, plus how many agreed to it."""
 STOP_OFFSET = 48
 """In slot 0: the global step after which all ranks of this page stop, 0 for none."""
 INTERVAL_OFFSET = 56

@@ -49,6 +49,7 @@ _LIBC = ctypes.PyDLL(None)
 """Keeps Python's lock: a thread that computes would give it back only after 5 ms, at each step."""
 _LIBC.pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long)
 _LIBC.pwrite.restype = ctypes.c_ssize_t
+_MOST_JOINED = 1 << 16
 _LOCKED_S = 0.05
 _OUT_OF_THE_WAY = 512
 """A script that closes what it does not know, and opens files then, must not get our number for one."""
@@ -274,8 +275,7 @@ class ProgressSlot:
     def propose_stop(self, step: int) -> None:
         """Ask all ranks of this node to stop after ``step``, unless one has before.
 
-        Ranks that meet in a collective every step need no lock: whoever comes
-        second sees the first one's proposal a step early.
+        Ranks that meet in a collective every step need no lock: the second sees the first one's a step early.
         """
         if self.agreed_stop() == 0:
             self._write(STOP_OFFSET, pack_number(step))
@@ -287,14 +287,21 @@ class ProgressSlot:
     def agree_on_save(self, newest: int) -> int:
         """The step that the ranks of this node save: the one after ``newest``, unless a peer has named one.
 
-        For ranks that meet in a collective every step: none is more than a step ahead of another.
+        For ranks that meet in a collective every step, and go on after a save when all have joined it.
         """
         with self._alone():
-            named = unpack_number(self._read(SLOT_BYTES), SAVE_OFFSET) - 1
+            named, joined = self._named_save()
             if named not in (newest, newest + 1):
-                named = newest + 1
-                self._write(SAVE_OFFSET, pack_number(named + 1))
+                named, joined = newest + 1, 0
+            self._write(SAVE_OFFSET, pack_number((named + 1) * _MOST_JOINED + joined + 1))
         return named
+
+    def joined_save(self) -> int:
+        """How many have agreed to the step that was named last."""
+        return self._named_save()[1]
+
+    def _named_save(self) -> tuple[int, int]:
+        return divmod(unpack_number(self._read(SLOT_BYTES), SAVE_OFFSET) - _MOST_JOINED, _MOST_JOINED)
 
     def agree_on_interval(self, steps: int) -> int:
         """Copies are made every ``steps`` here; the interval that suits every rank of this node."""

@@ -107,6 +107,10 @@ class Worker:
         """The step that all ranks of this node save, where a save serves only beside those of the others."""
         return self._slot.agree_on_save(newest)
 
+    def joined_save(self) -> int:
+        """How many ranks of this node have agreed to the step that was named last."""
+        return self._slot.joined_save()
+
     def agree_on_interval(self, steps: int) -> int:
         """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""
         return max(steps, self._slot.agree_on_interval(steps))

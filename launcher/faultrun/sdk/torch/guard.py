@@ -246,6 +246,11 @@ class Guard:
         """The step that all ranks of this node save. Helper thread only."""
         return newest if self._worker is None else self._worker.agree_on_save(newest)
 
+    def all_have_joined(self) -> bool:
+        """Whether every rank of this node has agreed to the step that was named last."""
+        session = self.writer.session
+        return self._worker is None or self._worker.joined_save() >= session.local_world_size
+
     def _noted_as(self) -> Position:
         """The name that the random numbers of this moment get in the recorder."""
         return self._position

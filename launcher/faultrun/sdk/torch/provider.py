@@ -19,6 +19,7 @@ from faultrun.sdk.torch.trees import copied, same
 from faultrun.sdk.update_lock import NotSaved, UpdatePhase
 
 _DEVICE_BEHIND_S = 2.0
+_PEERS_LATE_S = 2.0
 _LOOK_S = 0.002
 
 
@@ -78,10 +79,10 @@ class TorchProvider(StateProvider):
         if newest is not None:
             step, half_s = self._guard.agree_on_save(newest), (time.monotonic() + order.until_s) / 2
             with contextlib.suppress(NotSaved):  # a peer is gone, or stopped elsewhere after all
-                return self._save(replace(order, step=step, until_s=half_s))
+                return self._save(replace(order, step=step, until_s=half_s), agreed=True)
         return self._save(order)
 
-    def _save(self, order: SaveOrder) -> Saved:
+    def _save(self, order: SaveOrder, *, agreed: bool = False) -> Saved:
         complete = partial(self._updated_and_whole, order.step)
         phase = self.lock.hold(limits_of(order), complete, lambda: self._is_due(order))
         held = True
@@ -98,6 +99,9 @@ class TorchProvider(StateProvider):
             ahead = boundary.position.step > self._guard.history[-1].position.step
             if not order.leaves:
                 state = copied(state)
+                if agreed:  # a peer that is asked later must not find us a step further
+                    until_s = min(order.until_s, time.monotonic() + _PEERS_LATE_S)
+                    passes(self._guard.all_have_joined, until_s - time.monotonic())
                 self.lock.release()
                 held = False
             self._last = self._written(state, boundary, ahead)
