@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from faultrun.sdk.session import ResumePoint, Session
 from faultrun.sdk.torch.trees import same
+from faultrun.sdk.worker import Worker
 from sdk.support.lightning_job import BATCHES, Adversaries, Job, Trained, stream, train
 
 pytestmark = [
@@ -95,3 +97,14 @@ def test_from_what_model_checkpoint_saves_training_ends_as_if_undisturbed(
         if not second.seen:  # there was nothing left to do, and nothing was drawn
             second.end["rng"] = whole.end["rng"]
         assert same(second.end, whole.end), file
+
+
+def test_a_fit_that_has_nothing_left_to_train_uses_the_point_up(tmp_path: Path) -> None:
+    job, saves = Job(options={"max_steps": 4}), {"every_n_train_steps": 4}
+    train(job, tmp_path / "a", saves=saves)
+    last = max((tmp_path / "a" / "periodic").glob("*.ckpt"), key=lambda one: one.stat().st_mtime)
+    point = ResumePoint(path=str(last), step=None, epoch=None, reason="fault", incarnation=1)
+    worker = Worker(Session(point=point))
+    again = train(job, tmp_path / "a", resume=str(last), saves=saves, worker=worker)
+    assert not again.seen
+    assert worker.stages.is_used_up()

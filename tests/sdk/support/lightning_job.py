@@ -138,11 +138,12 @@ def train(
     ask: tuple[str, int] | None = None,
     saves: dict[str, Any] | None = None,
     session: Session | None = None,
+    worker: Worker | None = None,
 ) -> Trained:
     """Train in this process as if faultrun had started it, from the beginning or from ``resume``."""
     lightning.seed_everything(3, verbose=False)
     with pytest.MonkeyPatch.context() as patched:
-        worker = Worker(session or Session())
+        worker = worker or Worker(session or Session())
         patched.setattr("faultrun.sdk.lightning.callback.worker", lambda: worker)
         gasp = sdk_lightning.DyingGasp(directory)
     callbacks = [gasp]

@@ -231,9 +231,12 @@ class LightningGasp:
         if self._guard is not None:
             self._guard.boundary(self._guard.what_comes())
             self._guard.in_loop = self._trains = False
-            if self._worker is not None:
-                self._worker.stages.ends()
         self._works_at(WorkPhase.UNKNOWN)
+
+    def on_fit_end(self, *_: Any) -> None:
+        """The fit is over, even one that had nothing left to train: that has no ``on_train_end`` (2.6)."""
+        if self._worker is not None:
+            self._worker.stages.ends()
 
     def state_dict(self) -> dict[str, Any]:
         """Random numbers and place, for checkpoints that Lightning writes."""
