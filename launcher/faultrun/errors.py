@@ -34,6 +34,12 @@ class NoWholeCheckpoint(FaultrunError):
     exit_code = 65
 
 
+class OutOfRoom(FaultrunError):
+    """The system has no room left for what was to be written (EX_OSERR)."""
+
+    exit_code = 71
+
+
 class LogDirError(FaultrunError):
     """The log_dir cannot be written, or another run holds it (EX_CANTCREAT)."""
 

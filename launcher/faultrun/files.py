@@ -7,7 +7,11 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
+
+DISK_FULL = (ENOSPC, EDQUOT)
+"""What the system says where nothing more can be written for now."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _EVENT = struct.Struct("iIII")

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from faultrun.core import crashloop
+from faultrun.core.aftermath import aftermath, first_incident, loss_words, with_lost
 from faultrun.core.budget import Allowed, Spent, charge, furthest
 from faultrun.core.crashloop import BAD_CONFIGURATION, refused_argument
 from faultrun.core.diagnose import exit_code_of
-from faultrun.core.place import common_point, place
+from faultrun.core.place import common_point, on_own_disks, place, replaced
 from faultrun.core.quarantine import attempts_of
-from faultrun.errors import assert_never
+from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
-from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Ledger, Plan, Reason
@@ -35,10 +35,18 @@ STOP_EXIT_CODES = {
     StopSource.PLATFORM: 143,
 }
 
+_ENDS_THE_RUN = frozenset({StopSource.CONTROL, StopSource.SIGINT})
+"""A person means the run. Whatever else stops a node may be about that machine or pod."""
+
+AWAITS = "waiting for "
+"""How ``next_step`` begins when a node is missing; what comes after that says which."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What the run was started with and every node agrees on. ``resume_args`` are templates.
+
+    A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
 
     A seat of ``topology`` that nobody has been given yet has a node without a name.
     """
@@ -47,6 +55,7 @@ class Rules:
     policy: RestartPolicy
     exit_code_on_stop: int | None = None
     resume_args: tuple[str, ...] = ()
+    lease_ttl_s: float = 0.0
 
 
 NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | str
@@ -75,7 +84,7 @@ def next_step(
             return f"{fact.node} knows of a newer plan"
         if fact.status.busy and fact.incarnation < plan.incarnation:
             return _over(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
-    over = _why_over(plan, here)
+    over = _why_over(rules, plan, here)
     if not over:
         return _go_on(plan, members, now_s)
     if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
@@ -83,12 +92,12 @@ def next_step(
     return _between(rules, plan, here, now_s, lost)
 
 
-def _why_over(plan: Plan, here: Mapping[NodeId, NodeFact]) -> str:
+def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> str:
     """Why the plan's incarnation cannot begin or go on; empty while it can."""
     for seat in plan.topology.nodes:
         fact = here.get(seat.node)
         if fact is None:
-            return f"node {seat.node} is lost"
+            return loss_words(plan.topology, seat.node, rules.lease_ttl_s)
         if fact.stop is not None:
             return f"node {seat.node} was told to stop"
         if fact.failure is not None:
@@ -140,9 +149,17 @@ def _between(
         return ending
     if seats is None:
         known = rules.topology if plan is None else plan.topology
-        missing = [seat.node or "another node" for seat in known.nodes if seat.node not in here]
-        return f"waiting for {', '.join(missing)}"
+        return f"{AWAITS}{', '.join(_missing(known, here))}"
     return _replan(rules, plan, seats, spoken, now_s)
+
+
+def _missing(known: Topology, here: Mapping[NodeId, NodeFact]) -> list[str]:
+    """Who has to come, by name, and how many whose names nobody knows yet."""
+    named = [seat.node for seat in known.nodes if seat.node]
+    there = [node for node, fact in here.items() if fact.stop is None]
+    others = len(known.nodes) - len(named) - sum(node not in named for node in there)
+    unknown = [] if others < 1 else ["another node"] if others == 1 else [f"{others} other nodes"]
+    return [*(node for node in named if node not in there), *unknown]
 
 
 def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> bool:
@@ -156,14 +173,25 @@ def _ending(rules: Rules, spoken: list[NodeFact], now_s: float) -> RunFinished |
     newest = max((fact.incarnation for fact in spoken), default=-1)
     failed = next((fact.failure for fact in spoken if fact.failure is not None), None)
     stop = next((fact.stop for fact in spoken if fact.stop is not None), None)
-    if stop is not None:
-        code = STOP_EXIT_CODES[stop]
-        # The platform places the job anew only if it failed, whatever a person wants to see after a stop.
-        if rules.exit_code_on_stop is not None and stop is not StopSource.PLATFORM:
-            code = rules.exit_code_on_stop
+    if stop is not None and _all_stop(spoken):
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
-        return _finish(newest, now_s, code, f"stopped by {stop.value}{besides}", stopped=True)
+        why = f"stopped by {stop.value}{besides}"
+        return _finish(newest, now_s, stop_exit_code(rules, stop), why, stopped=True)
     return None if failed is None else _finish(newest, now_s, *failed)
+
+
+def _all_stop(spoken: list[NodeFact]) -> bool:
+    """Whether the run is to end, and not only a node of it, whose place another may take."""
+    stops = [fact.stop for fact in spoken]
+    return None not in stops or any(stop in _ENDS_THE_RUN for stop in stops)
+
+
+def stop_exit_code(rules: Rules, stop: StopSource) -> int:
+    """What a run that was told to stop ends with."""
+    # The platform places the job anew only if it failed, whatever a person wants to see after a stop.
+    if rules.exit_code_on_stop is not None and stop is not StopSource.PLATFORM:
+        return rules.exit_code_on_stop
+    return STOP_EXIT_CODES[stop]
 
 
 def _replan(
@@ -172,6 +200,9 @@ def _replan(
     by_node = {fact.node: fact for fact in spoken}
     seated = [by_node[seat.node] for seat in seats.nodes]
     point = common_point(seats, seated)
+    if point is None and on_own_disks(seated):
+        newest = max(fact.incarnation for fact in spoken)
+        return _finish(newest, now_s, NoWholeCheckpoint.exit_code, _nothing_in_common(seated))
     following = Plan(
         incarnation=max(fact.incarnation for fact in spoken) + 1,
         topology=seats,
@@ -180,17 +211,28 @@ def _replan(
         start_at_s=now_s,
         ledger=Ledger(),
         boots=tuple(fact.boot for fact in seated),
+        replaced=() if plan is None else replaced(plan.topology, seats),
     )
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
         return _adopt(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
     following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
-    incident = _first_incident(spoken)
+    incident = with_lost(first_incident(spoken), plan, spoken, rules.lease_ttl_s)
     if incident is None:
         return _adopt(following, now_s)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
-    if incident.cause is Cause.ELSEWHERE:
+    answer = _answer(rules, replace(plan, ledger=ledger), incident, following, high_step)
+    if not isinstance(answer, PlanAdopted):
+        return answer
+    told = aftermath(incident, plan, answer.plan, spoken)
+    return _adopt(replace(answer.plan, aftermath=told), now_s)
+
+
+def _answer(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
+    """What follows an incident, which ``plan``'s ledger has counted."""
+    now_s, ledger = following.start_at_s, plan.ledger
+    if incident.cause in (Cause.ELSEWHERE, Cause.NODE):
         # Whoever could tell of it is lost, and a lost node is charged to nobody.
         return _adopt(replace(following, ledger=ledger), now_s)
     following = replace(following, reason=Reason.FAULT)
@@ -198,7 +240,21 @@ def _replan(
         # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
         ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
         return _adopt(replace(following, ledger=ledger), now_s)
-    return _after_fault(rules, replace(plan, ledger=ledger), incident, following, high_step)
+    return _after_fault(rules, plan, incident, following, high_step)
+
+
+def _nothing_in_common(seated: list[NodeFact]) -> str:
+    """Beginning from nothing would hide it, and so would a different step on each node."""
+
+    def has(fact: NodeFact) -> str:
+        return ", ".join(f"{point.path} ({point.position})" for point in fact.points) or "nothing"
+
+    found = "; ".join(f"node {fact.node} has {has(fact)}" for fact in seated)
+    return (
+        "the nodes have no checkpoint of the same step\n"
+        f"  because: each keeps its own, and they differ: {found}\n"
+        "  try:     --checkpoint_dir=DIR on a file system that all nodes share, or keep more saves"
+    )
 
 
 def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
@@ -228,18 +284,6 @@ def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, 
             return _adopt(replace(following, start_at_s=now_s + backoff, ledger=charged), now_s)
         case other:
             assert_never(other)
-
-
-def _first_incident(spoken: list[NodeFact]) -> Incident | None:
-    """What began it. Nodes' clocks cannot be compared: their evidence is, then who raised the alarm first."""
-
-    def order(known: tuple[Incident, int]) -> tuple[int, bool, bool, bool, int]:
-        incident, alarm = known
-        followed = incident.fault_class is FaultClass.CONSEQUENCE
-        return -incident.incarnation, incident.cause is Cause.ELSEWHERE, followed, alarm == 0, alarm
-
-    known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
-    return min(known, key=order)[0] if known else None
 
 
 def _adopt(plan: Plan, now_s: float) -> PlanAdopted:

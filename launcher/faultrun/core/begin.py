@@ -5,9 +5,11 @@ Called by ``decide`` only, which says when each of them applies.
 
 from dataclasses import replace
 
-from faultrun.core import notices
+from faultrun.core import gasp, notices
+from faultrun.core.budget import anew
 from faultrun.core.quarantine import attempts_of, quarantined
 from faultrun.model.actions import FindRecoveryPoint, Prepare, Publish, Spawn, StartTimer
+from faultrun.model.agreement import LookAgain
 from faultrun.model.events import (
     GoGiven,
     NothingWhole,
@@ -20,7 +22,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Incident
-from faultrun.model.plan import Ledger, Plan
+from faultrun.model.plan import Plan
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
 
 _TAKES_A_PLAN = (
@@ -64,22 +66,11 @@ def take_up(state: RunState, event: RunStarted) -> Step:
 
 
 def plan_to_go_on_from(state: RunState) -> Plan | None:
-    """The plan that the next one follows: as it was, or with nothing spent if the run had been given up.
-
-    Whoever starts that again has changed something, in the program as likely as in its checkpoints: no
-    restart, no failure and no attempt on a checkpoint is held against it. Numbers go on.
-    """
+    """The plan that the next one follows: as it was, or with nothing spent if the run had been given up."""
     plan = state.plan
     if plan is None or not state.given_up:
         return plan
-    before = plan.ledger
-    ledger = Ledger(
-        high_step=before.high_step,
-        saved_step=before.saved_step,
-        saved_epoch=before.saved_epoch,
-        incidents=max(before.incidents, state.incidents),
-        total_restarts=before.total_restarts,
-    )
+    ledger = replace(anew(plan.ledger), incidents=max(plan.ledger.incidents, state.incidents))
     return replace(plan, ledger=ledger)
 
 
@@ -109,8 +100,11 @@ def offer(state: RunState, event: RecoveryPointChosen) -> Step:
         high_step = max(run.high_step, -1 if step is None else step)
         run = replace(run, high_step=high_step, known_save=event.point.path)
         where = f"from {event.point.path}"
-    state = replace(state, run=run, life=replace(state.life, point=event.point))
-    return await_plan(state, event.at_s, NodeStatus.JOINED, f"resume {where}")
+    life = replace(state.life, point=event.point, more_points=event.more_points)
+    state = replace(state, run=run, life=life)
+    if state.life.look > run.look:
+        return _look_for(state, state.life.look)
+    return await_plan(state, event.at_s, NodeStatus.JOINED, f"resume {where}", look=run.look)
 
 
 def lack(state: RunState, event: NothingWhole) -> Step:
@@ -132,13 +126,29 @@ def look_again(state: RunState) -> Step:
     )
 
 
-def await_plan(state: RunState, now_s: float, status: NodeStatus, why: str) -> Step:
+def asked_to_look(state: RunState, event: LookAgain) -> Step:
+    """What a lost node saved last may lie there by now; whoever has no workers looks again."""
+    if state.phase is Phase.SURVEYING:
+        noted = replace(state, life=replace(state.life, look=event.number))
+        return Step(state=noted, why="looking through the checkpoints; once more after that")
+    if state.phase is not Phase.AWAITING_PLAN or state.stop is not None or state.failure is not None:
+        return Step(state=state, why=f"asked to look through the checkpoints while {state.phase.value}")
+    return _look_for(state, event.number)
+
+
+def _look_for(state: RunState, number: int) -> Step:
+    state = replace(state, phase=Phase.SURVEYING, run=replace(state.run, look=number))
+    look = find_recovery_point(state, state.life.incident)
+    return Step(state=state, actions=(look,), why="a node is lost; what it saved last may lie there by now")
+
+
+def await_plan(state: RunState, now_s: float, status: NodeStatus, why: str, *, look: int = -1) -> Step:
     """Tell the agreement where this node stands and let it say what comes next."""
     state = replace(state, phase=Phase.AWAITING_PLAN)
-    return Step(state=state, actions=(_statement(state, now_s, status),), why=why)
+    return Step(state=state, actions=(_statement(state, now_s, status, look),), why=why)
 
 
-def _statement(state: RunState, now_s: float, status: NodeStatus) -> Publish:
+def _statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1) -> Publish:
     return Publish(
         fact=NodeFact(
             node=state.node,
@@ -149,10 +159,14 @@ def _statement(state: RunState, now_s: float, status: NodeStatus) -> Publish:
             incident=state.life.incident,
             stop=state.stop.source if state.stop is not None else None,
             point=state.life.point,
+            more_points=state.life.more_points,
             high_step=state.run.high_step,
             master_port=state.life.master_port,
             failure=state.failure,
             addr=state.addr,
+            look=look,
+            saves=state.life.saves,
+            unsaved=gasp.unsaved(state.life),
         )
     )
 

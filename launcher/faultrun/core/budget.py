@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from faultrun.core.span import span
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Ledger, Restart
 from faultrun.model.spec import RestartPolicy
@@ -43,6 +44,21 @@ def charge(
         total_restarts=ledger.total_restarts + 1,
     )
     return Allowed(number=len(recent) + 1, backoff_s=backoff_s(len(recent), policy, now_s), ledger=charged)
+
+
+def anew(ledger: Ledger) -> Ledger:
+    """What counts when a run that had been given up is started again: its numbers, and nothing spent.
+
+    Whoever starts it has changed something, in the program as likely as in its checkpoints: no restart, no
+    failure and no attempt on a checkpoint is held against it.
+    """
+    return Ledger(
+        high_step=ledger.high_step,
+        saved_step=ledger.saved_step,
+        saved_epoch=ledger.saved_epoch,
+        incidents=ledger.incidents,
+        total_restarts=ledger.total_restarts,
+    )
 
 
 def restarts_left(ledger: Ledger, policy: RestartPolicy, *, now_s: float, high_step: int) -> int:
@@ -113,4 +129,4 @@ def _spent(recent: int, policy: RestartPolicy, high_step: int) -> str:
     past = f" without progress past step {high_step}" if high_step >= 0 else ""
     if policy.max_restarts == 0:
         return "restarts are turned off (--max_restarts=0)"
-    return f"{recent} of {policy.max_restarts} restarts within {policy.window_s:g} s are used up{past}"
+    return f"{recent} of {policy.max_restarts} restarts within {span(policy.window_s)} are used up{past}"

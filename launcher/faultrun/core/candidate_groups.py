@@ -18,7 +18,7 @@ has one place in one order, so "newer" never runs in a circle.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -56,6 +56,12 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
         for (place, _), same in together.items()
     ]
     return sorted(found, key=lambda one: (one.place, one.entries[0].path), reverse=True)
+
+
+def own_saves(entries: Iterable[Entry], refused: Container[str]) -> list[Entry]:
+    """What the training code saved by itself, the newest first, without the paths that were ``refused``."""
+    known = [entry for group in moments(entries) for entry in group.entries]
+    return [entry for entry in known if entry.kind is not Kind.GASP and entry.path not in refused]
 
 
 def least_preferred(entries: Iterable[Entry]) -> Kind:

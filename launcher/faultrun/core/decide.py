@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from faultrun.core import begin, drain, gasp, hang_decisions, notices, rendezvous
 from faultrun.core.diagnose import describe, new_incident
+from faultrun.core.span import span
 from faultrun.model.actions import RequestSave
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,
     Event,
-    Exited,
     FaultNotice,
     FirstStep,
     GoGiven,
@@ -35,8 +35,10 @@ from faultrun.model.events import (
     Timer,
     TimerFired,
     WorkerExit,
+    WorkersLost,
     WorkerStarted,
 )
+from faultrun.model.exits import Exited
 from faultrun.model.gasp import (
     GaspAcknowledged,
     GaspFailed,
@@ -51,7 +53,7 @@ from faultrun.model.incident import Cause, Incident
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
-from faultrun.model.standby import StandbyChanged
+from faultrun.model.standby import RoomFound, StandbyChanged
 from faultrun.model.stop import StopRequested
 
 
@@ -107,6 +109,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             )
         case Phase.PREPARING, Prepared():
             return begin.ready(state, event)
+        case _, LookAgain():
+            return begin.asked_to_look(state, event)
         case _, IncarnationOver():
             return drain.over_elsewhere(state, event)
         case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
@@ -165,12 +169,18 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             high_step = max((state.run.high_step, *(step.step for step in event.steps)))
             run = replace(state.run, high_step=high_step)
             return Step(state=replace(state, run=run, life=state.life.stepped(event.steps)), why="progress")
+        case _, WorkersLost(steps=steps, by_log=by_log):
+            reported = () if by_log else steps
+            high_step = max((state.run.high_step, *(one.step for one in reported)))
+            run = replace(state.run, high_step=high_step)
+            return Step(state=replace(state, run=run), why="how far the workers of a lost supervisor were")
         case _, ResumeChecked(why=why):
             return Step(state=state, why=f"its first step is known: {why}")
-        case _, (StandbyChanged() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
+        case _, (StandbyChanged() | RoomFound() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
             return Step(state=state, why="it is about standbys (core.standby)")
-        case _, RecoveryTimed(total_s=total_s):
-            return Step(state=state, why=f"training again after {total_s:.1f} s (core.stopwatch)")
+        case _, RecoveryTimed(total_s=total_s, first_step_s=first_step_s):
+            what = "workers running" if first_step_s is None else "training"
+            return Step(state=state, why=f"{what} again after {span(total_s)}")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
             return Step(state=state, why="noted")
         case _, (ConfigRewritten() | GaspRequested() | GaspAcknowledged() | GaspFailed()):

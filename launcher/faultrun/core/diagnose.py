@@ -11,8 +11,9 @@ from dataclasses import replace
 from faultrun.core.signatures import class_of, signal_name
 from faultrun.core.tracebacks import without_numbers
 from faultrun.errors import assert_never
-from faultrun.model.events import Exited, ExitStatus, HelperExit, Signaled, SpawnFailed, WorkerExit
+from faultrun.model.events import HelperExit, SpawnFailed, WorkerExit
 from faultrun.model.evidence import DeathNote, FaultClass, Signature
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
@@ -38,6 +39,7 @@ def new_incident(
         step=newest.step if newest else None,
         epoch=newest.epoch if newest else None,
         explanation=explanation,
+        node=state.node,
     )
 
 
@@ -92,6 +94,21 @@ def conclude(
     """
     incident = _with_logged_step(incident, notes)
     incident = replace(incident, unstarted=_unstarted(incident, notes))
+    incident = _judged(incident, exits, ours_from_s, notes, steps)
+    if incident.own_step is not None:
+        return incident  # of a rank that hung, as it was found
+    own = (note.logged_step for note in notes if note.rank == incident.rank and incident.step_from_log)
+    reported = (one.step for one in steps if one.rank == incident.rank)
+    return replace(incident, own_step=next((step for step in (*reported, *own) if step is not None), None))
+
+
+def _judged(
+    incident: Incident,
+    exits: tuple[WorkerExit, ...],
+    ours_from_s: float,
+    notes: tuple[DeathNote, ...],
+    steps: tuple[RankStep, ...],
+) -> Incident:
     faults = [exit_ for exit_ in exits if not exit_.clean]
     struck = incident.cause is Cause.ELSEWHERE and any(
         exit_.status == KILLED and exit_.at_s < ours_from_s for exit_ in faults
@@ -240,11 +257,14 @@ def first_to_fail(
     first = first_of(faults, ours_from_s)
     if is_hard(first.status):
         overruled = first is not faults[0]
-        return first, "nobody ends like this by following" if overruled else "the kernel ended it first"
+        return (
+            first,
+            "no rank ends like this only because a peer died" if overruled else "the kernel ended it first",
+        )
     by_rank = {note.rank: note for note in notes}
     earlier = _raised_before(first, faults, by_rank)
     if earlier is not None:
-        return earlier, "its own note is older than the first exit"
+        return earlier, "it recorded its error before the first exit"
     if not _follows(by_rank.get(first.rank)):
         return first, "the kernel ended it first"
     left = next((exit_ for exit_ in exits if exit_.clean and exit_.at_s <= first.at_s), None)

@@ -9,7 +9,8 @@ from faultrun.core import begin, gasp
 from faultrun.core.diagnose import conclude, exit_code_of, new_incident, open_incident
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
 from faultrun.model.agreement import IncarnationOver, MembershipLost
-from faultrun.model.events import Drained, Exited, HelperExit, SpawnFailed, Timer, WorkerExit
+from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, WorkerExit
+from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeStatus
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.incident import Cause, Incident, Save
@@ -48,7 +49,8 @@ def never_started(state: RunState, event: SpawnFailed) -> RunState:
 
 def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     """Open ``incident``: raise the alarm and let the survivors save."""
-    alarm = RaiseAlarm(incarnation=state.incarnation, why=incident.explanation)
+    who = "" if incident.rank is None else f"rank {incident.rank} "
+    alarm = RaiseAlarm(incarnation=state.incarnation, why=f"{who}{incident.explanation}")
     return _drain(state, incident.at_s, state.windows.grace_s, why, incident, alarm)
 
 
@@ -56,12 +58,14 @@ def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """Another node ended the incarnation: its ranks are gone, so ours save and leave."""
     if state.phase is not Phase.RUNNING:
         return begin.withdraw(state, event.at_s, event.why)
-    incident = new_incident(state, event.at_s, Cause.ELSEWHERE, event.why)
-    return _drain(state, event.at_s, state.windows.grace_s, event.why, incident)
+    why = f"node {event.node}: {event.why}" if event.node else event.why
+    incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
+    return _drain(state, event.at_s, state.windows.grace_s, why, incident)
 
 
 def fence(state: RunState, event: MembershipLost) -> Step:
     """Nothing may live here beside whoever gets this node's place; there is no time to save."""
+    state = replace(state, boot=event.boot or state.boot)
     match state.phase:
         case Phase.RUNNING:
             incident = new_incident(state, event.at_s, Cause.ELSEWHERE, event.why)
@@ -69,6 +73,9 @@ def fence(state: RunState, event: MembershipLost) -> Step:
             return kill(step.state, event.at_s, event.why) if step.state.phase is Phase.DRAINING else step
         case Phase.DRAINING:
             return kill(state, event.at_s, event.why)
+        case Phase.AWAITING_PLAN if event.boot:
+            why = f"{event.why}; nobody has heard of this supervisor under its new name"
+            return begin.await_plan(state, event.at_s, NodeStatus.JOINED, why)
         case _:
             return begin.withdraw(state, event.at_s, event.why)
 
@@ -93,13 +100,17 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
         case Phase.RUNNING:
             why = f"told to stop by {event.source.value}"
             alarm = RaiseAlarm(incarnation=state.incarnation, why=why)
-            return _drain(state, event.at_s, window_s, why, incident, alarm, peers_lost=False)
+            # Ranks of other nodes only hear that it is over: they do not agree with ours on a step to save.
+            lost = len(state.seats.nodes) > 1
+            return _drain(state, event.at_s, window_s, why, incident, alarm, peers_lost=lost)
         case Phase.DRAINING if again:
-            return kill(state, event.at_s, f"told to stop again by {event.source.value}: the window is cut")
+            return kill(
+                state, event.at_s, f"told to stop again by {event.source.value}: no longer waiting for saves"
+            )
         case Phase.DRAINING:
             state = _closing(state, event.at_s + window_s)
             timer = _timer(state, Timer.GRACE, _drain_of(state).deadline_s)
-            why = "told to stop; the open window serves, no restart follows"
+            why = "told to stop; the ranks have been asked to save already, and no restart follows"
             return Step(state=state, actions=(timer,), why=why)
         case Phase.SWEEPING if again and _drain_of(state).swept:
             return stop_reading(state, event.at_s, f"told to stop again by {event.source.value}")

@@ -60,7 +60,7 @@ def warning(event: HangWarned) -> str:
     """The warning in words: who, since when, where, and what comes of it."""
     step = "" if event.step is None else f" after step {event.step}"
     where = f"; at {event.where}" if event.where else ""
-    until = f"nobody is replaced before {span(event.acts_s)}"
+    until = f"no rank is replaced before {span(event.acts_s)}"
     if event.stance is Activity.STOPPED:
         until = "it is woken, and replaced if it does not go on"
     stacks = f"; stacks in {event.folder}" if event.folder else ""

@@ -13,7 +13,7 @@ from faultrun.model.hang import Activity, HangPolicy, HangWarned, PauseHistory, 
 from faultrun.model.progress import WorkPhase
 
 AUTO_S = 300.0
-"""Without a limit by the user nobody is replaced sooner."""
+"""Without a limit by the user no rank is replaced sooner."""
 
 LONGEST_FACTOR = 10.0
 """Nor before so many times the longest pause that the run has come through."""

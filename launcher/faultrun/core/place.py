@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.errors import assert_never
-from faultrun.model.checkpoint import Live, OnNode, RecoveryPoint, Shared
+from faultrun.model.checkpoint import Identity, Live, OnNode, RankFile, RecoveryPoint, Shared
 from faultrun.model.facts import NodeFact
-from faultrun.model.topology import NodeId, Topology
+from faultrun.model.topology import NodeId, Replacement, Topology
 
 
 def place(
@@ -18,11 +18,15 @@ def place(
     """Give every seat of the run to a node; None while there are too few.
 
     Whoever sat somewhere in the incarnation ``before`` stays there. A seat of a ``lost`` node,
-    or of one that has not spoken, goes to the spare that arrived first. A run that is
+    of one that has not spoken or that was told to stop, goes to the spare that arrived first. A run that is
     continued with other slots is placed as it is ``wanted`` now.
     """
     seats = wanted if before is None or _slots(before) != _slots(wanted) else before
-    here = {node: fact for node, fact in facts.items() if node not in lost and not fact.status.busy}
+    here = {
+        node: fact
+        for node, fact in facts.items()
+        if node not in lost and not fact.status.busy and fact.stop is None
+    }
     spares = sorted(
         here.keys() - {seat.node for seat in seats.nodes}, key=lambda one: (here[one].arrived, one)
     )
@@ -34,35 +38,73 @@ def place(
     )
 
 
+def replaced(before: Topology, after: Topology) -> tuple[Replacement, ...]:
+    """Who sits where another sat ``before``; nobody does where the run has other seats now."""
+    if _slots(before) != _slots(after):
+        return ()
+    return tuple(
+        Replacement(node=old.node, by=new.node, ranks=tuple(sorted(after.ranks_of(new.node))))
+        for old, new in zip(before.nodes, after.nodes, strict=True)
+        if old.node != new.node
+    )
+
+
 def _slots(topology: Topology) -> list[int]:
     return [seat.slots for seat in topology.nodes]
 
 
 def common_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
-    """The furthest point that every node of ``topology`` can load; None: they begin from nothing.
+    """The furthest point that every node of ``topology`` can load; None: there is none.
 
     ``facts`` are the statements of its nodes, in their order. Each node's own order of
-    preference is kept; between nodes the step decides, then the epoch.
+    preference is kept; between nodes the step decides, then the epoch. Where each has its own
+    file of that step, each node's ranks get what lies on that node.
     """
-    best = [next((point for point in fact.points if _reaches_all(point, facts)), None) for fact in facts]
+    apart = on_own_disks(facts)
+    best = [
+        next((point for point in fact.points if _reaches_all(point, facts, apart)), None) for fact in facts
+    ]
     chosen = max((point for point in best if point is not None), key=_position, default=None)
-    if chosen is None or isinstance(chosen.source, Shared):
+    if chosen is None:
+        return None
+    copies = [_copy(chosen, fact) or chosen for fact in facts]
+    if isinstance(chosen.source, Shared) and not apart and not _differ(copies):
         return chosen
-    own = {fact.node: _copy(chosen, fact) or chosen for fact in facts}
-    files = tuple(
-        file
-        for node, point in own.items()
-        for file in point.files
-        if len(own) == 1 or file.rank in topology.ranks_of(node)
+    files = (
+        next((file for file in copy.files if file.rank == rank), RankFile(rank=rank, path=copy.path))
+        for fact, copy in zip(facts, copies, strict=True)
+        for rank in topology.ranks_of(fact.node)
     )
-    return replace(chosen, files=files)
+    node = next(fact.node for fact in facts if chosen in fact.points)
+    return replace(chosen, source=OnNode(node=node), files=tuple(sorted(files, key=lambda file: file.rank)))
 
 
-def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact]) -> bool:
+def on_own_disks(facts: Sequence[NodeFact]) -> bool:
+    """Whether two nodes see different files under one path, or no path in common: each sees its own disk.
+
+    Who sees none proves nothing, nor does an older statement: a spare may have looked long ago.
+    """
+    newest = max((fact.incarnation for fact in facts), default=-1)
+    seen = [
+        {point.path: point.identity for point in fact.points}
+        for fact in facts
+        if fact.incarnation == newest and fact.points
+    ]
+    return any(not _same_folder(seen[0], other) for other in seen[1:])
+
+
+def _same_folder(one: Mapping[str, Identity | None], other: Mapping[str, Identity | None]) -> bool:
+    both = [(one[path], other[path]) for path in one.keys() & other.keys()]
+    return bool(both) and all(
+        first is None or second is None or first.same_as(second) for first, second in both
+    )
+
+
+def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact], apart: bool) -> bool:
     match point.source:
-        case Shared():
+        case Shared() if not apart:
             return True
-        case OnNode():
+        case Shared() | OnNode():
             return all(_copy(point, fact) is not None for fact in facts)
         case Live():
             return False  # nobody lives on into the next incarnation yet
@@ -70,13 +112,20 @@ def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact]) -> bool:
             assert_never(point.source)
 
 
+def _differ(copies: Sequence[RecoveryPoint]) -> bool:
+    """Whether nodes named different files of one step, each of which serves every rank."""
+    paths = {file.path for copy in copies for file in copy.files} | {copy.path for copy in copies}
+    alone = all(copy.path_for(file.rank) == copy.path for copy in copies for file in copy.files)
+    return alone and len(paths) > 1
+
+
 def _copy(point: RecoveryPoint, fact: NodeFact) -> RecoveryPoint | None:
-    """What a node has of the same place in the training on its own disk."""
+    """What a node has of the same place in the training."""
     return next(
         (
             own
             for own in fact.points
-            if own.source == OnNode(node=fact.node) and _position(own) == _position(point)
+            if own.source in (Shared(), OnNode(node=fact.node)) and _position(own) == _position(point)
         ),
         None,
     )

@@ -182,9 +182,9 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
         return f"written by {entry.world_size} ranks, this run has {need.world_size}{_why_not_any(entry)}"
     widest = moment.last_rank.get(entry.series, 0)
     if widest >= need.world_size and not serves_any_world:
-        return f"rank {widest} saved this step too: it is of a larger world than {need.world_size} ranks"
+        return f"rank {widest} saved this step too, so it was written by more than {need.world_size} ranks"
     if need.shared_with and entry.run_id is None:
-        return f"may be another run's: {need.shared_with} saves there too, and it does not say whose it is"
+        return f"may be another run's: {need.shared_with} saves there too, and it names no run"
     if entry.rank in need.lost_ranks:
         return f"the disk of rank {entry.rank} is lost"
     if need.after_fault and entry.doubtful and not entry.known:

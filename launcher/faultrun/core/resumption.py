@@ -11,6 +11,7 @@ from faultrun.model.recovery import Began, FirstStepLogged, ResumeChecked
 from faultrun.model.spec import Recovery
 
 First = FirstStep | FirstStepLogged
+_BY_ITSELF = "; the script resumed by itself"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +111,11 @@ def _why(began: Began, place: StartPlace, point: RecoveryPoint | None, recovery:
     if began is Began.UNKNOWN:
         return f"training from {place.words}"
     if point is None:
-        by_itself = "as it should" if began is Began.AS_CHOSEN else "by a resume of its own"
-        return f"training from {place.words}, {by_itself}"
+        how = ", as it should" if began is Began.AS_CHOSEN else _BY_ITSELF
+        return f"training from {place.words}{how}"
     if began is Began.AS_CHOSEN:
-        how = "as chosen" if recovery.handed_over else "by a resume of the script's own"
-        return f"training again at {place.words}, {how}"
+        how = ", as chosen" if recovery.handed_over else _BY_ITSELF
+        return f"training again at {place.words}{how}"
     was = "was handed over" if recovery.handed_over else "lies there"
     return f"the script began at {place.words} although {_chosen(point)} {was}: {_reason(recovery)}"
 
@@ -135,4 +136,4 @@ def _reason(recovery: Recovery) -> str:
         return f"does it follow {recovery.pointers[0].name}, which names it?"
     if recovery.script_asks:
         return "does it load FAULTRUN_RESUME_FROM before its loop?"
-    return "nothing tells it so: --resume_arg, --rewrite, or FAULTRUN_RESUME_FROM in the script"
+    return "nothing tells the script: --resume_arg, --rewrite, or FAULTRUN_RESUME_FROM in the script"

@@ -17,6 +17,8 @@ _NAMED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_BARE_LOGIN = re.compile(r"[^\s/@,=]+:[^\s/@,]+(?=@)")
+_PASSWORD = re.compile(r"(\bpass(?:w(?:or)?d)?\s*=\s*)[^,\s]+", re.IGNORECASE)
 
 
 def without_secret_values(args: Sequence[str]) -> tuple[str, ...]:
@@ -38,6 +40,11 @@ def without_secret_values(args: Sequence[str]) -> tuple[str, ...]:
 def without_secret_words(command: str) -> str:
     """The same of a whole command as it is shown to people, without the logins in its addresses either."""
     return _LOGIN.sub(HIDDEN, shlex.join(without_secret_values(shlex.split(command))))
+
+
+def without_passwords(text: str) -> str:
+    """What was written for an option, without the logins and the ``password=...`` in it."""
+    return _PASSWORD.sub(rf"\g<1>{HIDDEN}", _BARE_LOGIN.sub(HIDDEN, _LOGIN.sub(HIDDEN, text)))
 
 
 def without_logins(value: Any) -> Any:

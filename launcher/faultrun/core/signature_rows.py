@@ -195,7 +195,7 @@ ROWS: tuple[Row, ...] = (
         "syntax",
         _DETERMINISTIC,
         r"^(SyntaxError|IndentationError|TabError)\b",
-        "the script is no Python",
+        "the script is not valid Python",
         _PYTHON,
     ),
     _row(

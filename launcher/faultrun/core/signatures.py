@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.tracebacks import is_chatter
 from faultrun.errors import assert_never
-from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import FaultClass, Finding, Raised, Row
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 
 _SIGNALS = (
     "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2 SIGPIPE "

@@ -1,5 +1,8 @@
-"""Lengths of time as people say them."""
+"""Lengths of time, counts and ranks as people say them."""
 
+from collections.abc import Sequence
+
+_LISTED = 8
 _PAIRS = (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
 
 
@@ -30,3 +33,18 @@ def percent(share: float) -> str:
     if 99.95 <= value < 100:
         return "> 99.9 %"
     return f"{value:.1f} %"
+
+
+def rank_names(ranks: Sequence[int]) -> str:
+    """``rank 3``, ``ranks 0 1 2``, and with hundreds of them ``ranks 0-17 19-511``."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) <= _LISTED:
+        return "ranks " + " ".join(str(rank) for rank in ranks)
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1] = [runs[-1][0], rank]
+        else:
+            runs.append([rank])
+    return "ranks " + " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

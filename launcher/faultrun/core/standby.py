@@ -21,19 +21,24 @@ from faultrun.model.events import (
     Event,
     FirstStep,
     IncarnationStarted,
-    RunStarted,
     Timer,
     TimerFired,
     WorkerStarted,
 )
+from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, RunState, Step
-from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase
+from faultrun.model.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
 
 SETTLE_S = 20.0
-"""With ``auto``: how long training has been under way before the first standby is started."""
+"""With ``auto``: how long after its first step a run that leaves no processor free has none. Later they cost
+it as much as at once; but a run that is shorter does not pay for what it never needs."""
 
 UNSEEN_SETTLE_S = 30.0
-"""The same, from the start of the workers, where nobody reports steps."""
+"""The same, from the start of the workers, where neither they nor their logs tell of a step."""
+
+UNSEEN_ROOM_S = 10.0
+"""From when on, there, processors that stand idle are taken: the longest imports that we know, a Trainer's,
+are over after 7 s, and most of what a model needs of memory is taken."""
 
 ASKED_SETTLE_S = 5.0
 """The same where the user named a number and nobody reports steps."""
@@ -51,9 +56,12 @@ _Decided = tuple["StandbyState", tuple[Action, ...]]
 class StandbyState:
     """What is known of the standbys. ``ranks`` are those that shall have one; none: standbys are off.
 
-    ``doubts`` are why there are none. ``running``: workers run. ``proved``: they have trained, or lived
-    long enough. ``warm``: some of them were standbys. ``cold_next``: the next start shall not use any.
-    ``suspicions`` counts warm starts that failed before they were proved.
+    Before workers run only how many they are counts: one of several nodes does not know its ranks yet.
+    ``doubts`` are why there are none; every life says so, for those who read no more than its journal.
+    ``at_once``: how many may be on their way side by side. ``running``: workers run. ``proved``: they have
+    trained; after ``settled_s`` they have lived long enough. ``warm``: some of them were standbys.
+    ``cold_next``: the next start shall not use any. ``suspicions`` counts warm starts that failed before
+    they were proved.
     """
 
     ranks: tuple[int, ...] = ()
@@ -61,8 +69,10 @@ class StandbyState:
     doubts: tuple[str, ...] = ()
     phases: Mapping[int, StandbyPhase] = field(default_factory=dict)
     starting_since_s: float = 0.0
+    at_once: int = 1
     running: bool = False
     proved: bool = False
+    settled_s: float = 0.0
     warm: bool = False
     cold_next: bool = False
     failures: int = 0
@@ -95,36 +105,52 @@ def _warm(action: Action, standbys: StandbyState) -> Action:
 
 
 def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
-    if isinstance(event, RunStarted) and standbys.doubts:
-        return standbys, (_off(run.incarnation, "; ".join(standbys.doubts)),)
-    if not standbys.ranks:
-        return standbys, ()
     running = run.phase is Phase.RUNNING
+    if not standbys.ranks:
+        said = standbys.doubts and running and isinstance(event, IncarnationStarted)
+        return standbys, ((_off(run.incarnation, "; ".join(standbys.doubts)),) if said else ())
     if standbys.running and not running:
-        return _workers_end(standbys, run.incarnation)
+        return _workers_end(standbys, event.at_s, run.incarnation)
     match event:
         case IncarnationStarted(at_s=at_s) if running:
-            settle_s = ASKED_SETTLE_S if standbys.asked else UNSEEN_SETTLE_S
-            begun = replace(standbys, running=True, proved=False, cold_next=False)
-            return begun, (_look_at(at_s + settle_s, run),)
+            settled_s = at_s + (ASKED_SETTLE_S if standbys.asked else UNSEEN_SETTLE_S)
+            begun = replace(
+                standbys, running=True, proved=False, settled_s=settled_s, cold_next=False, at_once=1
+            )
+            begun, strangers = _seated(begun, run)
+            return begun, (*strangers, _look_at(settled_s, run))
         case WorkerStarted(standby=True, rank=rank):
             return replace(_without(standbys, rank), warm=True), ()
-        case FirstStep(at_s=at_s):
+        case FirstStep(at_s=at_s) | FirstStepLogged(at_s=at_s) if running:
             due_s = at_s if standbys.asked else at_s + SETTLE_S
             return replace(standbys, proved=True), (_look_at(due_s, run),)
+        case RoomFound(at_s=at_s) | TimerFired(timer=Timer.STANDBY, at_s=at_s) if running:
+            at_once = event.at_once if isinstance(event, RoomFound) else standbys.at_once
+            return _look(replace(standbys, at_once=at_once), at_s, run)
         case TimerFired(timer=Timer.HANDOVER):
             return standbys, (GiveUpHandover(),)
-        case TimerFired(timer=Timer.STANDBY, at_s=at_s) if running:
-            return _look(replace(standbys, proved=True), at_s, run)
         case StandbyChanged():
             return _changed(standbys, event, run)
         case _:
             return standbys, ()
 
 
-def _workers_end(standbys: StandbyState, incarnation: int) -> _Decided:
+def _seated(standbys: StandbyState, run: RunState) -> _Decided:
+    """The ranks that this node has now; standbys of those that it had before serve nobody here."""
+    ranks = tuple(run.seats.ranks_of(run.node))[: len(standbys.ranks)]
+    gone = tuple(rank for rank in standbys.phases if rank not in ranks)
+    if not gone:
+        return replace(standbys, ranks=ranks), ()
+    why = "this node has other ranks now"
+    dismissed = DismissStandbys(
+        incarnation=run.incarnation, ranks=gone, state=StandbyPhase.DISMISSED, why=why
+    )
+    return replace(standbys, ranks=ranks), (dismissed,)
+
+
+def _workers_end(standbys: StandbyState, now_s: float, incarnation: int) -> _Decided:
     """A fault or the end: the processors belong to the survivors' saves and to the restart."""
-    suspicious = standbys.warm and not standbys.proved
+    suspicious = standbys.warm and not standbys.proved and now_s < standbys.settled_s
     suspicions = standbys.suspicions + suspicious
     standbys = replace(standbys, running=False, warm=False, cold_next=suspicious, suspicions=suspicions)
     wanted: list[Action] = []
@@ -146,18 +172,16 @@ def _workers_end(standbys: StandbyState, incarnation: int) -> _Decided:
 
 
 def _look(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
-    """Start the next one that is missing, one at a time; give up one that is never ready."""
-    if standbys.starting:
-        left_s = standbys.starting_since_s + READY_S - now_s
-        if left_s > 0:
-            return standbys, (_look_at(now_s + left_s, run),)
+    """Start those that are missing, so many at once; give up those that are never ready."""
+    starting, overdue_s = standbys.starting, standbys.starting_since_s + READY_S
+    if starting and now_s >= overdue_s:
         why = f"not ready after {READY_S:g} s"
-        lost = DismissStandbys(
-            incarnation=run.incarnation, ranks=standbys.starting, state=StandbyPhase.LOST, why=why
-        )
+        lost = DismissStandbys(incarnation=run.incarnation, ranks=starting, state=StandbyPhase.LOST, why=why)
         return standbys, (lost,)
     missing = [rank for rank in standbys.ranks if rank not in standbys.phases]
-    return standbys, tuple(StartStandby(incarnation=run.incarnation, rank=rank) for rank in missing[:1])
+    next_ones = missing[: max(0, standbys.at_once - len(starting))]
+    wanted = [StartStandby(incarnation=run.incarnation, rank=rank) for rank in next_ones]
+    return standbys, (*wanted, *((_look_at(overdue_s, run),) if starting else ()))
 
 
 def _changed(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _Decided:
@@ -180,7 +204,7 @@ def _changed(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _D
                 state=StandbyPhase.DISMISSED,
                 why=event.why,
             )
-            return StandbyState(), ((dismissed,) if standbys.phases else ())
+            return StandbyState(doubts=(event.why,)), ((dismissed,) if standbys.phases else ())
 
 
 def _lost(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _Decided:

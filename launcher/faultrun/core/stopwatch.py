@@ -13,7 +13,7 @@ from faultrun.model.events import (
     RunStarted,
     WorkerStarted,
 )
-from faultrun.model.hang import HangDetected
+from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RanksMet
 from faultrun.model.run import Phase
@@ -45,11 +45,15 @@ class _Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopwatch:
-    """``steps`` and ``meets``: steps of this run were known, its ranks have met at our own scheduler."""
+    """``steps`` and ``meets``: steps of this run were known, its ranks have met at our own scheduler.
+
+    ``suspected`` is the newest suspicion of a hang that was not dismissed.
+    """
 
     phase: Phase = Phase.NEW
     steps: bool = False
     meets: bool = False
+    suspected: HangSuspected | None = None
     recovery: _Recovery | None = None
 
 
@@ -58,17 +62,18 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
 
     ``phase`` is the run's after the same event.
     """
-    before = watch.phase
+    before, suspected = watch.phase, watch.suspected
     watch = replace(
         watch,
         phase=phase,
         steps=watch.steps or isinstance(event, _STEPS),
         meets=watch.meets or isinstance(event, RanksMet),
+        suspected=suspicion_after(suspected, event),
     )
     if isinstance(event, RunStarted | StopRequested):
         return replace(watch, recovery=None), None
     if before is Phase.RUNNING and phase in _ENDING:
-        detect_s = event.silent_s if isinstance(event, HangDetected) else 0.0
+        detect_s = silence_s(event, suspected) if isinstance(event, HangDetected) else 0.0
         return replace(watch, recovery=_Recovery(noticed_s=event.at_s, detect_s=detect_s)), None
     if watch.recovery is None:
         return watch, None
@@ -79,6 +84,24 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
         return replace(watch, recovery=recovery), None
     # A step that comes although none was expected is the end of the same recovery.
     return replace(watch, recovery=None if isinstance(event, _STEPS) else recovery), _timed(recovery, event)
+
+
+def suspicion_after(suspected: HangSuspected | None, event: Event | None) -> HangSuspected | None:
+    """The newest suspicion that stands after ``event``."""
+    match event:
+        case HangSuspected():
+            return event
+        case HangDismissed():
+            return None
+        case _:
+            return suspected
+
+
+def silence_s(hang: HangDetected, suspected: HangSuspected | None) -> float:
+    """How long nothing had been heard when ``hang`` was told: looking into a suspicion takes time."""
+    if suspected is None or suspected.incarnation != hang.incarnation:
+        return hang.silent_s
+    return max(hang.silent_s, hang.at_s - suspected.at_s + suspected.suspicion.silent_s)
 
 
 def _marked(recovery: _Recovery, event: Event) -> _Recovery:

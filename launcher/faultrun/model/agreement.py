@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from faultrun.model.fact import Fact
-from faultrun.model.topology import NodeId
+from faultrun.model.topology import BootId, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +18,19 @@ class IncarnationOver(Fact):
 class MembershipLost(Fact):
     """This node may be taken for lost by now: another may get its place, so none of its workers may live.
 
-    It is about the node, whatever incarnation it has.
+    It is about the node, whatever incarnation it has. ``boot`` is the name under which its supervisor goes
+    on; empty: as before.
     """
 
     why: str
+    boot: BootId = BootId("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAgain(Fact):
+    """What a lost node saved last may lie there since this one looked. ``number`` counts such requests."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,4 +43,4 @@ class AgreementSilent(Fact):
     why: str
 
 
-AgreementEvent = IncarnationOver | MembershipLost | AgreementSilent
+AgreementEvent = IncarnationOver | MembershipLost | LookAgain | AgreementSilent

@@ -12,6 +12,7 @@ from enum import Enum
 from faultrun.model.agreement import AgreementEvent
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import ExitStatus, ended_well
 from faultrun.model.fact import Fact
 from faultrun.model.gasp import GaspEvent
 from faultrun.model.hang import HangEvent
@@ -20,34 +21,9 @@ from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.recovery import RecoveryEvent
 from faultrun.model.rendezvous import RendezvousEvent
-from faultrun.model.standby import StandbyChanged
+from faultrun.model.standby import StandbyEvent
 from faultrun.model.stop import StopRequested
 from faultrun.model.topology import BootId, NodeId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exited:
-    """The worker returned ``code`` of its own accord."""
-
-    code: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signaled:
-    """The kernel ended the worker with ``signum``; it had no last word."""
-
-    signum: int
-
-
-ExitStatus = Exited | Signaled
-
-
-def ended_well(status: ExitStatus, *, done: bool) -> bool:
-    """Whether an end is no failure: code 0, or any signal once the worker had said that it was ``done``.
-
-    A code that it returns after that is newer than its word, and counts.
-    """
-    return status == Exited(code=0) or (done and isinstance(status, Signaled))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +51,9 @@ class RecoveryPointChosen(Fact):
     ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered.
     ``neighbours`` are other runs that keep theirs in the same folders.
     ``unknown_files`` says what lies there in no known format, when no checkpoint was found.
+    ``periodic_step`` is the global step of the newest save that the script made by itself (no dying gasp), as
+    its file claims: where training would resume without us. -1: there is none, None: unknown.
+    ``more_points`` are older ones, best first, for nodes that lack ``point``; none where there is one node.
     """
 
     point: RecoveryPoint | None
@@ -83,6 +62,8 @@ class RecoveryPointChosen(Fact):
     unknown_files: str = ""
     neighbours: tuple[str, ...] = ()
     took_s: float = 0.0
+    periodic_step: int | None = None
+    more_points: tuple[RecoveryPoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +195,19 @@ class FirstStep(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersLost(Fact):
+    """What the workers left whose supervisor was killed with them, found by the next one.
+
+    ``steps`` are of the ranks that reported theirs, else the last that their logs tell (``by_log``).
+    ``alive_s`` is the run-second of the last sign of life, None without one.
+    """
+
+    steps: tuple[RankStep, ...] = ()
+    by_log: bool = False
+    alive_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FaultNotice(Fact):
     """One of the platform's files says something new. It is about the run, whatever incarnation it has."""
 
@@ -280,9 +274,10 @@ Event = (
     | WorkerExit
     | HelperExit
     | RendezvousEvent
-    | StandbyChanged
+    | StandbyEvent
     | Heartbeat
     | FirstStep
+    | WorkersLost
     | RecoveryEvent
     | HangEvent
     | StopRequested

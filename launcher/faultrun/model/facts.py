@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.incident import Incident
+from faultrun.model.incident import Incident, Save, Unsaved
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
 
@@ -33,7 +33,9 @@ class NodeFact:
     best first. ``high_step`` is the largest global step it knows of. ``failure`` is the
     exit code and reason when this node cannot go on (no whole checkpoint,
     unkillable worker, rewriting failed). ``arrived`` and ``alarm`` are filled in by the agreement,
-    which counts arrivals and alarms of all nodes; 0 where it did not.
+    which counts arrivals and alarms of all nodes; 0 where it did not. ``look`` is the newest request to look
+    through the checkpoints again that ``point`` answers, -1 where it is of before the incarnation's end.
+    ``saves`` and ``unsaved`` are what its ranks saved, or could not, as the incarnation ended.
     """
 
     node: NodeId
@@ -51,6 +53,9 @@ class NodeFact:
     more_points: tuple[RecoveryPoint, ...] = ()
     arrived: int = 0
     alarm: int = 0
+    look: int = -1
+    saves: tuple[Save, ...] = ()
+    unsaved: tuple[Unsaved, ...] = ()
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import ExitStatus
 from faultrun.model.evidence import FaultClass, Finding, Raised, Signature
+from faultrun.model.exits import ExitStatus
 from faultrun.model.recovery import ResumeChecked
+from faultrun.model.topology import NodeId, Replacement
 
 
 class Cause(Enum):
@@ -19,6 +20,7 @@ class Cause(Enum):
     PLATFORM = "platform"
     RENDEZVOUS = "rendezvous"
     HANG = "hang"
+    NODE = "node"  # a whole node is gone
     ELSEWHERE = "elsewhere"  # on another node, which knows more
 
 
@@ -33,8 +35,9 @@ class Incident:
     only of the epoch and its step ``in_epoch``.
     ``blamed_by`` names the evidence that ``rank`` was the first.
     ``unstarted``: the workers report their steps, and none had finished one.
-    ``stacks`` is where a hung rank was, and the folder of all ranks' stacks;
-    ``own_step`` is its own newest step, None where nobody asked for that.
+    ``stacks`` is where a hung rank was, and the folder of all ranks' stacks.
+    ``own_step`` is the newest step of ``rank`` itself, None where nobody knows.
+    ``node`` is where it was, empty in older journals; ``at_utc`` the moment, where several nodes tell of it.
     """
 
     number: int
@@ -59,6 +62,8 @@ class Incident:
     unstarted: bool = False
     stacks: str = ""
     own_step: int | None = None
+    node: NodeId = NodeId("")
+    at_utc: str = ""
 
     @property
     def ordered(self) -> bool:
@@ -90,6 +95,20 @@ class Unsaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """What the nodes of a run together know of an incident that a plan answers: each writes its card from it.
+
+    ``saves`` and ``unsaved`` are of the ranks of all nodes. ``refunded`` restarts were given back for
+    progress.
+    """
+
+    incident: Incident
+    saves: tuple[Save, ...] = ()
+    unsaved: tuple[Unsaved, ...] = ()
+    refunded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """The first-failure card: everything a person asks about one incident.
 
@@ -99,6 +118,8 @@ class Card:
     rank's first step. ``handed_over``: something tells the script of ``point``;
     ``checked``: where it really began, once that is known. ``looked_in`` are the
     checkpoint folders. ``refunded`` restarts were given back for progress.
+    ``at_local`` is the wall-clock time of the fault with its offset, ``host`` the machine.
+    ``replaced``: whose place another node takes.
     """
 
     incident: Incident
@@ -118,3 +139,6 @@ class Card:
     checked: ResumeChecked | None = None
     looked_in: tuple[str, ...] = ()
     refunded: int = 0
+    at_local: str = ""
+    host: str = ""
+    replaced: tuple[Replacement, ...] = ()

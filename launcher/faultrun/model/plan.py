@@ -5,7 +5,8 @@ from enum import Enum
 
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.evidence import Signature
-from faultrun.model.topology import BootId, NodeId, Topology
+from faultrun.model.incident import Aftermath
+from faultrun.model.topology import BootId, NodeId, Replacement, Topology
 
 
 class Reason(Enum):
@@ -66,7 +67,8 @@ class Plan:
     """One incarnation to be. Workers start no earlier than ``start_at_s``.
 
     ``boots`` are the supervisors that it was made for, in the order of the nodes; empty in older journals.
-    ``kept`` are ranks whose workers live on from the incarnation before.
+    ``kept`` are ranks whose workers live on from the incarnation before. ``replaced``: who has
+    another's seat now. ``aftermath`` is of the incident that several nodes had; None on a node alone.
     """
 
     incarnation: int
@@ -77,6 +79,8 @@ class Plan:
     ledger: Ledger
     boots: tuple[BootId, ...] = ()
     kept: frozenset[int] = frozenset()
+    replaced: tuple[Replacement, ...] = ()
+    aftermath: Aftermath | None = None
 
     def is_for(self, node: NodeId, boot: BootId) -> bool:
         """Whether ``node`` takes part in it, and under this supervisor."""

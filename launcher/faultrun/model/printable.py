@@ -9,6 +9,7 @@ import re
 
 _UNFIT = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069"
 _CONTROL = re.compile(f"[{_UNFIT}]")
+_MAY_BE_UNFIT = re.compile(rb"[^\t\n\x20-\x7e]")
 _OF_A_CONSOLE = re.compile(f"(\\x1b\\[[0-9;:]*m|\\r)|[{_UNFIT}\\udc80-\\udc9f]")
 
 
@@ -27,8 +28,15 @@ def console_output(data: bytes) -> bytes:
 
     Bytes that are no UTF-8 stay too, unless they are C1 controls.
     """
+    if not _MAY_BE_UNFIT.search(data):
+        return data
     text = data.decode(errors="surrogateescape")
     return _OF_A_CONSOLE.sub(lambda found: found[1] or _visible(found), text).encode(errors="surrogateescape")
+
+
+def last_written(line: bytes) -> bytes:
+    """What a terminal shows of a line in which carriage returns begin it anew, as bars of progress do."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def _visible(found: "re.Match[str]") -> str:

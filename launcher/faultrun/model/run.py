@@ -86,10 +86,13 @@ class Life:
     ``topology`` is the plan's, None while none has been adopted by this supervisor; ``master_port`` is
     where its workers meet. ``alive`` are this node's ranks that have not been reaped. ``forming``: they
     have met at our own MindSpore scheduler and are not through ``init()``. ``drain`` is None until it ends.
+    ``more_points`` are what else this node could resume from. ``look`` was asked for while this node was
+    looking through the checkpoints, 0: nothing was.
     """
 
     topology: Topology | None = None
     point: RecoveryPoint | None = None
+    more_points: tuple[RecoveryPoint, ...] = ()
     master_port: int = 0
     alive: frozenset[int] = frozenset()
     finished: frozenset[int] = frozenset()
@@ -97,6 +100,7 @@ class Life:
     steps: tuple[RankStep, ...] = ()
     forming: bool = False
     drain: Drain | None = None
+    look: int = 0
 
     @property
     def newest(self) -> RankStep | None:
@@ -132,7 +136,8 @@ class Run:
     ``native_scheduler``: our own scheduler for MindSpore is given up for the rest of the run.
     ``patience``: what its lives have come through. ``known_save`` is the newest checkpoint that the run
     resumed from or was told of: where one was, "nothing found" is no beginning.
-    ``save_folders`` are where ranks said that they saved.
+    ``save_folders`` are where ranks said that they saved. ``look``: the newest request of the other nodes to
+    look through the checkpoints again that this one has answered.
     """
 
     plan: Plan | None = None
@@ -142,6 +147,7 @@ class Run:
     patience: PauseHistory = PauseHistory()
     known_save: str = ""
     save_folders: tuple[str, ...] = ()
+    look: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

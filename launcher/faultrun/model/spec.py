@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from faultrun.model.agreement_spec import AgreementSpec
 from faultrun.model.evidence import Row
 from faultrun.model.hang import HangPolicy
+from faultrun.model.output import Logs, View
 from faultrun.model.standby import StandbyWish
 from faultrun.model.topology import NodeId, RunId, Topology
 from faultrun.model.worker_identity import WorkerIdentity
@@ -124,7 +126,7 @@ class MsScheduler(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
-    """Where the workers meet. ``port`` is used by the first incarnation, by all when ``fixed_port``."""
+    """Where the workers meet if rank 0 is here. ``port``: of the first start, or of all (``fixed_port``)."""
 
     master_addr: str = "127.0.0.1"
     port: int | None = None
@@ -221,58 +223,6 @@ class Recovery:
         return bool(told) or self.script_asks is not False
 
 
-class Stream(Enum):
-    """Which of a worker's streams ``--redirects`` or ``--tee`` mean (torchrun's 0 1 2 3)."""
-
-    NONE = 0
-    OUT = 1
-    ERR = 2
-    ALL = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logs:
-    """Where output goes. ``tail`` lists ranks copied to the console; None copies nobody.
-
-    ``worker_log_name`` is msrun's: ``<name>_<rank>.log``, {ip} and {hostname} already replaced.
-    ``tee`` and ``redirects`` are torchrun's, a stream for each local rank; empty when not asked for.
-    Every stream is always in the log file: ask ``console`` what else is copied.
-    A log of more than ``max_bytes`` is cut, its first part and its newest kept; 0: never.
-    ``shown`` are the local ranks that the console may show, None: all. Lines with one of ``picked_out`` or
-    ``picked_err`` are copied to a file of their stream.
-    """
-
-    log_dir: str = "faultrun_log"
-    worker_log_name: str = "worker"
-    tail: frozenset[int] | None = None
-    tee: tuple[Stream, ...] = ()
-    redirects: tuple[Stream, ...] = ()
-    termination_log: str = "/dev/termination-log"
-    max_bytes: int = 1 << 30
-    shown: frozenset[int] | None = None
-    picked_out: tuple[str, ...] = ()
-    picked_err: tuple[str, ...] = ()
-
-    def console(self, rank: int, local_rank: int) -> Stream:
-        """What of this worker is copied to the console.
-
-        torchrun leaves on the console what ``--redirects`` does not take away,
-        so naming redirects asks for the rest; tee and tail add to it.
-        """
-        if not self.shows(local_rank):
-            return Stream.NONE
-        shown = Stream.ALL.value if self.tail is not None and rank in self.tail else Stream.NONE.value
-        if local_rank < len(self.tee):
-            shown |= self.tee[local_rank].value
-        if local_rank < len(self.redirects):
-            shown |= Stream.ALL.value & ~self.redirects[local_rank].value
-        return Stream(shown)
-
-    def shows(self, local_rank: int) -> bool:
-        """Whether anything of this worker may be shown or picked."""
-        return self.shown is None or local_rank in self.shown
-
-
 class SignalAnswer(Enum):
     """What a signal to faultrun means (``--signals``)."""
 
@@ -310,29 +260,6 @@ class FaultFiles:
     restart_in_place: bool = False
 
 
-class LogFormat(Enum):
-    """What faultrun itself says on stderr."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """How the run is watched, and who is told of it. Empty texts: nobody."""
-
-    log_format: LogFormat = LogFormat.TEXT
-    live_line: bool = True
-    report: bool = True
-    metrics_port: int | None = None
-    metrics_addr: str = "127.0.0.1"
-    metrics_file: str = ""
-    tensorboard: str = ""
-    otlp_endpoint: str = ""
-    on_event: str = ""
-    webhook: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """One user request, complete and checked. Values that do not fit together never get this far.
@@ -340,6 +267,8 @@ class RunSpec:
     ``environment`` is what workers get on top of the inherited variables, name and value.
     ``compile_cache`` is where MindSpore keeps this job's compiled graphs, absolute; empty: nowhere.
     ``devices`` are the device numbers of the local ranks by the rank table; empty: local rank i has device i.
+    ``agreement`` is how several nodes find each other, None for one; the seats of their ``topology`` have no
+    names before a plan gives them away.
     """
 
     run_id: RunId
@@ -360,3 +289,9 @@ class RunSpec:
     view: View = View()
     compile_cache: str = ""
     standby: StandbyWish = StandbyWish()
+    agreement: AgreementSpec | None = None
+
+    @property
+    def slots(self) -> int:
+        """Workers of this node; every node has as many."""
+        return self.topology.nodes[0].slots

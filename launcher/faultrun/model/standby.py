@@ -24,7 +24,8 @@ class StandbyPhase(Enum):
 class StandbyChanged(Fact):
     """The standby of ``rank`` came to ``state`` after ``took_s`` in the one before.
 
-    ``memory_bytes`` is its proportional share (PSS) once it is ready, 0 where nobody measured it.
+    ``memory_bytes`` is its proportional share (PSS) once it is ready, 0 where nobody measured it;
+    ``imported`` are the packages that it has imported by then.
     """
 
     rank: int
@@ -32,6 +33,18 @@ class StandbyChanged(Fact):
     why: str = ""
     took_s: float = 0.0
     memory_bytes: int = 0
+    imported: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomFound(Fact):
+    """There are processors for standbys, for ``at_once`` of them side by side; ``why`` says what was seen."""
+
+    at_once: int
+    why: str
+
+
+StandbyEvent = StandbyChanged | RoomFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

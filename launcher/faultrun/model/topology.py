@@ -1,5 +1,6 @@
 """Who takes part in a run: nodes, their slots, and the ranks that follow from them."""
 
+import re
 from dataclasses import dataclass
 from typing import NewType
 
@@ -46,3 +47,17 @@ class Topology:
         index = self.node_rank(node)
         first = sum(entry.slots for entry in self.nodes[:index])
         return range(first, first + self.nodes[index].slots)
+
+
+def node_folder(node: NodeId) -> str:
+    """Where one of several nodes keeps its files, below the log_dir that all of them may share."""
+    return f"node_{re.sub(r'[^A-Za-z0-9._-]+', '-', node)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """``by`` has the seat, and so the ranks, that ``node`` had in the incarnation before."""
+
+    node: NodeId
+    by: NodeId
+    ranks: tuple[int, ...]

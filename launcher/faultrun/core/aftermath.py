@@ -1,0 +1,78 @@
+"""What the nodes of a run together know of the incident that the next plan answers.
+
+Pure. A node alone tells its own incident; of several, each knows a part, and all tell the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from faultrun.core.span import rank_names
+from faultrun.model.evidence import FaultClass
+from faultrun.model.facts import NodeFact
+from faultrun.model.incident import Aftermath, Cause, Incident
+from faultrun.model.plan import Plan
+from faultrun.model.topology import NodeId, Topology
+
+
+def loss_words(seats: Topology, node: NodeId, lease_ttl_s: float) -> str:
+    """``node a was lost: etcd heard nothing of it for 10 s; ranks 0 1``."""
+    silent = f": etcd heard nothing of it for {lease_ttl_s:g} s" if lease_ttl_s else ""
+    return f"node {node} was lost{silent}; {rank_names(seats.ranks_of(node))}"
+
+
+def first_incident(spoken: Sequence[NodeFact]) -> Incident | None:
+    """What began it. Nodes' clocks cannot be compared: their evidence is, then who raised the alarm first."""
+
+    def order(known: tuple[Incident, int]) -> tuple[int, bool, bool, bool, int]:
+        incident, alarm = known
+        followed = incident.fault_class is FaultClass.CONSEQUENCE
+        return -incident.incarnation, incident.cause is Cause.ELSEWHERE, followed, alarm == 0, alarm
+
+    known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
+    return min(known, key=order)[0] if known else None
+
+
+def with_lost(
+    incident: Incident | None, plan: Plan, here: Sequence[NodeFact], lease_ttl_s: float
+) -> Incident | None:
+    """The same, or the loss of a node where nobody who is ``here`` has seen anything but its consequences."""
+    told = {fact.node for fact in here}
+    gone = [seat.node for seat in plan.topology.nodes if seat.node not in told]
+    if incident is None or not gone:
+        return incident
+    if incident.cause is not Cause.ELSEWHERE and incident.fault_class is not FaultClass.CONSEQUENCE:
+        return incident
+    words = [loss_words(plan.topology, node, lease_ttl_s) for node in gone]
+    before = [] if incident.explanation in words else [f"before that: {incident.explanation}"]
+    return replace(
+        incident,
+        cause=Cause.NODE,
+        rank=None,
+        status=None,
+        node=gone[0],
+        together=tuple(rank for node in gone for rank in plan.topology.ranks_of(node)),
+        explanation="; ".join((*words, *before)),
+    )
+
+
+def aftermath(
+    incident: Incident, plan: Plan, following: Plan, spoken: Sequence[NodeFact]
+) -> Aftermath | None:
+    """What every node writes its card of ``incident`` from; None on a node alone, which knows it all.
+
+    ``plan`` is the one that the incident ended, ``following`` answers it.
+    """
+    if len(plan.topology.nodes) == 1:
+        return None
+    of_it = [
+        fact for fact in spoken if fact.incident is not None and fact.incarnation == incident.incarnation
+    ]
+    stopped = {rank for fact in of_it if fact.incident is not None for rank in fact.incident.followers}
+    followers = tuple(sorted(stopped - {incident.rank, *incident.together}))
+    before, charged = plan.ledger.restarts, following.ledger.restarts
+    return Aftermath(
+        incident=replace(incident, followers=followers),
+        saves=tuple(save for fact in of_it for save in fact.saves),
+        unsaved=tuple(one for fact in of_it for one in fact.unsaved),
+        refunded=len(before) if len(charged) == 1 and before != charged else 0,
+    )

@@ -1,0 +1,132 @@
+"""What one judgement of a node looks at: what it is, says, has read and remembers, and the moment.
+
+Pure; ``core.membership`` tells the contract and decides.
+"""
+
+from dataclasses import dataclass, replace
+
+from faultrun.core import hold
+from faultrun.core.agree import Rules
+from faultrun.core.elect import current
+from faultrun.model.membership import (
+    BODIES,
+    ROSTERS,
+    CommonKeys,
+    KnownKeys,
+    MemberClock,
+    OwnState,
+    Remembered,
+    Terms,
+)
+from faultrun.model.plan import Plan
+from faultrun.model.roster import PlanHeader, PlanPhase, Roster
+
+THE_END_OF = "the end of "
+"""How a wait begins that has no limit of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standpoint:
+    """Everything that one judgement looks at, with what follows from it at once.
+
+    ``header`` is the one that counts for this node, ``roster`` and ``body`` its parts, once they were read.
+    """
+
+    rules: Rules
+    terms: Terms
+    own: OwnState
+    known: KnownKeys
+    remembered: Remembered
+    clock: MemberClock
+    header: PlanHeader | None
+    roster: Roster | None
+    body: Plan | None
+    alive_until_s: float
+
+    @property
+    def common(self) -> CommonKeys:
+        """What all nodes watch; nothing, as long as it was not read."""
+        return self.known.common or CommonKeys(revision=0)
+
+    @property
+    def deaf(self) -> bool:
+        """Whether the store does not answer."""
+        return hold.is_deaf(self.own.lease, self.terms.times, self.clock.now_s)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether this node has a say: the store answers, and its statement lives by its lease."""
+        by_lease_s = hold.by_lease_until_s(self.terms.times, self.own.lease, self.known.own)
+        return self.known.common is not None and not self.deaf and self.clock.now_s < by_lease_s
+
+    @property
+    def knows_whose_end(self) -> bool:
+        """Whether it can tell an end of its run from that of an earlier one: once it has joined."""
+        busy, fenced = self.own.fact.status.busy, self.remembered.fenced is not None
+        return self.known.own is not None or busy or fenced
+
+    @property
+    def waits_elsewhere(self) -> str:
+        """What holds this node up that it does not decide itself; nothing while it trains."""
+        if self.own.fact.status.busy:
+            return ""
+        if self.deaf:
+            return "etcd"
+        if self.common.coordinator is None:
+            return "a coordinator"
+        return self.common.coordinator.waits or self._waits_beside
+
+    @property
+    def _waits_beside(self) -> str:
+        """What holds up a node whose seat in a run that goes on is another one's; see ``core.spare``."""
+        fact, seats = self.own.fact, () if self.roster is None else self.roster.entries
+        if self.header is None or self.header.phase is not PlanPhase.GO or fact.stop is not None:
+            return ""
+        boots = {seat.node: seat.boot for seat in seats}
+        if not boots or boots.get(fact.node) == fact.boot:
+            return ""
+        if fact.node in boots:
+            return f"{THE_END_OF}another supervisor that is node {fact.node}, or of its lease"
+        return ""
+
+    @property
+    def parts_missing(self) -> tuple[str, ...]:
+        """What has to be read before the header can be understood."""
+        written = self.common.header
+        if written is None:
+            return ()
+        names = ((ROSTERS, written.roster), (BODIES, written.body))
+        keys = (f"{folder}{name}" for folder, name in names if name)
+        return tuple(key for key in keys if key not in self.known.parts)
+
+
+def standpoint(
+    rules: Rules,
+    terms: Terms,
+    own: OwnState,
+    known: KnownKeys,
+    remembered: Remembered,
+    clock: MemberClock,
+) -> Standpoint:
+    """Put together what follows from keys, answers and clocks before anything is decided."""
+    common = known.common or CommonKeys(revision=0)
+    header, written = current(common, known.own, remembered), common.header
+    roster = None if written is None else known.parts.get(f"{ROSTERS}{written.roster}")
+    body = None if written is None else known.parts.get(f"{BODIES}{written.body}")
+    roster = roster if isinstance(roster, Roster) else None
+    by_peers_s = hold.by_peers_until_s(terms, own.fact, header, roster, known.answers)
+    if written is not None and common.header_changed != remembered.clock_read_at:
+        ahead_s = max(remembered.run_ahead_s, written.run_s - clock.run_s)
+        remembered = replace(remembered, run_ahead_s=ahead_s, clock_read_at=common.header_changed)
+    return Standpoint(
+        rules=rules,
+        terms=terms,
+        own=own,
+        known=known,
+        remembered=remembered,
+        clock=clock,
+        header=header,
+        roster=roster,
+        body=body if isinstance(body, Plan) else None,
+        alive_until_s=max(hold.by_lease_until_s(terms.times, own.lease, known.own), by_peers_s),
+    )
