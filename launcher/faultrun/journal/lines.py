@@ -68,7 +68,7 @@ def journal_line(data: Mapping[str, Any]) -> JournalLine | None:
         incarnation=_whole(data.get("incarnation")),
         why=str(data.get("why") or ""),
         because=str(data.get(BECAUSE) or data.get("why") or ""),
-        judged=_judged(data.get("actions")),
+        judged=_agreed(event) or _judged(data.get("actions")),
     )
 
 
@@ -153,6 +153,13 @@ def tail(path: Path) -> Tail:
             text.seek(text.rfind(b"\n", 0, max(plan, 0)) + 1)
             rest = decoded(iter(text.readline, b""), beats_in_one=len(text))
             return Tail(first=first, lines=tuple(rest))
+
+
+def _agreed(event: Event | None) -> Incident | None:
+    """What several nodes found together; each had told its own part before."""
+    if isinstance(event, PlanAdopted) and event.plan.aftermath is not None:
+        return event.plan.aftermath.incident
+    return None
 
 
 def _judged(actions: object) -> Incident | None:

@@ -23,6 +23,7 @@ from faultrun.journal.lines import journal_lines
 from faultrun.journal.read import Past, replay
 from faultrun.locks import Busy, hold
 from faultrun.model.events import RunStarted
+from faultrun.model.output import Logs
 from faultrun.model.run import RunState
 
 RECORD = "run.json"
@@ -104,7 +105,7 @@ def set_aside(path: Path, run_id: str, *, staying: Iterable[Path] = ()) -> Path:
         sync_folder(target)
     except OSError as error:
         raise LogDirError(
-            f"the run before cannot be moved out of the log_dir {path}",
+            f"the previous run cannot be moved out of the log_dir {path}",
             because=f"{error.strerror or error} ({target})",
             hint=f"move it yourself, or --log_dir=OTHER: ls -la {path}",
         ) from error
@@ -188,6 +189,11 @@ def recorded(record: object, *names: str) -> object:
     for name in names:
         record = record.get(name) if isinstance(record, dict) else None
     return record
+
+
+def worker_log_name(record: object) -> str:
+    """What the logs of workers are called before their rank, by ``run.json``."""
+    return str(recorded(record, "spec", "logs", "worker_log_name") or Logs().worker_log_name)
 
 
 def mark_ended(path: Path, boot: str, exit_code: int) -> None:

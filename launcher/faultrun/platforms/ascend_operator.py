@@ -23,13 +23,15 @@ _LISTED_RANKS = r"\{\s*\d+\s*(,\s*\d+\s*)*\}"
 class Allotment:
     """``local`` of ``world`` workers belong on this node, the ``node_rank``-th.
 
-    ``source`` names the variables. A pod of MindSpore's scheduler has no worker: ``local`` is 0.
+    ``source`` names the variables. ``leader`` is where the first node is, ``host:port``, if they tell it.
+    A pod of MindSpore's scheduler has no worker: ``local`` is 0.
     """
 
     world: int
     local: int
     node_rank: int
     source: str
+    leader: str = ""
 
 
 def allotment(environ: Mapping[str, str], framework: Framework) -> Allotment | None:
@@ -42,11 +44,14 @@ def allotment(environ: Mapping[str, str], framework: Framework) -> Allotment | N
             if environ.get("MS_ROLE") == _SCHEDULER and environ.get("MS_WORKER_NUM"):
                 world = _count(environ, "MS_WORKER_NUM")
                 return Allotment(world=world, local=0, node_rank=0, source=f"MS_ROLE={_SCHEDULER}")
-            return _read(environ, "MS_WORKER_NUM", "MS_LOCAL_WORKER", "MS_NODE_RANK")
+            names = ("MS_WORKER_NUM", "MS_LOCAL_WORKER", "MS_NODE_RANK")
+            return _read(environ, *names, leader=_leader(environ, "MS_SCHED_HOST", "MS_SCHED_PORT"))
         case Framework.TENSORFLOW:
-            return _read(environ, "CM_WORKER_SIZE", "CM_LOCAL_WORKER", "CM_RANK")
+            names = ("CM_WORKER_SIZE", "CM_LOCAL_WORKER", "CM_RANK")
+            return _read(environ, *names, leader=_leader(environ, "CM_CHIEF_IP", "CM_CHIEF_PORT"))
         case Framework.TORCH if re.fullmatch(_LISTED_RANKS, environ.get("LOCAL_RANK", "").strip()):
-            return _read(environ, "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")
+            names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK")
+            return _read(environ, *names, leader=_leader(environ, "MASTER_ADDR", "MASTER_PORT"))
         case _:
             return None
 
@@ -65,7 +70,13 @@ def parse_server_list(content: bytes) -> tuple[str, ...]:
     return addresses
 
 
-def _read(environ: Mapping[str, str], world: str, local: str, node_rank: str) -> Allotment | None:
+def _leader(environ: Mapping[str, str], host: str, port: str) -> str:
+    return ":".join(filter(None, (environ.get(host, ""), environ.get(port, "")))) if environ.get(host) else ""
+
+
+def _read(
+    environ: Mapping[str, str], world: str, local: str, node_rank: str, *, leader: str
+) -> Allotment | None:
     """Both sizes must be there: msrun's and other launchers' variables are fewer."""
     if not environ.get(world) or not environ.get(local):
         return None
@@ -74,6 +85,7 @@ def _read(environ: Mapping[str, str], world: str, local: str, node_rank: str) ->
         local=_count(environ, local),
         node_rank=_count(environ, node_rank) if environ.get(node_rank) else 0,
         source=f"{world}={environ[world]} and {local}={environ[local]}",
+        leader=leader,
     )
     if not 0 < found.local <= found.world:
         raise ValueError(f"{found.source} do not fit together")

@@ -67,6 +67,15 @@ def limits(root: Path = Path("/")) -> Limits:
     )
 
 
+def processor_quota(root: Path = Path("/")) -> tuple[float | None, float | None]:
+    """How many processors the tightest group may use, and the seconds of them that it has used so far.
+
+    Both None without a quota; the second also where nothing counts.
+    """
+    cpus, used_us = _tightest(tuple(_mounts(root)), _groups(root), "cpu", _cpus)
+    return cpus, used_us / 1e6 if cpus is not None and used_us is not None else None
+
+
 def memory_group(pid: int, root: Path = Path("/")) -> Path | None:
     """The folder of the control group that ``pid`` belongs to for its memory; None where nothing shows it."""
     return next((folder for folder, _ in _folders(tuple(_mounts(root)), _groups(root, pid), "memory")), None)
@@ -140,7 +149,16 @@ def _cpus(folder: Path, version: int) -> tuple[float | None, int | None]:
         quota, period = (text_of(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
     if not quota.isdigit() or not period.isdigit() or not int(period):
         return None, None
-    return int(quota) / int(period), None
+    return int(quota) / int(period), _used_us(folder, version)
+
+
+def _used_us(folder: Path, version: int) -> int | None:
+    """Processor time of a group and those below it, in microseconds."""
+    if version == 1:
+        used_ns = _whole(folder / "cpuacct.usage")
+        return None if used_ns is None else used_ns // 1000
+    words = (line.split() for line in text_of(folder / "cpu.stat").splitlines())
+    return next((int(one[1]) for one in words if one[:1] == ["usage_usec"] and one[1].isdigit()), None)
 
 
 def _folders(

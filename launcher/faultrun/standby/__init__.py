@@ -47,7 +47,9 @@ def wait(told: str, before: frozenset[str]) -> None:
     channel = Channel(int(fd))
     rehearsal, imports = rehearsal_for(framework), ProgramImports(more["imports"], more["sets"])
     try:
-        channel.say(kind="ready", plain=more.get("plain", ""), **_prepare(rehearsal, imports, before))
+        done = _prepare(rehearsal, imports, before)
+        imported = dict.fromkeys((rehearsal.name, *imports.packages))
+        channel.say(kind="ready", plain=more.get("plain", ""), imported=list(imported), **done)
         while (order := channel.hear())["kind"] != "go":
             if order["kind"] == "look":
                 channel.say(kind="here")

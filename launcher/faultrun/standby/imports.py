@@ -35,6 +35,11 @@ class ProgramImports:
         self._read: set[str] = set()
         self._files: dict[str, tuple[int, ...]] = {}
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What has been imported, by its top name."""
+        return tuple(top for top in self._files if top in sys.modules)
+
     def load(self, before: frozenset[str]) -> None:
         """Run the statements; ``before`` are the modules that Python had at first. Plainer."""
         if not self._statements:

@@ -1,15 +1,17 @@
 """Which checkpoint to resume from: the catalog's findings under the run's rules."""
 
 from contextlib import suppress
-from errno import EDQUOT, ENOSPC
+from dataclasses import replace
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.find import Findings, VerifyProgress, scan_and_choose
+from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_and_choose
 from faultrun.checkpoints.unknown import unknown_files
 from faultrun.core import recover
+from faultrun.core.candidate_groups import own_saves
 from faultrun.core.recover import Need
 from faultrun.errors import LogDirError
+from faultrun.files import DISK_FULL
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Depth, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
@@ -21,6 +23,10 @@ from faultrun.supervisor.replicas import KnownReplicas, known_replicas
 
 _SHOWN = 50
 _RAN_OUT = 71
+_OLDER = 3
+"""Nodes that save on their own disks differ by a save or two, and by a gasp."""
+_FILES = 1024
+"""A statement of a node stays far below what etcd takes in one value."""
 
 Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
 
@@ -81,7 +87,9 @@ class CheckpointFinder:
             case recover.Chosen(point=point):
                 grounds.see(self._catalog.places)
                 self._gone_since_s = None
-                return self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
+                chosen = self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
+                more = further(self._catalog, found, need, most=self._most_points(need))
+                return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
             case recover.NothingFound() if request.expects or grounds.changed():
                 return self._gone(request, found.refused)
             case recover.NothingFound():
@@ -90,6 +98,12 @@ class CheckpointFinder:
                 return self._gone(request, found.refused)
             case recover.NoneUsable(unverifiable=unverifiable):
                 return self._nothing(request, found, replicas, unverifiable)
+
+    def _most_points(self, need: Need) -> int:
+        """How many older ones to look for: none on one node; fewer where each names many files."""
+        if len(self._spec.topology.nodes) == 1:
+            return 0
+        return _OLDER if need.groups is None else min(_OLDER, _FILES // need.world_size)
 
     def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:
         """How a new run begins that uses no checkpoint of others; None when some are its own.
@@ -167,6 +181,14 @@ class CheckpointFinder:
             took_s=now_s - at_s,
         )
 
+    def _periodic_step(self, found: Findings) -> int | None:
+        """Of the newest save that is no gasp. None also where nobody knows that there is none."""
+        own = own_saves(found.scan.entries, {one.path for one in found.refused})
+        if own:
+            return own[0].global_step
+        known_place = bool(self._catalog.roots) and set(self._catalog.places) == set(self._catalog.roots)
+        return -1 if known_place and not self._unknown_files() else None
+
     def _unknown_files(self) -> str:
         """Not of a folder that a save named: only our own are looked for there."""
         return unknown_files(self._catalog.roots, self._catalog.registry.formats)
@@ -205,7 +227,7 @@ class CheckpointFinder:
         return PrepareFailed(
             at_s=self._clock.now(),
             incarnation=request.incarnation,
-            exit_code=_RAN_OUT if error.errno in (ENOSPC, EDQUOT) else LogDirError.exit_code,
+            exit_code=_RAN_OUT if error.errno in DISK_FULL else LogDirError.exit_code,
             why="cannot note which older checkpoints this run leaves alone\n"
             f"  because: {self._spec.logs.log_dir}: {error.strerror}\n"
             "  try:     --log_dir=DIR on a disk with room; or an empty --checkpoint_dir",

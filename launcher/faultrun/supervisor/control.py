@@ -18,7 +18,7 @@ from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 
-_GOODBYE_S = 1.0
+_GOODBYE_S = 3.0
 _SAVE_S = 60.0
 _MOST_GUESTS = 64
 """Connections that are no worker's, half-open ones and those that wait for an answer: so many of each."""

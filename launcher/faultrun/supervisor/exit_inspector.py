@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Row
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.platforms.cgroup import memory_group, oom_kill_count
 from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
 from faultrun.supervisor.reactor import RunClock

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from faultrun.core.decide import decide
 from faultrun.core.standby import StandbyState, decide_standbys
-from faultrun.model.actions import Action, Kill, RequestGasp
+from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp
 from faultrun.model.run import RunState
 from faultrun.supervisor.ports import EventListener, Journal, World
 
@@ -20,8 +20,8 @@ def supervise(
 
     The journal line is on the disk before its actions, so a supervisor that
     is killed in between replays the decision instead of forgetting it. Only
-    signals to our own workers go out first: they die with us anyway, and a
-    slow or hung disk must not eat the survivors' time to save.
+    signals to our own workers and alarms to other nodes go out first: workers die
+    with us anyway, and a slow or hung disk must not eat the survivors' time to save.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
@@ -44,4 +44,4 @@ def supervise(
 
 
 def _cannot_wait(action: Action) -> bool:
-    return isinstance(action, RequestGasp | Kill)
+    return isinstance(action, RequestGasp | Kill | RaiseAlarm)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
-from faultrun.model.events import Event, ExitStatus, Signaled
+from faultrun.model.events import Event
+from faultrun.model.exits import ExitStatus, Signaled
 from faultrun.supervisor.reactor import Reactor, Ready
 from faultrun.workers.look import is_shell, members, to_ask
 from faultrun.workers.sweep import pidfd_of

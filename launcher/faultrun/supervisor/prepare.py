@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from faultrun.configs.apply import carry_out
@@ -10,8 +11,8 @@ from faultrun.configs.argv import pointed, resume_args
 from faultrun.configs.originals import restore
 from faultrun.configs.pointer import point as point_at
 from faultrun.core import template
-from faultrun.errors import ConfigError, FaultrunError, UsageError
-from faultrun.model.checkpoint import Kind
+from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint, UsageError
+from faultrun.model.checkpoint import Kind, OnNode
 from faultrun.model.edit import EditedCopy, EditResult
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
 from faultrun.model.plan import Plan
@@ -24,6 +25,8 @@ from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, a
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
+_SEEN_LATE_S = 10.0
+_LOOK_AGAIN_S = 0.25
 _DEV = Path("/dev")
 
 
@@ -65,9 +68,7 @@ class DeviceAssignment:
         path = self._spec.rendezvous.rank_table_file
         if not path:
             return self._spec.devices
-        patience = Patience(
-            within_s=self._spec.rendezvous.rank_table_wait_s, pause=self._pause, say=self._say
-        )
+        patience = Patience(within_s=self._spec.rendezvous.rank_table_wait_s, pause=self.pause, say=self._say)
         try:
             table = await_file(Awaited(what="rank table", parse=parse_rank_table), path, patience)
             server = table.server_of(node_names(self._environ))
@@ -96,7 +97,8 @@ class DeviceAssignment:
             hint="start the job anew: a run does not change its size",
         )
 
-    def _pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
+        """Wait; Abandoned when nobody needs the answer any more."""
         if self._abandoned.wait(seconds):
             raise Abandoned("abandoned", because="the run has ended", hint="")
 
@@ -127,6 +129,7 @@ class Preparer:
         """Yield ConfigRewritten for each file, then Prepared or PrepareFailed; runs in a helper thread."""
         try:
             self._devices = self._assignment.look()
+            self._check_files(plan)
             results = self._rewrite(plan)
             for result in results:
                 yield from self._rewritten(plan, result)
@@ -161,6 +164,25 @@ class Preparer:
         args, environ = pointed(args, environ, self._copies)
         return WorkerCommand(args=args, environ=environ, device=device)
 
+    def _check_files(self, plan: Plan) -> None:
+        """What was chosen by what another node sees must be here too, or a rank would begin at zero.
+
+        A folder that nodes share may show a new file some seconds late.
+        """
+        if plan.point is None or len(plan.topology.nodes) == 1:
+            return
+        until_s = self._clock.now() + _SEEN_LATE_S
+        for rank in plan.topology.ranks_of(self._spec.node):
+            path = Path(plan.point.path_for(rank))
+            while not _is_there(path):
+                if self._clock.now() >= until_s:
+                    raise NoWholeCheckpoint(
+                        f"rank {rank} has nothing to resume from on node {self._spec.node}",
+                        because=f"{path} is not there, and another node resumes from it",
+                        hint="--checkpoint_dir=DIR on a file system that all nodes share",
+                    )
+                self._assignment.pause(_LOOK_AGAIN_S)
+
     def _try_commands(self, plan: Plan) -> None:
         """Fail here, where failing is an event, and not when workers are being started."""
         for rank in plan.topology.ranks_of(self._spec.node):
@@ -172,7 +194,9 @@ class Preparer:
             self._restore()
             self._copies = ()
             return ()
-        recovery, chosen = self._spec.recovery, values(plan, self._spec.run_id, None)
+        # Where each node has its own files, one of our ranks' stands for all of ours.
+        ours = plan.topology.ranks_of(self._spec.node)[0] if isinstance(plan.point.source, OnNode) else None
+        recovery, chosen = self._spec.recovery, values(plan, self._spec.run_id, ours)
         results: tuple[EditResult, ...] = ()
         if recovery.rewrites:
             results = carry_out(recovery.rewrites, chosen, originals=self._originals)
@@ -260,6 +284,11 @@ def filled_variables(recovery: Recovery, with_values: template.Values) -> dict[s
     """The variables of a recipe that tell of the recovery point."""
     templates = recovery.resume_environment
     return {name: template.render(template.parse(text), with_values) for name, text in templates}
+
+
+def _is_there(path: Path) -> bool:
+    """A file, a folder, or a prefix of several files (TensorFlow)."""
+    return path.exists() or any(path.parent.glob(f"{escape(path.name)}.*"))
 
 
 def device_of(devices: tuple[int, ...], local_rank: int) -> int | None:

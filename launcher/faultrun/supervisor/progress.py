@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultrun.core.hang_limits import Beat
-from faultrun.model.events import Event, Heartbeat
+from faultrun.model.events import Event, Heartbeat, WorkersLost
+from faultrun.model.output import Logs
 from faultrun.model.progress import RankStep, WorkPhase
+from faultrun.model.run import Phase, RunState
 from faultrun.model.wire import SLOT_BYTES, Progress, unpack_word
 from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.workers.last_steps import last_steps
 from faultrun.workers.logs import LogFiles
 
 _PHASES = tuple(WorkPhase)
@@ -106,6 +109,22 @@ class Incarnation:
         steps = self.page.steps() if self.page is not None else ()
         if steps:
             yield Heartbeat(at_s=self.clock.now(), incarnation=self.number, steps=steps)
+
+
+def lost_workers(past: RunState, logs: Logs, log_dir: Path, clock: RunClock) -> Iterable[WorkersLost]:
+    """How far the workers were that a killed supervisor took along; ``past`` is its journal's end."""
+    if past.plan is None or past.phase.without_workers or past.done:
+        return
+    files = LogFiles(log_dir=log_dir, worker_name=logs.worker_log_name, incarnation=past.incarnation)
+    left = last_steps(files, past.plan.topology.ranks_of(past.node))
+    alive_s = None if left.changed_utc_ns is None else clock.of_utc_ns(left.changed_utc_ns)
+    yield WorkersLost(
+        at_s=clock.now(),
+        incarnation=past.incarnation,
+        steps=left.steps,
+        by_log=left.by_log,
+        alive_s=alive_s if past.phase is Phase.RUNNING else None,
+    )
 
 
 def period_s(watched_s: float) -> float:

@@ -3,11 +3,13 @@
 Every method runs in the loop's thread (PDEATHSIG is per thread), none blocks.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from faultrun.core.diagnose import describe
+from faultrun.core.room import short_of_memory
 from faultrun.core.standby import HANDOVER_S
 from faultrun.errors import assert_never
 from faultrun.model.actions import (
@@ -17,7 +19,8 @@ from faultrun.model.actions import (
     StandbyAction,
     StartStandby,
 )
-from faultrun.model.events import Event, Exited, ExitStatus, Timer
+from faultrun.model.events import Event, Timer
+from faultrun.model.exits import Exited, ExitStatus
 from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.priority import may_rise_again
@@ -51,7 +54,9 @@ class Standbys:
         self._ending: dict[int, Process] = {}
         self._since_s: dict[int, float] = {}
         self._heaviest_bytes = wish.estimate_bytes
+        self._ready: set[int] = set()
         self._proved_hook = False
+        self._probing = False
         self._incarnation = -1
 
     def perform(self, action: StandbyAction) -> None:
@@ -93,7 +98,7 @@ class Standbys:
         """
         if rank not in self._standbys:
             return None
-        standby = self._standbys.pop(rank)
+        standby = self._no_more(rank)
         self._reactor.forget(standby.process.pidfd)
         if not standby.hand_over(launch, launch.argv[self._wish.arguments_at :], port):
             self._end(standby)
@@ -137,8 +142,9 @@ class Standbys:
             process.reap()
 
     def _start(self, rank: int) -> None:
+        """Asked twice before the answer is known, or while the probe runs: once is enough."""
         launch = self._launches.get(rank)
-        if launch is None:
+        if launch is None or rank in self._standbys or self._probing:
             return
         short = self._short_of_memory()
         if short:
@@ -155,8 +161,10 @@ class Standbys:
     def _probe(self, rank: int, launch: Launch) -> None:
         """Once a run: a Python that passed our hook by would run the program a second time."""
         asked = probe(launch, self._log(rank), self._wish.program_at)
+        self._probing = True
 
         def ended(status: ExitStatus | None) -> None:
+            self._probing = False
             self._proved_hook = status == Exited(code=PROBED)
             if self._proved_hook:
                 self._reactor.start_timer(Timer.STANDBY, self._reactor.now(), self._incarnation)
@@ -181,11 +189,7 @@ class Standbys:
         for message in messages:
             match message["kind"], self._handovers.get(rank):
                 case "ready", None:
-                    memory = standby.memory_bytes()
-                    self._heaviest_bytes = max(self._heaviest_bytes, memory)
-                    self._post(rank, StandbyPhase.READY, message["note"], memory)
-                    if message.get("plain"):  # the next would find out the same, after seconds of imports
-                        self._wish = replace(self._wish, imports=())
+                    self._is_ready(rank, standby, message)
                 case "refuse", None:
                     self._post(EVERY_RANK, StandbyPhase.OFF, message["why"])
                 case "refuse", _Handover() as handover:
@@ -199,9 +203,25 @@ class Standbys:
                     pass
         return ()
 
+    def _is_ready(self, rank: int, standby: Standby, message: Mapping[str, Any]) -> None:
+        memory_bytes, plain = standby.memory_bytes(), message.get("plain", "")
+        self._heaviest_bytes = max(self._heaviest_bytes, memory_bytes)
+        if rank in self._standbys:
+            self._ready.add(rank)
+        why = "; ".join(part for part in (plain, message["note"]) if part)
+        imported = tuple(message.get("imported", ()))
+        self._post(rank, StandbyPhase.READY, why, memory_bytes=memory_bytes, imported=imported)
+        if plain:  # the next would find out the same, after seconds of imports
+            self._wish = replace(self._wish, imports=())
+
+    def _no_more(self, rank: int) -> Standby:
+        """It waits no longer; what it is to be now is the caller's."""
+        self._ready.discard(rank)
+        return self._standbys.pop(rank)
+
     def _ended(self, rank: int) -> Iterable[Event]:
         """A standby that still waited, or rehearsed, is gone."""
-        standby = self._standbys.pop(rank)
+        standby = self._no_more(rank)
         self._heard(rank, standby)
         self._reactor.forget(standby.process.pidfd)
         self._close(standby)
@@ -211,8 +231,8 @@ class Standbys:
         return ()
 
     def _dismiss(self, rank: int) -> None:
-        standby = self._standbys.pop(rank, None)
-        if standby is not None:
+        if rank in self._standbys:
+            standby = self._no_more(rank)
             self._reactor.forget(standby.process.pidfd)
             self._end(standby)
 
@@ -239,21 +259,23 @@ class Standbys:
 
     def _short_of_memory(self) -> str:
         """Why memory forbids those that are missing; a number that the user gave is not doubted."""
-        wish, free = self._wish, self._free_bytes()
-        if wish.asked:
+        if self._wish.asked:
             return ""
-        if free is None:
-            return "how much memory is free cannot be read"
-        missing = wish.count - len(self._standbys)
-        need = missing * self._heaviest_bytes
-        if free >= need:
-            return ""
-        return f"{missing} need {need >> 20} MiB and {free >> 20} MiB may be used"
+        missing = self._wish.count - len(self._ready)
+        return short_of_memory(missing, self._heaviest_bytes, self._free_bytes())
 
     def _log(self, rank: int) -> Path:
         return self._log_dir / f"standby_{rank}.log"
 
-    def _post(self, rank: int, state: StandbyPhase, why: str = "", memory_bytes: int = 0) -> None:
+    def _post(
+        self,
+        rank: int,
+        state: StandbyPhase,
+        why: str = "",
+        *,
+        memory_bytes: int = 0,
+        imported: tuple[str, ...] = (),
+    ) -> None:
         now_s = self._reactor.now()
         took_s = now_s - self._since_s.get(rank, now_s)
         self._since_s[rank] = now_s
@@ -266,5 +288,6 @@ class Standbys:
                 why=why,
                 took_s=round(took_s, 6),
                 memory_bytes=memory_bytes,
+                imported=imported,
             )
         )

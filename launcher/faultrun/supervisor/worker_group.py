@@ -11,16 +11,9 @@ from pathlib import Path
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import Kill, RequestGasp, RestorePolicy, Spawn, Sweep
-from faultrun.model.events import (
-    Drained,
-    Event,
-    IncarnationStarted,
-    SpawnFailed,
-    WorkerExit,
-    WorkerStarted,
-    ended_well,
-)
+from faultrun.model.events import Drained, Event, IncarnationStarted, SpawnFailed, WorkerExit, WorkerStarted
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import ended_well
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
 from faultrun.model.spec import MsScheduler, RunSpec
@@ -33,10 +26,11 @@ from faultrun.supervisor.progress import Incarnation, ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.schedulers import Schedulers, head_start, listens_first
 from faultrun.supervisor.standbys import Standbys
-from faultrun.workers.follow import Streams
+from faultrun.workers.deadline import Deadline
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed, why_not_started
+from faultrun.workers.streams import Streams
 from faultrun.workers.sweep import sweep
 
 _SWEEP_PATIENCE_S = 10.0
@@ -54,6 +48,7 @@ class SupervisorEnv:
     command: Callable[[Plan, int], WorkerCommand]
     exits: ExitInspector
     streams: Streams
+    deadline: Deadline
 
 
 class WorkerGroup:
@@ -91,7 +86,7 @@ class WorkerGroup:
             self._env.streams.open(files, order.ranks)
             page = self._new_page(files, order.ranks)
             shared = self._shared(order, files, page)
-            if needs_scheduler(self._spec):
+            if needs_scheduler(self._spec) and self._is_first(order.plan):
                 self._schedulers.provide(shared, files)
             for local_rank, rank in enumerate(order.ranks):
                 warm = self._start_worker(order, shared, files, local_rank)
@@ -196,7 +191,7 @@ class WorkerGroup:
         if self.incarnation.page is not None:
             self.incarnation.page.close()
             self.incarnation.page = None  # on a full disk there may be no other
-        page = self.incarnation.page = ProgressPage(files.folder / "progress", ranks)
+        page = self.incarnation.page = ProgressPage(files.progress, ranks)
         self._control.begin(self.incarnation.number, page)
         return page
 
@@ -237,16 +232,22 @@ class WorkerGroup:
             stderr=self._env.streams.errors(files, rank, local_rank),
             cpus=_share(self._spec.binding.cpus, local_rank),
             memory_nodes=_share(self._spec.binding.memory_nodes, local_rank),
+            deadline=self._env.deadline,
         )
         (self._env.log_dir / f"device{rank}").mkdir(exist_ok=True)
         port = listens_first(self._spec, order, local_rank)
         standby = self.standbys.take(rank, launch, port) if rank in order.standbys else None
         self.standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
-        if shared.builtin_scheduler and topology.world_size > 1:
+        if shared.builtin_scheduler and topology.world_size > 1 and self._is_first(order.plan):
+            # Only where our scheduler is it is known when they are through init().
             without_preempting(self._workers[rank].pid)
         self._env.streams.show(files, rank, local_rank)
         return standby is not None
+
+    def _is_first(self, plan: Plan) -> bool:
+        """Whether rank 0 is here, and with it whatever brings the ranks together."""
+        return plan.topology.node_rank(self._spec.node) == 0
 
     def _employ(self, rank: int, worker: Process, *, standby: bool) -> None:
         """From now on this process is the worker of ``rank``."""

@@ -1,32 +1,36 @@
 """Copies workers' logs to the console as they grow, from a process of its own.
 
 A console that blocks (a paused terminal, a full pipe) must neither stall the
-supervisor nor a worker: workers write files, this process reads them.
+supervisor nor a worker: workers write files, this process reads them. What a
+console cannot take in time is left out there, and said; the files have all.
 """
 
 import contextlib
 import os
 import select
-from collections.abc import Iterator, Sequence
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faultrun.files import Inotify
-from faultrun.model.printable import console_output
-from faultrun.model.spec import Logs, Stream
+from faultrun.model.printable import last_written
+from faultrun.terminal import BottomRow
+from faultrun.workers.console import MOST_CHUNKS, Console, Picks
 from faultrun.workers.forked import Forked, Orders
-from faultrun.workers.logs import LogFiles
-from faultrun.workers.rotate import Rotator
 
 _IN_MODIFY = 0x2
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 16
 """A longer one goes on in a line of its own: nobody waits for the end of a printed tensor, or keeps it."""
-_TURN_CHUNKS = 16
 _LOOK_S = 0.2
+_PACE_S = 0.05
+"""Between two looks at a file that was read to its end: who writes all the time is read in larger pieces."""
+_TALKS_S = 0.3
+_UNFINISHED_S = 5.0
+"""A line without an end, such as a bar, is shown so often as it stands, where no last row shows it."""
 _LAST_WORDS_S = 2.0
+_FULL_REST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +42,26 @@ class Picked:
 
 
 class Follower:
-    """The supervisor's end. Start it before any thread; nothing here blocks."""
+    """The supervisor's end. Start it before any thread; nothing here blocks.
 
-    def __init__(self, line_start: bytes = b"") -> None:
-        """``line_start`` is written before each line that goes to a terminal."""
+    ``row`` is the last row of the terminal that it may meet there.
+    """
+
+    def __init__(self, row: BottomRow | None = None) -> None:
         self._orders = orders = Orders()
-        self._copier = Forked(lambda: _Copier(orders, line_start).run(), keep=(0, 1, 2, *orders.kept))
+        self._copier = Forked(lambda: _Copier(orders, row).run(), keep=(0, 1, 2, *orders.kept))
         orders.leave_to_helper()
 
-    def follow(
-        self, path: Path, prefix: str, *, to_fd: int, shown: bool = True, picked: Picked | None = None
-    ) -> None:
-        """Copy what is appended to ``path`` from now on to ``to_fd``, each line after ``prefix``.
-
-        Not ``shown``: only what is ``picked`` is copied.
-        """
+    def follow(self, path: Path, prefix: str, to_fd: int) -> None:
+        """Show what is appended to ``path`` from now on, each line after ``prefix``, on ``to_fd``."""
         path.touch()
-        order: dict[str, object] = {"path": str(path), "prefix": prefix, "fd": to_fd, "shown": shown}
-        if picked is not None:
-            order |= {"needles": picked.needles, "into": str(picked.into)}
-        self._orders.send(order)
+        self._orders.send({"path": str(path), "prefix": prefix, "fd": to_fd})
+
+    def pick(self, path: Path, prefix: str, picked: Picked) -> None:
+        """Add the lines of ``path`` that are picked to their file: all of them."""
+        path.touch()
+        order = {"needles": picked.needles, "into": str(picked.into)}
+        self._orders.send({"path": str(path), "prefix": prefix, **order})
 
     def close(self) -> None:
         """Let it copy the last words, then end it; bounded, whatever the console does."""
@@ -65,173 +69,190 @@ class Follower:
         self._copier.end(_LAST_WORDS_S)
 
 
-class Streams:
-    """Where workers' two streams go. No ``follower``: nothing is shown; no ``rotator``: nothing is cut."""
-
-    def __init__(
-        self, wanted: Logs, log_dir: Path, follower: Follower | None = None, rotator: Rotator | None = None
-    ) -> None:
-        self._wanted = wanted
-        self._log_dir = log_dir
-        self._follower = follower
-        self._rotator = rotator
-
-    def files(self, incarnation: int) -> LogFiles:
-        """The log files of one incarnation."""
-        name = self._wanted.worker_log_name
-        return LogFiles(log_dir=self._log_dir, worker_name=name, incarnation=incarnation)
-
-    def open(self, files: LogFiles, ranks: tuple[int, ...]) -> None:
-        """Begin the logs of ``ranks``, which come in the order of their local ranks. OSError: no room."""
-        files.open(ranks)
-        if self._rotator is not None:
-            errors = [self.errors(files, rank, local_rank) for local_rank, rank in enumerate(ranks)]
-            apart = [path for path in errors if path is not None]
-            self._rotator.watch([*(files.worker(rank) for rank in ranks), *apart])
-
-    def errors(self, files: LogFiles, rank: int, local_rank: int) -> Path | None:
-        """A file of its own for standard error, only where the console shall see one of the two streams."""
-        shown = self._wanted.console(rank, local_rank)
-        apart = self._wanted.picked_out or self._wanted.picked_err or shown in (Stream.OUT, Stream.ERR)
-        return files.worker_errors(rank) if apart else None
-
-    def show(self, files: LogFiles, rank: int, local_rank: int) -> None:
-        """Have the console follow what the user wants to see of this worker."""
-        if self._follower is None:
-            return
-        streams = (
-            (1, Stream.OUT, files.worker(rank), files.picked_out, self._wanted.picked_out),
-            (2, Stream.ERR, self.errors(files, rank, local_rank), files.picked_err, self._wanted.picked_err),
-        )
-        console, hushed = self._wanted.console(rank, local_rank), not self._wanted.shows(local_rank)
-        for to_fd, stream, path, into, needles in streams:
-            shown = console in (stream, Stream.ALL)
-            picked = Picked(needles, into) if needles and not hushed else None
-            if path is not None and (shown or picked is not None):
-                self._follower.follow(path, f"[{rank}] ", to_fd=to_fd, shown=shown, picked=picked)
-
-
 @dataclass(slots=True, eq=False)
 class _Followed:
+    """One file and where its lines go. ``rests_until_s``: it is not looked at before.
+
+    ``watch`` is the kernel's, negative while there is none: to be told of each write costs the writer half
+    a microsecond of it, so a file that grows is looked at from time to time until it is silent.
+    ``part`` is the rank and the stream: a file of its next life takes the place of this one.
+    """
+
+    path: Path
     fd: int
     prefix: bytes
-    to_fd: int
-    watch: int
-    shown: bool = True
-    needles: tuple[bytes, ...] = ()
-    picked_fd: int = -1
+    to: "Console | Picks"
+    part: tuple[str, str]
+    watch: int = -1
+    talks_until_s: float = 0.0
+    grown: bool = True
+    rests_until_s: float = 0.0
+    unfinished_since_s: float = 0.0
     rest: bytes = b""
 
-    @property
-    def watched(self) -> bool:
-        """Whether the kernel says when it grows."""
-        return self.watch >= 0
+    def copy(self, now_s: float) -> bool:
+        """A turn: one that floods does not keep the others waiting; whether it had grown.
 
-    def show(self, lines: Sequence[bytes]) -> None:
-        """Write whole lines to the console; it obeys no words of a worker."""
-        if lines and self.shown:
-            said = console_output(b"\n".join(lines)).split(b"\n")
-            _write(self.to_fd, b"".join(self.prefix + line + b"\n" for line in said))
-        picked = [line for line in lines if any(needle in line for needle in self.needles)]
-        if picked:
-            with contextlib.suppress(OSError):  # a full disk: nobody waits for these lines
-                os.write(self.picked_fd, b"".join(self.prefix + line + b"\n" for line in picked))
+        OSError: the console is gone.
+        """
+        begin, size = os.lseek(self.fd, 0, os.SEEK_CUR), os.fstat(self.fd).st_size
+        if size < begin:
+            begin = os.lseek(self.fd, 0, os.SEEK_SET)  # it was cut (workers/rotate.py)
+        backlog, chunks = self.to.backlog, MOST_CHUNKS
+        self.grown, self.rests_until_s = False, now_s + _PACE_S
+        if backlog is not None and size - begin > backlog.most:
+            self._leave_out(begin, size - backlog.newest)
+            self.rests_until_s, chunks = now_s + backlog.rest_s, backlog.chunks
+        for _ in range(chunks):
+            chunk = os.read(self.fd, _CHUNK)
+            if not chunk:
+                break
+            had_rest = bool(self.rest)
+            *lines, self.rest = (self.rest + chunk).split(b"\n")
+            if len(self.rest) >= _LONGEST_LINE and backlog is not None:
+                self.rest = last_written(self.rest)
+            if len(self.rest) >= _LONGEST_LINE:
+                lines.append(self.rest)
+                self.rest = b""
+            if lines or not had_rest:
+                self.unfinished_since_s = now_s
+            if lines:
+                self.to.take(self.prefix, lines)
+        else:
+            self.grown = True
+            self.rests_until_s -= _PACE_S
+        return size != begin
 
-    def close(self) -> None:
-        """Let go of its files."""
-        os.close(self.fd)
-        if self.picked_fd >= 0:
-            os.close(self.picked_fd)
+    def finish(self) -> None:
+        """All that is there, to the last word."""
+        self.grown = True
+        while self.grown and self.to.has_room():
+            self.copy(time.monotonic())
+        self.show_unfinished()
+
+    def show_unfinished(self) -> None:
+        """The line that has no end yet, as it stands."""
+        if self.rest:
+            rest, self.rest = self.rest, b""
+            self.to.take(self.prefix, [rest])
+
+    def _leave_out(self, begin: int, end: int) -> None:
+        """Go on with the first whole line after ``end``."""
+        os.lseek(self.fd, end, os.SEEK_SET)
+        part = os.read(self.fd, _CHUNK)
+        end += part.find(b"\n") + 1
+        os.lseek(self.fd, end, os.SEEK_SET)
+        gone, self.rest = end - begin + len(self.rest), b""
+        self.to.take(
+            self.prefix, [f"... {gone:,} bytes are not shown here: {self.path.name} has all".encode()]
+        )
 
 
 class _Copier:
     """In the child: waits for orders and for files to grow; it polls where inotify is used up."""
 
-    def __init__(self, orders: Orders, line_start: bytes) -> None:
+    def __init__(self, orders: Orders, row: BottomRow | None) -> None:
         self._orders = orders
-        self._line_start = line_start
+        self._row = row
         self._inotify = Inotify()
         self._poll = select.poll()
         for fd in (orders.bell, self._inotify.fd):
             if fd >= 0:
                 self._poll.register(fd, select.POLLIN)
+        self._pause = select.poll()
+        self._pause.register(orders.bell, select.POLLIN)
+        self._consoles: dict[int, Console] = {}
         self._files: list[_Followed] = []
-        self._by_watch: dict[int, _Followed] = {}
 
     def run(self) -> None:
-        behind: list[_Followed] = []
         open_ = True
         while open_:
-            self._poll.poll(self._patience_ms(behind))
+            self._wait()
             orders, open_ = self._orders.received()
-            due = [one for order in orders for one in self._begun(order)]
-            due += [*self._grown(), *behind, *(one for one in self._files if not one.watched)]
-            due = [one for one in self._files if one in due]
-            behind = [one for one in due if self._copy(one)]
-        for followed in self._files:
-            self._finish(followed)
+            for order in orders:
+                self._begin(order)
+            grown = {watch for watch, _ in self._inotify.events()}
+            now_s = time.monotonic()
+            for one in list(self._files):
+                one.grown = one.grown or one.watch in grown or one.watch < 0
+                self._look(one, now_s)
+        for one in self._files:
+            with contextlib.suppress(OSError):
+                one.finish()
 
-    def _patience_ms(self, behind: list[_Followed]) -> float | None:
-        if behind:
-            return 0
-        return None if all(one.watched for one in self._files) else _LOOK_S * 1000
+    def _wait(self) -> None:
+        """Until an order comes, a file has grown, or a file has rested and may be read again."""
+        now_s = time.monotonic()
+        moments = [one.rests_until_s for one in self._files if one.grown]
+        if moments:
+            # Whoever floods the kernel with news of a file would wake us for each of them.
+            self._pause.poll(max(0.0, min(moments) - now_s) * 1000)
+            return
+        moments = [one.unfinished_since_s + _UNFINISHED_S for one in self._files if _waits(one)]
+        if any(one.watch < 0 for one in self._files):
+            talks = any(now_s < one.talks_until_s for one in self._files)
+            moments.append(now_s + (_PACE_S if talks else _LOOK_S))
+        self._poll.poll(max(0.0, min(moments) - now_s) * 1000 + 1 if moments else None)
 
-    def _begun(self, order: dict[str, Any]) -> Iterator[_Followed]:
+    def _look(self, one: _Followed, now_s: float) -> None:
+        try:
+            if one.grown and one.rests_until_s <= now_s:
+                if one.to.has_room():
+                    self._watch(one, now_s, grew=one.copy(now_s))
+                else:
+                    one.rests_until_s = now_s + _FULL_REST_S
+            if _waits(one) and now_s - one.unfinished_since_s >= _UNFINISHED_S:
+                one.show_unfinished()
+        except OSError:  # the console is gone
+            self._forget(one)
+
+    def _watch(self, one: _Followed, now_s: float, *, grew: bool) -> None:
+        """Have the kernel watch a file that is silent, and no other."""
+        if grew:
+            one.talks_until_s = now_s + _TALKS_S
+            self._unwatch(one)
+        elif one.watch < 0 and now_s >= one.talks_until_s:
+            one.watch = self._inotify.add(one.path, _IN_MODIFY)
+            one.grown = one.watch >= 0  # one more look: it may have grown before it was watched
+
+    def _unwatch(self, one: _Followed) -> None:
+        watch, one.watch = one.watch, -1
+        if watch >= 0 and watch not in {other.watch for other in self._files}:
+            self._inotify.remove(watch)
+
+    def _begin(self, order: dict[str, Any]) -> None:
         """Nothing where the file has gone again."""
-        path, to_fd = str(order["path"]), int(str(order["fd"]))
+        path, prefix = Path(str(order["path"])), str(order["prefix"]).encode()
         with contextlib.suppress(OSError):
-            watch = self._inotify.add(path, _IN_MODIFY)
-            prefix = (self._line_start if os.isatty(to_fd) else b"") + str(order["prefix"]).encode()
-            followed = _Followed(os.open(path, os.O_RDONLY), prefix, to_fd, watch, shown=bool(order["shown"]))
-            if "into" in order:
-                followed.needles = tuple(str(needle).encode() for needle in order["needles"])
-                followed.picked_fd = os.open(str(order["into"]), _APPEND, 0o666)
-            self._leave(prefix, to_fd)
+            fd = os.open(path, os.O_RDONLY)
+            part = (str(order["prefix"]), str(order.get("into", order.get("fd"))).rpartition("/")[2])
+            followed = _Followed(path, fd, prefix, self._target(order), part)
+            self._leave(followed)
             self._files.append(followed)
-            if followed.watched:
-                self._by_watch[watch] = followed
-            yield followed
 
-    def _leave(self, prefix: bytes, to_fd: int) -> None:
+    def _target(self, order: dict[str, Any]) -> "Console | Picks":
+        if "into" in order:
+            return Picks(order["needles"], str(order["into"]))
+        to_fd = int(order["fd"])
+        if to_fd not in self._consoles:
+            self._consoles[to_fd] = Console(to_fd, self._row)
+        return self._consoles[to_fd]
+
+    def _leave(self, fresh: _Followed) -> None:
         """The file of this rank's life before says nothing any more."""
-        for old in [one for one in self._files if (one.prefix, one.to_fd) == (prefix, to_fd)]:
-            self._finish(old)
-            self._files.remove(old)
-            self._by_watch.pop(old.watch, None)
-            self._inotify.remove(old.watch)
-            old.close()
+        for old in [one for one in self._files if one.part == fresh.part]:
+            with contextlib.suppress(OSError):
+                old.finish()
+            self._forget(old)
 
-    def _finish(self, followed: _Followed) -> None:
-        while self._copy(followed):
-            pass
-        if followed.rest:
-            followed.show([followed.rest])
-            followed.rest = b""
-
-    def _grown(self) -> list[_Followed]:
-        grown = {watch for watch, _ in self._inotify.events()}
-        return [self._by_watch[watch] for watch in grown & self._by_watch.keys()]
-
-    def _copy(self, followed: _Followed) -> bool:
-        """A turn: one that floods does not keep the others waiting. Whether there is more."""
-        if os.fstat(followed.fd).st_size < os.lseek(followed.fd, 0, os.SEEK_CUR):
-            os.lseek(followed.fd, 0, os.SEEK_SET)  # it was cut (workers/rotate.py)
-        for _ in range(_TURN_CHUNKS):
-            chunk = os.read(followed.fd, _CHUNK)
-            if not chunk:
-                return False
-            *lines, followed.rest = (followed.rest + chunk).split(b"\n")
-            if len(followed.rest) >= _LONGEST_LINE:
-                lines.append(followed.rest)
-                followed.rest = b""
-            followed.show(lines)
-        return True
+    def _forget(self, one: _Followed) -> None:
+        self._files.remove(one)
+        self._unwatch(one)
+        os.close(one.fd)
+        if isinstance(one.to, Picks):
+            one.to.close()
 
 
-def _write(fd: int, data: bytes) -> None:
-    room = select.poll()
-    room.register(fd, select.POLLOUT)
-    while data:
-        room.poll()  # somebody may have made our console one that does not wait
-        with contextlib.suppress(BlockingIOError):
-            data = data[os.write(fd, data) :]
+def _waits(one: _Followed) -> bool:
+    """Whether a line without an end waits to be shown as it stands."""
+    return bool(one.rest) and not one.to.shows_unfinished

@@ -1,6 +1,6 @@
 """Forked helpers: small processes of our own that may block where the supervisor must not.
 
-One of them is the deadman, which outlives us by a moment to kill what the kernel does not.
+One of them is the deadman (``deadman.py``), which outlives us by a moment to kill what the kernel does not.
 """
 
 import contextlib
@@ -105,24 +105,3 @@ class Orders:
         """No more orders."""
         os.close(self._rope)
         os.close(self._text)
-
-
-def guard(sweep: Callable[[], object]) -> int:
-    """Fork the deadman and return its pid; it calls ``sweep`` once we are gone and ends.
-
-    PDEATHSIG ends the ranks when the supervisor is killed, but not *their* children: data loaders of a
-    killed rank would keep running and hold device memory. The deadman blocks on a pipe whose other end
-    only the supervisor has; end of file means that it is gone. It ignores every signal that can be
-    ignored: a SIGTERM to the process group is ours to answer. Must be called before any thread is started.
-    """
-    read_end, _held_by_us_alone = os.pipe()
-
-    def outlive() -> None:
-        os.setsid()
-        while os.read(read_end, 1):
-            pass
-        sweep()
-
-    pid = Forked(outlive, keep=(read_end,)).pid
-    os.close(read_end)
-    return pid

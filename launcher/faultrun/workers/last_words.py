@@ -15,8 +15,8 @@ from faultrun.core.logged_steps import LoggedStep, last_step
 from faultrun.core.signatures import recognise
 from faultrun.core.tracebacks import gist, last_raised, telling_line
 from faultrun.files import bytes_from
-from faultrun.model.events import Exited, ExitStatus, Signaled
 from faultrun.model.evidence import DeathNote, Raised, Row
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 
 _TAIL_BYTES = 65536
 _NOTE_BYTES = 1 << 20

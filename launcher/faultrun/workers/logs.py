@@ -56,6 +56,11 @@ class LogFiles:
                 path.unlink()
 
     @property
+    def progress(self) -> Path:
+        """The page on which the ranks write how far they are."""
+        return self.folder / "progress"
+
+    @property
     def picked_out(self) -> Path:
         """Lines of all ranks' standard output that were asked for, under torchrun's name."""
         return self.folder / "filtered_stdout.log"

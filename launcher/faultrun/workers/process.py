@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.events import Exited, ExitStatus, Signaled
+from faultrun.model.exits import Exited, ExitStatus, Signaled
+from faultrun.workers.deadline import Deadline
 from faultrun.workers.sweep import TAG_VARIABLE, tag
 
 _PR_SET_PDEATHSIG = 1
@@ -29,7 +30,8 @@ class Launch:
     """What to execute.
 
     ``cpus`` is empty when the kernel may choose the processors, ``memory_nodes``
-    (NUMA) when it may choose the memory. ``keep`` are descriptors that it inherits.
+    (NUMA) when it may choose the memory. ``keep`` are descriptors that it inherits. Once ``deadline`` has
+    passed it is killed before it executes anything: it may have been decided on long ago.
     """
 
     argv: tuple[str, ...]
@@ -40,6 +42,7 @@ class Launch:
     cpus: tuple[int, ...] = ()
     memory_nodes: tuple[int, ...] = ()
     keep: tuple[int, ...] = ()
+    deadline: Deadline | None = None
 
 
 class Process:
@@ -116,14 +119,14 @@ def start(launch: Launch) -> Process:
     parent = os.getpid()
 
     def before_exec() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(137)
+        die_with(parent)
         if launch.cpus:
             os.sched_setaffinity(0, launch.cpus)
         if launch.memory_nodes:
             _bind_memory(launch.memory_nodes)
         tag(launch.env.get(TAG_VARIABLE, ""))
+        if launch.deadline is not None and launch.deadline.left_s <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err:
@@ -172,6 +175,13 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         os.sched_setscheduler(0, *before)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when ``parent``, who forked it, dies; or now, if that is over."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(137)
 
 
 def become_subreaper() -> None:

@@ -1,0 +1,344 @@
+"""The member process: one loop that hears, has ``core.membership`` judge, and acts. It forks nothing.
+
+It hears its supervisor's orders, the watched keys, the lease and other nodes; whatever waits is an
+errand of a thread. Its answers to the supervisor are lines (``member_words``).
+"""
+
+import math
+import os
+import selectors
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import Any
+
+from faultrun.agreement.answers import EtcdError
+from faultrun.agreement.clock import boot_now
+from faultrun.agreement.endpoints import in_order_of
+from faultrun.agreement.gateway import AnswerLost, Gateway
+from faultrun.agreement.store import PrefixState, WriteOutcome
+from faultrun.agreement.transactions import Committed, GuardFailed
+from faultrun.agreement.watching import PrefixWatch
+from faultrun.core.membership import judge
+from faultrun.errors import FaultrunError, assert_never
+from faultrun.journal.codec import decode, encode
+from faultrun.model.agreement import MembershipLost
+from faultrun.model.facts import NodeFact
+from faultrun.model.membership import (
+    Act,
+    AskPeers,
+    Commit,
+    Fence,
+    Fetch,
+    GrantLease,
+    KnownKeys,
+    MemberClock,
+    OwnState,
+    Remembered,
+    Tell,
+    WarnPeers,
+    node_key,
+)
+from faultrun.model.roster import Alarm
+from faultrun.model.topology import BootId
+from faultrun.model.transaction import Transaction
+from faultrun.supervisor.member_aloud import Aloud
+from faultrun.supervisor.member_errands import Errands
+from faultrun.supervisor.member_lease import OwnLease
+from faultrun.supervisor.member_peers import PeerTalk
+from faultrun.supervisor.member_store import RunKeys
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, TELLS, UNTIL, WHY, Words
+from faultrun.supervisor.nodes_agreement import MemberSetting
+from faultrun.workers.forked import Orders
+from faultrun.workers.sweep import sweep
+
+_STANDARD_STREAMS = 3
+_KEPT_PARTS = 8
+_ANSWER_WITHIN_S = 1.0
+_SEEN_WITHIN_S = 0.5
+_AGAIN_S = 0.2
+_SOON_S = 0.02
+_SWEEP_S = 1.0
+_LEAVE_WITHIN_S = 1.5
+
+
+def take_part(setting: MemberSetting, orders: Orders, words: int) -> None:
+    """Be the member process, until the supervisor leaves or is gone; what goes wrong is told."""
+    for _ in range(_STANDARD_STREAMS):
+        os.open(os.devnull, os.O_RDWR)  # what a library writes to its standard error must meet no socket
+    selector = selectors.DefaultSelector()
+    told = Words(words, selector)
+    try:
+        access = replace(setting.etcd, endpoints=in_order_of(setting.etcd, setting.terms.node))
+        MemberProcess(setting, Gateway(access), orders, told, selector).run()
+    except FaultrunError as error:
+        told.write({SAYS: str(error)})
+    except BaseException:
+        told.write({SAYS: traceback.format_exc()})
+        raise
+
+
+class MemberProcess:
+    """In the child: ``run`` returns when the supervisor leaves, or is gone."""
+
+    def __init__(
+        self,
+        setting: MemberSetting,
+        gateway: Gateway,
+        orders: Orders,
+        words: Words,
+        selector: selectors.BaseSelector,
+    ) -> None:
+        self._setting = setting
+        self._gateway = gateway
+        self._orders = orders
+        self._keys = RunKeys(gateway, setting.run_id)
+        self._selector = selector
+        self._errands = Errands()
+        self._words = words
+        self._peers = PeerTalk(setting, selector, self._own_state)
+        self._terms = replace(setting.terms, peer_addr=self._peers.addr)
+        self._over = False
+        self._fact: NodeFact | None = None
+        self._raised: Alarm | None = None
+        self._remembered = Remembered()
+        self._lease = OwnLease(gateway, setting.terms.times, setting.deadline, self._errands, self._troubled)
+        self._watches: dict[str, PrefixWatch] = {}
+        self._parts: dict[str, Any] = {}
+        self._not_before_s: dict[str, float] = {}
+        self._to_be_seen: dict[str, int] = {}
+        self._judge_at_s = 0.0
+        self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words)
+        self._trouble = ""
+
+    def run(self) -> None:
+        """Take part until the supervisor leaves or is gone; then leave the run at once."""
+        self._selector.register(self._orders.bell, selectors.EVENT_READ, self._ordered)
+        self._selector.register(self._errands.fd, selectors.EVENT_READ, self._brought)
+        self._watch("all/")
+        while not self._over:
+            for key, _ in self._selector.select(self._patience_s()):
+                key.data()
+            self._peers.cut_late()
+            own = self._own_state()
+            if own is not None and not self._over:
+                self._judge(own)
+        self._leave()
+
+    # what is heard
+
+    def _ordered(self) -> None:
+        orders, more = self._orders.received()
+        for order in orders:
+            if FACT in order:
+                self._stated(_dated(decode(order[FACT], NodeFact), self._setting.clock.now()))
+            if ALARM in order:
+                self._raised = Alarm(incarnation=order[ALARM], node=self._terms.node, why=order[WHY])
+            self._over |= LEAVE in order
+        if not more:
+            _, outlived = sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)
+            if outlived:
+                self._lease.drop()  # revoked, it would give their places away while they live
+            self._over = True
+
+    def _stated(self, fact: NodeFact) -> None:
+        before, self._fact, self._peers.boot = self._fact, fact, fact.boot
+        if before is not None and before.boot != fact.boot:
+            self._unwatch(node_key(before.node, before.boot))
+        self._watch(node_key(fact.node, fact.boot))
+
+    def _brought(self) -> None:
+        for answer in self._errands.brought():
+            answer()
+
+    def _troubled(self, error: Exception) -> None:
+        """From any thread."""
+        self._errands.bring(lambda: self._say_trouble(error))
+
+    def _say_trouble(self, error: Exception) -> None:
+        if not isinstance(error, EtcdError):
+            raise error
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._words.write({SAYS: str(error)})
+
+    # what is judged
+
+    def _judge(self, own: OwnState) -> None:
+        clock = MemberClock(now_s=boot_now(), run_s=self._setting.clock.now())
+        setting, known = self._setting, self._known()
+        judged = judge(setting.rules, self._terms, own, known, self._remembered, clock)
+        self._remembered = judged.remembered
+        self._judge_at_s = judged.judge_at_s
+        if self._lease.let_live(judged.alive_until_s):
+            self._words.write({UNTIL: judged.alive_until_s})
+        for act in judged.acts:
+            self._perform(act)
+        if judged.coordinates:
+            self._watch("node/")
+        else:
+            self._unwatch("node/")
+        self._aloud.tell(judged)
+
+    def _own_state(self) -> OwnState | None:
+        if self._fact is None:
+            return None
+        return OwnState(fact=self._fact, lease=self._lease.present, raised=self._raised)
+
+    def _known(self) -> KnownKeys:
+        own = self._state_of(node_key(self._terms.node, self._peers.boot))
+        return KnownKeys(
+            common=self._keys.common(self._state_of("all/")),
+            own=None if own is None else self._keys.own(own),
+            nodes=self._keys.nodes(self._state_of("node/")),
+            parts=self._parts,
+            answers=self._peers.answers,
+            warnings=self._peers.warnings,
+        )
+
+    def _state_of(self, folder: str) -> PrefixState | None:
+        watch = self._watches.get(folder)
+        return None if watch is None else watch.state()
+
+    # what is done
+
+    def _perform(self, act: Act) -> None:
+        match act:
+            case Tell(event=event):
+                self._words.write({TELLS: encode(event)})
+            case Fence(incarnation=incarnation, why=why):
+                self._fence(incarnation, why)
+            case Commit(transaction=transaction):
+                self._commit(transaction)
+            case GrantLease():
+                self._errand("grant", self._lease.grant)
+            case Fetch(keys=keys):
+                for key in keys:
+                    self._errand(f"fetch {key}", partial(self._fetched, key))
+            case AskPeers():
+                self._errand("ask", partial(self._peers.ask, act))
+            case WarnPeers():
+                self._errand(f"warn {act.alarm.incarnation}", partial(self._peers.warn, act))
+            case _:
+                assert_never(act)
+
+    def _fence(self, incarnation: int, why: str) -> None:
+        """The workers die here and now, whatever the supervisor does; it hears of it then."""
+        sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)
+        self._lease.drop()
+        boot = self._peers.boot = BootId(os.urandom(8).hex())
+        lost = MembershipLost(at_s=self._setting.clock.now(), incarnation=incarnation, why=why, boot=boot)
+        self._words.write({TELLS: encode(lost)})
+
+    def _commit(self, transaction: Transaction) -> None:
+        """Once at a time for each key, and again only when what was written would have been seen."""
+        name = f"write {transaction.then[0].key}"
+        lease = self._lease.number
+
+        def work() -> Callable[[], object]:
+            outcome = self._keys.commit(transaction, lease)
+            return lambda: self._written(name, outcome)
+
+        self._errand(name, work)
+
+    def _written(self, name: str, outcome: WriteOutcome) -> None:
+        """Again when the watches show what was written; soon if they will show why it was not."""
+        match outcome:
+            case Committed(revision=revision):
+                self._not_before_s[name] = boot_now() + _SEEN_WITHIN_S
+                self._to_be_seen[name] = revision
+            case GuardFailed():
+                self._not_before_s[name] = boot_now() + _SOON_S
+            case AnswerLost():
+                self._not_before_s[name] = boot_now() + _AGAIN_S
+            case _:
+                assert_never(outcome)
+
+    def _errand(self, name: str, work: Callable[[], Callable[[], object]]) -> None:
+        """In a thread, unless it is under way, or has just been done and nothing was seen since."""
+        if self._waits_for_itself(name):
+            return
+
+        def tried() -> Callable[[], object]:
+            try:
+                return work()
+            except EtcdError as error:
+                trouble = error
+
+            def failed() -> None:
+                self._not_before_s[name] = boot_now() + _AGAIN_S
+                self._say_trouble(trouble)
+
+            return failed
+
+        self._errands.send(name, tried)
+
+    def _waits_for_itself(self, name: str) -> bool:
+        revision = self._to_be_seen.get(name)
+        if revision is not None and any(
+            state.revision >= revision for state in map(self._state_of, self._watches) if state is not None
+        ):
+            del self._to_be_seen[name], self._not_before_s[name]
+        return self._not_before_s.get(name, 0.0) > boot_now()
+
+    def _fetched(self, key: str) -> Callable[[], object]:
+        part = self._keys.fetch(key)
+
+        def keep() -> None:
+            if part is None:
+                self._not_before_s[f"fetch {key}"] = boot_now() + _AGAIN_S
+                return
+            newest = list(self._parts.items())[-_KEPT_PARTS:]
+            self._parts = {**dict(newest), key: part}
+
+        return keep
+
+    def _watch(self, folder: str) -> None:
+        if folder in self._watches:
+            return
+        watch = self._keys.watch(folder, changed=self._look, troubled=self._troubled)
+        self._watches[folder] = watch
+        watch.start()
+
+    def _unwatch(self, folder: str) -> None:
+        watch = self._watches.pop(folder, None)
+        if watch is not None:
+            self._errands.send(f"end {folder}", partial(_ended, watch))
+
+    def _look(self) -> None:
+        """From a watch's thread: the loop wakes up, and judges."""
+        self._errands.bring(lambda: None)
+
+    def _moments(self) -> tuple[float, ...]:
+        return self._judge_at_s, self._aloud.at_s, *self._not_before_s.values()
+
+    def _patience_s(self) -> float | None:
+        """Until the next thing that happens by itself."""
+        now_s = boot_now()
+        waits = [at_s - now_s for at_s in self._moments() if now_s < at_s < math.inf]
+        late_s = self._peers.cut_late()
+        return min([*waits, *([] if late_s is None else [late_s])], default=None)
+
+    def _leave(self) -> None:
+        """Nobody need wait for the end of our lease: our workers are gone."""
+        self._peers.close()
+        self._lease.revoke(_LEAVE_WITHIN_S)
+        until_s = boot_now() + (self._terms.times.ttl_s if self._setting.serves else 0.0)
+        while boot_now() < until_s and self._keys.others_are_here(self._terms.node):
+            time.sleep(_SOON_S)  # in a process that has nothing else to do any more
+
+
+def _dated(fact: NodeFact, run_s: float) -> NodeFact:
+    """With the moment of its incident as every node can read it: run-seconds are this supervisor's own."""
+    if fact.incident is None:
+        return fact
+    at = datetime.now(timezone.utc) - timedelta(seconds=max(0.0, run_s - fact.incident.at_s))
+    return replace(fact, incident=replace(fact.incident, at_utc=at.isoformat(" ", "milliseconds")))
+
+
+def _ended(watch: PrefixWatch) -> Callable[[], object]:
+    watch.close()  # which waits for the request that is under way
+    return lambda: None

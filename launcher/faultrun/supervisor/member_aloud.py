@@ -1,0 +1,49 @@
+"""What a person hears of a node's standing among the others: that it is a spare, and what it waits for."""
+
+import math
+from datetime import datetime, timedelta
+
+from faultrun.agreement.clock import boot_now
+from faultrun.core.span import span
+from faultrun.core.standpoint import THE_END_OF
+from faultrun.model.membership import Judgement
+from faultrun.model.topology import RunId
+from faultrun.supervisor.member_words import SAYS, Words
+
+_SHORT_WAIT_S = 2.0
+
+
+class Aloud:
+    """Says each thing once, when it begins; ``at_s`` is when something is to be said by itself.
+
+    What takes no longer than an election or a plan is not said.
+    """
+
+    def __init__(self, run_id: RunId, node_wait_s: float, words: Words) -> None:
+        self._run_id = run_id
+        self._node_wait_s = node_wait_s
+        self._words = words
+        self._waits = self._spare = ""
+        self._since_s = 0.0
+        self.at_s = math.inf
+
+    def tell(self, judged: Judgement) -> None:
+        """Call it with every judgement."""
+        if judged.spare != self._spare:
+            self._spare = judged.spare
+            if judged.spare:
+                self._words.write({SAYS: f"spare of run {self._run_id}: {judged.spare}"})
+        now_s = boot_now()
+        if judged.waits != self._waits:
+            self._waits, self._since_s = judged.waits, now_s
+            self.at_s = now_s + _SHORT_WAIT_S if judged.waits else math.inf
+        elif now_s >= self.at_s:
+            self.at_s = math.inf
+            since_s = self._since_s if judged.waits_since_s is None else judged.waits_since_s
+            until = "" if judged.waits.startswith(THE_END_OF) else f", {self._until(since_s - now_s)}"
+            self._words.write({SAYS: f"waiting for {judged.waits}{until}"})
+
+    def _until(self, begun_s: float) -> str:
+        """``begun_s``: when the wait began, from now."""
+        until = datetime.now().astimezone() + timedelta(seconds=begun_s + self._node_wait_s)
+        return f"until {until:%H:%M:%S} (--node_wait, {span(self._node_wait_s)})"

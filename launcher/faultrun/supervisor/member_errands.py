@@ -1,0 +1,57 @@
+"""What a member process waits for, in threads: its own loop never does."""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+Answer = Callable[[], object]
+"""Called in the loop with what came of an errand."""
+
+
+class Errands:
+    """At most one of a name at a time. What they bring is called by the loop that watches ``fd``."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._brought: deque[Answer] = deque()
+        self._busy: set[str] = set()
+        self._bug: BaseException | None = None
+
+    def send(self, name: str, work: Callable[[], Answer]) -> bool:
+        """Do ``work`` in a thread, then its answer in the loop; False while one of that name is under way."""
+        if name in self._busy:
+            return False
+        self._busy.add(name)
+
+        def run() -> None:
+            try:
+                answer = work()
+            except BaseException as bug:  # noqa: BLE001  carried to the loop, which re-raises it
+                self._bug = bug
+                answer = _nothing
+            self.bring(lambda: self._done(name, answer))
+
+        threading.Thread(target=run, name=name, daemon=True).start()
+        return True
+
+    def _done(self, name: str, answer: Answer) -> None:
+        self._busy.discard(name)
+        answer()
+
+    def bring(self, answer: Answer) -> None:
+        """Have ``answer`` called by the loop; from any thread."""
+        self._brought.append(answer)
+        os.eventfd_write(self.fd, 1)
+
+    def brought(self) -> Iterator[Answer]:
+        """In the loop: what has been brought. What an errand raised is raised here."""
+        os.eventfd_read(self.fd)
+        if self._bug is not None:
+            raise self._bug
+        while self._brought:
+            yield self._brought.popleft()
+
+
+def _nothing() -> None:
+    """What an errand brings that failed."""

@@ -1,0 +1,105 @@
+"""This node's lease, as its member process keeps it: renewed only while the supervisor is well.
+
+The supervisor hands each deadline on to the deadman, in a page that all three processes share. A deadline
+that was told and does not appear there shows that the supervisor stands still.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from faultrun.agreement import lease
+from faultrun.agreement.answers import EtcdError
+from faultrun.agreement.clock import boot_now
+from faultrun.agreement.gateway import Gateway
+from faultrun.agreement.lease import LeaseGone, LeaseKeeper, Renewal
+from faultrun.agreement.steady import Troubled
+from faultrun.core import hold
+from faultrun.model.membership import Lease, LeaseTimes
+from faultrun.supervisor.member_errands import Errands
+from faultrun.workers.deadline import Deadline
+
+_HANDED_ON_WITHIN = 1 / 4
+"""Of a lease; a supervisor that is well takes milliseconds."""
+
+
+class OwnLease:
+    """Every method runs in the member's loop, but what ``LeaseKeeper`` calls."""
+
+    def __init__(
+        self, gateway: Gateway, times: LeaseTimes, deadline: Deadline, errands: Errands, troubled: Troubled
+    ) -> None:
+        self.present: Lease | None = None
+        self._gateway = gateway
+        self._times = times
+        self._deadline = deadline
+        self._errands = errands
+        self._troubled = troubled
+        self._keeper: LeaseKeeper | None = None
+        self._until_s = self._told_at_s = 0.0
+
+    @property
+    def number(self) -> int:
+        """As etcd calls it; 0 while there is none."""
+        return 0 if self.present is None else self.present.number
+
+    def let_live(self, until_s: float) -> bool:
+        """Note until when workers may live; whether that is news for the supervisor."""
+        news = until_s != self._until_s
+        if news:
+            self._until_s, self._told_at_s = until_s, boot_now()
+        return news
+
+    def grant(self) -> Callable[[], object]:
+        """An errand: take a new lease, and keep it from then on. EtcdError if nobody grants one."""
+        renewal = lease.grant(self._gateway, self._times.ttl_s)
+        return lambda: self._keep(renewal)
+
+    def drop(self) -> None:
+        """Renew no longer; the lease ends by itself."""
+        self.present = None
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            self._errands.send(f"end {keeper}", lambda: _ended(keeper))
+
+    def revoke(self, within_s: float) -> None:
+        """End the lease now, as far as etcd answers in time."""
+        ends = self.present
+        self.drop()
+        if ends is not None and not ends.dropped:
+            try:
+                lease.revoke(self._gateway, ends.number, within_s=within_s)
+            except EtcdError:
+                return  # it ends by itself
+
+    def _keep(self, renewal: Renewal) -> None:
+        before = self.present
+        self.drop()
+        number = renewal.lease
+        self.present = hold.granted(before, number, renewal.sent_at_s, boot_now())
+        self._keeper = LeaseKeeper(
+            self._gateway,
+            renewal,
+            may_renew=self._supervisor_is_well,
+            tell=lambda news: self._errands.bring(lambda: self._renewed(number, news)),
+            troubled=self._troubled,
+        )
+        self._keeper.start()
+
+    def _supervisor_is_well(self) -> bool:
+        handed_on = self._deadline.at_s == self._until_s
+        return handed_on or boot_now() - self._told_at_s < self._times.ttl_s * _HANDED_ON_WITHIN
+
+    def _renewed(self, number: int, news: Renewal | LeaseGone) -> None:
+        before = self.present
+        if before is None or before.number != number:
+            return
+        match news:
+            case LeaseGone():
+                self.present = replace(before, dropped=True)
+            case Renewal(sent_at_s=sent_at_s):
+                self.present = hold.renewed(before, sent_at_s, boot_now(), self._times)
+
+
+def _ended(keeper: LeaseKeeper) -> Callable[[], object]:
+    keeper.close()  # which waits for the request that is under way
+    return lambda: None

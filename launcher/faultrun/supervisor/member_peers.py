@@ -1,0 +1,96 @@
+"""What the member process says to those of other nodes, and hears from them, without the store."""
+
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from faultrun.agreement.clock import boot_now
+from faultrun.agreement.peers import Call, PeerListener, ask_all
+from faultrun.agreement.seal import Seal
+from faultrun.core import hold
+from faultrun.journal.codec import decode, encode
+from faultrun.model.membership import AskPeers, OwnState, PeerAnswer, PeerQuestion, WarnPeers
+from faultrun.model.roster import Alarm, RosterEntry
+from faultrun.model.topology import BootId, NodeId
+from faultrun.supervisor.nodes_agreement import MemberSetting
+
+_LONGEST_S = 1.0
+_WARNS, _ASKS = "warns", "asks"
+
+
+class PeerTalk:
+    """``boot`` is the name under which this node answers. ``ask`` and ``warn`` are errands."""
+
+    def __init__(
+        self,
+        setting: MemberSetting,
+        selector: selectors.BaseSelector,
+        own: Callable[[], OwnState | None],
+    ) -> None:
+        self.boot = setting.boot
+        self._run_id = setting.run_id
+        self._times = setting.terms.times
+        self._own = own
+        self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
+        self._warnings: dict[int, Alarm] = {}
+        self._listener = PeerListener((setting.host, 0), selector, self._seal, self._reply)
+        self.addr = f"{f'[{setting.host}]' if ':' in setting.host else setting.host}:{self._listener.port}"
+
+    @property
+    def answers(self) -> tuple[PeerAnswer, ...]:
+        """The newest of each peer."""
+        return tuple(self._answers.values())
+
+    @property
+    def warnings(self) -> tuple[Alarm, ...]:
+        """What peers said directly."""
+        return tuple(self._warnings.values())
+
+    def cut_late(self) -> float | None:
+        """See ``PeerListener.cut_late``."""
+        return self._listener.cut_late()
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._listener.close()
+
+    def ask(self, act: AskPeers) -> Callable[[], object]:
+        """Put the question to every member at once."""
+        asked_at_s = boot_now()
+        within_s = min(_LONGEST_S, self._times.hold_s / 2)
+        answers = ask_all(self._calls(act.members, {_ASKS: encode(act.question)}), within_s)
+        found = {
+            (one.node, one.boot): PeerAnswer(
+                node=one.node,
+                boot=one.boot,
+                incarnation=int(said["incarnation"]),
+                deaf=bool(said["deaf"]),
+                asked_at_s=asked_at_s,
+            )
+            for one, said in zip(act.members, answers, strict=True)
+            if said is not None
+        }
+        return lambda: self._answers.update(found)
+
+    def warn(self, act: WarnPeers) -> Callable[[], object]:
+        """Tell every member that the incarnation is over."""
+        ask_all(self._calls(act.members, {_WARNS: encode(act.alarm)}), _LONGEST_S)
+        return lambda: None
+
+    def _calls(self, members: tuple[RosterEntry, ...], says: dict[str, Any]) -> list[Call]:
+        return [Call(one.peer_addr, Seal(self._run_id, one.boot), says) for one in members]
+
+    def _seal(self) -> Seal:
+        return Seal(self._run_id, self.boot)
+
+    def _reply(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        if _WARNS in asked:
+            alarm: Alarm = decode(asked[_WARNS], Alarm)
+            self._warnings = {alarm.incarnation: alarm, **dict(list(self._warnings.items())[-3:])}
+            return {"heard": True}
+        question: PeerQuestion = decode(asked[_ASKS], PeerQuestion)
+        own = self._own()
+        if own is None:
+            raise ValueError("nothing was stated here yet")
+        said = hold.answer(question, own.fact, own.lease, self._times, boot_now())
+        return {"deaf": said.deaf, "incarnation": said.incarnation}

@@ -1,0 +1,134 @@
+"""A run's keys in etcd, as the values that nodes agree by: read, watched, and written in transactions."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from faultrun.agreement import store
+from faultrun.agreement.answers import EtcdError
+from faultrun.agreement.gateway import Gateway
+from faultrun.agreement.store import KeyValue, PrefixState
+from faultrun.agreement.transactions import in_etcds_terms
+from faultrun.agreement.watching import PrefixWatch
+from faultrun.journal.codec import CodecError, decode, encode
+from faultrun.model import membership
+from faultrun.model.membership import CommonKeys, KnownKeys, NodeKeys, Stated
+from faultrun.model.plan import Plan
+from faultrun.model.roster import Alarm, Leadership, PlanHeader, Roster, Statement
+from faultrun.model.topology import NodeId, RunId
+from faultrun.model.transaction import StoredValue, Transaction
+
+ROOT = "/faultrun"
+
+
+def known_runs(gateway: Gateway, most: int) -> list[str]:
+    """Runs that have keys, at most so many. EtcdError: etcd does not answer, or not to this user."""
+    return store.folders(gateway, f"{ROOT}/", most)
+
+
+class RunKeys:
+    """The keys of one run. Methods that read or write wait for the store; ask from a thread that may."""
+
+    def __init__(self, gateway: Gateway, run_id: RunId) -> None:
+        self._gateway = gateway
+        self._root = f"{ROOT}/{run_id}/"
+        self._common: tuple[PrefixState | None, CommonKeys | None] = (None, None)
+        self._statements: dict[str, Stated] = {}
+
+    def watch(
+        self, folder: str, changed: Callable[[], object], troubled: Callable[[Exception], object]
+    ) -> PrefixWatch:
+        """Keep a copy of what is below ``folder``; not started."""
+        return PrefixWatch(self._gateway, self._root + folder, changed=changed, troubled=troubled)
+
+    def common(self, state: PrefixState | None) -> CommonKeys | None:
+        """What all nodes watch; None: not read yet."""
+        if state is None or self._common[0] is state:
+            return self._common[1] if state is not None else None
+        header = state.keys.get(self._root + membership.PLAN_KEY)
+        leader = state.keys.get(self._root + membership.COORDINATOR_KEY)
+        alarms = self._root + membership.ALARMS
+        found = [_value(kv, Alarm) for key, kv in sorted(state.keys.items()) if key.startswith(alarms)]
+        common = CommonKeys(
+            revision=state.revision,
+            header=None if header is None else _value(header, PlanHeader),
+            header_changed=0 if header is None else header.changed,
+            coordinator=None if leader is None else _value(leader, Leadership),
+            token=0 if leader is None else leader.created,
+            coordinator_changed=0 if leader is None else leader.changed,
+            alarms=tuple(alarm for alarm in found if alarm is not None),
+        )
+        self._common = state, common
+        return common
+
+    def own(self, state: PrefixState) -> Stated | None:
+        """What this node states, from a watch of that key alone."""
+        return next((_stated(kv) for kv in state.keys.values()), None)
+
+    def nodes(self, state: PrefixState | None) -> NodeKeys | None:
+        """What every node states, for the coordinator; None: not read yet."""
+        if state is None:
+            return None
+        statements = {}
+        for key, kv in sorted(state.keys.items()):
+            before = self._statements.get(key)
+            same = before is not None and (before.created, before.changed) == (kv.created, kv.changed)
+            statement = before if same else _stated(kv)
+            if statement is not None:
+                statements[key] = statement
+        self._statements = statements
+        return NodeKeys(revision=state.revision, stated=tuple(statements.values()))
+
+    def others_are_here(self, node: NodeId) -> bool:
+        """Whether another node is in the run still; not if the store does not answer any more."""
+        with suppress(EtcdError):
+            state = store.read(self._gateway, self._root + membership.NODES)
+            return any(not key.startswith(f"{self._root}{membership.NODES}{node}/") for key in state.keys)
+        return False
+
+    def everything(self) -> KnownKeys:
+        """The whole run at one moment, for somebody who takes no part in it. EtcdError: no answer."""
+        state = store.read(self._gateway, self._root)
+        parts, stated = {}, {}
+        for key, kv in state.keys.items():
+            name = key[len(self._root) :]
+            if name.startswith(membership.NODES):
+                stated[key] = kv
+            elif name.startswith((membership.ROSTERS, membership.BODIES)):
+                part = _value(kv, membership.value_type(name))
+                parts.update({} if part is None else {name: part})
+        nodes = self.nodes(PrefixState(keys=stated, revision=state.revision))
+        return KnownKeys(common=self.common(state), nodes=nodes, parts=parts)
+
+    def fetch(self, key: str) -> Roster | Plan | None:
+        """One of the plan's large parts, None if it is not there. EtcdError: the store does not answer."""
+        kv = store.read(self._gateway, self._root + key).keys.get(self._root + key)
+        if kv is None:
+            return None
+        part: Roster | Plan | None = _value(kv, membership.value_type(key))
+        return part
+
+    def commit(self, transaction: Transaction, lease: int) -> store.WriteOutcome:
+        """Try it. EtcdError: nothing was written."""
+        write = in_etcds_terms(transaction, root=self._root, lease=lease, encode=_text)
+        return store.transact(self._gateway, write)
+
+
+def _stated(kv: KeyValue) -> Stated | None:
+    """A statement as it was read; None for what is none."""
+    statement = _value(kv, Statement)
+    if statement is None:
+        return None
+    return Stated(statement=statement, created=kv.created, changed=kv.changed, lease=kv.lease)
+
+
+def _value(kv: KeyValue, as_type: Any) -> Any:
+    """None for what another version, or nobody of us, has written."""
+    with suppress(ValueError, CodecError):
+        return decode(json.loads(kv.value), as_type)
+    return None
+
+
+def _text(value: StoredValue) -> str:
+    return json.dumps(encode(value), separators=(",", ":"))
