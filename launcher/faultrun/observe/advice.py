@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faultrun.core.span import percent, several, span
-from faultrun.journal.codec import wire_name
 from faultrun.journal.logdir import recorded
-from faultrun.model.events import FirstStep
 from faultrun.model.standby import StandbyPhase
 from faultrun.observe.account.records import Account, IncidentRecord
 from faultrun.observe.account.timeline import RECOVERY, Spending
@@ -17,6 +15,7 @@ from faultrun.observe.card import duration
 
 _ASSUMED_SAVE_S = 10.0
 _WORTH_SAYING = 0.02
+_WORTH_SAYING_S = 1.0
 _MUCH_SLOWER = 1.5
 _OFTEN = 3
 _TOO_SHORT_S = 60.0  # of training: a rate of faults cannot be told from less
@@ -83,7 +82,7 @@ def _give_up(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
     yield Advice(
         what=f"the run gave up with exit code {account.ended[0]}",
         because=f"{account.ended[1]}; the last fault: {_who(last)} {last.what}{step}",
-        hint=f"faultrun incident {last.number} and the logs; a larger --max_restarts if it was chance",
+        hint=f"faultrun incident {last.number} and the logs; a larger --max_restarts if it was an accident",
     )
 
 
@@ -140,7 +139,7 @@ def _slowest(account: Account, spec: Mapping[str, Any]) -> Iterator[Advice]:
         return
     slowest = max(known, key=lambda kind: total[kind])
     share = total[slowest] / account.wall_s
-    if slowest not in _SLOW or share < _WORTH_SAYING:
+    if slowest not in _SLOW or share < _WORTH_SAYING or total[slowest] < _WORTH_SAYING_S:
         return
     doing, hint = _SLOW[slowest]
     if slowest is Spending.START:
@@ -191,11 +190,12 @@ def _torn(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _silent(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
-    if account.lives and not account.events.get(wire_name(FirstStep)):
+    unseen = account.lives and account.high_step is None and account.productive_share is None
+    if unseen and not account.lives[-1].end.startswith("incident"):
         yield Advice(
             what="let ranks report their steps",
-            because="nobody said how far training was: starts and repeated steps count as training here",
-            hint="sdk.step(n) in the training loop: docs/make-your-script-fault-tolerant.md",
+            because="no rank and no log told a step, so it is not known how much of the time was training",
+            hint="sdk.step(n) in the training loop: faultrun docs make-your-script-fault-tolerant",
         )
 
 
@@ -203,7 +203,7 @@ def _away(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
     away_s = account.spent.get(Spending.AWAY, 0.0)
     if account.wall_s > 0 and away_s / account.wall_s > _WORTH_SAYING:
         yield Advice(
-            what="nobody supervised the run for a while",
+            what="no supervisor was running for a while",
             because=f"{span(away_s)}, {percent(away_s / account.wall_s)} of the run, between its starts",
             hint="a platform that starts it again at once: faultrun render, restartPolicy, --requeue",
         )
@@ -212,7 +212,7 @@ def _away(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
 _SLOW = {
     Spending.DETECT: (
         "noticing the hang",
-        "a shorter --hang_timeout, if the script's slowest honest pause allows it",
+        "a shorter --hang_timeout, if the script's longest healthy pause allows it",
     ),
     Spending.DRAIN: (
         "saving and stopping",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from faultrun.core.span import span
 from faultrun.journal.lines import JournalLine
 from faultrun.model.events import (
     Drained,
@@ -14,6 +15,7 @@ from faultrun.model.incident import Incident
 from faultrun.model.plan import Reason
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.observe.account.records import what_happened
+from faultrun.observe.card import how_and_where
 from faultrun.observe.view import RunView
 
 _LONGEST = 2000
@@ -73,14 +75,17 @@ class Announcer:
         self._told = number = incident.number
         what = what_happened(incident)[:_LONGEST]
         who = "" if incident.rank is None else f" rank {incident.rank}:"
-        where = "" if incident.step is None else f" at step {incident.step}"
+        how = how_and_where(incident)
+        known = how.startswith(incident.explanation)
+        more = what.removeprefix(incident.explanation).removeprefix(": ") if known else what
         return self._say(
             "incident",
             line,
-            f"incident {number}:{who} {what}{where}",
+            f"incident {number}:{who} {how}{f': {more}' if more else ''}",
             number=number,
             rank=incident.rank,
             step=incident.step,
+            own_step=incident.own_step,
             cause=incident.cause.value,
             fault_class=incident.fault_class.value,
             explanation=what,
@@ -104,7 +109,7 @@ class Announcer:
         took, trains = "", timed is not None and timed.first_step_s is not None
         if timed is not None:
             word = "training" if trains else "workers running"
-            took = f", {word} again {timed.total_s:.1f} s after the fault"
+            took = f", {word} again {span(timed.total_s)} after the fault"
         yield self._say(
             "restart",
             line,

@@ -3,37 +3,32 @@
 Shown when the incident is decided, written anew when more is known.
 """
 
-import contextlib
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
 
-from faultrun.core import gasp
 from faultrun.core.diagnose import describe
-from faultrun.core.resumption import place_checked
-from faultrun.files import replace_whole
-from faultrun.journal.codec import encode
-from faultrun.model.checkpoint import RecoveryPoint, Refusal
+from faultrun.core.span import rank_names, several, span
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Card, Cause, Incident, Save
-from faultrun.model.plan import Plan
 from faultrun.model.printable import one_line
-from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
-from faultrun.model.run import Phase, RunState
-from faultrun.model.spec import RunSpec
+from faultrun.model.recovery import Began
+from faultrun.model.tone import Tone, Toned, toned
+from faultrun.model.topology import Replacement
 
-_LISTED = 8
+_HOUR_S = 3600.0
 _TRY_WHY = "faultrun ckpt list --why"
+_SHOWN_S = 0.05  # less would be 0.0 with one digit
 
 
 def render(card: Card) -> str:
     """The card of CONTRACT §6, without a line end."""
     rows = [
+        ("when", f"{card.at_local} on {card.host}" if card.at_local else ""),
         ("cause", _cause(card.incident)),
         ("try", card.incident.finding.hint if card.incident.finding is not None else ""),
         ("stacks", card.incident.stacks),
         ("last log", f'{card.log_name}: "{card.incident.last_line}"' if card.incident.last_line else ""),
         ("saved", _saved(card)),
+        ("place", "; ".join(map(place_taken, card.replaced))),
         ("resume", _resume(card)),
         ("restart", _restart(card)),
     ]
@@ -41,16 +36,21 @@ def render(card: Card) -> str:
     return "\n".join(one_line(line) for line in lines)
 
 
+def in_colours(text: str) -> Toned:
+    """A card's text: what failed, what is lost and what goes on."""
+    return toned(text, *(_tone(number, line) for number, line in enumerate(text.split("\n"))))
+
+
 def headline(card: Card) -> str:
-    """Who, out of how many, how and at which step; and who merely followed."""
+    """Who, out of how many, how and at which step; and who stopped because of it."""
     incident = card.incident
-    followers = ""
-    if incident.together:
-        followers += f"; {_ranks(incident.together)} died with it"
+    others = [f"{rank_names(incident.together)} died with it"] if incident.together else []
     if incident.followers:
-        followers += f"; {_ranks(incident.followers)} followed"
-    what = f"{_who(card)} {_how(incident)}{_at_step(incident)}"
-    return f"incident {incident.number}  {what}   first failure{followers}"
+        others.append(f"{rank_names(incident.followers)} stopped because of it")
+    if others and not incident.ordered and incident.cause is not Cause.NODE:
+        others.insert(0, "failed first")
+    what = f"{_who(card)} {how_and_where(incident)}"
+    return "   ".join(filter(None, (f"incident {incident.number}  {what}", "; ".join(others))))
 
 
 def lost_steps(card: Card) -> int | None:
@@ -76,19 +76,51 @@ def lost_steps(card: Card) -> int | None:
     return max(0, card.incident.step - card.point.global_step)
 
 
+def _tone(number: int, line: str) -> Tone:
+    name, _, told = line.strip().partition(" ")
+    match name, told.strip():
+        case _ if number == 0:
+            return Tone.FAILED
+        case (("when" | "last" | "stacks"), _):
+            return Tone.QUIET
+        case "restart", told if told.startswith("none"):
+            return Tone.FAILED
+        case (("saved" | "resume"), told) if told.startswith(("nothing", "from the beginning")):
+            return Tone.WARNING
+        case (("resume" | "restart"), _):
+            return Tone.GOOD
+        case "try", _:
+            return Tone.WARNING
+        case _:
+            return Tone.PLAIN
+
+
 def _who(card: Card) -> str:
     if card.incident.rank is not None:
         return f"rank {card.incident.rank} of {card.world_size}"
+    if card.incident.cause is Cause.ELSEWHERE:
+        return f"node {card.incident.node}" if card.incident.node else "another node"
+    if card.incident.cause is Cause.NODE:
+        return f"node {card.incident.node}"
     return "all workers" if card.incident.ordered else "scheduler"
+
+
+def how_and_where(incident: Incident) -> str:
+    """``killed by SIGKILL at step 1215 (epoch 2)``: what came over the rank, and its own step."""
+    return f"{_how(incident)}{_at_step(incident)}"
 
 
 def _how(incident: Incident) -> str:
     if incident.status is not None:
         return describe(incident.status)
     if incident.cause is Cause.RENDEZVOUS:
-        return "stopped for another scheduler"
+        return "stopped to change the scheduler"
     if incident.cause is Cause.HANG:
         return "hung"
+    if incident.cause is Cause.ELSEWHERE:
+        return "cannot go on"
+    if incident.cause is Cause.NODE:
+        return "was lost"
     return "stopped for the platform" if incident.ordered else "could not be started"
 
 
@@ -99,7 +131,7 @@ def _at_step(incident: Incident) -> str:
         return f" in epoch {incident.epoch}{within}{by_log}"
     if incident.own_step is not None and incident.own_step != incident.step:
         others = f", others at {incident.step}" if incident.step is not None else ""
-        return f" at step {incident.own_step}{others}"
+        return f" at step {incident.own_step}{others}{by_log}"
     if incident.step is None:
         return ""
     epoch = f" (epoch {incident.epoch})" if incident.epoch is not None else ""
@@ -125,10 +157,12 @@ def _saved(card: Card) -> str:
         return f"nothing: {_unsaved(card)}" if card.unsaved else ""
     newest = max(save.step for save in card.saves)
     at_newest = [save for save in card.saves if save.step == newest]
-    ranks = _ranks(tuple(sorted(save.rank for save in at_newest)))
-    text = f"{ranks} saved step {newest} in {max(save.took_s for save in at_newest):.1f} s (dying gasp)"
+    ranks = rank_names(tuple(sorted(save.rank for save in at_newest)))
+    took_s = max(save.took_s for save in at_newest)
+    took = f"{took_s:.1f} s" if took_s >= _SHOWN_S else span(took_s)
+    text = f"{ranks} saved step {newest} in {took} (dying gasp)"
     text += _incomplete(card, at_newest, newest)
-    return f"{text}; not {_unsaved(card)}" if card.unsaved else text
+    return f"{text}; not saved: {_unsaved(card)}" if card.unsaved else text
 
 
 def _incomplete(card: Card, saves: Sequence[Save], step: int) -> str:
@@ -139,7 +173,7 @@ def _incomplete(card: Card, saves: Sequence[Save], step: int) -> str:
     lacking = set(range(card.world_size)).difference(*(save.group for save in saves))
     if not lacking:
         return ""
-    return f", which lacks the part of the state that only {_ranks(tuple(sorted(lacking)))} held"
+    return f", which lacks the part of the state that only {rank_names(tuple(sorted(lacking)))} held"
 
 
 def _unsaved(card: Card) -> str:
@@ -147,7 +181,7 @@ def _unsaved(card: Card) -> str:
     by_reason: dict[str, list[int]] = {}
     for one in card.unsaved:
         by_reason.setdefault(one.why.partition("\n")[0], []).append(one.rank)
-    return "; ".join(f"{_ranks(tuple(sorted(ranks)))}: {why}" for why, ranks in by_reason.items())
+    return "; ".join(f"{rank_names(tuple(sorted(ranks)))}: {why}" for why, ranks in by_reason.items())
 
 
 def _resume(card: Card) -> str:
@@ -169,8 +203,8 @@ def _resume(card: Card) -> str:
     began = checked is not None and checked.began is Began.AS_CHOSEN
     if not card.handed_over and not began:
         return (
-            f"no hand-over: nothing tells the script of {point.path} ({_step_of(point)}); "
-            f"it decides by itself where it begins{refused}"
+            f"not handed over: no option tells the script of {point.path} ({_step_of(point)}); "
+            f"the script decides where it begins{refused}"
         )
     proved = f"; {checked.why}" if checked is not None and began else ""
     doubt = ", unverified (--trust)" if point.unverified else ""
@@ -183,20 +217,27 @@ def _step_of(point: RecoveryPoint) -> str:
     return f"step {'?' if point.global_step is None else point.global_step}"
 
 
+def place_taken(one: Replacement) -> str:
+    """Which node has whose ranks now."""
+    return f"node {one.by} takes the place of node {one.node}: {rank_names(one.ranks)}"
+
+
 def _restart(card: Card) -> str:
     if card.restart is None:
         return f"none: {card.why.partition(chr(10))[0]}"
-    number, allowed = card.restart
-    text = f"{number} of {allowed} in {duration(card.window_s)}"
-    if card.refunded:
-        text += f" ({card.refunded} before given back for progress)"
-    if card.incident.ordered:
-        text = "not counted"
     if card.trained_after_s is not None:
-        return f"{text}; training again after {_took(card.trained_after_s)}"
-    if card.restarted_after_s is not None:
-        return f"{text}; workers running again after {_took(card.restarted_after_s)}"
-    return f"{text}; in {card.backoff_s:.1f} s" if card.backoff_s > 0 else f"{text}; restarting now"
+        begins = f"training again after {span(card.trained_after_s)}"
+    elif card.restarted_after_s is not None:
+        begins = f"workers running again after {span(card.restarted_after_s)}"
+    else:
+        begins = f"in {card.backoff_s:.1f} s" if card.backoff_s > 0 else "restarting now"
+    if card.incident.ordered or card.incident.cause in (Cause.NODE, Cause.ELSEWHERE):
+        return f"{begins}; not counted"
+    number, allowed = card.restart
+    window = "this hour" if card.window_s == _HOUR_S else f"in {duration(card.window_s)}"
+    earlier = several(card.refunded, "earlier one")
+    given_back = f" ({earlier} given back for progress)" if card.refunded else ""
+    return f"{begins}; {allowed - number} of {allowed} left {window}{given_back}"
 
 
 def duration(seconds: float) -> str:
@@ -205,115 +246,3 @@ def duration(seconds: float) -> str:
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g}{unit}"
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
-
-
-def _took(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
-
-
-def _ranks(ranks: tuple[int, ...]) -> str:
-    """``rank 3``, ``ranks 0 1 2``, and with hundreds of them ``ranks 0-17 19-511``."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if len(ranks) <= _LISTED:
-        return "ranks " + " ".join(str(rank) for rank in ranks)
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], rank]
-        else:
-            runs.append([rank])
-    return "ranks " + " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-class CardKeeper:
-    """Writes to ``say`` and to the incident files of ``log_dir``. Disk trouble never reaches the loop."""
-
-    def __init__(self, spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
-        self._spec = spec
-        self._log_dir = log_dir
-        self._say = say
-        self._card: Card | None = None
-
-    def restarting(self, state: RunState, refused: tuple[Refusal, ...], plan: Plan, now_s: float) -> None:
-        """``plan`` follows the incident of ``state``."""
-        before = state.plan.ledger.restarts if state.plan is not None else ()
-        charged = plan.ledger.restarts
-        self._show(
-            replace(
-                self._new(state, refused),
-                restart=(len(charged), self._spec.supervision.policy.max_restarts),
-                refunded=len(before) if len(charged) == 1 and before != charged else 0,
-                backoff_s=max(0.0, plan.start_at_s - now_s),
-            )
-        )
-
-    def given_up(self, state: RunState, refused: tuple[Refusal, ...], why: str) -> None:
-        """No incarnation follows the incident of ``state``."""
-        self._show(replace(self._new(state, refused), why=why))
-
-    def running(self, at_s: float) -> None:
-        """The workers of the next incarnation run."""
-        if self._card is not None:
-            self._update(replace(self._card, restarted_after_s=at_s - self._card.incident.at_s))
-
-    def checked(self, event: ResumeChecked) -> bool:
-        """Where the script began; whether that was after an incident."""
-        if self._card is None or self._card.incident.incarnation >= event.incarnation:
-            return False
-        self._update(replace(self._card, checked=event))
-        return True
-
-    def timed(self, event: RecoveryTimed) -> None:
-        """The recovery is over: one number, wherever it is told."""
-        if self._card is None:
-            return
-        if event.first_step_s is None:
-            self._update(replace(self._card, restarted_after_s=event.total_s))
-            return
-        self._update(replace(self._card, trained_after_s=event.total_s))
-        checked = self._card.checked
-        where = ""
-        if checked is not None:
-            as_chosen = ", as chosen" if checked.began is Began.AS_CHOSEN and self._card.point else ""
-            where = f" ({place_checked(checked).words}{as_chosen})"
-        self._say(f"training again {event.total_s:.1f} s after the failure{where}")
-
-    def _new(self, state: RunState, refused: tuple[Refusal, ...]) -> Card:
-        assert state.life.incident is not None
-        rank = state.life.incident.rank
-        recovery = self._spec.recovery
-        return Card(
-            incident=state.life.incident,
-            world_size=state.seats.world_size,
-            saves=state.life.saves,
-            point=state.life.point if state.phase is Phase.AWAITING_PLAN else None,
-            refused=_newer(refused, state.life.point),
-            restart=None,
-            window_s=self._spec.supervision.policy.window_s,
-            log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
-            unsaved=gasp.unsaved(state.life),
-            handed_over=recovery.handed_over,
-            looked_in=tuple(dict.fromkeys((*recovery.checkpoint_dirs, *state.run.save_folders))),
-        )
-
-    def _show(self, card: Card) -> None:
-        self._update(card)
-        self._say(render(card))
-
-    def _update(self, card: Card) -> None:
-        """Keep the card and write its files anew: they learn how long the recovery took."""
-        self._card = card
-        number = card.incident.number
-        with contextlib.suppress(OSError):
-            # Bytes, because a file name in it need not be UTF-8.
-            text = f"{render(card)}\n".encode(errors="backslashreplace")
-            replace_whole(self._log_dir / f"incident_{number}.txt", text)
-            data = json.dumps(encode(card), indent=2)
-            replace_whole(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
-
-
-def _newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> int:
-    """How many refused files claim to be further than the chosen one."""
-    reached = -1 if point is None or point.global_step is None else point.global_step
-    return sum(1 for one in refused if one.global_step is not None and one.global_step > reached)

@@ -90,10 +90,10 @@ def metrics(about: Mapping[str, str], now: RunMoment) -> Iterator[Metric]:
         ("workers_up", "Workers that run now.", now.up),
         ("restarts_left", "Restarts for faults that the budget allows now.", now.restarts_left),
         ("exit_code", "Exit code of the run, once it is over.", account.ended and account.ended[0]),
-        ("step", "Global step of the furthest rank.", max(now.steps, default=account.high_step)),
+        ("step", "Global step of the furthest rank.", max(now.steps, default=account.newest_step)),
         ("slowest_step", "Global step of the rank furthest behind.", min(now.steps, default=None)),
         ("step_age_seconds", "Time since the most silent rank reported.", now.oldest_step_s),
-        ("productive_ratio", "Training that counts, of wall time.", now.productive_share),
+        ("productive_ratio", "Training that counts, of wall time.", now.account.productive_share),
     )
     for name, text, value in gauges:
         if value is not None:
@@ -110,7 +110,7 @@ def metrics(about: Mapping[str, str], now: RunMoment) -> Iterator[Metric]:
         if value is not None:
             yield CounterMetricFamily(f"faultrun_{name}", text, value=value)
     # Gauges: what looked like training turns out to have been a repetition once a life is over.
-    spent = {kind.value: seconds for kind, seconds in now.spent.items()}
+    spent = {kind.value: seconds for kind, seconds in account.spent.items()}
     text = "Time of the run so far, by what it was spent on."
     yield _labelled(GaugeMetricFamily, "time_seconds", text, "spent_on", spent)
     causes = Counter(fault.cause for fault in account.faults if fault.end != NOT_OVER)

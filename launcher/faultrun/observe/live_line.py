@@ -1,24 +1,31 @@
 """One calm line at the bottom of a terminal: ranks up, step, rate, time, restarts. Painted by a sidecar.
 
-Every writer to the terminal begins with ``CLEAR``, in one write: whoever comes second wipes the line away
-before its own text, so a line of the log and the live line never share a row.
+Behind it stands what a shown worker has not ended with a newline: a bar of progress. Lines of a log wipe the
+row away and bring it back below themselves (``terminal.BottomRow``).
 """
 
 import os
+import re
 import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+from unicodedata import east_asian_width
 
 from faultrun.checkpoints.find import VerifyProgress
 from faultrun.core.span import span
+from faultrun.files import bytes_from
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Entry
+from faultrun.model.printable import last_written, one_line
 from faultrun.model.run import Phase
-from faultrun.observe.sidecar import CLEAR, Work
+from faultrun.observe.sidecar import Work
 from faultrun.observe.view import RunView
+from faultrun.terminal import CLEAR, BottomRow, never_waits
 
 METER = ".verifying"
 """How far a verification is: two numbers in a file of the log_dir, there only while files are verified."""
@@ -39,20 +46,52 @@ _BAR = 24
 _GIB = 1 << 30
 _USUAL_COLUMNS = 80  # a terminal that was made without a size has none
 _NUMBERS = struct.Struct("<qq")
+_SGR = re.compile("\x1b\\[[0-9;:]*m")
 _METER_EVERY_S = 0.3
+_BAR_BYTES = 2048
+_LEAST_BAR_COLUMNS = 20
+_WITH_BARS_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedLine:
+    """A worker's log, and what stands before its lines on the console."""
+
+    log: Path
+    prefix: str
+
+    def text(self) -> str:
+        """What it wrote since its last whole line, the way it stands now; no escapes, no controls."""
+        end = bytes_from(self.log, -_BAR_BYTES, _BAR_BYTES).rpartition(b"\n")[2]
+        said = _SGR.sub("", last_written(end).decode(errors="replace"))
+        return f"{self.prefix}{one_line(said)}" if said.strip() else ""
 
 
 class LiveLine(Work):
-    """``fd`` is the terminal."""
+    """Keeps ``row`` up to date for the ``workers`` of this node.
+
+    ``unfinished`` are those whose lines go to the same terminal.
+    """
 
     interval_s = 1.0
 
     def __init__(
-        self, fd: int, log_dir: Path, world_size: int, now: Callable[[], float] = time.monotonic
+        self,
+        row: BottomRow,
+        log_dir: Path,
+        workers: int,
+        worker_name: str = "worker",
+        unfinished: Sequence[UnfinishedLine] = (),
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._fd = fd
+        self._row = row
+        self._fd = never_waits(row.fd)
         self._log_dir = log_dir
-        self._world_size = world_size
+        self._workers = workers
+        self._name = worker_name
+        self._unfinished = unfinished
+        if unfinished:
+            self.interval_s = _WITH_BARS_S
         self._now = now
         self._view = RunView()
         self._began_s = self._phase_s = now()
@@ -74,22 +113,33 @@ class LiveLine(Work):
         """See ``sidecar.Work``: paint, if the terminal is ours to paint on now."""
         with suppress(OSError):
             if os.tcgetpgrp(self._fd) != os.getpgrp():
+                self._row.set("")
                 return
             columns = os.get_terminal_size(self._fd).columns or _USUAL_COLUMNS
-            text = self.text()[: max(0, columns - 1)]
-            os.write(self._fd, CLEAR + b"\x1b[2m" + text.encode(errors="replace") + b"\x1b[0m")
+            self._row.set(self.fitted(columns - 1))
+            os.write(self._fd, CLEAR + self._row.again())
             self._shown = True
 
     def end(self) -> None:
         """See ``sidecar.Work``: leave an empty row."""
+        self._row.set("")
         if self._shown:
             with suppress(OSError):
                 os.write(self._fd, CLEAR)
 
+    def fitted(self, columns: int) -> str:
+        """What the line says now, in at most ``columns``; a bar has what the other words leave."""
+        text = self.text()
+        running = self._view.phase is Phase.RUNNING
+        bar = next((bar for one in self._unfinished if running and (bar := one.text())), "")
+        if bar and columns - len(text) < _LEAST_BAR_COLUMNS:
+            text = text.partition("  ")[0]
+        return _cut(f"{text}  {bar}" if bar else text, columns)
+
     def text(self) -> str:
-        """What the line says now."""
+        """What is known of the run."""
         phase, now_s = self._view.phase, self._now()
-        words = [f"{len(self._view.up)}/{self._world_size} ranks"]
+        words = [f"{len(self._view.up)}/{self._workers} ranks"]
         if phase is Phase.RUNNING:
             words += self._progress(now_s)
         elif phase is not None:
@@ -104,10 +154,10 @@ class LiveLine(Work):
 
     def _progress(self, now_s: float) -> list[str]:
         up = len(self._view.up)
-        if up < self._world_size and not self._looks:
-            return [f"starting [{_bar(up / max(1, self._world_size))}]"]
+        if up < self._workers and not self._looks:
+            return [f"starting [{_bar(up / max(1, self._workers))}]"]
         # The slowest of the ranks that report: the others wait for it.
-        step = min((one.step for one in self._view.progress(self._log_dir) if one is not None), default=None)
+        step = min((one.step for one in self._view.last_steps(self._log_dir, self._name).steps), default=None)
         if step is None:
             return ["running"]
         self._looks.append((now_s, step))
@@ -129,6 +179,12 @@ class LiveLine(Work):
             return []
         bar = _bar(min(1.0, read / expected))
         return [f"verifying [{bar}] {read / _GIB:.1f} of {expected / _GIB:.1f} GiB"]
+
+
+def _cut(text: str, columns: int) -> str:
+    """What of it fits: a row that overflows into another cannot be wiped away."""
+    wide = accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+    return text[: sum(width <= columns for width in wide)]
 
 
 def _bar(share: float) -> str:

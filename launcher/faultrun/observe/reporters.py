@@ -1,19 +1,15 @@
-"""Tell what happens: words for people, or an object for each event (``--log_format=json``).
+"""Tell people what happens, in words: a listener of the supervisor (``ports.EventListener``)."""
 
-Both are listeners of the supervisor (``ports.EventListener``).
-"""
-
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from faultrun.core.diagnose import describe
 from faultrun.core.hang_decisions import warning
 from faultrun.core.notices import HOLD_S
 from faultrun.core.secrets import without_secret_words
-from faultrun.journal.append import line_of, utc_now
+from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
     ConfigRewritten,
@@ -24,18 +20,17 @@ from faultrun.model.events import (
     IncarnationStarted,
     NothingWhole,
     PlanAdopted,
-    PrepareFailed,
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
-    Signaled,
     SpawnFailed,
     WorkerExit,
 )
-from faultrun.model.gasp import GaspFailed, GaspRequested, GaspSaved
+from faultrun.model.exits import Signaled
+from faultrun.model.gasp import GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
-from faultrun.model.incident import Save
 from faultrun.model.notice import Notice, UnreadableNotice
+from faultrun.model.output import LogFormat, Stream
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
@@ -44,7 +39,10 @@ from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested
-from faultrun.observe.card import CardKeeper, duration
+from faultrun.model.tone import Tone, toned
+from faultrun.observe.card import duration, place_taken
+from faultrun.observe.card_keeper import CardKeeper, local_time
+from faultrun.observe.standbys import StandbyTally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,22 +54,38 @@ class Outcome:
 
 
 class ConsoleReporter:
-    """One line for each thing that matters, one card for each incident, to ``say`` (stderr)."""
+    """One line for each thing that matters, one card for each incident, to ``say`` (stderr).
 
-    def __init__(self, spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
+    ``now`` is the wall clock, for cards.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        log_dir: Path,
+        say: Callable[[str], None],
+        now: Callable[[], datetime] = local_time,
+    ) -> None:
         self._spec = spec
         self._log_dir = log_dir
         self._say = say
         self._before: RunState | None = None
         self._refused: tuple[Refusal, ...] = ()
         self._unknown = ""
-        self._cards = CardKeeper(spec, log_dir, say)
+        self._cards = CardKeeper(spec, log_dir, say, now)
+        self._standbys = StandbyTally(wanted=spec.standby.count)
+        self._no_standbys = ""
         self.outcome: Outcome | None = None
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""
         before, self._before = self._before, step.state
+        self._standbys = self._standbys.after(event)
+        incident = step.state.life.incident
+        if incident is not None and (before is None or before.life.incident is None):
+            self._cards.began(incident, event.at_s)
         self._told(event, before, step)
+        self._told_of_nodes(event, before, step)
         if before is not None and step.state.run.native_scheduler and not before.run.native_scheduler:
             self._say(step.why)
         if before is None or step.state.phase is not before.phase:
@@ -88,7 +102,7 @@ class ConsoleReporter:
             case NothingWhole(refused=refused, gone_s=gone_s):
                 self._refused = refused
                 if gone_s == 0.0:
-                    self._say(f"{event.why}\n  {step.why}")
+                    self._warn(f"{event.why}\n  {step.why}")
             case GaspSaved() if before is not None and not before.run.save_folders:
                 self._saves_elsewhere(event.rank, step.state.run.save_folders)
             case PlanAdopted():
@@ -99,42 +113,74 @@ class ConsoleReporter:
                 self._say(f"incarnation {life}: {_workers(len(ranks))} running, port {port}")
                 self._cards.running(event.at_s)
             case FirstStep() if _from_nothing(step.state.plan):
-                self._say(f"training: every rank has done a step (step {event.step})")
+                self._good(f"training: every rank has done a step (step {event.step})")
             case ResumeChecked(began=began, why=why):
                 recovering = self._cards.checked(event)
-                if began is Began.ELSEWHERE or not recovering:
+                if began is Began.ELSEWHERE:
+                    self._warn(why)
+                elif not recovering:
                     self._say(why)
             case RecoveryTimed():
                 self._cards.timed(event)
             case WorkerExit(clean=True, status=Signaled() as status) if step.state.life.incident is None:
                 how = f"{describe(status)}, after it was done; it counts as finished"
-                self._say(f"rank {event.rank} (pid {event.pid}) {how}")
+                self._warn(f"rank {event.rank} (pid {event.pid}) {how}")
             case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed():
                 self._exit(event, before, step.state)
-            case HangWarned() | PauseOver(warned=True) if step.state.phase is Phase.RUNNING:
-                self._say(warning(event) if isinstance(event, HangWarned) else step.why)
+            case HangWarned() if step.state.phase is Phase.RUNNING:
+                self._warn(warning(event))
+            case PauseOver(warned=True) if step.state.phase is Phase.RUNNING:
+                self._good(step.why)
             case HangDetected(rank=rank, why=why) if before is None or before.life.incident is None:
-                self._say(f"rank {rank} hangs: {why}")
+                self._bad(f"rank {rank} hangs: {why}")
             case StopRequested(source=source):
                 cut = step.state.phase is Phase.KILLING and before and before.phase is Phase.DRAINING
                 self._say(step.why if cut else f"told to stop by {source.value}")
             case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):
                 self._asked(len(ranks), deadline_s - at_s, step.state)
-            case StandbyChanged(state=StandbyPhase.OFF, why=why):
-                # With ``auto`` a cold start is what most runs have; nobody needs to be told.
-                if self._spec.standby.asked or self._spec.standby.count > 0:
-                    self._say(f"no standbys: {why}")
-            case StandbyChanged(state=StandbyPhase.LOST, rank=rank, why=why):
-                self._say(f"standby of rank {rank}: {why}")
+            case StandbyChanged():
+                self._standby(event)
             case RunFinished(exit_code=code, why=why):
                 self._finished(code, why, step.state)
 
+    def _told_of_nodes(self, event: Event, before: RunState | None, step: Step) -> None:
+        """What ends an incarnation from outside this node."""
+        match event:
+            case IncarnationOver() if before is not None and step.state.phase is not before.phase:
+                incident = step.state.life.incident
+                self._bad(step.why if incident is None else incident.explanation)
+            case MembershipLost(why=why):
+                self._bad(f"this node may be taken for lost, so it has no workers now: {why}")
+
     def _started(self, notices: tuple[Notice, ...]) -> None:
         workers, command = self._spec.topology.world_size, without_secret_words(self._spec.command.shown)
-        self._say(f"run {self._spec.run_id}: {_workers(workers)} of {command}; logs in {self._log_dir}")
+        logs = f"logs in {self._log_dir}{_shown(self._spec)}"
+        self._say(f"run {self._spec.run_id}: {_workers(workers)} of {command}; {logs}")
         for notice in notices:
             if isinstance(notice, UnreadableNotice):
-                self._say(notice.words)
+                self._warn(notice.words)
+
+    def _good(self, text: str) -> None:
+        self._say(toned(text, Tone.GOOD))
+
+    def _warn(self, text: str) -> None:
+        self._say(toned(text, Tone.WARNING))
+
+    def _bad(self, text: str) -> None:
+        self._say(toned(text, Tone.FAILED))
+
+    def _standby(self, event: StandbyChanged) -> None:
+        """Once when all are ready, once when there will be none; not how each comes and goes."""
+        match event.state:
+            case StandbyPhase.READY if self._standbys.complete:
+                self._good(self._standbys.words())
+            case StandbyPhase.OFF if self._spec.standby.asked or self._spec.standby.count > 0:
+                # With ``auto`` a cold start is what most runs have; nobody needs to be told.
+                if event.why != self._no_standbys:
+                    self._warn(f"no standbys: {event.why}; a restart will import everything again")
+                self._no_standbys = event.why
+            case StandbyPhase.LOST:
+                self._warn(f"standby of rank {event.rank}: {event.why}")
 
     def _asked(self, workers: int, window_s: float, state: RunState) -> None:
         told = f"stop window: {self._spec.supervision.windows.stop_grace_source}"
@@ -163,9 +209,9 @@ class ConsoleReporter:
         self._refused = event.refused
         for other in event.neighbours:
             folders = " ".join(self._spec.recovery.checkpoint_dirs)
-            self._say(
-                f"another run keeps its checkpoints in {folders} too: {other}. Files that do not say whose "
-                "they are will not be resumed from; give each run a --checkpoint_dir of its own"
+            self._warn(
+                f"another run keeps its checkpoints in {folders} too: {other}. This run does not resume from "
+                "files that do not say which run wrote them; give each run a --checkpoint_dir of its own"
             )
         if event.left_alone and event.point is None:
             self._say(
@@ -182,14 +228,19 @@ class ConsoleReporter:
         for folder in folders:
             path = Path(folder).absolute()
             if not any(root in (path, *path.parents) for root in roots):
-                self._say(
-                    f"rank {rank} saves in {folder}, which is no --checkpoint_dir: "
-                    "the restarts of this run look there too"
+                self._warn(
+                    f"rank {rank} saves in {folder}, which is not a --checkpoint_dir; "
+                    "restarts of this run look there, too"
                 )
 
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
         plan = event.plan
-        if plan.reason is Reason.FAULT and before is not None and before.life.incident is not None:
+        for one in plan.replaced:
+            words = place_taken(one)
+            self._say(words.removeprefix(f"node {one.by} ") if one.by == self._spec.node else words)
+        if before is not None and plan.aftermath is not None:
+            self._cards.agreed(plan, plan.aftermath, before, event.at_s)
+        elif plan.reason is Reason.FAULT and before is not None and before.life.incident is not None:
             self._cards.restarting(before, self._refused, plan, event.at_s)
         elif plan.point is not None:
             step = "?" if plan.point.global_step is None else plan.point.global_step
@@ -205,27 +256,55 @@ class ConsoleReporter:
             return
         match event:
             case WorkerExit(rank=rank, pid=pid, status=status):
-                self._say(f"rank {rank} (pid {pid}) {describe(status)}")
+                self._bad(f"rank {rank} (pid {pid}) {describe(status)}")
             case HelperExit(name=name, pid=pid, status=status):
-                self._say(f"{name} (pid {pid}) {describe(status)}")
+                self._bad(f"{name} (pid {pid}) {describe(status)}")
             case SpawnFailed(rank=rank, why=why):
-                self._say(f"rank {rank}: {why}")
+                self._bad(f"rank {rank}: {why}")
             case RankMissed(rank=rank):
-                self._say(f"rank {rank} {state.life.incident.explanation}")
+                self._bad(f"rank {rank} {state.life.incident.explanation}")
 
     def _finished(self, code: int, why: str, state: RunState) -> None:
         if state.life.incident is not None:
             self._cards.given_up(state, self._refused, why)
-        saved = ""
-        if state.stop is not None:
-            saved = _saved(state.life.saves)
+        saved = _saved(state) if state.stop is not None else ""
         restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
         if "\n" in why:
             self._say(why)
             why = why.splitlines()[0]
         line = f"{why}{saved}; exit code {code}, {restarts} restart{'s' if restarts != 1 else ''}"
         self.outcome = Outcome(line=line, exit_code=code)
-        self._say(line)
+        ended = Tone.GOOD if code == 0 else Tone.FAILED if state.stop is None else Tone.PLAIN
+        self._say(toned(line, ended))
+
+
+def _shown(spec: RunSpec) -> str:
+    """Whose output the console shows by default, and how to see more: nobody should miss it."""
+    logs = spec.logs
+    if logs.tee or logs.redirects or spec.view.log_format is LogFormat.JSON or not spec.supervision.join:
+        return ""
+    ranks = sorted(spec.topology.all_ranks)
+    here = [rank for rank in ranks if logs.console(rank, rank % spec.slots) is not Stream.NONE]
+    if len(here) == len(ranks):
+        return ""
+    names = " ".join(map(str, here))
+    return f"; showing rank {names} (--tee=3 shows all)" if here else " (--tee=3 shows them here)"
+
+
+def _saved(state: RunState) -> str:
+    """What a stop saved, or where the same command goes on without."""
+    saves = state.life.saves
+    if saves:
+        step = max(save.step for save in saves)
+        read = any(save.verified for save in saves if save.step == step)
+        return f"; saved step {step}" if read else f"; saved step {step}, not read back"
+    begun = None if state.plan is None or state.plan.point is None else state.plan.point.global_step
+    newest = state.life.newest
+    if begun is not None and newest is not None and newest.step <= begun:
+        return f"; nothing new to save; the same command continues from step {begun}"
+    if state.run.known_save:
+        return "; no save was reported; the same command continues from the newest whole checkpoint"
+    return "; no save was reported"
 
 
 def _from_nothing(plan: Plan | None) -> bool:
@@ -233,72 +312,5 @@ def _from_nothing(plan: Plan | None) -> bool:
     return plan is not None and plan.point is None and plan.reason is Reason.FIRST
 
 
-def _saved(saves: tuple[Save, ...]) -> str:
-    if not saves:
-        return "; no rank reported a save"
-    step = max(save.step for save in saves)
-    read = any(save.verified for save in saves if save.step == step)
-    return f"; saved step {step}" if read else f"; saved step {step}, not read back"
-
-
 def _workers(count: int) -> str:
     return f"{count} worker{'s' if count != 1 else ''}"
-
-
-class JsonReporter:
-    """One object an event, for log collectors, with what ``ConsoleReporter`` says; ``write`` takes a line."""
-
-    def __init__(self, spec: RunSpec, log_dir: Path, write: Callable[[str], None]) -> None:
-        self._run_id = spec.run_id
-        self._write = write
-        self._said: list[str] = []
-        self._plain = ConsoleReporter(spec, log_dir, self._said.append)
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """The last word on the run, once it is over."""
-        return self._plain.outcome
-
-    def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
-        self._plain.tell(event, step)
-        message = "\n".join(self._said)
-        self._said.clear()
-        line = line_of(event, step, {})
-        head = {"at_utc": utc_now(), "level": _level(event), "run_id": self._run_id}
-        self._write(as_text({**head, **_shortened(line), "message": message}))
-
-
-def note(run_id: str, text: str) -> str:
-    """What is said outside of any event, in the same form."""
-    head = {"at_utc": utc_now(), "level": "info", "run_id": run_id, "event": "Note"}
-    return as_text({**head, "message": text})
-
-
-def as_text(data: Mapping[str, Any]) -> str:
-    """One line."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-
-
-def _shortened(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the actions, and of many ranks' steps only the first and the last: the journal has all."""
-    short = {name: value for name, value in line.items() if name != "actions"}
-    steps = short.get("steps")
-    if isinstance(steps, list) and steps and all(isinstance(one, dict) for one in steps):
-        known = [one.get("step", -1) for one in steps]
-        short["steps"] = {"ranks": len(steps), "slowest": min(known), "furthest": max(known)}
-    return short
-
-
-def _level(event: Event) -> str:
-    match event:
-        case RunFinished(exit_code=code):
-            return "info" if code in (0, 130, 143) else "error"
-        case WorkerExit(clean=False):
-            return "error"
-        case SpawnFailed() | PrepareFailed() | NothingWhole() | GaspFailed() | HangDetected():
-            return "error"
-        case StopRequested() | FaultNotice() | GaspRequested() | HangWarned():
-            return "warning"
-        case _:
-            return "info"

@@ -75,7 +75,7 @@ class Scalars(Work):
             at,
             incarnation=now.incarnation,
             workers_up=now.up,
-            productive_ratio=now.productive_share,
+            productive_ratio=now.account.productive_share,
             steps_per_second=self._pace(now),
         )
 

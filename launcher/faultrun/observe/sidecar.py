@@ -16,9 +16,6 @@ from pathlib import Path
 from faultrun.journal.lines import JournalFollower, JournalLine
 from faultrun.workers.forked import Forked
 
-CLEAR = b"\r\x1b[K"
-"""To the beginning of a terminal's row, and wipe it."""
-
 
 class Work(ABC):
     """What a sidecar does, made and run in the child; what it raises ends the child and nobody else."""

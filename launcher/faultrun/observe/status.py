@@ -1,8 +1,9 @@
 """How a run stands at one moment, as ``faultrun status`` shows it: values, and plain words for any shell."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from faultrun.core.span import span
 from faultrun.model.printable import printable
@@ -28,8 +29,9 @@ class RankState:
     """One worker. None where nobody knows: a script that reports no steps, a process on another machine.
 
     ``state`` is ``starting``, ``training``, ``ended``, ``failed`` or ``gone``; ``what`` says how it ended.
-    ``doing`` is what the rank says of itself (SDK). ``step_age_s`` is the age of its last report, ``rate`` in
-    steps a second, ``rss_bytes`` the resident memory, ``cpu`` a share of one processor (2.0: two of them).
+    ``by_log``: the step is the last that its log tells. ``doing`` is what the rank says of itself (SDK).
+    ``step_age_s`` is the age of its last report, ``rate`` in steps a second, ``rss_bytes`` the resident
+    memory, ``cpu`` a share of one processor (2.0: two of them).
     """
 
     rank: int
@@ -37,6 +39,7 @@ class RankState:
     state: str
     what: str = ""
     step: int | None = None
+    by_log: bool = False
     epoch: int | None = None
     doing: str = ""
     step_age_s: float | None = None
@@ -76,11 +79,22 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyStatus:
+    """``ready`` of ``wanted`` standbys wait; ``memory_bytes`` (PSS) is of all of them, ``text`` in words."""
+
+    wanted: int
+    ready: int
+    memory_bytes: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
     """Everything on one screen. ``elapsed_s`` is wall time since the run began; it stops when the run ends.
 
     ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly empty.
     ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
+    ``savings`` are those of ``savings_document``, None where nobody looked.
     """
 
     run_id: str
@@ -92,6 +106,7 @@ class RunStatus:
     suspected: str
     incarnation: int
     world_size: int
+    here: int
     elapsed_s: float
     last_event_age_s: float | None
     step: int | None
@@ -107,8 +122,10 @@ class RunStatus:
     resumed_step: int | None
     last_checkpoint: NewestCheckpoint | None
     outlook: Outlook | None
+    standbys: StandbyStatus | None
     ended: tuple[int, str] | None
     ranks: tuple[RankState, ...]
+    savings: Mapping[str, Any] | None = None
 
     @property
     def up(self) -> int:
@@ -119,7 +136,7 @@ class RunStatus:
 _SUPERVISED = {
     Supervised.RUNNING: "",
     Supervised.ENDED: "",
-    Supervised.GONE: "its supervisor is gone; the same command goes on with the run",
+    Supervised.GONE: "no supervisor is running; the same command continues the run",
     Supervised.ELSEWHERE: "its supervisor is on another machine; this is what its files say",
 }
 
@@ -144,7 +161,8 @@ def title(status: RunStatus) -> str:
     if status.ended is not None:
         code, why = status.ended[0], printable(status.ended[1].partition("\n")[0])
         return f"ended with exit code {code} after {span(status.elapsed_s)}: {why}"
-    up = f"{status.up} of {status.world_size} ranks up"
+    beyond = f" here, {status.world_size:,} in all" if status.world_size > status.here else ""
+    up = f"{status.up} of {status.here} ranks up{beyond}"
     return f"{status.phase}  incarnation {status.incarnation}  {up}  for {span(status.elapsed_s)}"
 
 
@@ -164,7 +182,8 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         rate = f"   {status.rate:.3g} steps/s" if status.rate is not None else ""
         behind = status.slowest_step is not None and status.slowest_step < status.step
         slowest = f"   (slowest {status.slowest_step:,})" if behind else ""
-        yield "step", f"{status.step:,}{slowest}{rate}"
+        by_log = "   by the logs" if any(rank.by_log for rank in status.ranks) else ""
+        yield "step", f"{status.step:,}{by_log}{slowest}{rate}"
     left = f"{status.restarts_left} left in {duration(status.window_s)}"
     yield "restarts", f"{status.restarts} so far; {left}" if status.ended is None else f"{status.restarts}"
     if status.last_incident is not None:
@@ -179,6 +198,10 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "checkpoint", f"{step}{span(newest.age_s)} old, not verified   {newest.path}"
     if status.outlook is not None:
         yield "next fault", status.outlook.text
+    if status.savings is not None and status.savings["text"]:
+        yield "saved", str(status.savings["text"]).removeprefix("saved ")
+    if status.standbys is not None and status.standbys.text:
+        yield "standbys", status.standbys.text
 
 
 def chosen(ranks: Sequence[RankState], most: int) -> tuple[list[RankState], str]:
@@ -219,7 +242,7 @@ def brief(status: RunStatus) -> str:
     """One line: for a pipe that follows the run."""
     if status.ended is not None:
         return title(status)
-    words = [status.phase, f"incarnation {status.incarnation}", f"{status.up}/{status.world_size} ranks"]
+    words = [status.phase, f"incarnation {status.incarnation}", f"{status.up}/{status.here} ranks"]
     if status.step is not None:
         words.append(f"step {status.step:,}")
     if status.rate is not None:

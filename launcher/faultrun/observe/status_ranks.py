@@ -1,14 +1,17 @@
 """Every rank by the journal's end, the progress page and the processes themselves."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from faultrun.journal.lines import moment
+from faultrun.journal.logdir import worker_log_name
 from faultrun.model.events import WorkerExit
-from faultrun.model.progress import WorkPhase
+from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.wire import Progress
 from faultrun.observe.account.records import what_ended
 from faultrun.observe.status import RankState
@@ -45,13 +48,18 @@ class Pace:
 
 
 def rank_states(
-    log_dir: Path, view: RunView, run_id: str, pace: Pace, *, processes_are_here: bool
+    log_dir: Path, view: RunView, record: Mapping[str, Any], pace: Pace, *, processes_are_here: bool
 ) -> tuple[RankState, ...]:
-    """All ranks of the present incarnation, in order; those that were not started yet are left out."""
-    page = view.progress(log_dir)
+    """All ranks of the present incarnation, in order; those that were not started yet are left out.
+
+    ``record`` is ``run.json``.
+    """
+    page, run_id = view.progress(log_dir), str(record.get("run_id", ""))
+    last = view.last_steps(log_dir, worker_log_name(record))
+    told = {one.rank: one for one in last.steps}
     states = []
     for slot, (rank, worker) in enumerate(sorted(view.workers.items())):  # slots are in the order of ranks
-        seen = page[slot] if slot < len(page) else None
+        seen, step = page[slot] if slot < len(page) else None, told.get(rank)
         may_live = worker.end is None and processes_are_here
         usage = _usage(worker.pid, run_id) if may_live and worker.pid else None
         now_s = time.monotonic()
@@ -62,13 +70,14 @@ def rank_states(
             RankState(
                 rank=rank,
                 pid=worker.pid,
-                state=_state(worker, seen, may_live=usage is not None or not processes_are_here),
+                state=_state(worker, step, may_live=usage is not None or not processes_are_here),
                 what=_what(worker),
-                step=seen.step if seen is not None else None,
-                epoch=seen.epoch if seen is not None and seen.epoch >= 0 else None,
+                step=step.step if step is not None else None,
+                by_log=step is not None and last.by_log,
+                epoch=step.epoch if step is not None else None,
                 doing=_doing(seen) if usage is not None else "",
                 step_age_s=age_s,
-                rate=_rate(view, rank, pace, seen, age_s),
+                rate=_rate(view, pace, step, age_s if seen is not None or usage is None else 0.0),
                 rss_bytes=usage[0] if usage is not None else None,
                 cpu=_cpu(worker.pid, pace, usage),
             )
@@ -76,14 +85,14 @@ def rank_states(
     return tuple(states)
 
 
-def _state(worker: WorkerView, seen: Progress | None, *, may_live: bool) -> str:
+def _state(worker: WorkerView, step: RankStep | None, *, may_live: bool) -> str:
     if worker.end is not None:
         event = worker.end.event
         well = worker.asked or (isinstance(event, WorkerExit) and event.clean)
         return "ended" if well else "failed"
     if not may_live:
         return "gone"
-    return "training" if seen is not None else "running"
+    return "training" if step is not None else "running"
 
 
 def _what(worker: WorkerView) -> str:
@@ -98,17 +107,17 @@ def _doing(seen: Progress | None) -> str:
     return _PHASES[seen.phase].value
 
 
-def _rate(view: RunView, rank: int, pace: Pace, seen: Progress | None, age_s: float | None) -> float | None:
+def _rate(view: RunView, pace: Pace, newest: RankStep | None, age_s: float | None) -> float | None:
     """Over the last looks, else since every rank had done a step."""
-    if seen is None or age_s is None:
+    if newest is None or age_s is None:
         return None
-    rate = pace.rate((view.incarnation, rank), time.monotonic() - age_s, seen.step)
+    rate = pace.rate((view.incarnation, newest.rank), time.monotonic() - age_s, newest.step)
     if rate is not None or view.first_step is None:
         return rate
     utc, step = view.first_step
     began = moment(utc)
     passed_s = 0.0 if began is None else time.time() - age_s - began.timestamp()
-    return (seen.step - step) / passed_s if passed_s > 0.5 and seen.step > step else None
+    return (newest.step - step) / passed_s if passed_s > 0.5 and newest.step > step else None
 
 
 def _cpu(pid: int | None, pace: Pace, usage: tuple[int, float, float] | None) -> float | None:

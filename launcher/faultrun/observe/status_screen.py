@@ -23,23 +23,23 @@ _COLOURS = {
 _PHASES = {"running": "bold green", "finished": "bold", "draining": "bold red", "killing": "bold red"}
 _NAME_WIDTH = 13
 _SHORT = 18
-_LESS_IMPORTANT = ("resumed", "checkpoint")
+_WIDE = 100
+_LESS_IMPORTANT = ("resumed", "checkpoint", "saved")
 
 
-def watch(look: Callable[[], RunStatus], interval_s: float) -> RunStatus:
+def watch(console: Console, look: Callable[[], RunStatus], interval_s: float) -> RunStatus:
     """Show until the run has ended or the user leaves; return the last status."""
-    console = Console()
     status = look()
     with Live(console=console, screen=True, auto_refresh=False, transient=True) as live:
         while True:
-            live.update(_fitted(status, console), refresh=True)
+            live.update(fitted(status, console), refresh=True)
             if status.ended is not None:
                 return status
             time.sleep(interval_s)
             status = look()
 
 
-def _fitted(status: RunStatus, console: Console) -> Layout:
+def fitted(status: RunStatus, console: Console) -> Layout:
     """Exactly as many lines as the terminal has now."""
     width, height = console.size
     head = _head(status, width, leave_out=_LESS_IMPORTANT if height < _SHORT else ())
@@ -60,13 +60,17 @@ def _head(status: RunStatus, width: int, leave_out: Sequence[str]) -> Group:
     name = Text(f" {printable(status.run_id)}  ", style="bold")
     name.append(title(status), style=_style_of(status))
     name.truncate(width, overflow="ellipsis")
-    grid = Table.grid(padding=(0, 1))
+    grid = Table.grid(padding=(0, 1), expand=True)
     grid.add_column(width=_NAME_WIDTH - 2, style="dim")
-    grid.add_column(no_wrap=width >= 100, overflow="ellipsis" if width >= 100 else "fold")
+    # What has a ratio gives way: a name is never cut.
+    grid.add_column(ratio=1, no_wrap=width >= _WIDE, overflow="ellipsis" if width >= _WIDE else "fold")
     for label, text in facts(status):
         if label in leave_out:
             continue
-        grid.add_row(label, Text(text, style="red" if label == "supervisor" else ""))
+        row = Text(text, style="red" if label == "supervisor" else "")
+        if label == "saved":  # one line, however narrow
+            row.truncate(width - _NAME_WIDTH - 1, overflow="ellipsis")
+        grid.add_row(label, row)
     return Group(name, Padding(grid, (0, 0, 1, 1)))
 
 
@@ -77,13 +81,14 @@ def _style_of(status: RunStatus) -> str:
 
 
 def _table(ranks: list[RankState], width: int) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="dim", expand=False)
+    wide = width >= _WIDE
+    table = Table(box=None, padding=(0, 1), collapse_padding=not wide, header_style="dim", expand=wide)
     for column in COLUMNS:
         table.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
-    if width >= 100:
-        table.add_column("", no_wrap=True, overflow="ellipsis")
+    if wide:
+        table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
     for rank in ranks:
         row = [Text(cell) for cell in cells(rank)]
         row[2].stylize(_COLOURS.get(rank.state, ""))
-        table.add_row(*row, *([Text(rank.what, style="red")] if width >= 100 else []))
+        table.add_row(*row, *([Text(rank.what, style="red")] if wide else []))
     return table

@@ -21,7 +21,10 @@ from faultrun.model.plan import Ledger, Plan
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopRequested
-from faultrun.model.wire import SLOT_BYTES, Progress, unpack_progress
+from faultrun.model.wire import Progress
+from faultrun.observe.standbys import StandbyTally
+from faultrun.workers.last_steps import LastSteps, last_steps, progress_of
+from faultrun.workers.logs import LogFiles
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class RunView:
     ``phase_why`` is what began the phase: later lines of it, such as "rank 0 heard it", explain nothing.
     ``suspected`` is the newest word on a hang that is neither taken back nor acted on, ``warned`` the rank
     that was warned of. ``up`` are the ranks that this supervisor started and that did not end.
+    Of ``standbys`` the journal does not say how many there shall be: ``wanted`` is for who has the options.
     """
 
     def __init__(self) -> None:
@@ -54,6 +58,7 @@ class RunView:
         self.warned: int | None = None
         self.stopping = False
         self.ended: tuple[int, str] | None = None
+        self.standbys = StandbyTally()
 
     @property
     def incarnation(self) -> int:
@@ -70,21 +75,29 @@ class RunView:
         """What the run has spent, by its newest plan."""
         return self.plan.ledger if self.plan is not None else Ledger()
 
-    def restarts_left(self, policy: RestartPolicy, *, now_s: float, high_step: int) -> int:
-        """Restarts for faults that the budget allows at ``now_s`` run-seconds."""
-        return restarts_left(self.ledger, policy, now_s=now_s, high_step=high_step)
+    def high_step(self, log_dir: Path) -> int:
+        """The furthest step that a rank of this incarnation has reported; -1: none."""
+        return max((seen.step for seen in self.progress(log_dir) if seen is not None), default=-1)
+
+    def restarts_left(self, policy: RestartPolicy, log_dir: Path, now_s: float) -> int:
+        """Restarts for faults that the budget allows at ``now_s`` run-seconds: all, after progress."""
+        return restarts_left(self.ledger, policy, now_s=now_s, high_step=self.high_step(log_dir))
 
     def progress(self, log_dir: Path) -> list[Progress | None]:
         """What the ranks of this incarnation wrote on their page, in their order; None: no step yet."""
-        try:
-            page = (log_dir / f"incarnation_{self.incarnation}" / "progress").read_bytes()
-        except OSError:
-            return []
-        return [unpack_progress(page[at : at + SLOT_BYTES]) for at in range(0, len(page), SLOT_BYTES)]
+        return progress_of(self._files(log_dir, ""))
+
+    def last_steps(self, log_dir: Path, worker_name: str) -> LastSteps:
+        """How far they are: by that page, else by their logs, which are called ``worker_name``."""
+        return last_steps(self._files(log_dir, worker_name), sorted(self.workers) or range(self.world_size))
+
+    def _files(self, log_dir: Path, worker_name: str) -> LogFiles:
+        return LogFiles(log_dir=log_dir, worker_name=worker_name, incarnation=self.incarnation)
 
     def take(self, line: JournalLine) -> None:
         """One more line."""
         self._hangs(line)
+        self.standbys = self.standbys.after(line.event)
         match line.event:
             case RunStarted():
                 self.up.clear()

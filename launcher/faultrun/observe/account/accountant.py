@@ -5,13 +5,16 @@ supervisor lived. A journal of a newer version, with events or phases that are n
 accounted for to the last second.
 """
 
+from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 
+from faultrun.core.stopwatch import silence_s, suspicion_after
+from faultrun.journal.codec import wire_name
 from faultrun.journal.lines import JournalLine
-from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
     Drained,
+    FaultNotice,
     FirstStep,
     Heartbeat,
     IncarnationStarted,
@@ -21,26 +24,34 @@ from faultrun.model.events import (
     RunFinished,
     RunStarted,
     WorkerExit,
+    WorkersLost,
+    WorkerStarted,
 )
 from faultrun.model.gasp import GaspSaved
-from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
+from faultrun.model.hang import HangDetected, HangSuspected
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.standby import StandbyChanged
 from faultrun.model.stop import StopRequested
-from faultrun.observe.account.records import (
+from faultrun.observe.account.incarnations import (
     FINISHED,
+    STILL_RUNNING,
+    STOPPED,
+    SUPERVISOR_LOST,
+    IncarnationRecord,
+)
+from faultrun.observe.account.records import (
+    FAILED_AGAIN,
     NOT_OVER,
     RUNNING_AGAIN,
-    SUPERVISOR_LOST,
     TRAINING_AGAIN,
     Account,
-    IncarnationRecord,
     IncidentRecord,
     incident_record,
 )
 from faultrun.observe.account.timeline import (
+    SPENT_IN,
     AccountClock,
     Samples,
     Spending,
@@ -48,21 +59,7 @@ from faultrun.observe.account.timeline import (
 )
 from faultrun.observe.view import RunView
 
-_SPENT_IN = {
-    Phase.NEW: Spending.CHOOSE,
-    Phase.SURVEYING: Spending.CHOOSE,
-    Phase.AWAITING_PLAN: Spending.CHOOSE,
-    Phase.BACKING_OFF: Spending.BACKOFF,
-    Phase.HOLDING: Spending.IDLE,
-    Phase.PREPARING: Spending.SPAWN,
-    Phase.AWAITING_GO: Spending.SPAWN,
-    Phase.RUNNING: Spending.TRAINING,
-    Phase.DRAINING: Spending.DRAIN,
-    Phase.KILLING: Spending.DRAIN,
-    Phase.SWEEPING: Spending.DRAIN,
-}
-"""What a moment of each phase is spent on, until more is known."""
-
+_NOTICE = wire_name(FaultNotice)
 _ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 
@@ -80,9 +77,12 @@ class Accountant:
         """Its workers have ended; how far they were is known once their logs are read."""
         self._fault: IncidentRecord | None = None
         self._now_s = 0.0
+        self._seen_s = 0.0
+        """When the supervisor before wrote its last line."""
         self._reports_steps = False
+        self._blind = False
         self._workers = 0
-        self._silent_from_s: float | None = None
+        self._suspected: HangSuspected | None = None
 
     def take(self, line: JournalLine) -> None:
         """Account for one line; what it does not know it only counts."""
@@ -94,6 +94,7 @@ class Accountant:
         self._heard(line)
         if line.phase in _ENDING and before not in _ENDING:
             self._workers_end(line)
+        self._suspected = suspicion_after(self._suspected, line.event)
         if line.judged is not None and self._fault is not None:
             self._fault.judged(line.judged)
 
@@ -103,12 +104,12 @@ class Accountant:
                 self._taken_up()
             case PlanAdopted(plan=plan):
                 self._planned(plan)
-            case HangSuspected(suspicion=suspicion):
-                self._silent_from_s = max(0.0, self._now_s - max(0.0, suspicion.silent_s))
-            case HangDismissed():
-                self._silent_from_s = None
+            case WorkersLost():
+                self._found_lost(line.event)
             case StandbyChanged(state=state):
                 self._account.standbys[state.value] += 1
+            case WorkerStarted(standby=True) if self._life is not None:
+                self._life.standbys += 1
             case IncarnationStarted(ranks=ranks):
                 self._runs(len(ranks))
             case FirstStep() | FirstStepLogged():
@@ -123,10 +124,9 @@ class Accountant:
             case GaspSaved() if self._fault is not None:
                 self._fault.saved += 1
             case Drained(notes=notes):
-                steps_logged = (note.logged_step for note in notes)
-                self._logged(max((step for step in steps_logged if step is not None), default=None))
-            case RecoveryPointChosen(refused=refused) | NothingWhole(refused=refused):
-                self._chose(refused)
+                self._logged([note.logged_step for note in notes])
+            case RecoveryPointChosen() | NothingWhole():
+                self._chose(line.event)
             case RunFinished():
                 self._end_life("ended")
                 self._settle()
@@ -134,6 +134,7 @@ class Accountant:
 
     def _pass_time(self, line: JournalLine) -> None:
         at_s, gap_s = self._clock.passes(line)
+        self._seen_s = self._timeline.end_s if isinstance(line.event, RunStarted) else self._seen_s
         number = self._life.number if self._life is not None else -1
         self._timeline.advance(self._timeline.end_s + gap_s, Spending.AWAY, number)
         self._timeline.advance(at_s, self._kind(), number)
@@ -143,34 +144,30 @@ class Accountant:
         phase = self.view.phase
         if phase is Phase.RUNNING and (self._life is None or self._life.running_s is None):
             return Spending.SPAWN
-        return _SPENT_IN.get(phase, Spending.IDLE) if phase is not None else Spending.IDLE
+        return SPENT_IN.get(phase, Spending.IDLE) if phase is not None else Spending.IDLE
 
     @property
     def faults_over(self) -> int:
         """How many incidents ``account`` would show as over; cheap, for those who ask after every line."""
         return len(self._account.faults)
 
-    @property
-    def now_kind(self) -> Spending | None:
-        """What the time since the last line is spent on; None before the first and after the last."""
-        if self.view.last is None or self.view.phase is Phase.FINISHED:
-            return None
-        kind = self._kind()
-        if kind is Spending.TRAINING and (self._life is None or self._life.first_step_s is None):
-            return Spending.START if self._reports_steps else Spending.UNREPORTED
-        return kind
+    def account(self, *, passed_s: float = 0.0, step: int | None = None) -> Account:
+        """What is known by the last line taken, as if all that is open ended there.
 
-    def account(self) -> Account:
-        """What is known by the last line taken, as if all that is open ended there."""
+        Or ``passed_s`` later: a run goes on between lines, and its furthest rank is at ``step`` by then.
+        """
         now, known = copy(self), self._account
         now._account = replace(known, lives=list(known.lives), faults=list(known.faults))
         now._timeline = self._timeline.copy()
-        now._end_life("still running")
+        now._goes_on(passed_s, step)
+        now._end_life(STILL_RUNNING)
         now._settle()
         now._close_fault(NOT_OVER)
         if self._reports_steps:
             # Of lives before the first that reported.
-            now._timeline.rename(Spending.UNREPORTED, Spending.START)
+            lives = now._account.lives = [life.in_hindsight() for life in now._account.lives]
+            mute = {life.number for life in lives if life.first_step_s is None}
+            now._timeline.rename(Spending.UNREPORTED, Spending.START, mute)
         return replace(
             now._account,
             began_utc=self._clock.began_utc,
@@ -187,18 +184,28 @@ class Accountant:
             phase=self.view.phase,
         )
 
+    def _goes_on(self, passed_s: float, step: int | None) -> None:
+        if self.view.last is None or self.view.phase is Phase.FINISHED:
+            return
+        self._life = life = None if self._life is None else replace(self._life)
+        self._timeline.advance(self._now_s + passed_s, self._kind(), -1 if life is None else life.number)
+        self._now_s = self._timeline.end_s
+        if life is not None and life.first_step_s is not None and step is not None:
+            life.stepped(self._now_s, step)
+            self._account.high_step = max(step, self._account.high_step or step)
+
     def _workers_end(self, line: JournalLine) -> None:
         match line.event:
             case StopRequested():
                 self._account.stops += 1
-                self._end_life("stopped")
+                self._end_life(STOPPED)
             case WorkerExit(clean=True):
                 self._end_life(FINISHED)
             case _:
                 began_s, step = self._stuck_since(line), self._reached()
                 number = len(self._account.faults) + (2 if self._fault is not None else 1)
                 self._end_life(f"incident {number}")
-                self._close_fault("failed again before its first step")
+                self._close_fault(FAILED_AGAIN)
                 self._fault = incident_record(line, number, began_s, step)
 
     def _reached(self) -> int | None:
@@ -210,23 +217,32 @@ class Accountant:
 
     def _stuck_since(self, line: JournalLine) -> float:
         """When the fault began: a death is noticed at once, a hang long after the last step."""
-        since_s, self._silent_from_s = self._silent_from_s, None
-        if since_s is None or not isinstance(line.event, HangDetected):
+        if not isinstance(line.event, HangDetected):
             return self._now_s
-        number = self._life.number if self._life is not None else -1
-        self._timeline.relabel(since_s, self._now_s, Spending.DETECT, number)
+        since_s = max(0.0, self._now_s - silence_s(line.event, self._suspected))
+        if self._life is not None:
+            self._life.stuck_s = since_s
+            self._timeline.relabel(since_s, self._now_s, Spending.DETECT, self._life.number)
         return since_s
 
     def _close_fault(self, end: str) -> None:
-        if self._fault is not None:
-            self._account.faults.append(replace(self._fault))
-            self._account.faults[-1].closed(self._timeline, end)
-            self._fault = None
+        fault, self._fault = self._fault, None
+        if fault is None:
+            return
+        if (
+            fault.cause == _NOTICE and self._account.lives
+        ):  # nobody judged it: the platform asked all to leave
+            self._account.stops += 1
+            self._account.lives[-1] = replace(self._account.lives[-1], end=STOPPED)
+            return
+        self._account.faults.append(replace(fault))
+        self._account.faults[-1].closed(self._timeline, end)
 
     def _end_life(self, end: str) -> None:
         if self._life is not None:
             self._settle()
-            self._left = replace(self._life, end_s=self._now_s, end=end, workers=self._workers)
+            end_s = self._seen_s if end == SUPERVISOR_LOST else self._now_s
+            self._left = replace(self._life, end_s=end_s, end=end, workers=self._workers)
             self._life = None
 
     def _settle(self) -> None:
@@ -234,11 +250,14 @@ class Accountant:
         if self._left is None:
             return
         life, self._left = replace(self._left), None
+        self._blind |= not life.known_end
         recompute_s = life.settle(self._timeline, self._account.step_s, reports_steps=self._reports_steps)
-        for at, fault in enumerate(self._account.faults):
-            if life.after_fault == fault.number:
-                self._account.faults[at] = replace(fault)
-                self._account.faults[at].went_on(recompute_s, life.start_step)
+        after, faults = life.after_fault, self._account.faults
+        for at in reversed(range(len(faults) if after is not None else 0)):  # the newest, or nearly
+            if faults[at].number == after:
+                faults[at] = replace(faults[at])
+                faults[at].went_on(recompute_s, life.start_step)
+                break
         self._account.lives.append(life)
         self._account.step_s = life.step_s or self._account.step_s
 
@@ -251,6 +270,7 @@ class Accountant:
             resumed_from=plan.point.path if plan.point is not None else "",
             resumed_step=plan.point.global_step if plan.point is not None else None,
             high_before=self._account.high_step,
+            blind=self._blind,
             after_fault=self._fault.number if self._fault is not None else None,
         )
         if self._fault is not None:
@@ -269,31 +289,62 @@ class Accountant:
         if self._life is not None:  # else the log of a life that has ended was read: nothing trains again
             self._stepped(self._life.begins(first, self._timeline, self._now_s))
             self._close_fault(TRAINING_AGAIN)
+            self._trains_late(self._life)
+
+    def _trains_late(self, life: IncarnationRecord) -> None:
+        """Steps were not expected, so the recovery was over when the workers ran: now it is."""
+        fault = self._account.faults[-1] if self._account.faults else None
+        if fault is not None and fault.end == RUNNING_AGAIN and fault.number == life.after_fault:
+            self._account.faults[-1] = replace(fault)
+            self._account.faults[-1].closed(self._timeline, TRAINING_AGAIN)
 
     def _stepped(self, step: int | None) -> None:
         if step is None:
             return
-        self._account.high_step = max(step, self._account.high_step or step)
-        self._samples.add(self._now_s, step)
         if self._life is not None:
-            self._life.stepped(self._now_s, step)
-
-    def _logged(self, step: int | None) -> None:
-        """Where ranks do not report, their logs tell how far they were; the life has ended by now."""
-        if step is not None and self._left is not None and not self._left.reports:
-            self._left.stepped(self._left.end_s, step)
             self._account.high_step = max(step, self._account.high_step or step)
+            self._samples.add(self._now_s, step)
+            self._life.stepped(self._now_s, step)
+        elif self._left is not None and self._left.end == STOPPED:
+            self._reached_before(step)  # told to save, all go on to the step that is saved
+
+    def _logged(self, steps: Sequence[int | None]) -> None:
+        """Where ranks do not report, their logs tell how far they were; the life has ended by now."""
+        step = max((one for one in steps if one is not None), default=None)
+        if self._left is not None and not self._left.reports:
+            self._left.unread = bool(steps) and step is None and self._left.first is not None
+            self._reached_before(step)
         self._settle()
 
-    def _chose(self, refused: tuple[Refusal, ...]) -> None:
+    def _found_lost(self, found: WorkersLost) -> None:
+        """The workers of a lost supervisor trained on for a while; nobody wrote how far, until now."""
+        life = self._left
+        if life is None:
+            return
+        if found.alive_s is not None:
+            alive_s = min(self._now_s, self._clock.of_run_s(found.alive_s))
+            self._timeline.relabel(life.end_s, alive_s, Spending.TRAINING, life.number, Spending.AWAY)
+            life.end_s = max(life.end_s, alive_s)
+        life.unread = False
+        self._reached_before(max((one.step for one in found.steps), default=None))
+        self._settle()
+
+    def _reached_before(self, step: int | None) -> None:
+        """How far the life was that has ended."""
+        if step is not None and self._left is not None:
+            self._left.stepped(self._left.end_s, step)
+            self._account.high_step = max(step, self._account.high_step or step)
+
+    def _chose(self, event: RecoveryPointChosen | NothingWhole) -> None:
         # What never got its final name was never a candidate: that is how a careful writer is interrupted.
-        whys = [one.why for one in refused if not one.why.startswith("never finished")]
+        whys = [one.why for one in event.refused if not one.why.startswith("never finished")]
         self._account.refused.update(why[:80] for why in whys)
         if self._fault is not None:
             self._fault.refused = len(whys)
+            if isinstance(event, RecoveryPointChosen):
+                self._fault.periodic_step = event.periodic_step
         self._settle()
 
     def _taken_up(self) -> None:
         self._end_life(SUPERVISOR_LOST)
-        self._settle()
         self._close_fault(SUPERVISOR_LOST)

@@ -1,4 +1,4 @@
-"""Incarnations, incidents and dying-gasp saves of a run, filled in while lines are read; and all of it."""
+"""Incidents and dying-gasp saves of a run, filled in while lines are read; and all that is known of it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,18 +6,17 @@ from statistics import median
 
 from faultrun.core.diagnose import describe
 from faultrun.journal.lines import JournalLine
-from faultrun.model.events import FirstStep, HelperExit, SpawnFailed, Timer, TimerFired, WorkerExit
+from faultrun.model.checkpoint import Kind
+from faultrun.model.events import HelperExit, SpawnFailed, Timer, TimerFired, WorkerExit
 from faultrun.model.gasp import GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Plan
-from faultrun.model.recovery import PARTS, FirstStepLogged, RecoveryTimed
+from faultrun.model.recovery import PARTS, RecoveryTimed
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase
+from faultrun.observe.account.incarnations import IncarnationRecord
 from faultrun.observe.account.timeline import Segment, Spending, Timeline, productive_share
-
-FINISHED = "finished"
-"""How an incarnation ends whose ranks all came to their end."""
 
 NOT_OVER = "not over"
 """How an incident ends that the run has not got over yet."""
@@ -28,121 +27,23 @@ TRAINING_AGAIN = "training again"
 RUNNING_AGAIN = "running again"
 """How it ends where no rank reports steps: workers run, and nobody knows when they trained."""
 
-SUPERVISOR_LOST = "supervisor lost"
-"""How it ends where a supervisor was killed in the middle of it: nobody saw whether training went on."""
+FAILED_AGAIN = "failed again before every rank had done a step"
+"""How it ends where the next incarnation did not get that far either: another incident goes on."""
 
 _LONGEST = 300
 _MOST_TIMES = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
-class IncarnationRecord:
-    """One incarnation, from its plan on. Steps are global; None where nobody reported them.
-
-    ``high_before``: the furthest step that any incarnation before had reached. ``after_fault``: the number
-    of the incident that it follows. ``reports``: its ranks say how far they are; otherwise their logs may,
-    of the first step and the last. ``uncounted``: what its log calls the first step need not be a global
-    one. ``repeated_steps``: how many of its steps an earlier one had done.
-    """
-
-    number: int
-    begin_s: float
-    resumed_from: str
-    resumed_step: int | None
-    high_before: int | None
-    after_fault: int | None
-    running_s: float | None = None
-    reports: bool = False
-    uncounted: bool = False
-    first_step_s: float | None = None
-    first: int | None = None
-    reached_step: int | None = None
-    reached_s: float = 0.0
-    end_s: float = 0.0
-    end: str = ""
-    workers: int = 0
-    repeated_steps: int | None = None
-
-    @property
-    def start_step(self) -> int | None:
-        """The step it began behind: what it resumed from, unless its first step shows that it did not."""
-        begun = None if self.first is None else self.first - 1
-        if self.resumed_from and self.resumed_step is None:
-            return begun
-        resumed = self.resumed_step or 0
-        return resumed if begun is None else min(begun, resumed)
-
-    @property
-    def step_s(self) -> float | None:
-        """Seconds a step, from what was reported; None while fewer than two reports are known."""
-        if self.first is None or self.reached_step is None or self.first_step_s is None:
-            return None
-        done = self.reached_step - self.first
-        return (self.reached_s - self.first_step_s) / done if done > 0 else None
-
-    def begins(self, first: FirstStep | FirstStepLogged, timeline: Timeline, at_s: float) -> int | None:
-        """Every rank has done a step; return which. What its running time was so far was start."""
-        self.reports = self.reports or isinstance(first, FirstStep)
-        # As far as one line can show, a log may count anew in every epoch.
-        by_log = first if isinstance(first, FirstStepLogged) else None
-        self.uncounted = by_log is not None and by_log.epoch not in (None, 0) and by_log.in_epoch is None
-        step = None if self.uncounted else first.step
-        if self.first_step_s is None:
-            self.first_step_s, self.first = at_s, step
-            if self.running_s is not None:
-                timeline.relabel(self.running_s, at_s, Spending.START, self.number)
-        return step
-
-    def stepped(self, at_s: float, step: int) -> None:
-        """The furthest rank is there."""
-        if self.reached_step is None or step > self.reached_step:
-            self.reached_step, self.reached_s = step, at_s
-
-    def settle(self, timeline: Timeline, usual_step_s: float | None, *, reports_steps: bool) -> float:
-        """Relabel its running time in ``timeline``; return the seconds that repeated lost steps.
-
-        ``reports_steps``: ranks of this run do, so that silence means no step.
-        """
-        self.repeated_steps = self._repeated(reports_steps=reports_steps)
-        if self.running_s is None:
-            return 0.0
-        if self.first_step_s is None:
-            kind = Spending.START if reports_steps else Spending.UNREPORTED
-            timeline.relabel(self.running_s, self.end_s, kind, self.number)
-            return 0.0
-        until_s = self.first_step_s + self._repeated_s(self.end_s - self.first_step_s, usual_step_s)
-        return timeline.relabel(self.first_step_s, until_s, Spending.RECOMPUTE, self.number)
-
-    def _repeated(self, *, reports_steps: bool) -> int | None:
-        """How many of its steps had been done before; None when its own are not known."""
-        start, reached = self.start_step, self.reached_step
-        if self.high_before is None:
-            return 0 if reports_steps and (self.number == 0 or not self.uncounted) else None
-        if reached is None and self.end == FINISHED:
-            reached = self.high_before
-        if reached is None:
-            return 0 if reports_steps or self.running_s is None else None
-        return None if start is None else max(0, min(reached, self.high_before) - start)
-
-    def _repeated_s(self, trained_s: float, usual_step_s: float | None) -> float:
-        """The time to reach again what had been reached, at its own speed, else at the usual one."""
-        start = self.start_step or 0
-        lost = 0 if self.high_before is None else self.high_before - start
-        if lost <= 0 or trained_s <= 0:
-            return 0.0
-        if self.reached_step is not None and self.reached_step > max(start, self.first or 0):
-            return trained_s * min(1.0, lost / (self.reached_step - start))
-        return 0.0 if usual_step_s is None else min(trained_s, lost * usual_step_s)
-
-
-@dataclass(slots=True, kw_only=True)
 class IncidentRecord:
     """One incident and what it cost, from the line that opened it until training goes on.
 
-    ``spent`` are seconds by kind, from the fault to the first new step; ``recompute_s`` is what the next
-    incarnation then trained a second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are
-    the finer parts that ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total.
-    ``resume`` says where the next one began, beside where it should have; empty while nobody knows.
+    ``step`` is how far training was, ``own_step`` how far ``rank`` itself was. ``spent`` are seconds by
+    kind, from the fault to the first new step; ``recompute_s`` is what the next incarnation then trained a
+    second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are the finer parts that
+    ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total. ``resume`` says where
+    the next one began, beside where it should have; empty while nobody knows. ``periodic_step``: see
+    ``RecoveryPointChosen``. ``ordered``: see ``Incident``.
     """
 
     number: int
@@ -152,6 +53,7 @@ class IncidentRecord:
     cause: str
     what: str
     step: int | None
+    own_step: int | None = None
     resumed_step: int | None = None
     lost_steps: int | None = None
     recompute_s: float = 0.0
@@ -162,35 +64,39 @@ class IncidentRecord:
     timeline: dict[str, float] = field(default_factory=dict)
     timed_s: float | None = None
     resume: str = ""
+    periodic_step: int | None = None
+    ordered: bool = False
 
     @property
     def recovery_s(self) -> float | None:
-        """From the fault until every rank had done a step again, or the run ended.
-
-        None where nobody said when that was: ``spent`` ends when workers ran again.
-        """
-        if self.end in (RUNNING_AGAIN, SUPERVISOR_LOST):
+        """From the fault until every rank had done a step again; None where nobody saw that."""
+        if self.end != TRAINING_AGAIN:
             return None
         return sum(self.spent.values()) if self.timed_s is None else self.timed_s
 
     def judged(self, incident: Incident) -> None:
         """The final judgement, made once all workers are gone."""
         self.number, self.rank, self.cause = incident.number, incident.rank, incident.cause.value
+        self.ordered = incident.ordered
         what = what_happened(incident)
         if incident.cause is Cause.HANG:  # its evidence is of one moment; a report counts what is alike
             what = f"hung: {what.partition(';')[0].partition(' (')[0]}"
         self.what = what[:_LONGEST]
         self.step = self.step if incident.step is None else incident.step
+        self.own_step = incident.own_step
 
     def resumes_with(self, plan: Plan) -> None:
         """An incarnation shall follow."""
         self._resumes_at(0 if plan.point is None else plan.point.global_step)
+        if self.periodic_step is None and plan.point is not None and plan.point.kind is not Kind.GASP:
+            self.periodic_step = plan.point.global_step
 
     def closed(self, timeline: Timeline, end: str) -> None:
         """It is over, or asked about; what was spent since is read off the timeline."""
         self.end, self.spent = end, timeline.within(self.at_s)
-        for kind in (Spending.TRAINING, Spending.RECOMPUTE):
-            self.spent.pop(kind, None)
+        running_s = sum(self.spent.pop(kind, 0.0) for kind in (Spending.TRAINING, Spending.RECOMPUTE))
+        if end == FAILED_AGAIN and running_s > 0:  # its logs may be read yet, but it did no step
+            self.spent[Spending.START] = self.spent.get(Spending.START, 0.0) + running_s
 
     def timed(self, event: RecoveryTimed) -> None:
         """Told right after the line that closed it; the total counts where it ends with a step."""
@@ -326,6 +232,27 @@ class Account:
     def productive_share(self) -> float | None:
         """ETTR: productive time over wall time; None where nobody reported steps."""
         return productive_share(self.spent)
+
+    @property
+    def newest_step(self) -> int | None:
+        """Where the newest incarnation is that did a step; None without one."""
+        reached = (life.reached_step for life in reversed(self.lives))
+        return next((step for step in reached if step is not None), None)
+
+    @property
+    def unknown_because(self) -> str | None:
+        """Why nobody can say what share was productive; None where it is known."""
+        if self.productive_share is not None:
+            return None
+        if not self.lives:
+            return "no worker ran"
+        if any(life.blind and life.first_step_s is not None for life in self.lives):
+            return "how far training was when its supervisor was lost is not known"
+        if self.high_step is not None:
+            return "the steps in its logs are counted anew in every epoch"
+        if self.ended is not None and self.lives[-1].end.startswith("incident"):
+            return "it failed before a step was seen"
+        return "the script reports no steps"
 
     @property
     def lost_steps(self) -> int | None:

@@ -1,11 +1,12 @@
 """What the time of a run was used for: every moment, once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.journal.lines import JournalLine, moment
 from faultrun.model.events import RunStarted
+from faultrun.model.run import Phase
 
 _MOST_SAMPLES = 4000
 
@@ -25,6 +26,21 @@ class Spending(Enum):
     IDLE = "idle"  # the platform kept workers back
     AWAY = "away"  # no supervisor: it was killed, or the run was stopped and started again
 
+
+SPENT_IN = {
+    Phase.NEW: Spending.CHOOSE,
+    Phase.SURVEYING: Spending.CHOOSE,
+    Phase.AWAITING_PLAN: Spending.CHOOSE,
+    Phase.BACKING_OFF: Spending.BACKOFF,
+    Phase.HOLDING: Spending.IDLE,
+    Phase.PREPARING: Spending.SPAWN,
+    Phase.AWAITING_GO: Spending.SPAWN,
+    Phase.RUNNING: Spending.TRAINING,
+    Phase.DRAINING: Spending.DRAIN,
+    Phase.KILLING: Spending.DRAIN,
+    Phase.SWEEPING: Spending.DRAIN,
+}
+"""What a moment of each phase is spent on, until more is known."""
 
 RECOVERY = (
     Spending.DETECT,
@@ -71,7 +87,11 @@ class AccountClock:
             self._offset_s += gap_s - counted
         self.last_utc = line.at_utc or self.last_utc
         self._last_run_s = max(line.run_s, self._last_run_s)
-        return self._last_run_s - self._first_run_s + self._offset_s, gap_s
+        return self.of_run_s(self._last_run_s), gap_s
+
+    def of_run_s(self, run_s: float) -> float:
+        """The second of the account in which the supervisor that writes now would have written ``run_s``."""
+        return run_s - (self._first_run_s or 0.0) + self._offset_s
 
 
 def _seconds_between(earlier: str, later: str) -> float:
@@ -95,15 +115,22 @@ class Timeline:
         self._append(kind, self.end_s, to_s, incarnation)
         self.end_s = max(self.end_s, to_s)
 
-    def relabel(self, begin_s: float, end_s: float, kind: Spending, incarnation: int) -> float:
-        """Make the training of ``incarnation`` within ``[begin_s, end_s)`` another kind; return how much."""
+    def relabel(
+        self,
+        begin_s: float,
+        end_s: float,
+        kind: Spending,
+        incarnation: int,
+        was: Spending = Spending.TRAINING,
+    ) -> float:
+        """Call another kind what ``incarnation`` spent on ``was`` in ``[begin_s, end_s)``; how much."""
         tail: list[Segment] = []
         changed_s = 0.0
         while self.segments and self.segments[-1].end_s > begin_s:
             tail.append(self.segments.pop())
         for one in reversed(tail):
             first, last = max(one.begin_s, begin_s), min(one.end_s, end_s)
-            if one.kind is not Spending.TRAINING or one.incarnation != incarnation or last <= first:
+            if one.kind is not was or one.incarnation != incarnation or last <= first:
                 first = last = one.end_s
             self._append(one.kind, one.begin_s, first, one.incarnation)
             self._append(kind, first, last, one.incarnation)
@@ -111,11 +138,12 @@ class Timeline:
             changed_s += last - first
         return changed_s
 
-    def rename(self, kind: Spending, to: Spending) -> None:
-        """All that was called ``kind`` is called ``to``."""
+    def rename(self, kind: Spending, to: Spending, incarnations: Collection[int]) -> None:
+        """What these incarnations spent on ``kind`` is called ``to``."""
         found, self.segments = self.segments, []
         for one in found:
-            self._append(to if one.kind is kind else one.kind, one.begin_s, one.end_s, one.incarnation)
+            named = to if one.kind is kind and one.incarnation in incarnations else one.kind
+            self._append(named, one.begin_s, one.end_s, one.incarnation)
 
     def within(self, begin_s: float) -> dict[Spending, float]:
         """Seconds by kind from ``begin_s`` to the end."""
@@ -167,3 +195,20 @@ def productive_share(spent: Mapping[Spending, float]) -> float | None:
     if wall_s <= 0 or spent.get(Spending.UNREPORTED, 0.0) > 0:
         return None
     return spent.get(Spending.TRAINING, 0.0) / wall_s
+
+
+def shares(segments: Sequence[Segment], wall_s: float, bins: int) -> dict[Spending, list[float]]:
+    """What part of each of ``bins`` equal stretches of ``wall_s`` went into each kind that occurs."""
+    width_s = wall_s / bins
+    found: dict[Spending, list[float]] = {}
+    for segment in segments:
+        row = found.setdefault(segment.kind, [0.0] * bins)
+        at = segment.begin_s
+        while at < segment.end_s - 1e-9:
+            place = min(bins - 1, int(at / width_s))
+            until = min(segment.end_s, (place + 1) * width_s)
+            if until <= at:
+                break
+            row[place] += (until - at) / width_s
+            at = until
+    return found

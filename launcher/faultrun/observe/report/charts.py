@@ -14,22 +14,22 @@ from faultrun.core.span import span
 from faultrun.journal.lines import moment
 from faultrun.model.printable import printable
 from faultrun.observe.account.records import Account, IncidentRecord
-from faultrun.observe.account.timeline import RECOVERY, Segment, Spending
+from faultrun.observe.account.timeline import RECOVERY, Segment, Spending, shares
 
 Figure = dict[str, Any]
 
 COLOURS: dict[Spending, str] = {
-    Spending.TRAINING: "#2e9e6b",
-    Spending.RECOMPUTE: "#b9c64a",
-    Spending.DETECT: "#d1495b",
-    Spending.DRAIN: "#e07a3f",
-    Spending.CHOOSE: "#4f83cc",
-    Spending.BACKOFF: "#8d99ae",
-    Spending.SPAWN: "#6d5bd0",
-    Spending.START: "#b07cc6",
-    Spending.UNREPORTED: "#a3a8b0",
+    Spending.TRAINING: "#2a8f62",
+    Spending.RECOMPUTE: "#7f8a14",
+    Spending.DETECT: "#c8324a",
+    Spending.DRAIN: "#c2611a",
+    Spending.CHOOSE: "#2f6fbe",
+    Spending.BACKOFF: "#6b7789",
+    Spending.SPAWN: "#6550c8",
+    Spending.START: "#94529f",
+    Spending.UNREPORTED: "#7b8494",
     Spending.IDLE: "#7a6f5d",
-    Spending.AWAY: "#555b66",
+    Spending.AWAY: "#4a505b",
 }
 _MOST_STRETCHES = 400
 _BINS = 400
@@ -108,29 +108,19 @@ def _stretches(segments: Sequence[Segment], clock: "_Clock") -> list[dict[str, A
 def _binned(account: Account, clock: "_Clock") -> list[dict[str, Any]]:
     """Shares of each kind in equal bins of time."""
     width_s = account.wall_s / _BINS
-    shares: dict[Spending, list[float]] = {}
-    for segment in account.segments:
-        row = shares.setdefault(segment.kind, [0.0] * _BINS)
-        at = segment.begin_s
-        while at < segment.end_s - 1e-9:
-            place = min(_BINS - 1, int(at / width_s))
-            until = min(segment.end_s, (place + 1) * width_s)
-            if until <= at:
-                break
-            row[place] += (until - at) / width_s
-            at = until
+    found = shares(account.segments, account.wall_s, _BINS)
     middles = [clock.at((place + 0.5) * width_s) for place in range(_BINS)]
     return [
         _bars(
             middles,
-            [round(share, 4) for share in shares[kind]],
+            [round(share, 4) for share in found[kind]],
             kind,
             f"<b>{kind.value}</b> %{{y:.1%}} of {span(width_s)}<br>%{{x|%Y-%m-%d %H:%M}}",
             name=kind.value,
             width=width_s * 1000,
         )
         for kind in Spending
-        if kind in shares
+        if kind in found
     ]
 
 

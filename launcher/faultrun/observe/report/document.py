@@ -4,33 +4,50 @@ Lengths are seconds, shares are fractions of ``wall_s``. Fields are only added; 
 changes its meaning.
 """
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from statistics import median
 from typing import Any
 
+from faultrun.journal.lines import moment
 from faultrun.journal.logdir import recorded
+from faultrun.model.assumptions import Assumptions
 from faultrun.observe.account.records import TRAINING_AGAIN, Account, IncidentRecord
+from faultrun.observe.account.savings import Savings, savings
 from faultrun.observe.account.timeline import RECOVERY
 from faultrun.observe.advice import advise, save_interval
+from faultrun.observe.report.bounded import progress, spent_over_time
+from faultrun.observe.report.stages import mean_stages, stages
+from faultrun.observe.what_it_saved import assumed as assumed_in_words
+from faultrun.observe.what_it_saved import assumptions_of, rows, savings_document
 
 _SCHEMA = 2
 """2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where nobody reported steps."""
 
+_MOST_CAUSES = 50
+_MOST_RANKS = 8
 _SAVES = ("asked", "saved", "failed", "cut", "windows", "kept", "took_s")
 _INCARNATION = (
     "number", "begin_s", "running_s", "first_step_s", "end_s", "workers", "resumed_from", "resumed_step",
     "reached_step", "end", "repeated_steps",
 )  # fmt: skip
 _INCIDENT = (
-    "number", "incarnation", "at_s", "rank", "cause", "what", "step", "resumed_step", "lost_steps",
-    "recovery_s", "recompute_s",
+    "number", "incarnation", "at_s", "rank", "cause", "what", "step", "own_step", "resumed_step",
+    "lost_steps", "recovery_s", "recompute_s",
 )  # fmt: skip
 
 
-def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole report as JSON-ready data. ``record`` is ``run.json``; what it lacks is left empty."""
+def document(
+    account: Account, record: Mapping[str, Any], assumed: Assumptions | None = None
+) -> dict[str, Any]:
+    """The whole report as JSON-ready data. ``record`` is ``run.json``; what it lacks is left empty.
+
+    ``assumed``: what the savings are compared with, if not with what the run was told to assume.
+    """
+    saved = savings(account, assumptions_of(record) if assumed is None else assumed)
     spec = record.get("spec")
     spec = spec if isinstance(spec, dict) else {}
     interval = save_interval(account)
@@ -47,6 +64,7 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
         "ended": None if account.ended is None else {"exit_code": account.ended[0], "why": account.ended[1]},
         "wall_s": round(account.wall_s, 3),
         "productive_share": _rounded(account.productive_share, 6),
+        "productive_unknown": account.unknown_because,
         "spent": {kind.value: round(seconds, 3) for kind, seconds in account.spent.items()},
         "incidents_total": len(account.faults),
         "restarts": account.restarts,
@@ -56,16 +74,26 @@ def document(account: Account, record: Mapping[str, Any]) -> dict[str, Any]:
         "high_step": account.high_step,
         "step_s": account.step_s,
         "recovery": recovery(account),
+        "savings": _savings(saved),
         "gasps": {name: getattr(account.saves, name) for name in _SAVES},
         "refused": dict(account.refused),
-        "causes": dict(Counter(fault.what for fault in account.faults).most_common(50)),
+        "faults_by_cause": _by_cause(account.faults),
+        "causes": dict(Counter(fault.what for fault in account.faults).most_common(_MOST_CAUSES)),
         "blamed_ranks": {str(rank): n for rank, n in _blamed(account).most_common(1000)},
         "save_interval": None if interval is None else asdict(interval),
         "advice": [asdict(one) for one in advise(account, spec)],
         "events": dict(account.events),
-        "incidents": [_fault(fault) for fault in account.faults],
+        "over_time": spent_over_time(account),
+        "progress": progress(account),
+        "incidents": [_fault(fault, account.began_utc) for fault in account.faults],
         "incarnations": [_picked(life, _INCARNATION) for life in account.lives],
     }
+
+
+def _savings(saved: Savings) -> dict[str, Any]:
+    told = savings_document(saved)
+    assumed = {"assumed": assumed_in_words(told)} if saved.interruptions else {}
+    return {**told, **assumed, "each": rows(saved)}
 
 
 def recovery(account: Account) -> dict[str, Any]:
@@ -73,16 +101,39 @@ def recovery(account: Account) -> dict[str, Any]:
     over = [fault for fault in account.faults if fault.end == TRAINING_AGAIN]
     took = sorted(fault.recovery_s for fault in over if fault.recovery_s is not None)
     if not took:
-        return {"count": 0, "median_s": None, "p90_s": None, "worst_s": None, "slowest_part": None}
+        return {"count": 0, "median_s": None, "p90_s": None, "worst_s": None, "slowest_part": None,
+                "stages": {}}  # fmt: skip
     parts: Counter[str] = Counter()
     for fault in over:
         parts.update({kind.value: seconds for kind, seconds in fault.spent.items() if kind in RECOVERY})
     return {
         "count": len(took),
         "median_s": round(median(took), 3),
-        "p90_s": round(took[min(len(took) - 1, len(took) * 9 // 10)], 3),
+        "p90_s": round(took[math.ceil(0.9 * len(took)) - 1], 3),
         "worst_s": round(took[-1], 3),
         "slowest_part": parts.most_common(1)[0][0] if parts else None,
+        "stages": _rounded_all(mean_stages(stages(fault) for fault in over)),
+    }
+
+
+def _by_cause(faults: Sequence[IncidentRecord]) -> list[dict[str, Any]]:
+    """Alike faults in one row, the most frequent first: how many, of which ranks, back after how long."""
+    alike: dict[str, list[IncidentRecord]] = {}
+    for fault in faults:
+        alike.setdefault(fault.what, []).append(fault)
+    often = sorted(alike.items(), key=lambda item: -len(item[1]))[:_MOST_CAUSES]
+    return [{"what": what, **_row(found)} for what, found in often]
+
+
+def _row(found: Sequence[IncidentRecord]) -> dict[str, Any]:
+    ranks = Counter(fault.rank for fault in found if fault.rank is not None)
+    took = [one.recovery_s for one in found if one.end == TRAINING_AGAIN and one.recovery_s is not None]
+    return {
+        "count": len(found),
+        "ranks": {str(rank): count for rank, count in ranks.most_common(_MOST_RANKS)},
+        "ranks_total": len(ranks),
+        "median_s": round(median(took), 3) if took else None,
+        "newest": found[-1].number,
     }
 
 
@@ -90,16 +141,27 @@ def _blamed(account: Account) -> Counter[int]:
     return Counter(fault.rank for fault in account.faults if fault.rank is not None)
 
 
-def _fault(fault: IncidentRecord) -> dict[str, Any]:
+def _fault(fault: IncidentRecord, began_utc: str) -> dict[str, Any]:
     return {
         **_picked(fault, _INCIDENT),
+        "at_utc": _wall_clock(began_utc, fault.at_s),
         "spent": {kind.value: round(fault.spent[kind], 3) for kind in RECOVERY if kind in fault.spent},
         "timeline": {name: round(took_s, 4) for name, took_s in fault.timeline.items()},
+        "stages": _rounded_all(stages(fault)),
         "saved": fault.saved,
         "refused": fault.refused,
         "end": fault.end,
         "resume": fault.resume or None,
     }
+
+
+def _wall_clock(began_utc: str, after_s: float) -> str | None:
+    began = moment(began_utc)
+    try:
+        at = None if began is None else began + timedelta(seconds=after_s)
+    except OverflowError:  # a journal may say anything
+        return None
+    return None if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _picked(record: object, names: tuple[str, ...]) -> dict[str, Any]:
@@ -109,3 +171,7 @@ def _picked(record: object, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
+
+
+def _rounded_all(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}

@@ -1,0 +1,335 @@
+"""What the same faults would have cost without faultrun: by hand, and by the usual launcher.
+
+Of here everything is measured: the account's own recoveries and steps trained again. Of elsewhere the journal
+knows where the script's own saves were, how long a step takes and how long this job needs to start cold; the
+rest is ``Assumptions``. What the journal does not tell is left out on both sides.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from faultrun.model.assumptions import Assumptions, UsualLauncher
+from faultrun.model.incident import Cause
+from faultrun.observe.account.incarnations import FINISHED, SUPERVISOR_LOST, IncarnationRecord
+from faultrun.observe.account.records import (
+    FAILED_AGAIN,
+    NOT_OVER,
+    RUNNING_AGAIN,
+    TRAINING_AGAIN,
+    Account,
+    IncidentRecord,
+)
+from faultrun.observe.account.timeline import Spending
+
+NOT_PASSED = "training did not get past"
+"""Why faults are not counted after which the run ended, or went on failing: faults that ..."""
+STILL_OPEN = "training has not got past yet"
+ORDERED = "the platform, or a change of the scheduler, asked for"
+UNSEEN = "a lost supervisor left unfinished"
+"""Other reasons not to count some."""
+
+_SEEN_THROUGH = (TRAINING_AGAIN, RUNNING_AGAIN, FAILED_AGAIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Seconds of the whole run: ``waiting_s`` without a step, ``again_s`` in steps trained a second time."""
+
+    waiting_s: float
+    again_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Both."""
+        return self.waiting_s + self.again_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """One fault that training got past, or several that it got past together; ``faults`` are their numbers.
+
+    ``by_hand`` is one restart, ``launcher`` one for each fault (None where none restarts). ``steps_again`` is
+    what would have been trained again by hand, from the script's own last save; None: unknown, so ``again_s``
+    is 0 everywhere, and ``unpaired_s`` is what was measured of it here.
+    """
+
+    faults: tuple[int, ...]
+    hang: bool
+    devices: int
+    steps_again: int | None
+    here: Cost
+    by_hand: Cost
+    launcher: Cost | None
+    unpaired_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """All of a run. ``left_out`` counts faults by the reason why they are in no sum.
+
+    ``cold_start_s`` stands for the start elsewhere where standbys took over here: how long this job needs
+    from running workers to its first step, at best. None where none did: a cold start is the same everywhere.
+    """
+
+    assumptions: Assumptions
+    cold_start_s: float | None
+    interruptions: tuple[Interruption, ...]
+    left_out: Counter[str]
+
+    @property
+    def counted(self) -> int:
+        """Faults that are in the sums."""
+        return sum(len(one.faults) for one in self.interruptions)
+
+    @property
+    def steps_unknown(self) -> int:
+        """Interruptions of which nobody knows how many steps would have been trained again."""
+        return sum(one.steps_again is None for one in self.interruptions)
+
+    @property
+    def unpaired_s(self) -> float:
+        """Seconds in steps trained again here that nobody can lay beside those of elsewhere; in no sum."""
+        return math.fsum(one.unpaired_s for one in self.interruptions)
+
+    @property
+    def here(self) -> Cost:
+        """What they cost in this run."""
+        return _sum(one.here for one in self.interruptions)
+
+    @property
+    def by_hand(self) -> Cost:
+        """What they would have cost somebody who restarts by hand."""
+        return _sum(one.by_hand for one in self.interruptions)
+
+    @property
+    def launcher(self) -> Cost | None:
+        """What they would have cost under the usual launcher; None where that restarts nothing."""
+        costs = [one.launcher for one in self.interruptions if one.launcher is not None]
+        return _sum(costs) if costs else None
+
+    @property
+    def device_s_by_hand(self) -> float:
+        """Device-seconds saved against a restart by hand; negative where faultrun cost more."""
+        return math.fsum(one.devices * (one.by_hand.total_s - one.here.total_s) for one in self.interruptions)
+
+    @property
+    def device_s_launcher(self) -> float | None:
+        """The same against the usual launcher."""
+        saved = [
+            one.devices * (one.launcher.total_s - one.here.total_s)
+            for one in self.interruptions
+            if one.launcher is not None
+        ]
+        return math.fsum(saved) if saved else None
+
+
+def savings(account: Account, assumptions: Assumptions) -> Savings:
+    """Lay every fault that training got past beside what it would have cost elsewhere.
+
+    ``assumptions`` are settled; without a launcher that restarts, only hands are compared with.
+    """
+    known = _Known(
+        cold_start_s=_cold_start_s(account),
+        step_s=account.step_s,
+        workers={life.number: life.workers for life in account.lives},
+    )
+    found, left_out, warm = [], Counter[str](), False
+    for chain in _chains(account):
+        if chain.left_out:
+            left_out.update(ORDERED if fault.ordered else chain.left_out for fault in chain.faults)
+        else:
+            found.append(_interruption(chain, assumptions, known))
+            warm = warm or any(life.standbys for life in chain.lives)
+    return Savings(
+        assumptions=assumptions,
+        cold_start_s=known.cold_start_s if warm else None,
+        interruptions=tuple(found),
+        left_out=left_out,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """Of the whole run."""
+
+    cold_start_s: float | None
+    step_s: float | None
+    workers: Mapping[int, int]
+
+    def devices(self, incarnation: int) -> int:
+        """One for each worker; as many as ever ran where this incarnation never came so far."""
+        return self.workers.get(incarnation, 0) or max(self.workers.values(), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chain:
+    """Faults in a row until training was past the first of them; ``left_out`` says why it never was."""
+
+    faults: Sequence[IncidentRecord]
+    lives: Sequence[IncarnationRecord]
+    left_out: str = ""
+
+    @property
+    def counted(self) -> Sequence[IncidentRecord]:
+        """Without those that somebody ordered meanwhile: elsewhere nobody would have; here they cost time."""
+        return [fault for fault in self.faults if not fault.ordered]
+
+    def started_after(self, fault: IncidentRecord) -> IncidentRecord:
+        """``fault``, or the last one that was ordered right behind it: a start follows both."""
+        at = self.faults.index(fault)
+        while at + 1 < len(self.faults) and self.faults[at + 1].ordered:
+            at += 1
+        return self.faults[at]
+
+
+def _chains(account: Account) -> Iterator[_Chain]:
+    """Faults in a row: a person is charged once, however often the next life fails at the same place."""
+    open_faults: list[IncidentRecord] = []
+    open_lives: list[IncarnationRecord] = []
+    at = 0
+    for number, fault in enumerate(account.faults, start=1):
+        next_s = account.faults[number].at_s if number < len(account.faults) else math.inf
+        if fault.ordered and not open_faults:
+            yield _Chain(faults=(fault,), lives=(), left_out=ORDERED)
+        else:
+            open_faults.append(fault)
+        while at < len(account.lives) and account.lives[at].begin_s < fault.at_s:
+            at += 1
+        first = at
+        while at < len(account.lives) and account.lives[at].begin_s < next_s:
+            at += 1
+        if not open_faults:
+            continue
+        open_lives += account.lives[first:at]
+        last = open_faults[-1]
+        if last.end not in (*_SEEN_THROUGH, NOT_OVER):
+            # The run ended before a step was seen: well, if nothing was left to train.
+            done = any(life.end == FINISHED and life.after_fault == last.number for life in open_lives)
+            why = UNSEEN if last.end == SUPERVISOR_LOST else "" if done else NOT_PASSED
+            yield _Chain(faults=open_faults, lives=open_lives, left_out=why)
+            open_faults, open_lives = [], []
+        elif any(_past(open_faults, account.lives, index) for index in range(first, at)):
+            yield _Chain(faults=open_faults, lives=open_lives)
+            open_faults, open_lives = [], []
+    if open_faults:
+        why = STILL_OPEN if account.ended is None else NOT_PASSED
+        yield _Chain(faults=open_faults, lives=open_lives, left_out=why)
+
+
+def _past(faults: Sequence[IncidentRecord], lives: Sequence[IncarnationRecord], at: int) -> bool:
+    """Whether the life at ``at`` came further than where the faults had ended training."""
+    life = lives[at]
+    if life.end == FINISHED:
+        return True
+    steps = [fault.step for fault in faults if fault.step is not None]
+    if life.first_step_s is not None and not steps:
+        return True
+    if life.reached_step is not None and steps:
+        return life.reached_step > max(steps)
+    # Nobody tells its steps: it came further if the next one could resume from further on.
+    following = lives[at + 1].resumed_step if at + 1 < len(lives) else None
+    return following is not None and following > max((*steps, life.resumed_step or 0))
+
+
+def _interruption(chain: _Chain, assumed: Assumptions, known: _Known) -> Interruption:
+    first, last, faults = chain.faults[0], chain.faults[-1], chain.counted
+    waited_s = math.fsum(_waited_s(fault) for fault in chain.faults)
+    steps, step_s = _steps_again(first), _step_s(chain, known.step_s)
+    if steps is None or (step_s is None and steps > 0):
+        steps, step_s = None, 0.0
+    again_here_s = math.fsum(fault.recompute_s for fault in chain.faults)
+    unpaired_s, again_here_s = (again_here_s, 0.0) if steps is None else (0.0, again_here_s)
+    again_s = max(0, (steps or 0) - _steps_in_start(chain.lives, last)) * (step_s or 0.0)
+    start_s = _start_s(chain.lives, last, known)
+    by_launcher = None
+    if assumed.launcher not in (None, UsualLauncher.NONE):
+        each_s = (
+            _relaunched_s(fault, assumed) + _start_s(chain.lives, chain.started_after(fault), known)
+            for fault in faults
+        )
+        more = 0 if steps is None else _more_steps_again(chain)
+        by_launcher = Cost(waiting_s=math.fsum(each_s), again_s=again_s + more * (step_s or 0.0))
+    return Interruption(
+        faults=tuple(fault.number for fault in faults),
+        hang=any(fault.cause == Cause.HANG.value for fault in chain.faults),
+        devices=known.devices(first.incarnation) if assumed.devices is None else assumed.devices,
+        steps_again=steps,
+        here=Cost(waiting_s=waited_s, again_s=again_here_s),
+        by_hand=Cost(waiting_s=assumed.notice_s + assumed.restart_s + start_s, again_s=again_s),
+        launcher=by_launcher,
+        unpaired_s=unpaired_s,
+    )
+
+
+def _start_s(lives: Sequence[IncarnationRecord], fault: IncidentRecord, known: _Known) -> float:
+    """How long the workers would have needed to their first step then: as here, if that was cold too.
+
+    Where nobody tells the first step, here is known until workers run; so it is compared with that.
+    """
+    if fault.end not in (TRAINING_AGAIN, FAILED_AGAIN):
+        return 0.0
+    if any(life.standbys for life in lives if life.after_fault == fault.number):
+        return known.cold_start_s or 0.0
+    return fault.spent.get(Spending.START, 0.0)
+
+
+def _relaunched_s(fault: IncidentRecord, assumed: Assumptions) -> float:
+    hang = fault.cause == Cause.HANG.value
+    return assumed.relaunch_s + (assumed.hang_s if hang else 0.0)
+
+
+def _more_steps_again(chain: _Chain) -> int:
+    """What a launcher trains again beside the first time: it restarts at each fault."""
+    trained = ((before, fault) for before, fault in pairwise(chain.counted) if before.end == TRAINING_AGAIN)
+    return sum(
+        max(0, (_steps_again(fault) or 0) - _steps_in_start(chain.lives, before)) for before, fault in trained
+    )
+
+
+def _steps_in_start(lives: Sequence[IncarnationRecord], fault: IncidentRecord) -> int:
+    """Of the steps trained again after ``fault`` those within the start: to the first one that is known."""
+    for life in lives:
+        if life.after_fault == fault.number and life.first is not None and life.start_step is not None:
+            return max(0, min(life.first, life.high_before or 0) - life.start_step)
+    return 0
+
+
+def _waited_s(fault: IncidentRecord) -> float:
+    """From the fault to training again; until workers ran, where nobody tells more."""
+    return math.fsum(fault.spent.values()) if fault.recovery_s is None else fault.recovery_s
+
+
+def _steps_again(fault: IncidentRecord) -> int | None:
+    """From the newest save that the script had made by itself to where the fault ended it."""
+    if fault.step is None or fault.periodic_step is None:
+        return None
+    return max(0, fault.step - max(0, fault.periodic_step))
+
+
+def _step_s(chain: _Chain, usual_step_s: float | None) -> float | None:
+    """Seconds for a step that is trained again: as these lives took for theirs, else as usual."""
+    known = (life.step_s for life in chain.lives if life.step_s is not None)
+    return next(known, usual_step_s)
+
+
+def _cold_start_s(account: Account) -> float | None:
+    """The quickest start of this job without a standby, from running workers to the first step."""
+    starts = map(_cold_s, account.lives)
+    return min((took_s for took_s in starts if took_s is not None), default=None)
+
+
+def _cold_s(life: IncarnationRecord) -> float | None:
+    if life.first_step_s is None or life.running_s is None or life.standbys:
+        return None
+    return life.first_step_s - life.running_s
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    known = tuple(costs)
+    return Cost(
+        waiting_s=math.fsum(cost.waiting_s for cost in known),
+        again_s=math.fsum(cost.again_s for cost in known),
+    )

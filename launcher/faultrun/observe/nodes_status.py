@@ -1,0 +1,269 @@
+"""How a run of several nodes stands, from the keys that they agree by: values, and plain words. Pure.
+
+etcd holds what the nodes agreed on. Steps, logs, cards and the restart policy are in each node's folder.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from faultrun.core.span import several
+from faultrun.model.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, Stated
+from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.printable import printable
+from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
+from faultrun.model.topology import NodeId, Topology, node_folder
+
+_COLUMNS = ("node", "state", "says", "ranks", "address", "boot")
+_MOST_NODES = 24
+_MOST_FOLDERS = 8
+_ALIVE, _LOST, _LEFT, _SPARE, _WAITS = "alive", "lost", "left", "spare", "waits"
+_ENDED, _DRAINING = "ended", "draining"
+_PHASES = {
+    PlanPhase.PREPARE: "preparing",
+    PlanPhase.GO: "running",
+    PlanPhase.LOOK: "looking",
+    PlanPhase.FINISHED: _ENDED,
+}
+_BEGAN = {
+    Reason.FIRST: "at the start",
+    Reason.FAULT: "after a fault",
+    Reason.CONTINUED: "after a stop, or the loss of a node",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """One supervisor of a node. ``state``: alive, lost, left (the run is over), spare, waits (no plan yet).
+
+    ``says`` is its own newest statement, about ``incarnation``; ``failure`` why it cannot go on. ``ranks``
+    are the first and the last that the plan gives it. ``arrived`` counts those that are here, 0: it is not.
+    """
+
+    node: str
+    boot: str
+    state: str
+    address: str
+    says: str = ""
+    incarnation: int | None = None
+    failure: str = ""
+    stopping: bool = False
+    node_rank: int | None = None
+    ranks: tuple[int, int] | None = None
+    arrived: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesAlarm:
+    """That an incarnation is over. ``node``: who said so, empty for the coordinator."""
+
+    incarnation: int
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesEnd:
+    """How the run ended."""
+
+    exit_code: int
+    why: str
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartsTold:
+    """What the plan says that was spent when it was made; ``counted``: since training last moved on."""
+
+    restarts: int
+    counted: int
+    incidents: int
+    high_step: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesStatus:
+    """The whole run. Without a plan ``incarnation`` is None and ``phase`` is ``gathering``.
+
+    ``run_s`` is the run's clock when the plan was written last; ``waits`` what the coordinator waits for.
+    """
+
+    run_id: str
+    etcd: tuple[str, ...]
+    phase: str
+    incarnation: int | None
+    world_size: int
+    run_s: float
+    coordinator: str
+    waits: str
+    began: str
+    resumed_from: str
+    resumed_step: int | None
+    workers_at: str
+    spent: RestartsTold
+    alarms: tuple[NodesAlarm, ...]
+    ended: NodesEnd | None
+    nodes: tuple[NodeState, ...]
+
+    @property
+    def members(self) -> tuple[NodeState, ...]:
+        """Those that have ranks, in their order."""
+        return tuple(one for one in self.nodes if one.ranks is not None)
+
+
+def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesStatus:
+    """What ``known`` says, read at one moment with all of its parts."""
+    common = known.common or CommonKeys(revision=0)
+    header, leader = common.header, common.coordinator
+    roster = known.parts.get(f"{ROSTERS}{header.roster}") if header is not None else None
+    body = known.parts.get(f"{BODIES}{header.body}") if header is not None else None
+    roster = roster if isinstance(roster, Roster) else Roster(entries=())
+    plan = body if isinstance(body, Plan) else None
+    point, ledger = (plan.point, plan.ledger) if plan is not None else (None, Ledger())
+    started = header is not None and header.phase is PlanPhase.GO
+    return NodesStatus(
+        run_id=run_id,
+        etcd=etcd,
+        phase=_phase(common),
+        incarnation=None if header is None or header.incarnation < 0 else header.incarnation,
+        world_size=roster.topology.world_size,
+        run_s=0.0 if header is None else header.run_s,
+        coordinator="" if leader is None else leader.node,
+        waits="" if leader is None else leader.waits,
+        began="" if plan is None else plan.reason.value,
+        resumed_from="" if point is None else point.path,
+        resumed_step=None if point is None else point.global_step,
+        workers_at=f"{header.master_addr}:{header.master_port}" if header is not None and started else "",
+        spent=RestartsTold(
+            restarts=ledger.total_restarts,
+            counted=len(ledger.restarts),
+            incidents=ledger.incidents,
+            high_step=ledger.high_step if ledger.high_step >= 0 else None,
+        ),
+        alarms=tuple(NodesAlarm(incarnation=a.incarnation, node=a.node, why=a.why) for a in common.alarms),
+        ended=_end(header),
+        nodes=tuple(_nodes(known, header, roster)),
+    )
+
+
+def _phase(common: CommonKeys) -> str:
+    header = common.header
+    if header is None:
+        return "gathering"
+    over = header.phase in (PlanPhase.PREPARE, PlanPhase.GO) and common.alarm(header.incarnation) is not None
+    return _DRAINING if over else _PHASES[header.phase]
+
+
+def _end(header: PlanHeader | None) -> NodesEnd | None:
+    if header is None or header.phase is not PlanPhase.FINISHED:
+        return None
+    return NodesEnd(exit_code=header.exit_code, why=header.why, stopped=header.stopped)
+
+
+def _nodes(known: KnownKeys, header: PlanHeader | None, roster: Roster) -> Iterator[NodeState]:
+    """Members in the order of their ranks, then everybody else in the order of arrival."""
+    stated = sorted(known.nodes.stated if known.nodes is not None else (), key=lambda one: one.created)
+    arrived = {(one.node, one.boot): at for at, one in enumerate(stated, 1)}
+    here = {(one.node, one.boot): one for one in stated}
+    gone = _LEFT if header is None or header.phase is PlanPhase.FINISHED else _LOST
+    for entry in roster.entries:
+        member = here.pop((entry.node, entry.boot), None)
+        ranks = _ranks(roster.topology, entry)
+        if member is None:
+            at = _host(entry.peer_addr)
+            yield NodeState(node=entry.node, boot=entry.boot, state=gone, address=at, ranks=ranks)
+        else:
+            yield _here(member, _ALIVE, arrived[entry.node, entry.boot], ranks)
+    beside = _WAITS if gone is _LEFT else _SPARE
+    for who, one in here.items():
+        yield _here(one, beside, arrived[who], None)
+
+
+def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) -> NodeState:
+    fact, said = one.statement.fact, one.statement
+    return NodeState(
+        node=one.node,
+        boot=one.boot,
+        state=state,
+        address=fact.addr or _host(said.peer_addr),
+        says=fact.status.value,
+        incarnation=fact.incarnation if fact.incarnation >= 0 else None,
+        failure="" if fact.failure is None else fact.failure[1],
+        stopping=fact.stop is not None,
+        node_rank=said.node_rank,
+        ranks=ranks,
+        arrived=arrived,
+    )
+
+
+def _ranks(topology: Topology, entry: RosterEntry) -> tuple[int, int]:
+    ranks = topology.ranks_of(entry.node)
+    return ranks[0], ranks[-1]
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def lines(status: NodesStatus) -> Iterator[str]:
+    """The whole status, a line each."""
+    yield f"run {status.run_id}  {_title(status)}"
+    for name, text in _facts(status):
+        yield f"  {name:<11} {printable(text)}"
+    shown = sorted(status.nodes, key=lambda one: one.state in (_ALIVE, _LEFT))[:_MOST_NODES]
+    rows = [_COLUMNS, *(_cells(one) for one in status.nodes if one in shown)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if status.nodes else ():
+        yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+    if len(shown) < len(status.nodes):
+        yield f"  {several(len(status.nodes) - len(shown), 'more node')}   (--json has all)"
+
+
+def where_files_are(status: NodesStatus) -> Iterator[str]:
+    """The folders of nodes that had ranks last, below the ``--log_dir`` that each was started with."""
+    for one in status.members[:_MOST_FOLDERS]:
+        yield printable(f"node {one.node} ({one.address}): LOG_DIR/{node_folder(NodeId(one.node))}")
+    more = len(status.members) - _MOST_FOLDERS
+    if more > 0:
+        yield f"{several(more, 'more node')}: LOG_DIR/node_NAME"
+
+
+def _title(status: NodesStatus) -> str:
+    if status.ended is not None:
+        why = printable(status.ended.why.partition("\n")[0])
+        return f"ended with exit code {status.ended.exit_code}: {why}"
+    if status.incarnation is None:
+        return f"{status.phase}  {several(len(status.nodes), 'node')} here, no plan yet"
+    size = f"{several(status.world_size, 'rank')} on {several(len(status.members), 'node')}"
+    return f"{status.phase}  incarnation {status.incarnation}  {size}"
+
+
+def _facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
+    """What is worth a line, by name."""
+    if status.ended is None:
+        if not any(one.says for one in status.nodes):
+            yield "supervisors", "none is here; the same command on each node continues the run"
+        yield "coordinator", status.coordinator or "none yet"
+    if status.waits:
+        yield "waits for", status.waits
+    for alarm in status.alarms:
+        yield "over", f"incarnation {alarm.incarnation}: {alarm.why.partition(chr(10))[0]}"
+    if status.began:
+        yield "began", _BEGAN[Reason(status.began)]
+    if status.resumed_from:
+        step = "" if status.resumed_step is None else f"step {status.resumed_step:,}   "
+        yield "resumed", step + status.resumed_from
+    if status.workers_at:
+        yield "workers at", status.workers_at
+    spent = status.spent
+    if status.incarnation is not None:
+        yield "restarts", f"{spent.restarts} so far; {spent.counted} of them count against --max_restarts"
+        yield "incidents", f"{spent.incidents}"
+    yield "etcd", ", ".join(status.etcd)
+
+
+def _cells(one: NodeState) -> tuple[str, ...]:
+    ranks = "" if one.ranks is None else f"{one.ranks[0]}-{one.ranks[1]}"
+    says = one.says if not one.stopping else f"{one.says}, told to stop"
+    if one.failure:
+        says += f": {one.failure.partition(chr(10))[0]}"
+    return tuple(map(printable, (one.node, one.state, says, ranks, one.address, one.boot[:8])))
