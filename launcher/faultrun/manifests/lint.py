@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from inspect import isfunction
 
-from faultrun.manifests import rules_faultrun, rules_names, rules_pod, rules_policy, rules_stop, rules_values
+from faultrun.manifests import (
+    rules_faultrun,
+    rules_names,
+    rules_nodes,
+    rules_pod,
+    rules_policy,
+    rules_stop,
+    rules_values,
+)
 from faultrun.manifests.finding import LintFinding
 from faultrun.manifests.lint_input import LintInput, LintSettings
 from faultrun.text.patch import MalformedText, Patch, patched
@@ -31,7 +39,15 @@ class Mended:
 
 RULES: tuple[Rule, ...] = tuple(
     rule
-    for module in (rules_values, rules_stop, rules_names, rules_pod, rules_policy, rules_faultrun)
+    for module in (
+        rules_values,
+        rules_stop,
+        rules_names,
+        rules_pod,
+        rules_policy,
+        rules_faultrun,
+        rules_nodes,
+    )
     for name, rule in vars(module).items()
     if isfunction(rule) and rule.__module__ == module.__name__ and not name.startswith("_")
 )

@@ -28,12 +28,20 @@ _GRACE_OVER_TIME = re.compile(r"""["']?grace-over-time["']?\s*:\s*["']?(-?\d{1,9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRequirements:
-    """What faultrun's options and variables ask of the pod around it; None where nothing is said."""
+    """What faultrun's options and variables ask of the pod around it; None where nothing is said.
+
+    ``nodes``: of the run. ``leader``: the host that serves etcd to all; ``etcd``: the hosts of one that is
+    there, empty where it is meant and not named. ``lease_s``: see ``--lease_ttl``.
+    """
 
     stop_grace_s: float | None = None
     log_dir: str | None = None
     checkpoint_dirs: tuple[str, ...] = ()
     resume: str | None = None
+    nodes: int | None = None
+    leader: str | None = None
+    etcd: tuple[str, ...] | None = None
+    lease_s: int | None = None
 
 
 Reader = Callable[[tuple[str, ...], Mapping[str, str]], PodRequirements]

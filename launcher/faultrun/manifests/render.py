@@ -237,6 +237,7 @@ def _read(value: TemplateValue, one: GivenValue) -> str | int | bool:
 
 def _agree(values: Mapping[str, Filled]) -> None:
     """Values that make sense only together."""
+    _agree_on_nodes(values)
     storage = values.get("storage")
     if storage is None:
         return
@@ -252,3 +253,15 @@ def _agree(values: Mapping[str, Filled]) -> None:
     if storage == "nfs" and not values.get("nfs_server"):
         because = "a volume is on some server"
         raise UsageError("storage=nfs needs nfs_server", because=because, hint=f"{_SET} nfs_server=10.0.0.5")
+
+
+def _agree_on_nodes(values: Mapping[str, Filled]) -> None:
+    if values.get("nodes") == 1 and values.get("spares"):
+        because = "a spare takes the place of one of several nodes"
+        raise UsageError(f"spares={values['spares']} cannot be used", because=because, hint=f"{_SET} nodes=2")
+    if values.get("nodes", 1) != 1 and values.get("etcd_image") == "" and not values["etcd"]:
+        raise UsageError(
+            f"nodes={values['nodes']} needs etcd or etcd_image",
+            because="several nodes agree through an etcd",
+            hint=f"{_SET} etcd=HOST:2379, or {_SET} etcd_image=IMAGE for one in the job",
+        )

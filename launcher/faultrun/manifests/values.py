@@ -13,6 +13,10 @@ from faultrun.manifests.lint_input import GRACE_OVER_TIME_RANGE_S
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 _PATTERNS = {
     "dns": (r"[a-z]([-a-z0-9]*[a-z0-9])?", "a name of a-z, 0-9 and '-' that begins with a letter"),
+    "endpoints": (
+        r"(https?://)?[A-Za-z0-9.-]+:[0-9]{1,5}(,(https?://)?[A-Za-z0-9.-]+:[0-9]{1,5})*",
+        "HOST:PORT, several between commas",
+    ),
     "folder": (r"/[A-Za-z0-9._/@%+=-]*", "an absolute path of letters, digits and ._/@%+=-"),
     "image": (r"[a-z0-9][A-Za-z0-9._/:@-]*", "an image such as registry.example/train:1.2"),
     "label": (r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", "the value of a label"),
@@ -71,11 +75,9 @@ def _reader(said: str) -> Callable[[str], str | int | bool]:
         case ["choice", *words]:
             return partial(_choice, words)
         case ["whole", low, high]:
-            return partial(_whole, int(low), int(high), "")
-        case ["one-node"]:
-            return partial(_whole, 1, 1, "one faultrun supervises one node for now, so that it is 1")
+            return partial(_whole, int(low), int(high))
         case ["grace-over-time"]:
-            return partial(_whole, *GRACE_OVER_TIME_RANGE_S, "")
+            return partial(_whole, *GRACE_OVER_TIME_RANGE_S)
         case [kind]:
             return partial(_text, *_PATTERNS[kind], _LONGEST.get(kind, 1024))
     raise AssertionError(said)
@@ -90,12 +92,12 @@ def _text(pattern: str, what: str, longest: int, given: str) -> str:
     return given
 
 
-def _whole(low: int, high: int, more: str, given: str) -> int:
-    """A whole number from ``low`` to ``high``; ``more`` says why it ends there."""
+def _whole(low: int, high: int, given: str) -> int:
+    """A whole number from ``low`` to ``high``."""
     if not re.fullmatch(r"[0-9]{1,9}", given):
         raise ValueError(f"{given!r} is not a whole number")
     if not low <= int(given) <= high:
-        raise ValueError(more or f"{given} is not between {low} and {high}")
+        raise ValueError(f"{given} is not between {low} and {high}")
     return int(given)
 
 

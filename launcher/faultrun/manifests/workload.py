@@ -143,21 +143,34 @@ class Workload(_Named):
         spec = mapping(template, "spec")
         if spec is not None and isinstance(spec.get("containers"), SequenceNode):
             restarts = scalar(spec, "restartPolicy") or scalar(owner, "restartPolicy")
-            replicas = scalar(owner, "replicas")
-            yield Pod(
-                root=template, job=self, spec=spec, role=role, replicas=replicas, restart_policy=restarts
-            )
+            yield Pod(root=template, job=self, spec=spec, role=role, owner=owner, restart_policy=restarts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pod(_Named):
-    """One pod template: ``root`` holds metadata and ``spec``; ``role`` names it among several."""
+    """One pod template: ``root`` holds metadata and ``spec``; ``role`` names it among several.
+
+    ``owner`` is what the template stands in.
+    """
 
     job: Workload
     spec: MappingNode
     role: str
-    replicas: ScalarNode | None = None
+    owner: MappingNode | None = None
     restart_policy: ScalarNode | None = None
+
+    @property
+    def replicas(self) -> ScalarNode | None:
+        """``replicas`` beside it."""
+        return scalar(self.owner, "replicas")
+
+    @property
+    def counts(self) -> tuple[ScalarNode, ...]:
+        """The numbers that say how many of it run at once: their product."""
+        jobs = items(self.job.root, "spec", "replicatedJobs")
+        outer = next((one for one in jobs if text_at(one, "name") == self.role), None)
+        written = (self.replicas, scalar(self.owner, "parallelism"), scalar(outer, "replicas"))
+        return tuple(one for one in written if one is not None)
 
     @cached_property
     def containers(self) -> tuple["Container", ...]:
