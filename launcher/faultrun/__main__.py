@@ -22,9 +22,24 @@ _signal.pthread_sigmask(
 
 def main() -> None:
     """Run the command line; returns only by ending the process."""
+    _hold_standard_streams()
     from faultrun.cli.app import run_program  # noqa: PLC0415  nothing slow before the signals are held back
 
     run_program()
+
+
+def _hold_standard_streams() -> None:
+    """Have something behind 0, 1 and 2: our lock or journal would get the number of one that is closed."""
+    import os  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:  # noqa: PERF203  the lowest number that is free is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,20 @@ helper thread, the command line with a progress bar.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faultrun.checkpoints.catalog import Catalog, Scan
-from faultrun.core.recover import Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose_first
-from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
+from faultrun.core.recover import (
+    Choice,
+    Chosen,
+    Need,
+    NeedVerdicts,
+    NoneUsable,
+    NothingFound,
+    choose,
+    choose_first,
+)
+from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 
 _VERIFIERS = 4
 
@@ -61,6 +70,31 @@ def scan_and_choose(
             return Findings(choice=choice, scan=scan, verdicts=verdicts)
         wanted = [entries[path] for path in choice.paths]
         verdicts |= verify_all(catalog, wanted, depth=depth, progress=progress)
+
+
+def further(catalog: Catalog, found: Findings, need: Need, *, most: int) -> tuple[RecoveryPoint, ...]:
+    """Up to ``most`` older recovery points than the chosen one, each verified; best first.
+
+    One that names a single file for all ranks lists no files.
+    """
+    points: list[RecoveryPoint] = []
+    entries, verdicts = list(found.scan.entries), dict(found.verdicts)
+    choice: Choice = found.choice
+    while isinstance(choice, Chosen) and len(points) <= most:
+        points.append(choice.point)
+        told = (choice.point.global_step, choice.point.epoch, choice.point.step_in_epoch)
+        entries = [one for one in entries if one.identity.told != told and one.path != choice.point.path]
+        by_path = {entry.path: entry for entry in entries}
+        choice = choose(entries, verdicts, need)
+        while isinstance(choice, NeedVerdicts):
+            verdicts |= verify_all(catalog, [by_path[path] for path in choice.paths])
+            choice = choose(entries, verdicts, need)
+    return tuple(_shortened(point) for point in points[1:])
+
+
+def _shortened(point: RecoveryPoint) -> RecoveryPoint:
+    alone = all(file.path == point.path for file in point.files)
+    return replace(point, files=()) if alone else point
 
 
 def verify_all(

@@ -11,16 +11,19 @@ from faultrun.cli.console import write
 from faultrun.cli.options.command import FaultrunGroup, run_command
 from faultrun.cli.options.settings import Asked
 from faultrun.cli.verbs import VERBS, verb_command
-from faultrun.errors import FaultrunError
+from faultrun.errors import FaultrunError, OutOfRoom
+from faultrun.files import DISK_FULL
 from faultrun.workers import signals
 
 _INTERRUPTED = 130
+_NAME = "faultrun"
+"""However it is started: the shells' completion is asked for by it."""
 
 
 def run_program() -> None:
     """Parse, do, and end the process with the exit code of CONTRACT §5."""
     try:
-        code = program().main(standalone_mode=False)
+        code = program().main(prog_name=_NAME, standalone_mode=False)
     except FaultrunError as error:
         write(f"faultrun: {error}")
         code = error.exit_code
@@ -29,9 +32,25 @@ def run_program() -> None:
     except (click.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
         code = 0
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        _say_no_more()
+        full = OutOfRoom(
+            "the answer could not be written",
+            because=f"standard output: {error.strerror}",
+            hint="df -h; then again, to a file system with room",
+        )
+        write(f"faultrun: {full}")
+        code = full.exit_code
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say_no_more() -> None:
+    """What is still to be written to standard output would fail again when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def program() -> FaultrunGroup:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from faultrun.cli.console import answer
-from faultrun.cli.verbs import log_dir_option
+from faultrun.cli.console import answer, say
+from faultrun.cli.options.completion import files as offered_files
+from faultrun.cli.verbs import example, log_dir_option
 from faultrun.core import template
 from faultrun.errors import ConfigError, UsageError
 from faultrun.model.edit import By, EditResult, Setting
@@ -15,13 +16,22 @@ from faultrun.model.edit import By, EditResult, Setting
 _LOG_DIR = log_dir_option("The run's log_dir: originals are kept in DIR/original.")
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    no_args_is_help=False,
+    epilog=example(
+        "faultrun config set --diff train.yaml:pre_trained ckpt/net-2_5.ckpt", "faultrun config restore"
+    ),
+)
 def config() -> None:
     """Change one value of a configuration file, or put files back as they were."""
 
 
-@config.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("target", metavar="FILE:KEY")
+@config.command(
+    "set",
+    context_settings={"ignore_unknown_options": True},
+    epilog=example("faultrun config set --diff train.yaml:pre_trained ckpt/net-2_5.ckpt"),
+)
+@click.argument("target", metavar="FILE:KEY", shell_complete=offered_files)
 @click.argument("value")
 @click.option("--diff", is_flag=True, help="Show what would change and change nothing.")
 @_LOG_DIR
@@ -33,19 +43,22 @@ def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
     for the second document of a YAML file, 1#pre_trained. The value keeps the
     type that it has in FILE.
     """
-    from faultrun.configs.apply import apply
+    from faultrun.configs.apply import apply, preview
+    from faultrun.configs.new_key import doubtful_keys
 
     setting = _setting(target, value)
+    originals = Path(log_dir).absolute() / "original"
+    for line in doubtful_keys(preview([setting], originals=originals)):
+        say(line)
     if diff:
         return _show_diff(setting)
-    originals = Path(log_dir).absolute() / "original"
     for result in apply([setting], originals=originals, by=By.HAND):
         _tell(setting, result, originals)
     return 0
 
 
-@config.command(short_help="Restore rewritten files.")
-@click.argument("files", nargs=-1, metavar="[FILE]...")
+@config.command(short_help="Restore rewritten files.", epilog=example("faultrun config restore train.yaml"))
+@click.argument("files", nargs=-1, metavar="[FILE]...", shell_complete=offered_files)
 @_LOG_DIR
 def restore(files: tuple[str, ...], log_dir: str) -> int:
     """Restore FILEs as they were before the first rewrite; all that were rewritten, if none is named."""

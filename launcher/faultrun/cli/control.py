@@ -3,6 +3,7 @@
 It is found through its log_dir, never by grepping processes.
 """
 
+import json
 import os
 import socket
 import time
@@ -13,29 +14,43 @@ from typing import Any
 
 import click
 
-from faultrun.cli.console import say
+from faultrun.cli.console import answer, say
+from faultrun.cli.options.assumptions import assume_option
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.verbs import log_dir_option
+from faultrun.cli.status.saved import SavedSoFar
+from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.journal.logdir import read_record
 from faultrun.model.wire import SOCKET_VARIABLE, message, parse
 
+_SCHEMA = 1
 _CONNECT_S = 5.0
 _REAP_S = 15.0
 _LAST_WORD_S = 5.0
 
 
-@click.command()
+@click.command(epilog=example("faultrun stop --log_dir=faultrun_log"))
 @log_dir_option()
 @click.option("--timeout", type=float, help="Seconds to wait for its end.  [its window and 15 s]")
-def stop(log_dir: str, timeout: float | None) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object about its end.")
+@assume_option()
+def stop(log_dir: str, timeout: float | None, as_json: bool, assume: str | None) -> int:
     """End the run of LOG_DIR: its workers save, then it exits 143. Returns when it has ended."""
-    line = _end(address_of(log_dir, os.environ), "cli", timeout)
-    say(line or "it had not ended when the time to wait was over")
+    folder = Path(log_dir)
+    address, saved = address_of(log_dir, os.environ), SavedSoFar(folder, assume)
+    saved.look(read_record(folder))  # what is wrong with --assume is better told before
+    line = _end(address, "cli", timeout)
+    savings = saved.look(read_record(folder))
+    if as_json:
+        answer(json.dumps({"schema": _SCHEMA, "ended": bool(line), "line": line, "savings": savings}))
+        return 0 if line else 1
+    say(line or "the run is still ending: the time to wait is over (--timeout)")
+    if line and savings is not None and savings["text"]:
+        say(savings["text"])
     return 0 if line else 1
 
 
-@click.command()
+@click.command(epilog=example("faultrun prestop --timeout=100"))
 @log_dir_option()
 @click.option("--timeout", type=float, help="Seconds to wait at most.  [the run's window and 15 s]")
 @click.option("--strict", is_flag=True, help="Exit 1 when nothing runs or the run did not end in time.")
@@ -53,7 +68,7 @@ def prestop(log_dir: str, timeout: float | None, strict: bool) -> int:
     return int(strict and not line)
 
 
-@click.command("checkpoint-now")
+@click.command("checkpoint-now", epilog=example("faultrun checkpoint-now --timeout=120"))
 @log_dir_option()
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds that a save may take.")
 def checkpoint_now(log_dir: str, timeout: float) -> int:
@@ -135,6 +150,10 @@ class Conversation:
         """Hang up."""
         self._socket.close()
 
+    def hang_up_at_exit(self) -> None:
+        """Have the kernel hang up when this process has ended: the other side may wait for that."""
+        self._socket.detach()
+
 
 def _age_s() -> float:
     """How long this process has lived: the kubelet's clock began when it started the hook."""
@@ -150,6 +169,7 @@ def _end(address: str, source: str, timeout: float | None, late_s: float = 0.0) 
             talk.ask("stop", source=source, late_s=round(late_s, 3))
             for said in talk.answers():
                 if said["kind"] == "ended":
+                    talk.hang_up_at_exit()  # a PID 1 that ended before us would have us killed, with its pod
                     return str(said.get("line", "the run has ended"))
                 if said["kind"] == "stopping" and timeout is None:
                     talk.wait_at_most(float(said.get("window_s", 0.0)) + _REAP_S)
@@ -169,7 +189,7 @@ def _tell_saves(talk: Conversation) -> int:
             case "saving":
                 awaited = set(said.get("ranks", ()))
                 if not awaited:
-                    say("no worker uses faultrun's SDK: nobody can be asked to save")
+                    say("no worker uses faultrun.sdk, so none can be asked to save")
                     return 1
             case "saved":
                 say(f"rank {rank} saved step {said.get('step')}: {said.get('path')}")

@@ -1,20 +1,49 @@
 """``faultrun incident [N]``: print a first-failure card again."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.verbs import log_dir_option
+from faultrun.cli.in_etcd import or_in_etcd
+from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
+from faultrun.observe.card import in_colours
+from faultrun.observe.nodes_status import NodesStatus, where_files_are
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
 
 
-@click.command()
+def _of_nodes(status: NodesStatus, typed: Mapping[str, Any]) -> int:
+    """Which incident it is, and where its card lies: the nodes keep it, not etcd."""
+    known, number = status.spent.incidents, typed["number"]
+    if known == 0 or (number is not None and not 0 < number <= known):
+        places = "; ".join(where_files_are(status)) or "no node had ranks"
+        raise LogDirError(
+            f"no incident{'' if number is None else f' {number}'} in run {status.run_id}",
+            because=f"its plan counts {known or 'none'}; what failed since is known to its nodes alone",
+            hint=f"faultrun incident --log_dir=DIR: {places}",
+        )
+    chosen = known if number is None else number
+    answer(f"incident {chosen} of run {status.run_id}: the card, incident_{chosen}.txt, lies with its nodes")
+    for place in where_files_are(status):
+        answer(f"  {place}")
+    return 0
+
+
+@click.command(
+    epilog=example(
+        "faultrun incident",
+        "faultrun incident 2 --log_dir=faultrun_log",
+        "faultrun incident --rdzv-endpoint=e0:2379 --rdzv-id=job42",
+    )
+)
 @click.argument("number", required=False, type=int)
 @log_dir_option("The run's log_dir.")
+@or_in_etcd(_of_nodes, "number")
 def incident(number: int | None, log_dir: str) -> int:
     """Print the card of incident NUMBER, by default the newest."""
     folder = Path(log_dir)
@@ -22,11 +51,15 @@ def incident(number: int | None, log_dir: str) -> int:
     known = sorted(int(found[1]) for found in names if found)
     if not known or (number is not None and number not in known):
         what = "no incident" if number is None else f"no incident {number}"
+        because = f"it has {', '.join(map(str, known))}" if known else "nothing failed there yet"
+        if not folder.is_dir():
+            because = "there is no such folder"
         raise LogDirError(
             f"{what} in {log_dir}",
-            because=f"it has {', '.join(map(str, known))}" if known else "nothing failed there yet",
+            because=because,
             hint="faultrun incident --log_dir=DIR of the run",
         )
     chosen = known[-1] if number is None else number
-    answer((folder / f"incident_{chosen}.txt").read_text(encoding="utf-8", errors="replace").rstrip("\n"))
+    card = (folder / f"incident_{chosen}.txt").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    answer(in_colours(card))
     return 0

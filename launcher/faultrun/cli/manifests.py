@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,11 @@ import click
 from faultrun import __version__
 from faultrun.cli.console import answer, say
 from faultrun.cli.options.command import FaultrunGroup, run_command
+from faultrun.cli.options.completion import files as offered_files
+from faultrun.cli.options.completion import names
+from faultrun.cli.options.meeting import endpoints
 from faultrun.cli.options.settings import Asked, Settings, collect
+from faultrun.cli.verbs import example
 from faultrun.configs.files import LOCAL, explained, locked, replace_file, snapshot
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests import lint as rules
@@ -26,14 +31,22 @@ _BOM = "\ufeff"
 _STDIN = "-"
 _MOST_BYTES = 10_000_000
 _MOST_BYTES_OF_VALUES = 1 << 20
-_ABOUT_ITSELF = frozenset({"-h", "--help", "--version"})
+_ABOUT_ITSELF = frozenset({"-h", "--help", "--help-all", "--version"})
 
 
-@click.command()
-@click.argument("name", required=False, metavar="[NAME]")
+@click.command(
+    epilog=example("faultrun render", "faultrun render job --set name=a --set image=train:1 > job.yaml")
+)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=names(lambda: sorted(_templates())))
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A value.  (repeatable)")
 @click.option(
-    "-f", "--values", "files", multiple=True, metavar="FILE", help="Values from a YAML file.  (repeatable)"
+    "-f",
+    "--values",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=offered_files,
+    help="Values from a YAML file.  (repeatable)",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE.  [standard output]")
 @click.option("--list", "explain", is_flag=True, help="Explain the values of NAME, as a file for -f.")
@@ -67,12 +80,11 @@ def render(
     return 0
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.command(epilog=example("faultrun lint job.yaml", "faultrun lint --fix job.yaml"))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=offered_files)
 @click.option("--fix", is_flag=True, help="Mend what is mechanical; not one other byte changes.")
 @click.option(
     "--grace_over_time",
-    "--grace-over-time",
     type=click.IntRange(*GRACE_OVER_TIME_RANGE_S),
     metavar="SECONDS",
     help="grace-over-time of the cluster's scheduler.  [900, or as a scheduler's config map in FILE says]",
@@ -102,12 +114,36 @@ def read_requirements(words: tuple[str, ...], environ: Mapping[str, str]) -> Pod
         return PodRequirements()
     settings = collect(asked, environ)
     own, both = settings.stop_grace, settings.shutdown_timeout
-    return PodRequirements(
+    nodes = _nodes(settings)
+    several = _meeting_place(settings) if nodes is not None and nodes > 1 else PodRequirements()
+    return replace(
+        several,
+        nodes=nodes,
         stop_grace_s=both if own is None else own,
         log_dir=settings.log_dir,
         checkpoint_dirs=settings.texts(Settings.checkpoint_dir),
         resume=settings.read(Settings.resume, str),
     )
+
+
+def _meeting_place(settings: Settings) -> PodRequirements:
+    """Where several nodes agree, as far as the command line says it."""
+    backend = settings.rdzv_backend.strip().lower()
+    named = settings.read(Settings.rdzv_endpoint, endpoints) or ()
+    lease_s = settings.lease_ttl
+    if backend.startswith("etcd") or len(named) > 1 or any(one.scheme for one in named):
+        return PodRequirements(lease_s=lease_s, etcd=tuple(one.host for one in named))
+    host = settings.master_addr if settings.gave(Settings.master_addr) else "".join(one.host for one in named)
+    return PodRequirements(lease_s=lease_s, leader=host or None)
+
+
+def _nodes(settings: Settings) -> int | None:
+    """Nodes of the run; None where the platform may say how many."""
+    here = str(settings.local_worker_num or settings.read(Settings.nproc_per_node, str))
+    size = int(here) if here.isdigit() else 0
+    if settings.gave(Settings.nnodes):
+        return settings.nnodes
+    return settings.worker_num // size if settings.worker_num and size else None
 
 
 def _templates() -> dict[str, "ManifestTemplate"]:

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 import click
 
 from faultrun.cli.console import answer
+from faultrun.cli.options.completion import names
+from faultrun.cli.options.completion import recipes as known_recipes
+from faultrun.cli.verbs import example
 
 if TYPE_CHECKING:
     from faultrun.model.recipe import Recipe
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    invoke_without_command=True, epilog=example("faultrun recipes", "faultrun recipes show transformers")
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.pass_context
 def recipes(ctx: click.Context, as_json: bool) -> int:
@@ -44,8 +49,8 @@ def _object(recipe: "Recipe") -> dict[str, object]:
     }
 
 
-@recipes.command()
-@click.argument("name", metavar="NAME|FILE")
+@recipes.command(epilog=example("faultrun recipes show mindspore-resnet > mine.yaml"))
+@click.argument("name", metavar="NAME|FILE", shell_complete=names(known_recipes))
 def show(name: str) -> int:
     """Print the recipe as it is written, to be copied and changed: --recipe=./mine.yaml."""
     from faultrun.configs.recipe import read_recipe, recipe_file

@@ -9,55 +9,103 @@ from typing import Any, BinaryIO
 
 import click
 
-from faultrun.cli.console import answer, say
-from faultrun.cli.verbs import log_dir_option
+from faultrun.cli.console import answer
+from faultrun.cli.in_etcd import or_in_etcd
+from faultrun.cli.options.assumptions import assume_option, assumed
+from faultrun.cli.verbs import example, log_dir_option
 from faultrun.core.span import several, span
-from faultrun.errors import LogDirError
+from faultrun.errors import LogDirError, UsageError
 from faultrun.files import replace_whole
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
+from faultrun.observe.nodes_status import NodesStatus, where_files_are
 from faultrun.observe.report.document import document
-from faultrun.observe.report.pages import NO_PLOTLY, goodput, html, markdown, plotly_js, twice
+from faultrun.observe.report.pages import html, interactive, markdown, plotly_js
+from faultrun.observe.report.words import goodput, twice
+from faultrun.observe.run_snapshot import account_now
+from faultrun.observe.what_it_saved import assumptions_of
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
+_INTERACTIVE = "report-interactive.html"
 _LONG_BYTES = 50_000_000
 _CHUNK_BYTES = 2_000_000
 
 
-@click.command()
+def _of_nodes(status: NodesStatus, _typed: Mapping[str, Any]) -> int:
+    """Which journals a report can be made of."""
+    places = "; ".join(where_files_are(status)) or "no node had a rank yet"
+    raise LogDirError(
+        f"the report of run {status.run_id} cannot be made here",
+        because=f"it is made of a node's journal, and etcd has none. {places}",
+        hint="faultrun report --log_dir=DIR with one of these, on its node or where the folder is shared",
+    )
+
+
+@click.command(epilog=example("faultrun report", "faultrun report --markdown --log_dir=faultrun_log"))
 @log_dir_option("The run's log_dir, or one under runs/; also FAULTRUN_LOG_DIR.")
 @click.option(
     "--html", "html_file", metavar="FILE", help="Where the page goes.  [report.html in the log_dir]"
 )
+@click.option(
+    "--interactive",
+    "zoomable",
+    is_flag=True,
+    help="""Write a page with figures to zoom into
+    (4.8 MB, scripts, needs faultrun[report]) instead: report-interactive.html.""",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON and write nothing.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print it as Markdown and write nothing.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
-def report(log_dir: str, html_file: str | None, as_json: bool, as_markdown: bool, quiet: bool) -> int:
+@assume_option()
+@or_in_etcd(_of_nodes)
+def report(
+    log_dir: str,
+    html_file: str | None,
+    zoomable: bool,
+    as_json: bool,
+    as_markdown: bool,
+    quiet: bool,
+    assume: str | None,
+) -> int:
     """Write report.html, report.md and report.json: where the run's time went, and what would lose less."""
+    if zoomable:
+        _need_plotly()
     folder = Path(log_dir)
-    account = account_of(folder)
-    data = document(account, read_record(folder))
+    account, record = account_of(folder), read_record(folder)
+    data = document(account, record, assumed(assumptions_of(record), assume))
     if as_json:
         answer(json.dumps(data, indent=2))
         return 0
     if as_markdown:
         answer(markdown(data).rstrip("\n"))
         return 0
-    page = Path(html_file) if html_file else folder / HTML
-    write(folder, page, data, account)
+    page = Path(html_file) if html_file else folder / (_INTERACTIVE if zoomable else HTML)
+    write(folder, data, page, interactive(data, account) if zoomable else html(data))
     if not quiet:
-        if not plotly_js():
-            say(NO_PLOTLY)
         answer(summary(data))
+        if data["savings"]["text"]:
+            answer(data["savings"]["text"])
         answer(f"{page}  (and {MARKDOWN}, {JSON} in {folder})")
     return 0
 
 
+def _need_plotly() -> None:
+    if not plotly_js():
+        raise UsageError(
+            "--interactive needs plotly, which is not installed",
+            because="figures to zoom into are an extra of faultrun",
+            hint="pip install 'faultrun[report]', or leave it out: report.html needs nothing",
+        )
+
+
 def account_of(folder: Path) -> Account:
-    """Read the whole journal of ``folder``, in one pass. LogDirError when there is none."""
+    """Read the whole journal of ``folder``, in one pass, and how far a run that goes on is by now.
+
+    LogDirError when there is no journal.
+    """
     accountant = Accountant()
     try:
         with (folder / FILE_NAME).open("rb") as file:
@@ -69,14 +117,18 @@ def account_of(folder: Path) -> Account:
             because=f"{folder / FILE_NAME}: {error.strerror}",
             hint="--log_dir=DIR, the log directory printed at the start",
         ) from error
-    return accountant.account()
+    return account_now(accountant, folder, read_record(folder))
 
 
-def write(folder: Path, page: Path, data: Mapping[str, Any], account: Account) -> None:
+def write(folder: Path, data: Mapping[str, Any], page: Path, text: str) -> None:
     """Write the three forms, each whole or not at all. LogDirError when a folder cannot be written."""
     try:
-        text = {folder / JSON: json.dumps(data, indent=1) + "\n", folder / MARKDOWN: markdown(data)}
-        for path, form in {**text, page: html(data, account)}.items():
+        forms = {
+            folder / JSON: json.dumps(data, indent=1) + "\n",
+            folder / MARKDOWN: markdown(data),
+            page: text,
+        }
+        for path, form in forms.items():
             replace_whole(path, form.encode(errors="backslashreplace"))
     except OSError as error:
         raise LogDirError(

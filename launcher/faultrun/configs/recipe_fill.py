@@ -180,7 +180,7 @@ class RecipeFiller:
     def _given(self, name: str) -> str | None:
         """A field of the script's parsed arguments."""
         spellings = (name, name.replace("_", "-"))
-        found = (_argument(self.script.args, word) for word in spellings)
+        found = (argument_value(self.script.args, word) for word in spellings)
         return next((one for one in found if one is not None), None)
 
     def _configured(self, key: str) -> str | None:
@@ -262,7 +262,7 @@ def _plain_yaml(spelled: str) -> object:
     return _NO_PLAIN_VALUE
 
 
-def _argument(args: Sequence[str], name: str) -> str | None:
+def argument_value(args: Sequence[str], name: str) -> str | None:
     """The value of ``--name=v``, ``--name v`` or ``-name v``; the last one counts, as in argparse."""
     for at in reversed(range(len(args))):
         word, equals, value = args[at].partition("=")

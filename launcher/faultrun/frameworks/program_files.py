@@ -7,7 +7,7 @@ that name near the script, or in a folder that it enters, is taken.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -30,6 +30,12 @@ _TESTS = ("test_*.py", "*_test.py")
 _ASKS = re.compile(rb"FAULTRUN_RESUME|RESTORE_RANKS|(?m:^\s*(from|import)\b[^#\n]*\bfaultrun\b)")
 _RESUMES = re.compile(rb"\bresume\(")
 _VARIABLES = re.compile(rb"FAULTRUN_RESUME|RESTORE_RANKS")
+_PARSER = re.compile(rb"\.parse_args\(")
+_OPEN = re.compile(
+    rb"parse_known_args|\bargv\b|HfArgumentParser|TrlParser|CLI\(|Fire\(|REMAINDER|parents=|\w\([^()]*\bparser\b(?!\.)"
+    rb"|\b(hydra|omegaconf|click|typer|tyro|absl|jsonargparse|simple_parsing)\b"
+)
+"""Options may come from elsewhere: other libraries', the words as they are, a parser that is given away."""
 _CODE = re.compile(r"-\w*c")
 
 
@@ -73,6 +79,18 @@ def resumes_by_us(looked: Sequence[Path]) -> bool:
     """Whether one of the files reads our variables, or has the SDK resume."""
     texts = (bytes_from(file, 0, _MAX_BYTES) for file in looked)
     return any(_VARIABLES.search(text) or (_ASKS.search(text) and _RESUMES.search(text)) for text in texts)
+
+
+def options_unknown_to(looked: Sequence[Path], names: Sequence[str], *, surely: Collection[str]) -> list[str]:
+    """Those of the options ``names`` (with ``_``) that the program does not have, by what it spells.
+
+    A name in ``surely`` is unknown unless it is spelled; another only where every option that the program
+    takes must be spelled in its own files: it has a parser, and nothing that hands on or makes up options.
+    """
+    texts = [bytes_from(file, 0, _MAX_BYTES).replace(b"-", b"_") for file in looked]
+    unspelled = [name for name in names if not any(name.encode() in text for text in texts)]
+    closed = any(_PARSER.search(text) for text in texts) and not any(_OPEN.search(text) for text in texts)
+    return [name for name in unspelled if closed or name in surely]
 
 
 def _with_modules(

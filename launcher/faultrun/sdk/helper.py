@@ -22,7 +22,8 @@ from typing import Any
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.evidence import write_other_threads
-from faultrun.sdk.session import ProgressSlot, Session, SupervisorLink
+from faultrun.sdk.progress_slot import ProgressSlot
+from faultrun.sdk.session import Session, SupervisorLink
 from faultrun.sdk.state_provider import SaveOrder, StateProvider
 from faultrun.sdk.update_lock import NotSaved
 

@@ -22,7 +22,8 @@ from faultrun.model.progress import WorkPhase
 from faultrun.sdk.ending import ExitWatch
 from faultrun.sdk.evidence import answer_with_stacks, tells_of_a_dead_peer, write_note
 from faultrun.sdk.helper import Helper
-from faultrun.sdk.session import ProgressSlot, Session, read_identity, read_session
+from faultrun.sdk.progress_slot import ProgressSlot
+from faultrun.sdk.session import Session, read_identity, read_session
 from faultrun.sdk.stages import Stages
 from faultrun.sdk.state_provider import StateProvider
 
@@ -105,7 +106,7 @@ class Worker:
 
     def agree_on_save(self, newest: int) -> int:
         """The step that all ranks of this node save, where a save serves only beside those of the others."""
-        return self._slot.agree_on_save(newest)
+        return self._slot.agree_on_save(newest, self.session.local_world_size)
 
     def joined_save(self) -> int:
         """How many ranks of this node have agreed to the step that was named last."""

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faultrun.cli.console import answer, say
+from faultrun.cli.options.choices import likely
+from faultrun.cli.options.completion import files, folders
+from faultrun.cli.verbs import example
 from faultrun.errors import NoWholeCheckpoint, UsageError
 from faultrun.model.checkpoint import Depth
 
@@ -22,7 +25,7 @@ _DATA_ERROR = 65
 def _common(command: Callable[..., int]) -> Callable[..., int]:
     """The arguments that all verbs take."""
     options = (
-        click.argument("roots", nargs=-1, required=True, metavar="DIR..."),
+        click.argument("roots", nargs=-1, required=True, metavar="DIR...", shell_complete=folders),
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of words."),
         click.option("--why", is_flag=True, help="Say of each file why it is whole or not."),
         click.option("--trust", is_flag=True, help="Let what cannot be verified (encrypted) count as whole."),
@@ -35,15 +38,14 @@ def _common(command: Callable[..., int]) -> Callable[..., int]:
         ),
         click.option(
             "--checkpoint_pattern",
-            "--checkpoint-pattern",
             "pattern",
             metavar="REGEX",
             help="Take files of such names too; groups rank, epoch, step and step_in_epoch are read.",
         ),
         click.option(
             "--log_dir",
-            "--log-dir",
             metavar="DIR",
+            shell_complete=folders,
             help="A run's log_dir: what was verified before is not read again.",
         ),
     )
@@ -52,12 +54,12 @@ def _common(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@click.group()
+@click.group(no_args_is_help=False, epilog=example("faultrun ckpt list --why checkpoints"))
 def ckpt() -> None:
     """List, verify and choose checkpoints; no run is needed."""
 
 
-@ckpt.command("list")
+@ckpt.command("list", epilog=example("faultrun ckpt list checkpoints"))
 @_common
 def list_(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
     """List the checkpoints under DIR, newest first, and whether each is whole.
@@ -67,7 +69,7 @@ def list_(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: 
     return _show(roots, Depth(depth), as_json=as_json, why=why, **more)
 
 
-@ckpt.command()
+@ckpt.command(epilog=example("faultrun ckpt verify --depth=checksum checkpoints"))
 @_common
 def verify(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
     """Verify every checkpoint under DIR and say of each what was found.
@@ -78,26 +80,24 @@ def verify(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
     return _show(roots, Depth(depth), as_json=as_json, why=True, **more)
 
 
-@ckpt.command()
+@ckpt.command(epilog=example("faultrun ckpt choose --world_size=8 checkpoints"))
 @_common
 @click.option(
     "--world_size",
-    "--world-size",
+    metavar="N",
     type=click.IntRange(1),
     help="Ranks to serve.  [default: as the files say]",
 )
-@click.option("--run_id", "--run-id", metavar="ID", help="Refuse files that name another run.")
+@click.option("--run_id", metavar="ID", help="Refuse files that name another run.")
 @click.option(
     "--group_info",
-    "--group-info",
     metavar="FILE",
+    shell_complete=files,
     help="group_info.pb of any rank: every replica group needs a whole file.",
 )
-@click.option("--lost_ranks", "--lost-ranks", metavar="R,R", default="", help="Ranks whose disk is gone.")
-@click.option(
-    "--restore_ranks_sh", "--restore-ranks-sh", metavar="FILE", help="Write RESTORE_RANKS(_MAP) for a shell."
-)
-@click.option("--recovery_info", "--recovery-info", metavar="FILE", help="Write recovery_info.json.")
+@click.option("--lost_ranks", metavar="R,R", default="", help="Ranks whose disk is gone.")
+@click.option("--restore_ranks_sh", metavar="FILE", help="Write RESTORE_RANKS(_MAP) for a shell.")
+@click.option("--recovery_info", metavar="FILE", help="Write recovery_info.json.")
 def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
     """Say where a run would resume, and why not from anything newer.
 
@@ -129,9 +129,11 @@ def _catalog(roots: tuple[str, ...], pattern: str | None, log_dir: str | None) -
 
     for root in roots:
         if not Path(root).exists():
-            raise UsageError(
-                f"no {root}", because="there is no such file or directory", hint="faultrun ckpt list ."
-            )
+            path = Path(root)
+            beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+            near = likely(path.name, beside)
+            hint = f"did you mean {path.with_name(near)}?" if near else "faultrun ckpt list ."
+            raise UsageError(f"no {root}", because="there is no such file or directory", hint=hint)
     registry = load_registry((Pattern(pattern),) if pattern else ())
     for broken in registry.broken:
         say(broken)

@@ -14,10 +14,13 @@ import psutil
 from faultrun.cli.console import answer
 from faultrun.cli.doctor import checks
 from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
+from faultrun.cli.options.completion import folders
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.supervision import resolve_windows
+from faultrun.cli.verbs import example
 from faultrun.errors import FaultrunError
-from faultrun.model.spec import Logs, Windows
+from faultrun.model.output import Logs
+from faultrun.model.spec import Windows
 from faultrun.platforms import cgroup, host, local, ports, storage
 
 _USUAL_PORTS = (8118, 29500)
@@ -26,20 +29,20 @@ _SAMPLE_S = 1.0
 _ANSWER_S = 20.0
 
 
-@click.command()
+@click.command(epilog=example("faultrun doctor", "faultrun doctor --checkpoint_dir=ckpt --grace=2m"))
 @click.option("--json", "as_json", is_flag=True, help="One JSON list of {check, status, what, fix}.")
-@click.option("--log_dir", "--log-dir", metavar="DIR", help="The log_dir of the run to come.  [faultrun_log]")
+@click.option(
+    "--log_dir", metavar="DIR", shell_complete=folders, help="The log_dir of the run to come.  [faultrun_log]"
+)
 @click.option(
     "--checkpoint_dir",
-    "--checkpoint-dir",
     multiple=True,
     metavar="DIR",
+    shell_complete=folders,
     help="Where checkpoints will be; a small file is written there and taken away.  (repeatable)",
 )
 @click.option("--grace", metavar="TIME", help="As for the run to come.  [30s]")
-@click.option(
-    "--stop_grace", "--stop-grace", metavar="TIME", help="As for the run to come.  [the platform's, else 30s]"
-)
+@click.option("--stop_grace", metavar="TIME", help="As for the run to come.  [the platform's, else 30s]")
 def doctor(as_json: bool, checkpoint_dir: tuple[str, ...], **given: str | None) -> int:
     """Look at what a run needs; each line is ok, warn or fail, with what to do.
 

@@ -1,7 +1,7 @@
 """From words on the command line to ``Asked``: which options were given, and what is left for SCRIPT.
 
-Nothing is interpreted here: values stay the texts they were typed as. The help page is written here, and what
-click says of a wrong command line becomes what · because · try.
+Nothing is interpreted here: values stay the texts they were typed as. The help pages are written here: the
+short one, and the one with everything.
 """
 
 import re
@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 import click
 from click.shell_completion import CompletionItem
 
+from faultrun.cli.options.completion import completer, files
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, SECTIONS, Asked
-from faultrun.cli.options.values import likely
-from faultrun.errors import UsageError
+from faultrun.cli.options.short_help import EXAMPLE, SENTENCE, everyday_rows
+from faultrun.cli.options.usage_errors import as_usage_error, same_spelling
 
 RUN = "run"
 """The verb that may be left out."""
@@ -21,6 +22,11 @@ RUN = "run"
 _WIDTH = 100
 _NAME_COLUMN = 32
 _USAGE = "[OPTIONS] SCRIPT [SCRIPT_ARGS...]"
+_ABOUT_ITSELF = (
+    ("--version", "Print the version and exit."),
+    ("-h, --help", "Print the short help and exit."),
+    ("--help-all", "Print this page and exit."),
+)
 _INTRODUCTION = (
     "Start N training workers and watch them. When one fails, the others save, everything stops cleanly, the "
     "newest whole checkpoint is chosen and all train again from there.",
@@ -33,20 +39,18 @@ _VALUES = (
     "variable, then from --config. A TEMPLATE may hold {checkpoint} {checkpoint_file} {checkpoint_dir} "
     "{checkpoint_name} {epoch} {step} {global_step} {rank} {run_id} {incarnation}."
 )
-_HELP = "faultrun --help lists every option; options of the script come after SCRIPT"
-_RUN_OR_PROGRAM = ("run", "faultrun", None)
+_MORE = (
+    "Every option: faultrun --help-all. A verb: faultrun VERB --help. The documentation: faultrun docs. "
+    "Names work with _ and with -."
+)
+_HELP_ALL = "help_all"
 _LITERALS = frozenset({"true", "false", "1", "0"})
-
-
-def _same_spelling(name: str) -> str:
-    return name.lstrip("-").replace("-", "_")
-
 
 _CONTEXT: dict[str, object] = {
     "allow_interspersed_args": False,
     "help_option_names": ["-h", "--help"],
     "max_content_width": _WIDTH,
-    "token_normalize_func": _same_spelling,
+    "token_normalize_func": same_spelling,
 }
 
 
@@ -58,17 +62,30 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, _spell_out_switches(args))
 
     def format_help_text(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the tool does."""
-        _write_texts(formatter, *_INTRODUCTION)
+        """Write what the tool does, and a command that works."""
+        _write_texts(formatter, SENTENCE)
+        with formatter.section("Example"):
+            formatter.write("".join(f"  {line}\n" for line in EXAMPLE))
 
     def format_options(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options that people use, and where the others are."""
+        with formatter.section("Options of a run, before SCRIPT"):
+            formatter.write_dl(everyday_rows(), col_max=_NAME_COLUMN)
+        _write_texts(formatter, _MORE)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Options before SCRIPT; whatever stands behind it is the script's, and may be a file."""
+        if ctx.params.get("words"):
+            return [CompletionItem(incomplete, type="file")]
+        return super().shell_complete(ctx, incomplete)
+
+    def format_everything(self, formatter: click.HelpFormatter) -> None:
         """Write every option by section, each with its unit and default."""
         *_, last = SECTIONS
         for title, options in SECTIONS.items():
             rows = [(option.term, option.meaning) for option in options]
             if title == last:
-                rows.append(("--version", "Print the version and exit."))
-                rows.append(("-h, --help", "Print this page and exit."))
+                rows += _ABOUT_ITSELF
             with formatter.section(title):
                 formatter.write_dl(rows, col_max=_NAME_COLUMN)
         _write_texts(formatter, _VALUES)
@@ -83,7 +100,7 @@ def run_command(start: Callable[[Asked], object]) -> RunCommand:
     return RunCommand(
         RUN,
         callback=callback,
-        params=[*_parameters(), _script_argument()],
+        params=[*_parameters(), _script_argument(), _help_all_option()],
         context_settings=_CONTEXT,
         short_help="Start workers and keep them training (the verb may be left out).",
         options_metavar="[OPTIONS]",
@@ -96,7 +113,10 @@ class FaultrunGroup(click.Group):
     def __init__(self, run: RunCommand, *, version: str) -> None:
         version_option = _version_option(version)
         super().__init__(
-            "faultrun", context_settings=_CONTEXT, params=[version_option], subcommand_metavar=_USAGE
+            "faultrun",
+            context_settings=_CONTEXT,
+            params=[version_option, *(one for one in run.params if one.name == _HELP_ALL)],
+            subcommand_metavar=_USAGE,
         )
         run.params.append(version_option)
         self.run = run
@@ -104,8 +124,10 @@ class FaultrunGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the verb ``run`` before anything that is neither a verb nor about the program itself."""
-        ours = {"--version", *ctx.help_option_names, *self.commands}
+        ours = {"--version", "--help-all", "--help_all", *ctx.help_option_names, *self.commands}
         typed = bool(args) or not ctx.resilient_parsing
+        if args and args[0].replace("_", "-") in self.commands:
+            args = [args[0].replace("_", "-"), *args[1:]]
         if typed and not (args and args[0] in ours):
             args = [RUN, *args]
         return super().parse_args(ctx, args)
@@ -115,7 +137,7 @@ class FaultrunGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise _as_usage_error(error) from None
+            raise as_usage_error(error, ctx.invoked_subcommand) from None
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Both forms: the run, and the other verbs."""
@@ -128,22 +150,42 @@ class FaultrunGroup(click.Group):
         self.run.format_help_text(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs, then the options of ``run``."""
-        shown = {name: verb for name, verb in self.commands.items() if not verb.hidden}
-        with formatter.section("Verbs (faultrun VERB --help)"):
-            formatter.write_dl(
-                [(name, verb.get_short_help_str(limit=_WIDTH)) for name, verb in shown.items()]
-            )
+        """Write the verbs in a line each, then the options that people use."""
+        self._format_verbs(formatter, besides=(RUN,))
         self.run.format_options(ctx, formatter)
+
+    def format_everything(self, formatter: click.HelpFormatter) -> None:
+        """Write the verbs, then every option of ``run``."""
+        self._format_verbs(formatter)
+        self.run.format_everything(formatter)
+
+    def _format_verbs(self, formatter: click.HelpFormatter, besides: tuple[str, ...] = ()) -> None:
+        rows = [
+            (name, verb.get_short_help_str(limit=_WIDTH))
+            for name, verb in self.commands.items()
+            if not verb.hidden and name not in besides
+        ]
+        if rows:
+            with formatter.section("Verbs (faultrun VERB --help)"):
+                formatter.write_dl(rows)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Verbs in the order in which they were added: the common ones first."""
         return list(self.commands)
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """For a shell that asks what may come first: the options of ``run``, too."""
+        options = [one for one in self.run.params if isinstance(one, click.Option)]
+        ours = super().get_params(ctx)
+        return [*ours, *(one for one in options if one not in ours)] if ctx.resilient_parsing else ours
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Verbs, files and the options of ``run``: any of them may be the first word."""
-        run_ctx = click.Context(self.run, parent=ctx, info_name=RUN)
-        return [*super().shell_complete(ctx, incomplete), *self.run.shell_complete(run_ctx, incomplete)]
+        """A file, verbs and the options of ``run``: any of them may be the first word.
+
+        The file first: what bash is told behind it is offered before files are.
+        """
+        script = [] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")]
+        return [*script, *super().shell_complete(ctx, incomplete)]
 
 
 def _write_texts(formatter: click.HelpFormatter, *texts: str) -> None:
@@ -155,11 +197,13 @@ def _write_texts(formatter: click.HelpFormatter, *texts: str) -> None:
 def _parameters() -> list[click.Parameter]:
     made: list[click.Parameter] = []
     for option in OPTIONS.values():
-        names = [*([f"-{option.short}"] if option.short else []), f"--{option.name}", option.name]
+        names = [*([f"-{option.short}"] if option.short else []), option.spelled, option.name]
         if option.takes is Takes.NOTHING:
             made.append(click.Option(names, is_flag=True, default=None))
         else:
-            made.append(click.Option(names, type=str, default=None, multiple=option.takes is Takes.LIST))
+            several = option.takes is Takes.LIST
+            offers = completer(option)
+            made.append(click.Option(names, type=str, default=None, multiple=several, shell_complete=offers))
     return made
 
 
@@ -169,8 +213,29 @@ def _script_argument() -> click.Argument:
         nargs=-1,
         type=click.UNPROCESSED,
         metavar="SCRIPT [SCRIPT_ARGS...]",
-        shell_complete=lambda _ctx, _param, incomplete: [CompletionItem(incomplete, type="file")],
+        shell_complete=files,
     )
+
+
+def _help_all_option() -> click.Option:
+    def show(ctx: click.Context, _param: click.Parameter, value: bool | None) -> None:
+        command = ctx.command
+        if value and not ctx.resilient_parsing and isinstance(command, RunCommand | FaultrunGroup):
+            click.echo(everything(command, ctx))
+            ctx.exit()
+
+    return click.Option(
+        ["--help-all", _HELP_ALL], is_flag=True, expose_value=False, is_eager=True, callback=show
+    )
+
+
+def everything(command: "RunCommand | FaultrunGroup", ctx: click.Context) -> str:
+    """The page of ``--help-all``: verbs, and every option with its unit and default."""
+    formatter = ctx.make_formatter()
+    command.format_usage(ctx, formatter)
+    _write_texts(formatter, *_INTRODUCTION)
+    command.format_everything(formatter)
+    return formatter.getvalue().rstrip("\n")
 
 
 def _version_option(version: str) -> click.Option:
@@ -212,41 +277,7 @@ def _spell_out_switches(args: list[str]) -> list[str]:
 def _takes(word: str) -> Takes | None:
     """What the next word is to ``--log_dir``, ``-t`` and ``-mt``; None for ``--log_dir=D`` and ``-t3``."""
     if word.startswith("--"):
-        option = OPTIONS.get(_same_spelling(word))
+        option = OPTIONS.get(same_spelling(word))
         return None if option is None else option.takes
     valued = "".join(one.short for one in OPTIONS.values() if one.takes is not Takes.NOTHING)
     return Takes.VALUE if re.fullmatch(f"-[^{valued}]*[{valued}]", word) else None
-
-
-def _as_usage_error(error: click.UsageError) -> UsageError:
-    """The same complaint in our three lines."""
-    said = error.format_message().rstrip(".")
-    because = said[:1].lower() + said[1:]
-    about_run = error.ctx is None or error.ctx.command.name in _RUN_OR_PROGRAM
-    command = error.ctx.command_path if error.ctx is not None else ""
-    if isinstance(error, click.NoSuchOption):
-        return _unknown_option(error.option_name) if about_run else _unknown_of_verb(error, command)
-    if not about_run:
-        return UsageError(f"`{command}` is written wrongly", because=because, hint=f"{command} --help")
-    if isinstance(error, click.BadOptionUsage):
-        key = _same_spelling(error.option_name)
-        hint = OPTIONS[key].use if key in OPTIONS else _HELP
-        return UsageError(f"--{key} is written wrongly", because=because, hint=hint)
-    return UsageError("the command line is wrong", because=because, hint=_HELP)
-
-
-def _unknown_option(typed: str) -> UsageError:
-    key = _same_spelling(typed)
-    match = likely(key, list(OPTIONS))
-    hint = f"did you mean {OPTIONS[match].spelled}?  (e.g. {OPTIONS[match].use})" if match else _HELP
-    because = "neither faultrun nor msrun nor torchrun has it"
-    return UsageError(f"unknown option {typed}", because=because, hint=hint)
-
-
-def _unknown_of_verb(error: click.NoSuchOption, command: str) -> UsageError:
-    match = likely(error.option_name, error.possibilities or [])
-    return UsageError(
-        f"unknown option {error.option_name}",
-        because=f"`{command}` does not have it",
-        hint=f"did you mean {match}?" if match else f"{command} --help",
-    )

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar, overload
 
 from faultrun.cli.options.values import as_text, or_none, switch
+from faultrun.core.secrets import without_passwords
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 
 _T = TypeVar("_T")
@@ -171,7 +172,7 @@ class Option(Generic[_T]):
             case Layer.CONFIG:
                 kind, joint, use = ConfigError, ": ", f"{self.name}: {value}"
         shown = found.texts and self.takes is not Takes.NOTHING
-        written = f"{found.where}{joint}{found.text}" if shown else found.where
+        written = f"{found.where}{joint}{without_passwords(found.text)}" if shown else found.where
         if len(written) > _LONGEST_SHOWN:
             written = f"{written[: _LONGEST_SHOWN - 3]}..."
         return kind(f"{written} cannot be used", because=because, hint=hint or use)

@@ -1,29 +1,31 @@
-"""Every option of ``faultrun run``, a row each; what it does is the text below its row.
+"""The options of ``faultrun run``, a row each; what it does is the text below its row.
 
 Defaults are those of ``model/spec.py``. Sources: msrun's options from mindspore/parallel/cluster/run.py of
 MindSpore 2.10, torchrun's from torch/distributed/run.py of PyTorch 2.13.
 """
 
-from faultrun.cli.options import values
+from faultrun.cli.options import meeting, values
+from faultrun.cli.options.assumptions import assumptions, defaults_in_words
+from faultrun.cli.options.choices import one_of, one_of_or_auto
 from faultrun.cli.options.option import Flag, Option, Options, OrNone, Repeatable, Switch
 from faultrun.cli.options.signature_file import signature_rows
+from faultrun.model.agreement_spec import AgreementSpec, EtcdAccess, OnAgreementLoss
+from faultrun.model.assumptions import Assumptions
 from faultrun.model.hang import HangPolicy, HangSignal
+from faultrun.model.output import LogFormat, Logs, Stream, View
 from faultrun.model.spec import (
     Framework,
-    LogFormat,
-    Logs,
     MsScheduler,
     Recovery,
     Rendezvous,
     RestartPolicy,
     RestoreConfigs,
     Resume,
-    Stream,
-    View,
     Windows,
 )
 from faultrun.model.worker_identity import folder_template
 
+_AGREEMENT = AgreementSpec(etcd=EtcdAccess(endpoints=()))
 _HANG = HangPolicy()
 _LOGS = Logs()
 _POLICY = RestartPolicy()
@@ -49,8 +51,8 @@ class WorkerOptions(Options):
     )
     """Workers on this node."""
     nproc_per_node = Option("N|auto|gpu|npu|cpu", str, default="", example="4", dashes=True, torch=True)
-    """The same as local_worker_num, as torchrun says it."""
-    framework = Option("NAME", values.one_of_or_auto(Framework), default=None, shown="auto", example="torch")
+    """torchrun's name for local_worker_num."""
+    framework = Option("NAME", one_of_or_auto(Framework), default=None, shown="auto", example="torch")
     """mindspore, torch, tensorflow or plain; auto reads the script's imports without running it."""
     module = Flag(short="m", dashes=True, torch=True, example="-m mypackage.train")
     """SCRIPT is a module, run as `python -m SCRIPT`."""
@@ -58,7 +60,7 @@ class WorkerOptions(Options):
     """Run SCRIPT itself, even if it ends in .py."""
     worker_dir = OrNone("DIR", folder_template, example="rank_{rank}")
     """Working directory of each worker, made if missing: {rank}, {local_rank} and {node_rank} are replaced.
-    SCRIPT and arguments that name files mean what they mean where faultrun is started.
+    Relative paths in SCRIPT and its arguments are resolved where faultrun is started.
     """
     bind_core = Option("True|JSON", str, default="False", example="True")
     """Tie workers to cores: True shares them evenly, or {"device0":["0-3"],"scheduler":["4"]}."""
@@ -91,9 +93,7 @@ class MeetingOptions(Options):
         "SECONDS", values.patience_s, default=_RENDEZVOUS.cluster_time_out_s, example="300"
     )
     """How long MindSpore waits until all its workers have met; negative waits for ever."""
-    ms_scheduler = Option(
-        "WHO", values.one_of_or_auto(MsScheduler), default=None, shown="auto", example="native"
-    )
+    ms_scheduler = Option("WHO", one_of_or_auto(MsScheduler), default=None, shown="auto", example="native")
     """Who brings MindSpore's workers together: builtin (faultrun itself: init() in one second), native
     (MindSpore's scheduler process), or auto: builtin on CPU for proved versions.
     """
@@ -101,18 +101,30 @@ class MeetingOptions(Options):
     """Keep MindSpore's compiled graphs for the next start of this job. Only for scripts whose graphs hold no
     number that changes on a restart: MindSpore would not notice.
     """
-    nnodes = Option("N", values.nodes, default=1, dashes=True, torch=True)
-    """Nodes of the run; more than 1 is not built yet."""
-    node_rank = Option("N", values.whole(-1, values.MOST_WORKERS), default=0, torch=True)
-    """Index of this node."""
+    nnodes = Option("N", meeting.nodes, default=1, dashes=True, torch=True)
+    """Nodes of the run; a supervisor beyond them is a spare."""
+    node_rank = Option("N", meeting.node_rank, default=None, shown="by arrival", example="1", torch=True)
+    """Index of this node among those that start together."""
+    node_name = Option(
+        "NAME", values.or_none(values.run_id, ""), default="", shown="the machine's or pod's", example="gpu07"
+    )
+    """Name of this node among several."""
     standalone = Flag(dashes=True, torch=True)
     """One node with a free port of its own, whatever else is said about meeting."""
     rdzv_backend = Option("NAME", str, default="", example="c10d", dashes=True, torch=True)
-    """torchrun's rendezvous; one node needs none."""
+    """Where several nodes agree: etcd (also etcd-v2), or c10d or static: the first node serves etcd."""
     rdzv_endpoint = Option("HOST:PORT", str, default="", example="localhost:29500", dashes=True, torch=True)
-    """Used as master_addr and master_port."""
+    """The members of etcd, between commas; with another backend the same as master_addr and master_port."""
     rdzv_id = Option("ID", str, default="", example="job7", dashes=True, torch=True)
     """Used as run_id."""
+    lease_ttl = Option(
+        "TIME", meeting.lease_ttl, default=_AGREEMENT.lease_ttl_s, shown=f"{_AGREEMENT.lease_ttl_s}s"
+    )
+    """Of several nodes, one that is silent for this long is lost; whole seconds."""
+    node_wait = Option("TIME", values.seconds(30 * values.DAY_S), default=_AGREEMENT.node_wait_s)
+    """How long several nodes wait for one that is missing."""
+    on_agreement_loss = Option("hold|fence", one_of(OnAgreementLoss), default=_AGREEMENT.on_loss)
+    """What several nodes do when etcd answers none of them: hold, training goes on; fence, it ends."""
 
 
 class FailureOptions(Options):
@@ -144,13 +156,13 @@ class FailureOptions(Options):
         shown=f"what the platform allows, else {_WINDOWS.stop_grace_s:g}s",
         example="2m",
     )
-    """The same when faultrun itself is told to stop."""
+    """Time to save when faultrun itself is told to stop."""
     hang_timeout = Option("TIME|auto|off", values.hang_timeout, default=None, shown="auto", example="10m")
-    """A rank without a step for this long is replaced; auto: after 5m and 10 times the longest pause so far.
-    Long before, a warning. Needs faultrun.sdk in the script, or hang_signal=log.
+    """Replace a rank that has done no step for this long; auto: 5m or 10 times the longest pause so far,
+    whichever is longer. A warning comes much earlier. Needs faultrun.sdk in the script, or hang_signal=log.
     """
     hang_factor = Option("N", values.hang_factor, default=_HANG.factor, shown=f"{_HANG.factor:g}")
-    """A silence of so many usual steps is warned of."""
+    """Warn of a rank that is silent for this many times its usual step."""
     hang_limits = Option(
         "WHAT=TIME,...",
         values.hang_limits,
@@ -159,11 +171,13 @@ class FailureOptions(Options):
         "evaluation 1m..1h",
         example="compile=1h,checkpoint=10m",
     )
-    """A rank silent for so long in startup, compile, step, checkpoint or evaluation is replaced; MIN..MAX
-    are the bounds of a limit that is learnt.
+    """Replace a rank that is silent for this long in startup, compile, step, checkpoint or evaluation;
+    MIN..MAX are the bounds of a limit that is learnt.
     """
-    hang_signal = Option("sdk|log", values.one_of(HangSignal), default=_HANG.signal, example="log")
-    """log: without the SDK, a silent log together with no processor time and no I/O (10m)."""
+    hang_signal = Option("sdk|log", one_of(HangSignal), default=_HANG.signal, example="log")
+    """What shows that a rank is alive: sdk, the steps that it reports; log, for scripts without the SDK: its
+    log, processor time and I/O (10m without any is a hang).
+    """
     signals = Option(
         "NAME=ANSWER,...",
         values.signal_answers,
@@ -175,7 +189,7 @@ class FailureOptions(Options):
     shutdown_timeout = Option(
         "SECONDS", values.seconds(), default=None, example="60", dashes=True, torch=True
     )
-    """Sets grace and stop_grace together, as torchrun says it."""
+    """torchrun's name: sets grace and stop_grace together."""
     monitor_interval = Option("SECONDS", values.seconds(), default=None, example="1", dashes=True, torch=True)
     """Accepted for torchrun's sake; the kernel reports a death at once, nothing is polled."""
     reset_config = Option(
@@ -218,15 +232,13 @@ class ResumeOptions(Options):
     """Configuration value to set to the checkpoint."""
     resume_arg = Repeatable("TEMPLATE", values.template, example="--resume_arg=--pre_trained={checkpoint}")
     """Script argument to replace or append on a restart."""
-    resume = Option("WHEN", values.one_of(Resume), default=_RECOVERY.resume, example="always")
+    resume = Option("WHEN", one_of(Resume), default=_RECOVERY.resume, example="always")
     """What the first start does with checkpoints it finds: auto continues an unfinished run of this log_dir
     or run_id, always uses whatever is whole, never starts anew.
     """
     trust = Flag()
     """Use checkpoints that cannot be verified, e.g. encrypted ones, where a step has no other."""
-    restore_configs = Option(
-        "WHEN", values.one_of(RestoreConfigs), default=_RECOVERY.restore_configs, example="end"
-    )
+    restore_configs = Option("WHEN", one_of(RestoreConfigs), default=_RECOVERY.restore_configs, example="end")
     """Restore the rewritten files: end, however the run ends; never leaves it to `faultrun
     config restore`.
     """
@@ -251,8 +263,14 @@ class LogOptions(Options):
         "SIZE", values.size, default=_LOGS.max_bytes, shown=f"{_LOGS.max_bytes >> 30}g", example="200m"
     )
     """A longer worker log is cut: its first and its newest part are kept. 0: never."""
-    tail_worker_log = Option("RANKS", values.ranks, default=None, shown="none", example="0")
-    """Copy these ranks' output to the console: 0,3 or -1 for all."""
+    tail_worker_log = Option(
+        "RANKS",
+        values.or_none(values.ranks, None),
+        default=None,
+        shown="0 on a terminal, else none",
+        example="0,3",
+    )
+    """Copy the output of these ranks to the console, each line behind [rank]: 0,3, -1 for all, or none."""
     tee = Option(
         "STREAMS",
         values.streams,
@@ -277,18 +295,28 @@ class LogOptions(Options):
     termination_log = Option(
         "FILE", lambda text: text or _LOGS.termination_log, default=_LOGS.termination_log
     )
-    """Gets one line with the reason of the end, if it exists."""
+    """If this file exists, it gets one line with the reason of the end, for Kubernetes."""
 
 
 class WatchOptions(Options):
     """How the run is watched."""
 
-    log_format = Option("text|json", values.one_of(LogFormat), default=_VIEW.log_format, example="json")
+    log_format = Option("text|json", one_of(LogFormat), default=_VIEW.log_format, example="json")
     """What faultrun itself says on stderr: lines for people, or one JSON object an event."""
     live_line = Switch()
     """On a terminal keep a line with ranks, step and rate at the bottom."""
     report = Switch()
     """Write report.html, .md and .json into the log_dir at the end."""
+    assume = Option(
+        "NAME=VALUE,...",
+        assumptions,
+        default=Assumptions(),
+        shown=defaults_in_words(),
+        example="notice=30min,restart=1h",
+    )
+    """What is assumed of the same faults without faultrun, to say what they would have cost; each name is
+    explained by `faultrun docs what-it-saved`.
+    """
     metrics_port = Option(
         "PORT",
         values.or_none(values.whole(1, 65_535), None),
@@ -304,9 +332,9 @@ class WatchOptions(Options):
         shown=f"{_VIEW.metrics_addr}, in a pod every address",
         example="0.0.0.0",
     )
-    """The address at which they are served; whoever reaches it reads the run's id and steps."""
+    """Address for metrics_port. Anyone who can reach it can read the run's id and steps."""
     metrics_file = OrNone("FILE.prom", values.prom_file, example="/var/lib/node_exporter/faultrun.prom")
-    """Write them to a file, every 10 s and at the end, for node_exporter's textfile collector."""
+    """Write the metrics to a file, every 10 s and at the end, for node_exporter's textfile collector."""
     tensorboard = OrNone("DIR", str, example="runs/faultrun")
     """Write pace, restarts and recoveries as TensorBoard scalars (needs faultrun[tensorboard])."""
     otlp_endpoint = OrNone("URL", values.collector, example="http://collector:4318")
@@ -314,23 +342,4 @@ class WatchOptions(Options):
     on_event = OrNone("CMD", str, example="'cat >> events.jsonl'")
     """Shell command that gets JSON on stdin at each warning, incident, restart, give-up and end."""
     webhook = OrNone("URL", values.webhook, example="https://chat.example.org/hooks/training")
-    """The same JSON in a POST."""
-
-
-class CommandOptions(Options):
-    """How the command itself behaves."""
-
-    join = Switch()
-    """False returns once the workers run and supervises in the background."""
-    exit_code_on_stop = Option(
-        "CODE", values.whole(0, 255), default=None, shown="143 for SIGTERM, 130 for SIGINT", example="0"
-    )
-    """Exit code when told to stop."""
-    sim_level = Option("0..3", values.whole(-1, 3), default=-1, example="1")
-    """MindSpore's dry run (MS_SIMULATION_LEVEL); -1 is none."""
-    sim_rank_id = Option("RANK", values.whole(-1, values.MOST_WORKERS), default=-1, example="0")
-    """Dry run this one rank only; -1 runs all."""
-    config = Option("FILE", str, default="", example="faultrun.yaml")
-    """Options from a YAML file, by name."""
-    dry_run = Flag(dashes=True)
-    """Print what would be started, changed and resumed from; start nothing."""
+    """Send the JSON of on_event to this address, in a POST."""

@@ -1,19 +1,21 @@
 """Every option of ``faultrun run``, and the layers of settings: where each value came from.
 
-Command line > ``FAULTRUN_*`` > torchrun's ``PET_*`` > ``--config`` > default. A list from a higher layer
-replaces the lower one. Values are texts until their option is read, so that an error can name the place where
-the person wrote it.
+Command line > ``FAULTRUN_*`` > torchrun's ``PET_*`` > ``--config``, else ``faultrun.yaml`` beside SCRIPT >
+default. A list from a higher layer replaces the lower one. Values are texts until their option is read, so
+that an error can name the place where the person wrote it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from faultrun.cli.options.beside import CONFIG_NAME, NO_CONFIG, config_beside
+from faultrun.cli.options.choices import likely
+from faultrun.cli.options.command_rows import CommandOptions
 from faultrun.cli.options.option import Layer, Option, Takes, Written
 from faultrun.cli.options.rows import (
-    CommandOptions,
     FailureOptions,
     LogOptions,
     MeetingOptions,
@@ -22,7 +24,6 @@ from faultrun.cli.options.rows import (
     WorkerOptions,
 )
 from faultrun.cli.options.torchrun import TorchrunOptions
-from faultrun.cli.options.values import likely
 from faultrun.errors import ConfigError
 
 INSIDE_WORKER = "FAULTRUN_INCARNATION"
@@ -38,6 +39,8 @@ _NULL = "tag:yaml.org,2002:null"
 _FORM = "one `option: value` per line, such as `worker_num: 4`"
 _NOT_IN_CONFIG = frozenset({"config"})
 _MAPPINGS = frozenset({"bind_core", "bind_numa"})
+_SAME_QUESTION = frozenset({"worker_num", "local_worker_num", "nproc_per_node"})
+"""One of these that is typed answers for all: the config file's must not contradict it."""
 
 
 class Settings(
@@ -84,15 +87,32 @@ class Asked:
     words: tuple[str, ...]
 
 
-def collect(asked: Asked, environ: Mapping[str, str]) -> Settings:
+def _no_file() -> str:
+    return ""
+
+
+def collect(asked: Asked, environ: Mapping[str, str], beside: Callable[[], str] = _no_file) -> Settings:
     """Lay the command line over the environment over the config file.
 
-    Raises ConfigError when the config file cannot be read, is no YAML mapping or has an unknown key.
+    ``beside`` is asked for the path of SCRIPT's own config file where no other one is named. Raises
+    ConfigError when the config file cannot be read, is no YAML mapping or has an unknown key.
     """
     upper = _from_torchrun(environ) | _from_variables(environ) | _from_command_line(asked)
-    config = upper.get("config")
-    lower = {} if config is None else _from_config(config.text)
-    return Settings(lower | upper, asked.words, _misspelled(environ))
+    named = upper.get("config")
+    path = beside() if named is None else named.text
+    lower = {} if path in ("", NO_CONFIG) else _from_config(path)
+    if _SAME_QUESTION.intersection(upper):
+        lower = {name: written for name, written in lower.items() if name not in _SAME_QUESTION}
+    notes = _misspelled(environ)
+    if lower and named is None:
+        used = ", ".join(name for name in lower if name not in upper) or "nothing that was not typed"
+        notes = (f"options from {path}: {used}  (--config={NO_CONFIG} leaves them out)", *notes)
+    return Settings(lower | upper, asked.words, notes)
+
+
+def collect_for_run(asked: Asked, environ: Mapping[str, str]) -> Settings:
+    """The same for a run that begins here: with the ``faultrun.yaml`` of SCRIPT's folder."""
+    return collect(asked, environ, lambda: config_beside(asked.words, module="module" in asked.options))
 
 
 def _from_command_line(asked: Asked) -> dict[str, Written]:
@@ -142,7 +162,7 @@ def _from_config(path: str) -> dict[str, Written]:
             raise ConfigError(
                 f"{where} is no option",
                 because="the keys of a config file are the names of options",
-                hint=f"did you mean {match}?" if match else "faultrun --help lists every option",
+                hint=f"did you mean {match}?" if match else _other_hint(path),
             )
         try:
             written = Written(texts=_texts(value), layer=Layer.CONFIG, where=where)
@@ -158,6 +178,12 @@ def _from_config(path: str) -> dict[str, Written]:
             raise ConfigError(f"{where} is given twice", because=because, hint="remove one of them")
         found[name] = written
     return found
+
+
+def _other_hint(path: str) -> str:
+    """Nobody named a file that lies beside the script: it may be another program's."""
+    every = "faultrun --help-all lists every option"
+    return f"{every}; --config={NO_CONFIG} runs without {path}" if Path(path).name == CONFIG_NAME else every
 
 
 def _pairs(path: str) -> list[tuple[Any, Any]]:

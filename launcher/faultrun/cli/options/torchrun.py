@@ -3,8 +3,7 @@
 Source: torch/distributed/run.py of PyTorch 2.13; a test compares. What has no effect here says so once.
 """
 
-from collections.abc import Callable
-
+from faultrun.cli.options.choices import word
 from faultrun.cli.options.option import Flag, Option, Options
 from faultrun.cli.options.values import ranks
 from faultrun.model.worker_identity import WorkerIdentity
@@ -28,17 +27,6 @@ def pairs(text: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def word(*known: str) -> Callable[[str], str]:
-    """A reader of one of these words."""
-
-    def read(text: str) -> str:
-        if text.strip() not in known:
-            raise ValueError(f"{text!r} is none of {', '.join(known)}")
-        return text.strip()
-
-    return read
-
-
 class TorchrunOptions(Options):
     """What torchrun has beside the everyday options."""
 
@@ -51,7 +39,7 @@ class TorchrunOptions(Options):
     local_ranks_filter = Option(
         "RANKS", ranks, default=None, shown="all", example="0", dashes=True, torch=True
     )
-    """Local ranks of which the console shows anything; log files have all."""
+    """Show only these local ranks on the console; log files have all."""
     duplicate_stdout_filters = Option(
         "TEXT,...", needles, default=needles(""), example="loss", dashes=True, torch=True
     )
@@ -65,9 +53,11 @@ class TorchrunOptions(Options):
     rdzv_conf = Option(
         "KEY=VALUE,...", pairs, default=pairs(""), example="timeout=60", dashes=True, torch=True
     )
-    """Tunes torchrun's rendezvous; no effect."""
+    """How etcd is reached: cacert, cert, key, protocol, username, password_file (a file, never a password);
+    is_host for c10d. One node needs none.
+    """
     local_addr = Option("HOST", str, default="", example="10.0.0.1", dashes=True, torch=True)
-    """This node's address in torchrun's rendezvous; no effect."""
+    """The address of this node that other nodes reach; one node needs none."""
     start_method = Option(
         "spawn|fork|forkserver",
         word("spawn", "fork", "forkserver"),

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from faultrun.cli.options.choices import DryRun, meant, none_of, one_of
 from faultrun.errors import ConfigError, UsageError
 from faultrun.model.hang import Span
-from faultrun.model.spec import Rewrite, SignalAnswer, Stream
+from faultrun.model.output import Stream
+from faultrun.model.spec import Rewrite, SignalAnswer
 from faultrun.platforms.local import is_address
 
-E = TypeVar("E", bound=Enum)
 N = TypeVar("N")
 _T = TypeVar("_T")
 
@@ -25,8 +26,8 @@ DAY_S = 86_400.0
 MOST_WORKERS = 1_000_000
 
 _NONE = ("", "none")
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S, "": 1.0}
-_DURATION = r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)"
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": DAY_S, "": 1.0}
+_DURATION = r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|)"
 _SWITCHES = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
@@ -53,19 +54,22 @@ def as_text(value: object) -> str:
             return str(value)
 
 
-def likely(name: str, names: list[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that ``name`` was probably meant to be; ``cutoff`` is difflib's, 1 for equal."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, names, n=1, cutoff=cutoff)), None)
-
-
 def switch(text: str) -> bool:
     """True or False, in msrun's spelling or YAML's."""
     found = _SWITCHES.get(text.strip().lower())
     if found is None:
         raise ValueError(f"{text!r} is neither True nor False")
     return found
+
+
+def dry_run(text: str) -> DryRun:
+    """``full``, or True for a plan that shows of many workers the first; False for none."""
+    if text.strip().lower() == DryRun.FULL.value:
+        return DryRun.FULL
+    try:
+        return DryRun.SHORT if switch(text) else DryRun.NONE
+    except ValueError as error:
+        raise ValueError(f"{error}, nor full") from None
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
@@ -80,22 +84,6 @@ def whole(low: int, high: int) -> Callable[[str], int]:
         return number
 
     return read
-
-
-def one_of(kind: type[E]) -> Callable[[str], E]:
-    """A reader of the values of ``kind``."""
-
-    def read(text: str) -> E:
-        found = _member(kind, text, ())
-        assert found is not None
-        return found
-
-    return read
-
-
-def one_of_or_auto(kind: type[E]) -> Callable[[str], E | None]:
-    """The same; None for ``auto``."""
-    return lambda text: _member(kind, text, ("auto",))
 
 
 def or_none(reads: Callable[[str], _T], nothing: N) -> Callable[[str], _T | N]:
@@ -148,17 +136,6 @@ def patience_s(text: str) -> int:
     return max(1, round(seconds(30 * DAY_S)(text)))
 
 
-def nodes(text: str) -> int:
-    """Torchrun's ``N`` or ``MIN:MAX``, of which the larger counts."""
-    match = re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is neither N nor MIN:MAX")
-    fewest, most = int(match[1]), int(match[2] or match[1])
-    if not 0 < fewest <= most:
-        raise ValueError(f"{text} holds no number of nodes")
-    return most
-
-
 def ranks(text: str) -> tuple[int, ...]:
     """Ranks as msrun lists them, ``0,3``; empty for ``-1``, which means all."""
     if text.strip() == "-1":
@@ -177,14 +154,6 @@ def streams(text: str) -> dict[int | None, Stream]:
     return {int(rank): Stream(int(stream)) for rank, stream in pairs}
 
 
-def endpoint(text: str) -> tuple[str, int | None]:
-    """``host:port``, ``host`` or ``[v6]:port`` as (host, port)."""
-    match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?", text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return match[1], None if match[2] is None else whole(0, 65_535)(match[2])
-
-
 def standbys(text: str) -> int | None:
     """How many: ``none`` is 0, ``auto`` is None."""
     word = text.strip().lower()
@@ -194,7 +163,7 @@ def standbys(text: str) -> int | None:
         return whole(0, _MOST_STANDBYS)(text)
     except ValueError:
         because = f"{text!r} is neither none, auto nor a number from 0 to {_MOST_STANDBYS}"
-        raise ValueError(because) from None
+        raise ValueError(because + meant(text, ("none", "auto"))) from None
 
 
 def signal_answers(text: str) -> tuple[tuple[int, SignalAnswer], ...]:
@@ -204,7 +173,7 @@ def signal_answers(text: str) -> tuple[tuple[int, SignalAnswer], ...]:
         name, _, answer = part.partition("=")
         number = _SIGNALS.get(name.strip().upper().removeprefix("SIG"))
         if number is None:
-            raise ValueError(f"{name!r} is none of {', '.join(_SIGNALS)}")
+            raise ValueError(none_of(name, [*_SIGNALS]))
         answers.append((number, one_of(SignalAnswer)(answer)))
     return tuple(answers)
 
@@ -214,7 +183,9 @@ def hang_timeout(text: str) -> float | None:
     word = text.strip().lower()
     if word in ("auto", "learnt"):
         return None
-    return math.inf if word == "off" else _hang_limit_s(text)
+    if word == "off":
+        return math.inf
+    return _hang_limit_s(text, meant(text, ("auto", "off")))
 
 
 def hang_factor(text: str) -> float:
@@ -235,7 +206,8 @@ def hang_limits(text: str) -> dict[str, Span]:
         phase, equals, times = part.partition("=")
         phase = phase.strip()
         if phase not in _HANG_PHASES or not equals:
-            raise ValueError(f"{part!r} is not one of {', '.join(_HANG_PHASES)}, '=' and a time")
+            because = f"{part!r} is not one of {', '.join(_HANG_PHASES)}, '=' and a time"
+            raise ValueError(because + (meant(phase, _HANG_PHASES) if phase not in _HANG_PHASES else ""))
         low_s, high_s = span_s(times, _hang_limit_s)
         if ".." in times and phase in _NOT_LEARNT:
             raise ValueError(f"{phase} is not learnt; it takes one time, not two")
@@ -316,24 +288,15 @@ def collector(text: str) -> str:
     return text if parts.path.strip("/") else urlunsplit(parts._replace(path="/v1/traces"))
 
 
-def _member(kind: type[E], text: str, others: tuple[str, ...]) -> E | None:
-    word = text.strip().lower()
-    if word in others:
-        return None
-    known = [member.value for member in kind]
-    if word not in known:
-        match = likely(text, known)
-        meant = f"; did you mean {match}?" if match else ""
-        raise ValueError(f"{text!r} is none of {', '.join([*others, *known])}{meant}")
-    return kind(word)
-
-
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _hang_limit_s(text: str) -> float:
-    limit_s = seconds(7 * DAY_S)(text)
+def _hang_limit_s(text: str, or_else: str = "") -> float:
+    try:
+        limit_s = seconds(7 * DAY_S)(text)
+    except ValueError as error:
+        raise ValueError(f"{error}{or_else}") from None
     if limit_s < _SHORTEST_HANG_S:
         shortest = f"{_SHORTEST_HANG_S * 1000:g} ms"
         raise ValueError(f"{text.strip()} is shorter than {shortest}, and would always be over")

@@ -14,14 +14,15 @@ from faultrun.platforms.rank_table import RankTable
 class ProcessContext:
     """Our own process: its environment, the Python that runs it, where that imports from, its process id.
 
-    The platform's usual paths begin at ``root``. ``rank_table`` and ``servers`` are what it was waited for;
-    None: to be read.
+    ``at_terminal``: what it prints is read by a person. The platform's usual paths begin at ``root``.
+    ``rank_table`` and ``servers`` are what it was waited for; None: to be read.
     """
 
     environ: Mapping[str, str]
     python: str
     import_path: tuple[str, ...]
     pid: int
+    at_terminal: bool = False
     root: Path = Path("/")
     rank_table: RankTable | None = None
     servers: tuple[str, ...] | None = None

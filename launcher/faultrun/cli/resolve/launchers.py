@@ -6,21 +6,15 @@ It would start workers of its own in each of ours, which nobody here sees.
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
+from faultrun.adopt.launchers import MODULE_LAUNCHERS, named_launcher, read_launch
+from faultrun.errors import UsageError
 from faultrun.frameworks.program_files import shell_texts
 
 _SAME_OPTIONS = ("torchrun", "msrun")
 """Their options are ours."""
 
-_MODULES = {
-    "torch.distributed.run": "torchrun",
-    "torch.distributed.launch": "torchrun",
-    "accelerate.commands.launch": "accelerate launch",
-    "deepspeed.launcher.runner": "deepspeed",
-}
-_OTHERS = ("accelerate launch", "deepspeed", "mpirun", "mpiexec", "srun", "ft_launcher", "dlrover-run")
-_COUNTS = r"(?:--num_processes|--num-processes|--num_gpus|--nproc[-_]per[-_]node|-np|-n|--ntasks)[= ]+(\d+)"
+_UNREAD = ("ft_launcher", "dlrover-run")
 _COMMAND = r"(?:^|[;&|(]|\b(?:do|then|else|exec|nohup|time)\b)[ \t]*(?:\w+=\S*[ \t]+)*"
 _STARTS = re.compile(
     rf"(?m){_COMMAND}(?:(torchrun|msrun|accelerate[ \t]+launch|deepspeed|mpirun|mpiexec)[ \t]"
@@ -34,13 +28,13 @@ def other_launcher(words: Sequence[str], *, module: bool) -> str:
 
     ``module``: the first one is the name of a module (``-m``).
     """
-    name, rest = _named(words, module=module)
+    name, rest = (MODULE_LAUNCHERS.get(words[0], ""), tuple(words[1:])) if module else named_launcher(words)
     if name in _SAME_OPTIONS:
         return _instead(name, shlex.join(["faultrun", *rest]))
-    if name:
-        count = re.search(_COUNTS, " ".join(rest))
-        number = f" --worker_num={count[1]}" if count else ""
-        return _instead(name, f"faultrun{number} {shlex.join(_script(rest)) or 'SCRIPT'}")
+    if name == "faultrun":
+        return ""
+    if name or words[0] in _UNREAD:
+        return _instead(name or words[0], _line(words))
     for where, text in shell_texts(words):
         found = _STARTS.search(text)
         if found is not None:
@@ -49,27 +43,16 @@ def other_launcher(words: Sequence[str], *, module: bool) -> str:
     return ""
 
 
-def _named(words: Sequence[str], *, module: bool) -> tuple[str, Sequence[str]]:
-    first = Path(words[0]).name
-    if module:
-        return _MODULES.get(words[0], ""), words[1:]
-    if re.fullmatch(r"python(\d(\.\d+)?)?", first) and "-m" in words[1:-1]:
-        at = words.index("-m")
-        if not all(word.startswith("-") for word in words[1:at]):
-            return "", ()
-        return _MODULES.get(words[at + 1], ""), words[at + 2 :]
-    if first == "accelerate":
-        return ("accelerate launch", words[2:]) if words[1:2] == ("launch",) else ("", ())
-    return (first, words[1:]) if first in (*_SAME_OPTIONS, *_OTHERS) else ("", ())
-
-
-def _script(rest: Sequence[str]) -> Sequence[str]:
-    """What the launcher runs: from the first Python file on, or from ``-m``."""
-    for at, word in enumerate(rest):
-        if word.endswith(".py") or word in ("-m", "--module"):
-            return rest[at:]
-    return ()
+def _line(words: Sequence[str]) -> str:
+    """The command that does the same, as far as the launcher's own words tell."""
+    try:
+        launch = read_launch(words, lambda rest: ({}, tuple(rest)))
+    except UsageError:
+        return "faultrun SCRIPT"
+    counted = [f"--{one.name}={one.values[-1]}" for one in launch.options if one.name == "worker_num"]
+    script = [*(["-m"] if launch.module else []), *launch.program]
+    return shlex.join(["faultrun", *counted, *script])
 
 
 def _instead(name: str, line: str) -> str:
-    return f"{name} starts workers of its own in each worker of faultrun, which takes its place: {line}"
+    return f"{name} would start its own workers in each worker; give faultrun in its place: {line}"

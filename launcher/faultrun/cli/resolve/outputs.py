@@ -9,8 +9,9 @@ from typing import Any
 from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
+from faultrun.cli.resolve.workers import Workers
 from faultrun.errors import UsageError
-from faultrun.model.spec import Logs, Stream, View
+from faultrun.model.output import LogFormat, Logs, Stream, View
 from faultrun.platforms import local
 
 _CONSOLE = (Settings.tail_worker_log, Settings.tee, Settings.redirects)
@@ -26,26 +27,29 @@ _TRACES = (
 """An optional part of faultrun: what is an extra, its module, its distribution, the name of the extra."""
 
 
-def resolve_logs(ctx: ResolveContext, *, join: bool, workers: int, master_addr: str) -> Logs:
-    """Settle names and streams for ranks 0 to ``workers`` - 1; raises UsageError (ConfigError)."""
-    settings = ctx.settings
+def resolve_logs(ctx: ResolveContext, *, join: bool, workers: Workers, master_addr: str) -> Logs:
+    """Settle names and streams for this node's workers; raises UsageError (ConfigError)."""
+    settings, world = ctx.settings, workers.local * workers.nodes
     name = settings.read(Settings.worker_log_name, lambda text: _log_name(text, master_addr))
     tail = settings.tail_worker_log
-    tee = _per_rank(ctx, Settings.tee, settings.tee, workers)
-    redirects = _per_rank(ctx, Settings.redirects, settings.redirects, workers)
+    asked = any(settings.gave(option) for option in _CONSOLE)
+    if not asked and ctx.process.at_terminal and settings.log_format is LogFormat.TEXT:
+        tail = settings.local_ranks_filter or (0,)
+    tee = _per_rank(ctx, Settings.tee, settings.tee, workers.local)
+    redirects = _per_rank(ctx, Settings.redirects, settings.redirects, workers.local)
     filtered = settings.local_ranks_filter
-    unknown = ", ".join(str(rank) for rank in tail or () if rank >= workers)
+    unknown = ", ".join(str(rank) for rank in tail or () if rank >= world)
     if unknown:
-        because = f"of the ranks 0 to {workers - 1} none is {unknown}"
+        because = f"the run has ranks 0 to {world - 1}, not {unknown}"
         ctx.no_effect(because, Settings.tail_worker_log)
     if not join:
-        because = "with --join=False nobody stays at the console; follow the log files"
+        because = "with --join=False nothing follows the console; read the log files"
         ctx.no_effect(because, *_CONSOLE)
         tail, tee, redirects = None, (), ()
     return Logs(
         log_dir=settings.log_dir,
         worker_log_name=name or Logs().worker_log_name,
-        tail=None if tail is None else frozenset(tail or range(workers)),
+        tail=None if tail is None else frozenset(tail or range(world)),
         tee=tee,
         redirects=redirects,
         termination_log=settings.termination_log,
@@ -61,6 +65,7 @@ def resolve_view(ctx: ResolveContext) -> View:
     settings = ctx.settings
     own_addr = local.every_address() if ctx.process.in_pod else _NOWHERE_ELSE
     view = View(
+        assume=settings.assume,
         log_format=settings.log_format,
         live_line=settings.live_line,
         report=settings.report,
@@ -102,7 +107,7 @@ def _per_rank(
         return ()
     unknown = [rank for rank in chosen if rank is not None and rank >= workers]
     if unknown:
-        ctx.no_effect(f"of the local ranks 0 to {workers - 1} none is {unknown[0]}", option)
+        ctx.no_effect(f"this node has local ranks 0 to {workers - 1}, not {unknown[0]}", option)
     others = chosen.get(None, Stream.NONE)
     return tuple(chosen.get(rank, others) for rank in range(workers))
 

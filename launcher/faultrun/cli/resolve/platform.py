@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from faultrun.cli.options.choices import likely
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
-from faultrun.cli.options.values import likely
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.model.spec import FaultFiles, Framework
 from faultrun.platforms.ascend_operator import Allotment, allotment, parse_server_list
@@ -72,7 +72,7 @@ def read_rank_table(ctx: ResolveContext) -> FinishedTable | None:
         content = process.rank_table or _read(RANK_TABLE, named.path)
     except ValueError as error:
         if settings.gave(Settings.worker_num) or settings.gave(Settings.local_worker_num):
-            ctx.note(f"{named.where}={named.path} is handed on unread: {error}")
+            ctx.note(f"{named.where}={named.path} is passed to the workers unread: {error}")
             return None
         because = str(error) if named.where == named.path else f"{named.where}={named.path}: {error}"
         hint = "a table without that mistake, or --worker_num=N"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from faultrun.cli.options.choices import likely
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, Settings
-from faultrun.cli.options.values import likely
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.verbs import VERBS
@@ -55,18 +55,31 @@ class Program:
     search: tuple[Path, ...] = ()
 
 
-def misplaced(settings: Settings) -> str:
-    """A word about an option of ours behind SCRIPT that no script is likely to have; "" without one."""
+def misplaced(settings: Settings, program: Program) -> str:
+    """A word about an option of ours behind SCRIPT that the script does not have; "" without one.
+
+    By the script's source, as far as it can be seen: it has what it spells anywhere. Where options may come
+    from elsewhere, only names are pointed out that no script is likely to have.
+    """
+    from faultrun.frameworks.program_files import options_unknown_to, program_sources
+
+    behind: dict[str, str] = {}
     for word in settings.words[1:]:
-        name = word.partition("=")[0].lstrip("-").replace("-", "_")
         if word == "--":
             break
-        if word.startswith("--") and name in _NO_SCRIPTS_OWN and name not in settings.given:
-            script = settings.words[0]
-            known = OPTIONS[name]
-            ours = word if "=" in word or known.takes is Takes.NOTHING else f"{word}={known.metavar}"
-            return f"{word} is {script}'s own; faultrun's options go before it: faultrun {ours} {script}"
-    return ""
+        name = word.partition("=")[0].lstrip("-").replace("-", "_")
+        if word.startswith("--") and name in OPTIONS and name not in settings.given:
+            behind.setdefault(name, word)
+    if not behind:
+        return ""
+    words = (*program.command.prefix, *program.command.script_args)
+    sources = program_sources(words, program.source, program.search)
+    unknown = options_unknown_to(sources, list(behind), surely=_NO_SCRIPTS_OWN)
+    if not unknown:
+        return ""
+    word, known, script = behind[unknown[0]], OPTIONS[unknown[0]], settings.words[0]
+    ours = word if "=" in word or known.takes is Takes.NOTHING else f"{word}={known.metavar}"
+    return f"{word} is handed to {script}; faultrun's options go before it: faultrun {ours} {script}"
 
 
 def resolve_program(settings: Settings, process: ProcessContext) -> Program:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faultrun.cli.options.choices import likely
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.options.values import likely
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
 from faultrun.frameworks.tft import TFT_VARIABLE, normalised
@@ -157,7 +157,7 @@ def _filled(
         keys = ", ".join(one.key for one in found.rewrites if one.file == file)
         parts.append(f"sets {keys} in {file}")
     if found.pointers:
-        parts.append(f"keeps {' '.join(one.name for one in found.pointers)} right")
+        parts.append(f"corrects {' '.join(one.name for one in found.pointers)}")
     if found.resume_args:
         parts.append(f"passes {' '.join(found.resume_args)}")
     if found.resume_environment:
@@ -183,11 +183,11 @@ def _apart(recipe: Recipe, found: Recovery, places: Sequence[str]) -> Iterator[s
 def _doubts(script: "Script") -> Iterator[str]:
     """Where a script saves that its source does not tell, or tells in several ways."""
     for what in dict.fromkeys(script.code.computed):
-        yield f"the script computes {_argument_of(what)}; where it saves: --checkpoint_dir=DIR"
+        yield f"the script computes {_argument_of(what)}; name where it saves: --checkpoint_dir=DIR"
     for what, values in script.code.several.items():
         known = ", ".join(filter(None, values))
         if "" in values:
-            text = f"{known}, and one that it computes; where it saves: --checkpoint_dir=DIR"
+            text = f"{known}, and one that it computes; name where it saves: --checkpoint_dir=DIR"
         else:
             text = f"{known}; all are looked through, --checkpoint_dir=DIR names one"
         yield f"the script gives {_argument_of(what)} more than once: {text}"

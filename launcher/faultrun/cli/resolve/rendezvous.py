@@ -4,11 +4,13 @@ import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 
+from faultrun.cli.options.meeting import endpoint
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.options.values import endpoint
+from faultrun.cli.resolve.agreement import NodeIdentity
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
-from faultrun.model.spec import Command, Framework, MsScheduler, Rendezvous, Simulation
+from faultrun.cli.resolve.workers import Workers
+from faultrun.model.spec import Command, Framework, MsScheduler, Rendezvous
 from faultrun.platforms import local
 
 _LOCALHOST = "127.0.0.1"
@@ -17,10 +19,16 @@ _TORCH_PORT = 29_500
 _WITH_THE_LOGS = "log_dir"
 
 
-def resolve_meeting(ctx: ResolveContext, framework: Framework) -> Rendezvous:
-    """Address and first port; raises UsageError (ConfigError) for an address that is not this machine's."""
+def resolve_meeting(ctx: ResolveContext, framework: Framework, node: NodeIdentity | None) -> Rendezvous:
+    """Address and first port; raises UsageError (ConfigError) for an address that is not this machine's.
+
+    ``node`` is this one of several: where they serve etcd themselves, the port that was named is etcd's.
+    """
     settings = ctx.settings
-    host, port = _host_and_port(ctx)
+    if node is None:
+        host, port = _host_and_port(ctx)
+    else:
+        host, port = node.addr, None if node.meeting else settings.master_port or None
     if settings.fixed_port and port is None:
         port = _USUAL_PORT.get(framework, _TORCH_PORT)
     patience_s = settings.cluster_time_out
@@ -28,7 +36,7 @@ def resolve_meeting(ctx: ResolveContext, framework: Framework) -> Rendezvous:
         because = f"only MindSpore builds a cluster, and this is {framework.value}"
         ctx.no_effect(because, Settings.cluster_time_out)
     return Rendezvous(
-        master_addr=_address(settings, host, framework),
+        master_addr=_address(settings, host, framework) if node is None else host,
         port=port,
         fixed_port=settings.fixed_port,
         cluster_time_out_s=patience_s,
@@ -37,18 +45,21 @@ def resolve_meeting(ctx: ResolveContext, framework: Framework) -> Rendezvous:
 
 
 def resolve_scheduler(
-    ctx: ResolveContext, framework: Framework, command: Command, address: str, simulation: Simulation | None
+    ctx: ResolveContext, framework: Framework, command: Command, address: str, workers: Workers
 ) -> MsScheduler:
-    """What serves the first incarnation; UsageError (ConfigError) for a builtin that could never listen."""
+    """What serves the first incarnation; UsageError (ConfigError) for a builtin that could never listen.
+
+    With several nodes the builtin one serves those who ask for it.
+    """
     asked = ctx.settings.ms_scheduler
-    if framework is not Framework.MINDSPORE or simulation is not None:
+    if framework is not Framework.MINDSPORE or workers.simulation is not None:
         because = "only MindSpore's workers look for a scheduler, and no dry run does"
         ctx.no_effect(because, Settings.ms_scheduler)
         return MsScheduler.NATIVE
-    loopback = _loopback(address)
-    if asked is MsScheduler.NATIVE or (asked is None and not (loopback and _simple(ctx.environ))):
+    loopback, alone = _loopback(address), workers.nodes == 1
+    if asked is MsScheduler.NATIVE or (asked is None and not (alone and loopback and _simple(ctx.environ))):
         return MsScheduler.NATIVE
-    if not loopback:
+    if alone and not loopback:
         because = f"the built-in scheduler listens on loopback only, and they meet at {address}"
         hint = "--master_addr=127.0.0.1, or --ms_scheduler=native"
         raise ctx.settings.refuse(Settings.ms_scheduler, because, hint)
@@ -94,7 +105,7 @@ def _host_and_port(ctx: ResolveContext) -> tuple[str, int | None]:
     host, port = settings.master_addr, settings.master_port
     if settings.standalone:
         ctx.no_effect(
-            "--standalone chooses for itself",
+            "--standalone chooses address and port itself",
             Settings.master_addr,
             Settings.master_port,
             Settings.rdzv_backend,

@@ -7,8 +7,11 @@ for a value of the config file.
 import os
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from faultrun.cli.options.choices import DryRun
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
+from faultrun.cli.resolve.agreement import NodeIdentity, resolve_node
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.resolve.outputs import resolve_logs, resolve_view
@@ -21,7 +24,7 @@ from faultrun.cli.resolve.torchrun import resolve_identity, resolve_threads
 from faultrun.cli.resolve.worker_dir import resolve_worker_dir, spread_folders, worker_path, worker_places
 from faultrun.cli.resolve.workers import Workers, resolve_workers
 from faultrun.model.spec import Binding, RunSpec
-from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology
+from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology, node_folder
 from faultrun.platforms import local
 
 _FIRST = (
@@ -42,7 +45,7 @@ class Resolved:
 
     spec: RunSpec
     notes: tuple[str, ...]
-    dry_run: bool
+    dry_run: DryRun
 
 
 def resolve(settings: Settings, process: ProcessContext) -> Resolved:
@@ -52,24 +55,27 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     """
     ctx = ResolveContext(settings, process, list(settings.notes))
     program = resolve_program(settings, process)
-    behind = other_launcher(settings.words, module=settings.module) or misplaced(settings)
+    behind = other_launcher(settings.words, module=settings.module) or misplaced(settings, program)
     if behind:
         ctx.note(behind)
     recipe = read_chosen_recipe(settings)
     framework = resolve_framework(ctx, program, recipe)
     workers = resolve_workers(ctx, framework)
     folder, program = resolve_worker_dir(ctx, program, workers.local)
-    meeting = resolve_meeting(ctx, framework)
+    one_of_several = resolve_node(ctx, framework, workers)
+    meeting = resolve_meeting(ctx, framework, one_of_several)
     supervision = resolve_supervision(ctx)
-    node = NodeId(local.hostname())
+    node = one_of_several.name if one_of_several else NodeId(local.hostname())
     places = worker_places(folder, workers.world, workers.local)
     recovery = resolve_recovery(ctx, recipe, program, workers.world, places)
-    logs = resolve_logs(ctx, join=supervision.join, workers=workers.local, master_addr=meeting.master_addr)
-    scheduler = resolve_scheduler(ctx, framework, program.command, meeting.master_addr, workers.simulation)
+    logs = resolve_logs(ctx, join=supervision.join, workers=workers, master_addr=meeting.master_addr)
+    if one_of_several:
+        logs = replace(logs, log_dir=str(Path(logs.log_dir) / node_folder(node)))
+    scheduler = resolve_scheduler(ctx, framework, program.command, meeting.master_addr, workers)
     spec = RunSpec(
-        run_id=_run_id(ctx),
+        run_id=_run_id(ctx, one_of_several),
         node=node,
-        topology=Topology(nodes=(NodeSlots(node=node, slots=workers.local),)),
+        topology=_topology(node, workers),
         command=program.command,
         framework=framework,
         rendezvous=replace(meeting, rank_table_file=handed_on(ctx, workers.devices), ms_scheduler=scheduler),
@@ -89,8 +95,15 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         view=resolve_view(ctx),
         compile_cache=resolve_compile_cache(ctx, framework, program, workers.world, logs.log_dir),
         standby=resolve_standby(ctx, program, framework, workers.local, workers.simulation),
+        agreement=one_of_several.agreement if one_of_several else None,
     )
     return Resolved(spec=spec, notes=tuple(ctx.notes), dry_run=settings.dry_run)
+
+
+def _topology(node: NodeId, workers: Workers) -> Topology:
+    """Of several nodes nobody has a seat before the first plan."""
+    name = node if workers.nodes == 1 else NodeId("")
+    return Topology(nodes=(NodeSlots(node=name, slots=workers.local),) * workers.nodes)
 
 
 def _binding(ctx: ResolveContext, workers: Workers) -> Binding:
@@ -118,22 +131,34 @@ def _binding(ctx: ResolveContext, workers: Workers) -> Binding:
     return bound.binding
 
 
-def _run_id(ctx: ResolveContext) -> RunId:
-    """``--run_id``, else ``--rdzv-id``, else the platform's job, else a new name."""
+def _run_id(ctx: ResolveContext, one_of_several: NodeIdentity | None) -> RunId:
+    """``--run_id``, else ``--rdzv-id``, else the platform's job, else a new name.
+
+    Several nodes must all find the same: where they meet at the first of them, its address serves.
+    """
     given, foreign = ctx.settings.run_id, ctx.settings.rdzv_id
     if given is not None:
         ctx.no_effect("--run_id names the run", Settings.rdzv_id)
         return RunId(given)
-    name = _job(ctx) if foreign in ("", "none") else foreign
-    if not name:
+    name = _job(ctx, alone=one_of_several is None) if foreign in ("", "none") else foreign
+    if not name and one_of_several is None:
         return _new_run_id()
+    name = name or (one_of_several.meeting if one_of_several else "")
+    if not name:
+        because = "the nodes of a run find each other by its name, and nothing names this one"
+        raise ctx.settings.refuse(Settings.rdzv_id, because, "--rdzv-id=NAME, the same on every node")
+    return named_run(name)
+
+
+def named_run(name: str) -> RunId:
+    """The run's id where another launcher, or a platform, calls it ``name``."""
     return RunId(re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-")[:128] or "run")
 
 
-def _job(ctx: ResolveContext) -> str:
+def _job(ctx: ResolveContext, *, alone: bool) -> str:
     """The job's id as its platform says it, the most specific first; empty outside of any.
 
-    In Volcano and indexed Kubernetes jobs the pod's name survives rescheduling.
+    In Volcano and indexed Kubernetes jobs the pod's name survives rescheduling; it serves a run of one pod.
     Inside one of our own workers nothing of this is ours.
     """
     environ = ctx.environ
@@ -143,7 +168,7 @@ def _job(ctx: ResolveContext) -> str:
     said = (
         *(environ.get(variable, "") for variable in _JOB_VARIABLES),
         f"slurm-{slurm}" if slurm else "",
-        environ.get("HOSTNAME", "") if ctx.process.in_pod else "",
+        environ.get("HOSTNAME", "") if alone and ctx.process.in_pod else "",
         "" if torch == "none" else torch,
     )
     return next(filter(None, said), "")

@@ -31,7 +31,7 @@ def resolve_threads(ctx: ResolveContext, framework: Framework, workers: int) -> 
     """
     if framework is not Framework.TORCH or workers < 2 or _THREADS in ctx.environ:
         return ()
-    ctx.note(f"{_THREADS}=1 for each of {workers} workers, as torchrun has it; set it to have more threads")
+    ctx.note(f"{_THREADS}=1 for each of {workers} workers, as torchrun sets it; set it for more threads")
     return ((_THREADS, "1"),)
 
 
@@ -39,7 +39,6 @@ def _say_without_effect(ctx: ResolveContext) -> None:
     settings = ctx.settings
     for read in (settings.rdzv_conf, settings.start_method, settings.numa_binding):
         _ = read  # it means nothing here, and must still be right
-    ctx.no_effect("one node needs no rendezvous", Settings.rdzv_conf, Settings.local_addr)
     ctx.no_effect("workers are programs, not functions of the launcher", Settings.start_method)
     ctx.no_effect("events are in journal.jsonl of the log_dir", Settings.event_log_handler)
     ctx.no_effect("torchrun's plugins are not loaded", Settings.logs_specs)

@@ -1,62 +1,64 @@
-"""How many workers, where: ``--worker_num``, ``--nproc-per-node``, rank table and machine give one answer.
-
-One node is supervised for now; everything that means several says "not yet" here.
-"""
+"""How many workers, on how many nodes: the options, the platform and the machine give one answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from faultrun.cli.options.choices import none_of
+from faultrun.cli.options.meeting import fewest_nodes
 from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.options.values import MOST_WORKERS, whole
 from faultrun.cli.resolve.context import ResolveContext
-from faultrun.cli.resolve.platform import FinishedTable, allotted, own_server, read_rank_table, servers
-from faultrun.errors import FaultrunError
+from faultrun.cli.resolve.job import Job, job_of_platform
+from faultrun.cli.resolve.platform import FinishedTable, own_server, read_rank_table
 from faultrun.model.spec import Framework, Simulation
 from faultrun.platforms import local
-from faultrun.platforms.rank_table import node_names, seen_devices
+from faultrun.platforms.rank_table import seen_devices
 
 _MSRUN_PER_NODE = 8
 _MSRUN_MOST_SIMULATED = 128
 
-_ONE_NODE = "one faultrun supervises one node for now"
-_INSTEAD = "one node with --nnodes=1; for several keep torchrun or msrun, restarted by the job's own policy"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """``local`` workers are started here, of a world of ``world`` (more only in MindSpore's dry run).
+    """``local`` workers on each of ``nodes``, a world of ``world`` (MindSpore's dry run starts fewer).
 
-    ``devices`` are their device numbers where a rank table gives them.
+    ``devices`` are the device numbers of those here, where a rank table gives them. ``job`` is what the
+    platform says of the nodes.
     """
 
     world: int
     local: int
     simulation: Simulation | None
+    nodes: int = 1
     devices: tuple[int, ...] = ()
+    job: Job | None = None
 
 
 def resolve_workers(ctx: ResolveContext, framework: Framework) -> Workers:
-    """Settle world size and local size; raises UsageError (ConfigError) when they contradict each other."""
+    """Settle nodes, world size and local size; UsageError (ConfigError) when they contradict each other."""
     settings = ctx.settings
-    if settings.nnodes > 1:
-        raise _not_yet(settings, Settings.nnodes, f"this asks for {settings.nnodes}")
     table = read_rank_table(ctx)
     here = _local_count(ctx)
-    world = settings.worker_num
-    if world is None:
-        world = _world_of_platform(ctx, framework, table) or _default_world(ctx, here)
-    elif table is not None and table.content.world_size != world:
-        ctx.note(f"{table.where} names {table.content.world_size} devices, --worker_num={world} wins")
+    job = job_of_platform(ctx, framework, table)
+    nodes, local_size = _sizes(ctx, job, table, here)
+    world = nodes * local_size if nodes > 1 else settings.worker_num or local_size
     simulation = _simulation(ctx, framework, world)
     if simulation is not None:
+        ctx.no_effect("a dry run needs no other node", Settings.nnodes)
         return _simulated(ctx, simulation, here or simulation.world_size)
-    _check_one_node(ctx, table, world, here)
-    if here is None and settings.gave(Settings.worker_num) and world > _MSRUN_PER_NODE:
-        ctx.note(f"all {world} workers run on this node (msrun takes {_MSRUN_PER_NODE} per node unless told)")
-    count = world if here is None else here
-    return Workers(world=world, local=count, simulation=None, devices=_devices(ctx, table, count))
+    _check_place(ctx, nodes, here)
+    if nodes == 1 and here is None and settings.gave(Settings.worker_num) and world > _MSRUN_PER_NODE:
+        ctx.note(f"all {world} workers run on this node (msrun would start {_MSRUN_PER_NODE} per node)")
+    return Workers(
+        world=world,
+        local=local_size,
+        simulation=None,
+        nodes=nodes,
+        devices=_devices(ctx, table, local_size),
+        job=job,
+    )
 
 
 def _devices(ctx: ResolveContext, table: FinishedTable | None, count: int) -> tuple[int, ...]:
@@ -67,28 +69,100 @@ def _devices(ctx: ResolveContext, table: FinishedTable | None, count: int) -> tu
     return seen_devices(server.devices, ctx.environ, ctx.process.root / "dev")
 
 
-def _check_one_node(ctx: ResolveContext, table: FinishedTable | None, world: int, here: int | None) -> None:
-    settings = ctx.settings
+def _sizes(
+    ctx: ResolveContext, job: Job | None, table: FinishedTable | None, here: int | None
+) -> tuple[int, int]:
+    """How many nodes, and workers on each."""
+    settings, world = ctx.settings, ctx.settings.worker_num
+    if settings.nnodes > 1:
+        return _asked_nodes(ctx, job, here)
+    if world is None:
+        if job is not None:
+            return _as_the_job_says(ctx, job, here)
+        return 1, _visible(ctx) if here is None else here
+    if table is not None and table.content.world_size != world:
+        ctx.note(f"{table.where} names {table.content.world_size} devices, --worker_num={world} wins")
+    if here is not None:
+        return _shared_out(ctx, world, here), here
+    if table is None or job is None or job.nodes == 1:
+        return 1, world
+    if world != job.world:
+        because = f"{job.source} names {job.nodes} servers with {job.local} devices each"
+        hint = f"--local_worker_num={world} for this node alone, or no --worker_num"
+        raise settings.refuse(Settings.worker_num, because, hint)
+    return _several(ctx, job.nodes), world // job.nodes
+
+
+def _asked_nodes(ctx: ResolveContext, job: Job | None, here: int | None) -> tuple[int, int]:
+    """``--nnodes`` says how many; the rest says how many workers each of them has."""
+    settings, nodes, world = ctx.settings, ctx.settings.nnodes, ctx.settings.worker_num
+    if settings.standalone:
+        because = f"--nnodes={nodes} asks for {nodes} nodes, and --standalone for one"
+        raise settings.refuse(Settings.standalone, because, "leave one of the two out")
+    fewest = settings.read(Settings.nnodes, fewest_nodes)
+    if fewest != nodes:
+        ctx.note(f"--nnodes: the run needs all {nodes} nodes, it does not begin with {fewest}")
+    if here is None and world is not None:
+        if world % nodes:
+            because = f"{world} workers cannot be shared out evenly to {nodes} nodes"
+            raise settings.refuse(Settings.worker_num, because, f"--worker_num={world - world % nodes}")
+        here = world // nodes
     if here is None:
-        if table is not None and len(table.content.servers) > 1:
-            asked = f"{table.where} names {len(table.content.servers)} servers"
-            raise _not_yet(settings, Settings.rank_table_file, asked)
-        if settings.node_rank > 0:
-            raise _not_yet(settings, Settings.node_rank, f"node {settings.node_rank} is not the only one")
-        return
-    own = settings.gave(Settings.local_worker_num)
-    option: Option[Any] = Settings.local_worker_num if own else Settings.nproc_per_node
+        here = job.local if job is not None and job.local else _visible(ctx, " on each node")
+    if world is not None and world != nodes * here:
+        because = f"{nodes} nodes with {here} workers each have {nodes * here}"
+        raise settings.refuse(Settings.worker_num, because, f"--worker_num={nodes * here}")
+    return nodes, here
+
+
+def _as_the_job_says(ctx: ResolveContext, job: Job, here: int | None) -> tuple[int, int]:
+    if job.local is not None and here is not None and here != job.local:
+        because = f"{job.source} {job.verb} {job.local} for this node"
+        raise ctx.settings.refuse(_own_count(ctx), because, f"--worker_num={here} too, for this node alone")
+    each = here or job.local
+    if each is None:
+        return _several(ctx, job.nodes), _visible(ctx, " on each node")
+    ctx.note(f"{job.nodes * each} workers, as {job.source} {job.verb}")
+    return _several(ctx, job.nodes), each
+
+
+def _shared_out(ctx: ResolveContext, world: int, here: int) -> int:
+    """How many nodes it takes."""
+    settings = ctx.settings
     if here > world:
         because = f"it asks for {here} workers on this node, and the whole run has {world}"
-        raise settings.refuse(option, because, f"--worker_num={here}, or --local_worker_num={world}")
-    if here < world:
-        raise _not_yet(settings, option, f"{here} of {world} workers here means several")
-    if settings.node_rank > 0:
+        hint = f"--worker_num={here}, or --local_worker_num={world}"
+        raise settings.refuse(_own_count(ctx), because, hint)
+    if world % here:
+        because = f"{world} workers cannot be shared out to nodes with {here} each"
+        raise settings.refuse(_own_count(ctx), because, f"--worker_num={world - world % here}")
+    return _several(ctx, world // here)
+
+
+def _several(ctx: ResolveContext, nodes: int) -> int:
+    """The same, unless somebody asked for one node, which is then a contradiction."""
+    settings = ctx.settings
+    for option, hint in ((Settings.nnodes, f"--nnodes={nodes}"), (Settings.standalone, "leave it out")):
+        if nodes > 1 and settings.gave(option):
+            raise settings.refuse(option, f"the workers are those of {nodes} nodes", hint)
+    return nodes
+
+
+def _own_count(ctx: ResolveContext) -> Option[Any]:
+    own = ctx.settings.gave(Settings.local_worker_num)
+    return Settings.local_worker_num if own else Settings.nproc_per_node
+
+
+def _check_place(ctx: ResolveContext, nodes: int, here: int | None) -> None:
+    settings = ctx.settings
+    rank = settings.node_rank
+    if nodes > 1 or rank is None:
+        return
+    if here is None and rank > 0:
+        because = f"node {rank} is one of several, and all workers would run on this one"
+        raise settings.refuse(Settings.node_rank, because, "--nnodes=N, or msrun's --local_worker_num=N")
+    if rank > 0:
         ctx.no_effect("all workers run on this node", Settings.node_rank)
-
-
-def _not_yet(settings: Settings, option: Option[Any], asked: str) -> FaultrunError:
-    return settings.refuse(option, f"not yet: {_ONE_NODE}, and {asked}", _INSTEAD)
 
 
 def _local_count(ctx: ResolveContext) -> int | None:
@@ -115,42 +189,19 @@ def _per_node(text: str, environ: Mapping[str, str]) -> int:
             return next((found.count for found in kinds if found), local.processor_count())
         case "xpu":
             raise ValueError("xpu devices can only be counted by torch, which the launcher does not import")
+        case word if word.isalpha():
+            raise ValueError(none_of(word, ("auto", "cpu", "gpu", "npu")))
         case number:
             return whole(1, MOST_WORKERS)(number)
 
 
-def _world_of_platform(ctx: ResolveContext, framework: Framework, table: FinishedTable | None) -> int | None:
-    """What the rank table, else the Ascend Operator, says; several nodes are refused, with our place."""
-    if table is not None:
-        ctx.note(f"{table.content.world_size} workers, as {table.where} says")
-        return table.content.world_size
-    nodes = servers(ctx)
-    several = ""
-    if len(nodes) > 1:
-        names = node_names(ctx.environ)
-        mine = next((f", of which this is number {at}" for at, ip in enumerate(nodes) if ip in names), "")
-        several = f"the platform's serverList names {len(nodes)} nodes{mine}"
-    asked = None if several else allotted(ctx, framework)
-    if asked is not None and asked.local == 0:
-        several = f"{asked.source} makes this the pod of a scheduler for workers elsewhere"
-    elif asked is not None and asked.local < asked.world:
-        several = f"{asked.source} mean several, of which this is number {asked.node_rank}"
-    if several:
-        raise _not_yet(ctx.settings, Settings.nnodes, several)
-    if asked is None:
-        return None
-    ctx.note(f"{asked.world} workers, as {asked.source} say")
-    return asked.world
-
-
-def _default_world(ctx: ResolveContext, here: int | None) -> int:
-    if here is not None:
-        return here
+def _visible(ctx: ResolveContext, where: str = "") -> int:
+    """One worker for each accelerator that this process sees."""
     visible = local.visible_accelerators(ctx.environ)
     if visible is not None and visible.count:
-        ctx.note(f"{visible.count} workers, as {visible.source} says")
+        ctx.note(f"{visible.count} workers{where}, as {visible.source} says")
         return visible.count
-    ctx.note("1 worker: no --worker_num, rank table or visible accelerator says more")
+    ctx.note(f"1 worker{where}: no --worker_num given, no rank table and no visible accelerator found")
     return 1
 
 
@@ -186,6 +237,6 @@ def _simulated(ctx: ResolveContext, simulation: Simulation, here: int) -> Worker
         because = f"it asks for {here} workers on this node, and the whole run has {world}"
         raise ctx.settings.refuse(Settings.local_worker_num, because, f"--local_worker_num={world}")
     if simulation.rank is None and here > _MSRUN_MOST_SIMULATED:
-        ctx.note(f"the dry run starts rank 0 only: {here} processes are more than this machine should bear")
+        ctx.note(f"MindSpore's dry run starts rank 0 only: {here} processes are too many for one machine")
         simulation = replace(simulation, rank=0)
     return Workers(world=world, local=here if simulation.rank is None else 1, simulation=simulation)

@@ -10,21 +10,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from faultrun import __version__
-from faultrun.cli.console import say, settle
-from faultrun.cli.options.settings import Asked, Settings, collect
+from faultrun.cli.console import say, settle, stamp_lines
+from faultrun.cli.options.choices import DryRun
+from faultrun.cli.options.settings import Asked, Settings, collect_for_run
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.platform import RANK_TABLE, SERVER_LIST, rank_table_named, server_list_path
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.configs.apply import check
 from faultrun.configs.argv import check_template, pointed
+from faultrun.configs.new_key import doubtful_keys
 from faultrun.core import template
 from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.errors import ConfigError, FaultrunError
 from faultrun.journal.logdir import make
+from faultrun.model.output import Logs
 from faultrun.model.printable import printable
-from faultrun.model.spec import Logs, RunSpec
+from faultrun.model.spec import RunSpec
 from faultrun.model.stop import StopSource
 from faultrun.platforms.rank_table_wait import NotFinished, Patience, await_file
+from faultrun.terminal import BottomRow, is_terminal
 from faultrun.workers import signals
 
 _BUG = 70
@@ -45,9 +49,10 @@ class StoppedWaiting(Exception):
 def run(asked: Asked) -> int:
     """Do what was asked; return the exit code. Raises FaultrunError before anything is started."""
     around = ProcessContext(
-        environ=dict(os.environ), python=sys.executable, import_path=tuple(sys.path), pid=os.getpid()
-    )
-    settings = collect(asked, around.environ)
+        environ=dict(os.environ), python=sys.executable, import_path=tuple(sys.path), pid=os.getpid(),
+        at_terminal=is_terminal(1),
+    )  # fmt: skip
+    settings = collect_for_run(asked, around.environ)
     try:
         resolved = resolve_when_ready(settings, around, say)
     except StoppedWaiting as stopped:
@@ -58,17 +63,18 @@ def run(asked: Asked) -> int:
     from faultrun.cli.run.outlets import speak
 
     spec = resolved.spec
-    speak(spec)
+    row = speak(spec, around.environ) if resolved.dry_run is DryRun.NONE else None
     for note in resolved.notes:
         say(note)
-    check_recovery(spec, around.environ)
-    if resolved.dry_run:
+    for doubt in check_recovery(spec, around.environ):
+        say(doubt)
+    if resolved.dry_run is not DryRun.NONE:
         from faultrun.cli.run.dry_run import show
 
-        return show(spec, around)
+        return show(spec, around, resolved.dry_run)
     if not spec.supervision.join:
-        return in_background(spec, lambda ready: _supervise(spec, around, ready))
-    return _supervise(spec, around, lambda: None)
+        return in_background(spec, lambda ready: _supervise(spec, around, ready, row))
+    return _supervise(spec, around, lambda: None, row)
 
 
 def resolve_when_ready(settings: Settings, around: ProcessContext, say: Callable[[str], None]) -> Resolved:
@@ -76,7 +82,7 @@ def resolve_when_ready(settings: Settings, around: ProcessContext, say: Callable
 
     Raises what ``resolve`` does, NotFinished after the wait, and StoppedWaiting. A dry run waits for nothing.
     """
-    if settings.dry_run:
+    if settings.dry_run is not DryRun.NONE:
         return resolve(settings, around)
     try:
         ready = _ready(settings, around, Patience(within_s=0.0, pause=_pause, say=say))
@@ -89,8 +95,11 @@ def resolve_when_ready(settings: Settings, around: ProcessContext, say: Callable
     return resolve(settings, ready)
 
 
-def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> None:
-    """Prove that every rewrite and template will work when a recovery needs it. Raises ConfigError."""
+def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> list[str]:
+    """Prove that every rewrite and template will work when a recovery needs it; what may be misspelt.
+
+    Raises ConfigError.
+    """
     originals = Path(spec.logs.log_dir).absolute() / "original"
     results = check(spec.recovery.rewrites, originals=originals)
     copies = [result.copy for result in results if result.copy is not None]
@@ -102,9 +111,10 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> None:
     if named and not spec.recovery.checkpoint_dirs:
         raise ConfigError(
             "--rewrite and --resume_arg need --checkpoint_dir",
-            because="a recovery point is looked for in the folders that are named",
+            because="faultrun looks for checkpoints only in the folders that it is told",
             hint="--checkpoint_dir=DIR, the folder that the training saves into",
         )
+    return [f"--rewrite: {line}" for line in doubtful_keys(results)]
 
 
 def in_background(spec: RunSpec, supervise: Callable[[Callable[[], None]], int]) -> int:
@@ -129,8 +139,10 @@ def in_background(spec: RunSpec, supervise: Callable[[Callable[[], None]], int])
     while chunk := os.read(read_end, 64):
         said += chunk
         if said.startswith(_WORKERS_RUN):
+            stamp_lines("")
             say("supervising in the background")
-            say(f"  follow:  tail -f {log_dir}/{_OUTPUT} {log_dir}/worker_0.log")
+            say(f"  follow:  faultrun logs -f --log_dir {log_dir}")
+            say(f"  status:  faultrun status --log_dir {log_dir}")
             say(f"  stop:    faultrun stop --log_dir {log_dir}")
             return 0
     return int(said or b"1")
@@ -196,11 +208,13 @@ def _become_daemon(log_dir: Path, write_end: int, supervise: Callable[[Callable[
         os._exit(code)
 
 
-def _supervise(spec: RunSpec, around: ProcessContext, ready: Callable[[], None]) -> int:
+def _supervise(
+    spec: RunSpec, around: ProcessContext, ready: Callable[[], None], row: BottomRow | None
+) -> int:
     from faultrun.cli.run.composition import Supervisor
     from faultrun.cli.run.start_and_end import report_at_end
 
-    running = Supervisor(spec, around, say, ready)
+    running = Supervisor(spec, around, say, ready, row)
     try:
         code, line = running.run()
     except Exception:  # noqa: BLE001  a bug of ours: workers must not outlive it, and its traceback must be kept

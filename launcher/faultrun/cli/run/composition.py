@@ -12,16 +12,22 @@ from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.registry import registry_for
 from faultrun.cli.resolve.context import ProcessContext
+from faultrun.cli.run.helpers import LEFTOVERS_PATIENCE_S, Helpers, fork_helpers
+from faultrun.cli.run.nodes import ETCD, etcd_keeping, member_work, rules_of
 from faultrun.cli.run.outlets import (
     ReadyNotifier,
-    line_start,
     meter_for,
     narrator_for,
-    sidecars,
     without_secrets,
 )
-from faultrun.cli.run.start_and_end import ORIGINALS, absolute, answered_again, at_end, begin_anew
-from faultrun.core.agree import Rules
+from faultrun.cli.run.start_and_end import (
+    ORIGINALS,
+    absolute,
+    answered_again,
+    asked_otherwise,
+    at_end,
+    begin_anew,
+)
 from faultrun.core.begin import plan_to_go_on_from
 from faultrun.core.secrets import without_logins
 from faultrun.core.signature_rows import ROWS
@@ -32,35 +38,36 @@ from faultrun.journal.logdir import claim, mark_ended, write_record
 from faultrun.model.events import Event, RunStarted
 from faultrun.model.gasp import SaveRequested
 from faultrun.model.run import RunState
-from faultrun.model.spec import RunSpec, SignalAnswer, Stream
+from faultrun.model.spec import RunSpec, SignalAnswer
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, RunId
+from faultrun.platforms import processors
 from faultrun.platforms.cgroup import spendable_bytes
 from faultrun.platforms.local import accelerators_of
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.exit_inspector import ExitInspector
-from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_watcher_for
+from faultrun.supervisor.fault_file_watcher import FaultFileWatcher
 from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.log_watch import LogWatch
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
+from faultrun.supervisor.nodes_agreement import LEAVING_S, NodesAgreement
 from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer
-from faultrun.supervisor.progress import write_heartbeats
+from faultrun.supervisor.progress import lost_workers, write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.resume_check import ResumeCheck
+from faultrun.supervisor.room_watch import RoomWatch
 from faultrun.supervisor.save_watch import SaveWatch
+from faultrun.supervisor.served_etcd import ServedEtcd
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
-from faultrun.workers.follow import Follower, Streams
-from faultrun.workers.forked import guard
-from faultrun.workers.process import become_subreaper
-from faultrun.workers.rotate import Rotator
+from faultrun.terminal import BottomRow
 from faultrun.workers.signals import SignalPipe
 from faultrun.workers.sweep import sweep
 
@@ -71,7 +78,6 @@ class _Closes(Protocol):
 
 C = TypeVar("C", bound=_Closes)
 
-_LEFTOVERS_PATIENCE_S = 10.0
 _STOPS = {
     1: StopSource.SIGHUP,
     2: StopSource.SIGINT,
@@ -84,15 +90,21 @@ _STOPS = {
 class Supervisor:
     """One supervisor process: ``run`` returns the exit code and the last line, ``close`` leaves nothing.
 
-    ``stopped``: it was told to end.
+    ``stopped``: it was told to end. ``row`` is the last one of the terminal, where the live line stands.
     """
 
     def __init__(
-        self, spec: RunSpec, process: ProcessContext, say: Callable[[str], None], ready: Callable[[], None]
+        self,
+        spec: RunSpec,
+        process: ProcessContext,
+        say: Callable[[str], None],
+        ready: Callable[[], None],
+        row: BottomRow | None,
     ) -> None:
         self._process = process
         self._say = say
         self._ready = ready
+        self._row = row
         self._boot = BootId(os.urandom(8).hex())
         self.log_dir = Path(spec.logs.log_dir).absolute()
         start = RunState(node=spec.node, topology=spec.topology, windows=spec.supervision.windows)
@@ -114,9 +126,10 @@ class Supervisor:
         if self._claimed.untold is not None:
             return answered_again(self._claimed, self._spec, self._say)
         self._make_room()
-        streams, fault_files = self._fork_helpers()
         past = self._claimed.past
         clock = RunClock(0.0 if past is None else past.run_s_at(datetime.now(timezone.utc)))
+        helpers = fork_helpers(self._spec, self.log_dir, self._next_seq, self._row, self._boot, self._stack)
+        nodes = self._nodes(helpers, clock)
         reactor = Reactor(clock)
         windows = self._spec.supervision.windows
         control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s))
@@ -128,18 +141,20 @@ class Supervisor:
         preparer = Preparer(
             self._spec, self._process.environ, self.log_dir / ORIGINALS, clock, self._say, devices
         )
-        env = self._supervisor_env(preparer, streams, clock)
+        env = self._supervisor_env(preparer, helpers, clock)
         group = WorkerGroup(self._spec, env, reactor, control, self._standbys(reactor))
         inspector = Inspector(group, reactor, self.log_dir)
-        catalog, agreement = self._catalog(), self._agreement(reactor)
+        catalog, agreement = self._catalog(), self._agreement(reactor, nodes)
         finder = self._finder(catalog, clock)
         world = LocalWorld(group, inspector, agreement, finder, preparer, reactor)
         self._stack.callback(world.settle)
         self._stack.callback(devices.abandon)
         self._listen_to_signals(reactor, group, control)
-        reactor.post(self._started(clock, fault_files))
-        if fault_files is not None:
-            fault_files.attach(reactor, group.incarnation)
+        reactor.post(self._started(clock, helpers.fault_files))
+        for lost in lost_workers(self._state, self._spec.logs, self.log_dir, clock):
+            reactor.post(lost)
+        if helpers.fault_files is not None:
+            helpers.fault_files.attach(reactor, group.incarnation)
         write_heartbeats(reactor, group.incarnation)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
         listeners = (
@@ -148,6 +163,7 @@ class Supervisor:
             LogWatch(reactor, group.incarnation),
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             SaveWatch(reactor, world.readings, catalog.listed),
+            RoomWatch(self._spec.standby, self._spec.slots, processors.sample, reactor),
             ReadyNotifier(self._ready, journal, self._say),
         )
         # Nobody lives any more when the loop ends as it should.
@@ -184,43 +200,19 @@ class Supervisor:
     def _make_room(self) -> None:
         """Move a run that ended away; a supervisor that was killed may have left processes behind."""
         if self._claimed.note:
-            self._say(self._claimed.note)
+            self._say(f"{self._claimed.note}{asked_otherwise(self._claimed, self._spec)}")
         if self._claimed.ended_run:
             begin_anew(self._claimed, self._spec.recovery.resume, self._say)
         past = self._claimed.past
         if past is None:
             return
-        found, stuck = sweep(frozenset(past.boots), patience_s=_LEFTOVERS_PATIENCE_S)
+        found, stuck = sweep(frozenset(past.boots), patience_s=LEFTOVERS_PATIENCE_S)
         if found:
-            self._say(f"ended {found} processes that the supervisor before left behind")
+            self._say(f"ended {found} processes that the previous supervisor left behind")
         if stuck:
-            self._say(f"processes {' '.join(map(str, stuck))} of the run before cannot be killed")
+            self._say(f"processes {' '.join(map(str, stuck))} of the previous run cannot be killed")
 
-    def _fork_helpers(self) -> tuple[Streams, FaultFileWatcher | None]:
-        """Start our own processes, before there are threads, and see to it that no process outlives us.
-
-        A follower only where somebody wants to see workers' output; sidecars may end a moment after us.
-        """
-        logs = self._spec.logs
-        ranks = enumerate(self._spec.topology.ranks_of(self._spec.node))
-        shown = any(logs.console(rank, local) is not Stream.NONE for local, rank in ranks)
-        needed = shown or logs.picked_out or logs.picked_err
-        follower = self._kept(Follower(line_start(self._spec))) if needed else None
-        rotator = self._kept(Rotator(logs.max_bytes)) if logs.max_bytes else None
-        fault_files = fault_file_watcher_for(self._spec)
-        if fault_files is not None:
-            self._kept(fault_files)
-        for sidecar in sidecars(self._spec, self.log_dir, self._next_seq):
-            self._kept(sidecar)
-        self._stack.callback(self._sweep)
-        guard(self._sweep)
-        become_subreaper()
-        return Streams(logs, self.log_dir, follower, rotator), fault_files
-
-    def _sweep(self) -> None:
-        sweep(frozenset({self._boot}), patience_s=_LEFTOVERS_PATIENCE_S)
-
-    def _supervisor_env(self, preparer: Preparer, streams: Streams, clock: RunClock) -> SupervisorEnv:
+    def _supervisor_env(self, preparer: Preparer, helpers: Helpers, clock: RunClock) -> SupervisorEnv:
         return SupervisorEnv(
             environ=self._process.environ,
             boot=self._boot,
@@ -229,15 +221,17 @@ class Supervisor:
             ascend=accelerators_of("npu", self._process.environ) is not None,
             command=preparer.command,
             exits=self._kept(ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)),
-            streams=streams,
+            streams=helpers.streams,
+            deadline=helpers.deadman.deadline,
         )
 
     def _standbys(self, reactor: Reactor) -> Standbys:
         return self._kept(Standbys(self._spec.standby, self.log_dir, spendable_bytes, reactor))
 
     def _standby_state(self) -> StandbyState:
-        wish, ranks = self._spec.standby, tuple(self._spec.topology.ranks_of(self._spec.node))
-        return StandbyState(ranks=ranks[: wish.count], asked=wish.asked, doubts=wish.doubts)
+        wish = self._spec.standby
+        ranks = tuple(range(min(wish.count, self._spec.slots)))
+        return StandbyState(ranks=ranks, asked=wish.asked, doubts=wish.doubts)
 
     def _catalog(self) -> Catalog:
         roots = absolute(self._spec.recovery.checkpoint_dirs)
@@ -245,18 +239,28 @@ class Supervisor:
         return Catalog(roots, memory_path=memory, settle_s=0.0, registry=registry)
 
     def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
-        meter = meter_for(self._spec, self.log_dir)
+        meter = meter_for(self._row, self.log_dir)
         neighbours = Neighbours(catalog.roots, self._spec.run_id)
         return CheckpointFinder(self._spec, catalog, clock, meter, neighbours)
 
-    def _agreement(self, reactor: Reactor) -> Agreement:
-        rules = Rules(
-            topology=self._spec.topology,
-            policy=self._spec.supervision.policy,
-            exit_code_on_stop=self._spec.supervision.exit_code_on_stop,
-            resume_args=self._spec.recovery.resume_args,
-        )
-        return LocalAgreement(rules, plan_to_go_on_from(self._state), reactor)
+    def _nodes(self, helpers: Helpers, clock: RunClock) -> NodesAgreement | None:
+        """The member process, where there are several nodes; forked last, it forks nothing itself."""
+        asked = self._spec.agreement
+        if asked is None:
+            return None
+        if asked.serve_at:
+            self._kept(ServedEtcd(etcd_keeping(asked.serve_at, self.log_dir / ETCD)))
+        # Whoever serves etcd stays until the others have read how the run ended.
+        leaving_s = LEAVING_S + (asked.lease_ttl_s if asked.serve_at else 0)
+        deadman = helpers.deadman
+        work = member_work(self._spec, asked, self.log_dir, self._boot, clock, deadman.deadline)
+        return self._kept(NodesAgreement(work, deadman, self._say, leaving_s))
+
+    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None) -> Agreement:
+        if nodes is None:
+            return LocalAgreement(rules_of(self._spec), plan_to_go_on_from(self._state), reactor)
+        nodes.attach(reactor)
+        return nodes
 
     def _started(self, clock: RunClock, fault_files: FaultFileWatcher | None) -> RunStarted:
         return RunStarted(

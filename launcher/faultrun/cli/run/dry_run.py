@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
@@ -9,33 +10,49 @@ from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import registry_for
 from faultrun.checkpoints.unknown import unknown_files
 from faultrun.cli.console import answer
+from faultrun.cli.options.choices import DryRun
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.start_and_end import absolute
 from faultrun.configs.apply import check
 from faultrun.configs.argv import resume_args
 from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound
+from faultrun.core.span import several
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec import MsScheduler, Resume, RunSpec
-from faultrun.model.topology import BootId
+from faultrun.model.topology import BootId, Topology
 from faultrun.platforms.local import accelerators_of
 from faultrun.supervisor.prepare import device_of, filled, values
 from faultrun.supervisor.replicas import known_replicas
 
+_FIRST_NODE = "<the first node>"
+_WHOLE, _BRIEFLY = 1, 3
+"""Of many workers: how many are shown with all their variables, and how many by what differs."""
 
-def show(spec: RunSpec, around: ProcessContext) -> int:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worker:
+    """What would be started for one rank: ``changed`` are the variables that are not the environment's."""
+
+    rank: int
+    argv: tuple[str, ...]
+    folder: str | None
+    changed: Mapping[str, str]
+
+
+def show(spec: RunSpec, around: ProcessContext, how: DryRun) -> int:
     """Print the plan on stdout; return 0, or 65 when a recovery now would find nothing whole."""
-    answer(f"run {spec.run_id}: {spec.topology.world_size} workers, framework {spec.framework.value}")
+    workers = several(spec.topology.world_size, "worker")
+    answer(f"run {spec.run_id}: {workers}, framework {spec.framework.value}")
     point, words, code = _recovery_point(spec)
     begins = point if spec.recovery.resume is Resume.ALWAYS else None
     if needs_scheduler(spec):
         ours = spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN
         native = shlex.join(scheduler_argv(spec.command, around.python))
         answer(f"scheduler  {'builtin, in the supervisor' if ours else native}")
-    for rank in spec.topology.ranks_of(spec.node):
-        _show_worker(spec, _plan(spec, begins), rank, around.environ)
+    _show_workers(spec, _plan(spec, begins), around.environ, how)
     answer(f"after a failure: {words}")
     for result in check(spec.recovery.rewrites, originals=Path(spec.logs.log_dir).absolute() / "original"):
         for change in result.changes:
@@ -49,11 +66,22 @@ def show(spec: RunSpec, around: ProcessContext) -> int:
 def _plan(spec: RunSpec, point: RecoveryPoint | None) -> Plan:
     return Plan(
         incarnation=0,
-        topology=spec.topology,
+        topology=_seated(spec),
         reason=Reason.FIRST,
         point=point,
         start_at_s=0.0,
         ledger=Ledger(),
+    )
+
+
+def _seated(spec: RunSpec) -> Topology:
+    """Who sits where; one of several nodes sits where it asks to, or first: the others are not asked."""
+    nodes = spec.topology.nodes
+    place = 0 if spec.agreement is None else (spec.agreement.node_rank or 0) % len(nodes)
+    return Topology(
+        nodes=tuple(
+            replace(seat, node=spec.node if at == place else seat.node) for at, seat in enumerate(nodes)
+        )
     )
 
 
@@ -67,7 +95,7 @@ def _argv(spec: RunSpec, plan: Plan, rank: int) -> tuple[str, ...]:
 def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
     roots = spec.recovery.checkpoint_dirs
     if not roots:
-        return None, "no --checkpoint_dir is given, workers begin as at first", 0
+        return None, "no --checkpoint_dir is given, workers start from the beginning", 0
     catalog = Catalog(absolute(roots), registry=registry_for(spec.recovery))
     size = spec.topology.world_size
     need = Need(
@@ -86,10 +114,47 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
         case NothingFound():
             there = unknown_files(catalog.roots, catalog.registry.formats)
             note = f"; {there}" if there else ""
-            return None, f"no checkpoint yet in {' '.join(roots)}, workers begin as at first{note}", 0
+            return (
+                None,
+                f"no checkpoint yet in {' '.join(roots)}, workers start from the beginning{note}",
+                0,
+            )
 
 
-def _show_worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str]) -> None:
+def _show_workers(spec: RunSpec, plan: Plan, environ: Mapping[str, str], how: DryRun) -> None:
+    workers = [_worker(spec, plan, rank, environ) for rank in plan.topology.ranks_of(spec.node)]
+    first, *others = workers
+    whole = workers if how is DryRun.FULL else workers[:_WHOLE]
+    for one in whole:
+        _show_worker(one)
+    for one in others[len(whole) - 1 : _BRIEFLY]:
+        _show_worker(_besides(one, first), f"   (what differs from rank {first.rank}:)")
+    left = workers[max(len(whole), _WHOLE + _BRIEFLY) :]
+    if left:
+        named = {name for one in others for name, _ in one.changed.items() ^ first.changed.items()}
+        words = "" if all(one.argv == first.argv for one in others) else ", and arguments"
+        answer(
+            f"ranks {left[0].rank} to {left[-1].rank}: as rank {first.rank}, each with its own "
+            f"{' '.join(sorted(named))}{words} (--dry-run=full shows all)"
+        )
+
+
+def _besides(worker: _Worker, first: _Worker) -> _Worker:
+    """The same without the variables that are those of ``first``."""
+    differing = {name: value for name, value in worker.changed.items() if first.changed.get(name) != value}
+    return replace(worker, changed=differing)
+
+
+def _show_worker(worker: _Worker, note: str = "") -> None:
+    answer(f"rank {worker.rank}     {shlex.join(worker.argv)}{note}")
+    if worker.folder is not None:
+        answer(f"    in {worker.folder}")
+    for name, value in worker.changed.items():
+        shown = "<fresh>" if value == "0" and name in ("MASTER_PORT", "MS_SCHED_PORT") else shlex.quote(value)
+        answer(f"    {name}={shown}")
+
+
+def _worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str]) -> _Worker:
     ranks = plan.topology.ranks_of(spec.node)
     seat = WorkerPlacement(
         rank=rank,
@@ -102,7 +167,7 @@ def _show_worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str
     life = WorkerLaunchSpec(
         boot=BootId("<random>"),
         plan=plan,
-        master_addr=spec.rendezvous.master_addr,
+        master_addr=spec.rendezvous.master_addr if seat.node_rank == 0 else _FIRST_NODE,
         master_port=spec.rendezvous.port or 0,
         socket=str(log_dir / "control.sock"),
         progress_page=str(log_dir / "incarnation_0" / "progress"),
@@ -111,11 +176,10 @@ def _show_worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str
         ascend=accelerators_of("npu", environ) is not None,
         builtin_scheduler=spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN,
     )
-    answer(f"rank {rank}     {shlex.join(_argv(spec, plan, rank))}")
-    folder = spec.identity.folder_of(rank, seat.local_rank, seat.node_rank)
-    if folder is not None:
-        answer(f"    in {folder}")
-    for name, value in sorted(worker_environment(environ, spec, seat, life).items()):
-        if environ.get(name) != value:
-            shown = "<fresh>" if value == "0" and name in ("MASTER_PORT", "MS_SCHED_PORT") else value
-            answer(f"    {name}={shlex.quote(shown) if shown != '<fresh>' else shown}")
+    ours = sorted(worker_environment(environ, spec, seat, life).items())
+    return _Worker(
+        rank=rank,
+        argv=_argv(spec, plan, rank),
+        folder=spec.identity.folder_of(rank, seat.local_rank, seat.node_rank),
+        changed={name: value for name, value in ours if environ.get(name) != value},
+    )

@@ -1,7 +1,9 @@
-"""Who tells of a run beside its supervisor: the narrator, and the sidecars that the options ask for."""
+"""Who tells of a run beside its supervisor: the narrator, and the sidecars that the options ask for.
 
-import os
-from collections.abc import Callable
+And what our standard error is: a terminal to share with them, with colours or not.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,20 +13,28 @@ from faultrun.cli import console
 from faultrun.core.secrets import HIDDEN, without_secret_values, without_secret_words
 from faultrun.journal.append import FILE_NAME, JournalWriter
 from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.output import LogFormat, Stream
 from faultrun.model.run import Step
-from faultrun.model.spec import LogFormat, RunSpec
-from faultrun.observe.reporters import ConsoleReporter, JsonReporter, note
-from faultrun.observe.sidecar import CLEAR, Sidecar, Work
+from faultrun.model.spec import RunSpec
+from faultrun.model.tone import Tone
+from faultrun.observe.json_reporter import JsonReporter, note
+from faultrun.observe.reporters import ConsoleReporter
+from faultrun.observe.sidecar import Sidecar, Work
+from faultrun.platforms.local import hostname
+from faultrun.terminal import BottomRow, has_colours, is_terminal, obeys_escapes
+from faultrun.workers.streams import prefix_of
 
 if TYPE_CHECKING:
-    from faultrun.observe.live_line import VerificationMeter
+    from faultrun.observe.live_line import UnfinishedLine, VerificationMeter
 
 _TERMINAL = 2
+_STDOUT = 1
 _LAST_PAINT_S = 1.0
 _LAST_SCRAPE_S = 3.0
-_LAST_TRACES_S = 4.0
 _LAST_ANNOUNCEMENTS_S = 9.0
 """What is under way, then the rest. How long the end of a run waits for each of them, at most."""
+_LAST_RECORDS_S = 9.0
+"""A short job on a busy machine is over before the packages of TensorBoard and OpenTelemetry are imported."""
 
 
 def narrator_for(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> ConsoleReporter | JsonReporter:
@@ -34,34 +44,57 @@ def narrator_for(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> Co
     return ConsoleReporter(spec, log_dir, say)
 
 
-def speak(spec: RunSpec) -> None:
-    """Have the console say everything in the form that was asked for."""
+def speak(spec: RunSpec, environ: Mapping[str, str]) -> BottomRow | None:
+    """Have the console say everything in the form that was asked for.
+
+    The last row of the terminal where a live line shall stand in it, else None. To be called before any fork.
+    """
     if spec.view.log_format is LogFormat.JSON:
-        console.speak(lambda text: note(spec.run_id, text))
-    elif has_live_line(spec):
-        console.begin_lines_with(CLEAR)
+        console.speak(lambda text: note(spec, text))
+        return None
+    colours = has_colours(environ, is_terminal=is_terminal(_TERMINAL) and spec.supervision.join)
+    console.stamp_lines(hostname().partition(".")[0])
+    if colours:
+        console.use_colours()
+    if not _has_live_line(spec, environ):
+        return None
+    row = BottomRow(_TERMINAL, Tone.QUIET if colours else Tone.PLAIN)
+    console.share_terminal(row)
+    return row
 
 
-def line_start(spec: RunSpec) -> bytes:
-    """What workers' lines begin with where they share a terminal with the live line."""
-    return CLEAR if has_live_line(spec) else b""
-
-
-def has_live_line(spec: RunSpec) -> bool:
+def _has_live_line(spec: RunSpec, environ: Mapping[str, str]) -> bool:
     """Only a person at a terminal that understands it."""
-    wanted = spec.view.live_line and spec.supervision.join and spec.view.log_format is LogFormat.TEXT
-    return wanted and os.environ.get("TERM", "dumb") != "dumb" and os.isatty(_TERMINAL)
+    return spec.view.live_line and spec.supervision.join and obeys_escapes(environ) and is_terminal(_TERMINAL)
 
 
-def sidecars(spec: RunSpec, log_dir: Path, next_seq: int) -> list[Sidecar]:
-    """Start those that are wanted; before any thread. ``next_seq`` is the first line that we shall write."""
+def _unfinished(spec: RunSpec, log_dir: Path) -> "tuple[UnfinishedLine, ...]":
+    """The workers whose output goes to the terminal of the live line."""
+    from faultrun.observe.live_line import UnfinishedLine
+
+    logs = spec.logs
+    ranks = sorted(spec.topology.all_ranks) if is_terminal(_STDOUT) else ()
+    return tuple(
+        UnfinishedLine(log_dir / f"{logs.worker_log_name}_{rank}.log", prefix_of(rank))
+        for rank in ranks
+        if logs.console(rank, rank % spec.slots) in (Stream.OUT, Stream.ALL)
+    )
+
+
+def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None) -> list[Sidecar]:
+    """Start those that are wanted; before any thread. ``next_seq`` is the first line that we shall write.
+
+    ``row`` is where the live line stands, if there is one.
+    """
     journal, view, policy = log_dir / FILE_NAME, spec.view, spec.supervision.policy
     about = {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__}
 
     def live_line(_lifeline: int) -> Work:
         from faultrun.observe.live_line import LiveLine
 
-        return LiveLine(_TERMINAL, log_dir, spec.topology.world_size)
+        assert row is not None
+        name, unfinished = spec.logs.worker_log_name, _unfinished(spec, log_dir)
+        return LiveLine(row, log_dir, spec.slots, name, unfinished)
 
     def event_hooks(lifeline: int) -> Work:
         from faultrun.observe.announce import Announcer
@@ -88,18 +121,18 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int) -> list[Sidecar]:
         return Tracer(log_dir, view.otlp_endpoint, resource, next_seq)
 
     wanted = (
-        (has_live_line(spec), live_line, (_TERMINAL,), _LAST_PAINT_S),
+        (row is not None, live_line, (_STDOUT, _TERMINAL), _LAST_PAINT_S),
         (bool(view.on_event or view.webhook), event_hooks, (), _LAST_ANNOUNCEMENTS_S),
         (view.metrics_port is not None or bool(view.metrics_file), exporter, (), _LAST_SCRAPE_S),
-        (bool(view.tensorboard), scalars, (), _LAST_SCRAPE_S),
-        (bool(view.otlp_endpoint), tracer, (), _LAST_TRACES_S),
+        (bool(view.tensorboard), scalars, (), _LAST_RECORDS_S),
+        (bool(view.otlp_endpoint), tracer, (), _LAST_RECORDS_S),
     )
     return [Sidecar(make, journal, keep=keep, patience_s=s) for asked, make, keep, s in wanted if asked]
 
 
-def meter_for(spec: RunSpec, log_dir: Path) -> "VerificationMeter | None":
+def meter_for(row: BottomRow | None, log_dir: Path) -> "VerificationMeter | None":
     """Only where a live line shows it."""
-    if not has_live_line(spec):
+    if row is None:
         return None
     from faultrun.observe.live_line import METER, VerificationMeter
 
@@ -137,6 +170,6 @@ class ReadyNotifier:
         """See ``ports.EventListener``."""
         if self._journal.trouble != self._trouble:
             self._trouble = self._journal.trouble
-            self._say(self._trouble or "the journal is written again, nothing of it is missing")
+            self._say(self._trouble or "the journal can be written again; no line of it was lost")
         if isinstance(event, IncarnationStarted):
             self._ready()

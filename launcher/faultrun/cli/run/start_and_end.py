@@ -7,8 +7,10 @@ from pathlib import Path
 
 from faultrun.checkpoints.gasp_manifest import mark_finished
 from faultrun.configs.originals import of_a_person, restore
+from faultrun.core.secrets import without_secret_words
+from faultrun.core.span import several
 from faultrun.errors import ConfigError
-from faultrun.journal.logdir import Claimed, set_aside
+from faultrun.journal.logdir import Claimed, read_record, recorded, set_aside
 from faultrun.model.run import RunState
 from faultrun.model.spec import TERMINATION_VARIABLE, RestoreConfigs, Resume, RunSpec
 from faultrun.workers.forked import Forked
@@ -18,6 +20,7 @@ _PATIENCE_S = 20.0
 _PATIENCE_AFTER_STOP_S = 3.0
 _INIT_PID = 1
 _LONGEST = 4096
+_LONGEST_SHOWN = 160
 
 
 def begin_anew(claimed: Claimed, resume: Resume, say: Callable[[str], None]) -> None:
@@ -30,18 +33,42 @@ def begin_anew(claimed: Claimed, resume: Resume, say: Callable[[str], None]) -> 
         _give_back(
             claimed.path / ORIGINALS,
             told="{file} is as it was before the last run rewrote it",
-            trouble="a configuration may still name a checkpoint of the run before",
+            trouble="a configuration may still name a checkpoint of the previous run",
             say=say,
         )
     where = set_aside(claimed.path, claimed.ended_run, staying=of_a_person(claimed.path))
-    say(f"the run before had ended; it is now in {where}")
+    say(f"the previous run had ended; its files are now in {where}")
+
+
+def asked_otherwise(claimed: Claimed, spec: RunSpec) -> str:
+    """What the command asks for that the run which it continues did not have; empty if nothing is new.
+
+    By ``run.json``, which the start before wrote: workers, the script with its arguments, checkpoint folders.
+    """
+    before = recorded(read_record(claimed.path), "spec")
+    nodes = recorded(before, "topology", "nodes")
+    slots = [recorded(node, "slots") for node in nodes] if isinstance(nodes, list) else []
+    workers = sum(count for count in slots if isinstance(count, int))
+    folders = recorded(before, "recovery", "checkpoint_dirs")
+    now_shown, now_folders = without_secret_words(spec.command.shown), " ".join(spec.recovery.checkpoint_dirs)
+    shown = recorded(before, "command", "shown")
+    found = []
+    if workers and workers != spec.topology.world_size:
+        found.append(f"{several(spec.topology.world_size, 'worker')} (before: {workers:,})")
+    if isinstance(shown, str) and shown != now_shown:
+        found.append(f"{_shortened(now_shown)} (before: {_shortened(shown)})")
+    if isinstance(folders, list) and " ".join(map(str, folders)) != now_folders:
+        were = " ".join(map(str, folders))
+        found.append(f"--checkpoint_dir {now_folders or 'none'} (before: {were or 'none'})")
+    return f"; the command has changed: {'; '.join(found)}" if found else ""
 
 
 def answered_again(claimed: Claimed, spec: RunSpec, say: Callable[[str], None]) -> tuple[int, str]:
     """Exit code and last line of a run that had ended when its supervisor was killed, before it told them."""
     code = claimed.untold or 0
     line = f"run {claimed.run_id} had ended with exit code {code} when faultrun was killed"
-    say(f"{line}; nothing is trained. The next start begins {'a new run' if code == 0 else 'where it was'}")
+    following = "begins a new run" if code == 0 else "continues it"
+    say(f"{line}; nothing is trained now. The next start {following}")
     past = claimed.past.state if claimed.past is not None else None
     at_end(spec, claimed.path, past, say)
     return code, line
@@ -68,22 +95,31 @@ def absolute(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def report_at_end(spec: RunSpec, log_dir: Path, say: Callable[[str], None], *, stopped: bool) -> None:
-    """Write it if it is wanted. Whoever told us to stop may have little patience left.
+    """Write it if it is wanted, and say what the run cost and what it saved.
+
+    Whoever told us to stop may have little patience left.
 
     Forked, not executed: Python is there already, and no module of the working directory gets in its way.
     """
     if not spec.view.report:
         return
     if stopped and _clock_runs(spec):
-        say(f"no time for a report: faultrun report --log_dir {log_dir}")
+        say(f"report not written, to lose no time; to write it: faultrun report --log_dir {log_dir}")
         return
     said = b""
     with suppress(OSError):
         said = _said_by_child(log_dir, _PATIENCE_AFTER_STOP_S if stopped else _PATIENCE_S)
-    if said:
-        say(f"{said.decode(errors='replace')}; {log_dir / 'report.html'}")
+    cost, _, saved = said.decode(errors="replace").partition("\n")
+    if cost:
+        say(f"{cost}; {log_dir / 'report.html'}")
     else:
-        say(f"no report yet: faultrun report --log_dir {log_dir}")
+        say(f"the report could not be written; to try again: faultrun report --log_dir {log_dir}")
+    if saved:
+        say(saved)
+
+
+def _shortened(command: str) -> str:
+    return command if len(command) <= _LONGEST_SHOWN else f"{command[: _LONGEST_SHOWN - 3]}..."
 
 
 def _clock_runs(spec: RunSpec) -> bool:
@@ -93,7 +129,7 @@ def _clock_runs(spec: RunSpec) -> bool:
 
 
 def _said_by_child(log_dir: Path, patience_s: float) -> bytes:
-    """The run in one line; empty when there was no report within ``patience_s``."""
+    """The run in one line and what it saved in another; empty when there was no report in ``patience_s``."""
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     writer = Forked(lambda: os.write(write_end, _write_report(log_dir)[:_LONGEST]), keep=(write_end,))
     os.close(write_end)
@@ -106,11 +142,11 @@ def _write_report(log_dir: Path) -> bytes:
     from faultrun.cli.report import HTML, account_of, summary, write
     from faultrun.journal.logdir import read_record
     from faultrun.observe.report.document import document
+    from faultrun.observe.report.pages import html
 
-    account = account_of(log_dir)
-    data = document(account, read_record(log_dir))
-    write(log_dir, log_dir / HTML, data, account)
-    return summary(data).encode()
+    data = document(account_of(log_dir), read_record(log_dir))
+    write(log_dir, data, log_dir / HTML, html(data))
+    return f"{summary(data)}\n{data['savings']['text']}".encode()
 
 
 def _give_back(originals: Path, *, told: str, trouble: str, say: Callable[[str], None]) -> None:

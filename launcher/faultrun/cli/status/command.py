@@ -2,29 +2,51 @@
 
 import importlib.util
 import json
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from faultrun.cli.console import answer
+from faultrun.cli.in_etcd import or_in_etcd
+from faultrun.cli.options.assumptions import assume_option
 from faultrun.cli.status.gather import gather
-from faultrun.cli.verbs import log_dir_option
+from faultrun.cli.status.saved import SavedSoFar
+from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import UsageError
+from faultrun.journal.logdir import read_record
+from faultrun.observe import nodes_status
+from faultrun.observe.nodes_status import NodesStatus
 from faultrun.observe.status import RunStatus, brief, lines
 from faultrun.observe.status_ranks import Pace
+from faultrun.terminal import has_colours
 
 _SCHEMA = 1
 _INTERVAL_S = 1.0
 _NO_RICH = "--watch on a terminal needs rich, which is not installed"
 
 
-@click.command()
+def _of_nodes(status: NodesStatus, typed: Mapping[str, Any]) -> int:
+    """The whole run, as its nodes agree."""
+    said = (json.dumps({"schema": _SCHEMA, **asdict(status)}),)
+    for line in said if typed["as_json"] else nodes_status.lines(status):
+        answer(line)
+    return 0
+
+
+@click.command(
+    epilog=example(
+        "faultrun status --watch",
+        "faultrun status --json --log_dir=faultrun_log",
+        "faultrun status --rdzv-endpoint=e0:2379 --rdzv-id=job42",
+    )
+)
 @log_dir_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; with --watch one a line.")
 @click.option("--watch", is_flag=True, help="Go on showing until the run has ended or Ctrl-C.")
@@ -32,15 +54,18 @@ _NO_RICH = "--watch on a terminal needs rich, which is not installed"
     "--interval", type=click.FloatRange(0.1, 3600), default=_INTERVAL_S, show_default=True, metavar="SECONDS",
     help="How often --watch looks.",
 )  # fmt: skip
-def status(log_dir: str, as_json: bool, watch: bool, interval: float) -> int:
+@assume_option()
+@or_in_etcd(_of_nodes, "as_json")
+def status(log_dir: str, as_json: bool, watch: bool, interval: float, assume: str | None) -> int:
     """Show phase, ranks, steps, restarts left, the last fault, the newest checkpoint, and what comes next.
 
     Reads the run's files only, so it also works when the supervisor is gone, and says so.
     """
-    pace = Pace()
+    folder, pace = Path(log_dir), Pace()
+    saved = SavedSoFar(folder, assume)
 
     def look() -> RunStatus:
-        return gather(Path(log_dir), pace)
+        return replace(gather(folder, pace), savings=saved.look(read_record(folder)))
 
     if not watch:
         _print(look(), as_json=as_json)
@@ -91,7 +116,11 @@ def _on_screen(look: Callable[[], RunStatus], interval_s: float) -> None:
             because="the full-screen view is an extra of faultrun",
             hint="pip install 'faultrun[watch]', or: watch -n1 faultrun status",
         )
+    from rich.console import Console
+
     from faultrun.observe.status_screen import watch
 
-    for line in lines(watch(look, interval_s)):
+    # Without a system of colours nothing is dim or bold either.
+    console = Console(color_system="auto" if has_colours(os.environ, is_terminal=True) else None)
+    for line in lines(watch(console, look, interval_s)):
         answer(line)

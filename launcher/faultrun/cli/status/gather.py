@@ -14,22 +14,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faultrun.core.budget import Allowed, charge
-from faultrun.errors import LogDirError
+from faultrun.errors import FaultrunError, LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
 from faultrun.journal.logdir import read_record, recorded
+from faultrun.journal.supervised import is_supervised
 from faultrun.model.incident import Card
-from faultrun.model.spec import RestartPolicy
+from faultrun.model.spec import Recovery, RestartPolicy
 from faultrun.observe.card import duration, headline
-from faultrun.observe.status import LastIncident, NewestCheckpoint, Outlook, RunStatus, Supervised
+from faultrun.observe.standbys import StandbyTally
+from faultrun.observe.status import (
+    LastIncident,
+    NewestCheckpoint,
+    Outlook,
+    RunStatus,
+    StandbyStatus,
+    Supervised,
+)
 from faultrun.observe.status_ranks import Pace, rank_states
 from faultrun.observe.view import RunView
 
 if TYPE_CHECKING:
     from faultrun.checkpoints.listing import Named
 
-_CONNECT_S = 0.5
 _PATIENCE_S = 0.4
 
 
@@ -55,6 +63,8 @@ class _Look:
         self._record = record
         self._first = end.first
         self._view = RunView()
+        count = recorded(record, "spec", "standby", "count")
+        self._view.standbys = StandbyTally(wanted=count if isinstance(count, int) else 0)
         for line in end.lines:
             self._view.take(line)
         self._now = datetime.now(timezone.utc)
@@ -62,16 +72,17 @@ class _Look:
 
     def status(self, pace: Pace) -> RunStatus:
         """Everything that is known."""
-        view, run_id = self._view, str(self._record.get("run_id", ""))
+        view = self._view
         here = self._supervisor is not Supervised.ELSEWHERE
-        ranks = rank_states(self._folder, view, run_id, pace, processes_are_here=here)
+        ranks = rank_states(self._folder, view, self._record, pace, processes_are_here=here)
         steps = [rank.step for rank in ranks if rank.step is not None]
-        policy, now_s, high = self._policy(), self._run_s(), max(steps, default=-1)
-        left = view.restarts_left(policy, now_s=now_s, high_step=high)
+        policy, now_s = self._policy(), self._run_s()
+        left = view.restarts_left(policy, self._folder, now_s)
         point = view.plan.point if view.plan is not None else None
         incident = self._incident()
+        newest = newest_checkpoint(self._dirs(), self._recovery())
         return RunStatus(
-            run_id=run_id,
+            run_id=str(self._record.get("run_id", "")),
             command=str(recorded(self._record, "spec", "command", "shown") or ""),
             log_dir=str(self._folder),
             supervisor=self._supervisor,
@@ -80,6 +91,7 @@ class _Look:
             suspected=view.suspected,
             incarnation=view.incarnation,
             world_size=view.world_size if view.plan is not None else len(ranks),
+            here=self._here(len(ranks)),
             elapsed_s=self._elapsed_s(),
             last_event_age_s=self._age_s(view.last),
             step=max(steps, default=None),
@@ -94,14 +106,26 @@ class _Look:
             last_incident=incident,
             resumed_from=point.path if point is not None else "",
             resumed_step=point.global_step if point is not None else None,
-            last_checkpoint=newest_checkpoint(self._dirs()),
-            outlook=self._outlook(policy, now_s, high),
+            last_checkpoint=newest,
+            outlook=self._outlook(policy, now_s, view.high_step(self._folder), newest),
+            standbys=self._standbys(),
             ended=view.ended,
             ranks=ranks,
         )
 
-    def _outlook(self, policy: RestartPolicy, now_s: float, high_step: int) -> Outlook | None:
-        """What would be decided if one more rank died now: the budget asked without being charged."""
+    def _here(self, started: int) -> int:
+        """Workers that the plan gives to this node."""
+        seats = self._view.plan.topology.nodes if self._view.plan is not None else ()
+        known = seats[0].slots if len(seats) == 1 else started
+        return next((seat.slots for seat in seats if seat.node == self._record.get("node")), known)
+
+    def _outlook(
+        self, policy: RestartPolicy, now_s: float, high_step: int, newest: NewestCheckpoint | None
+    ) -> Outlook | None:
+        """What would be decided if one more rank died now: the budget asked without being charged.
+
+        A later save gives back what was spent, if it is whole; nobody has verified it yet.
+        """
         view = self._view
         if view.plan is None or view.ended is not None or self._supervisor is Supervised.GONE:
             return None
@@ -113,6 +137,9 @@ class _Look:
             number, backoff_s, text = answer.number, answer.backoff_s, f"{text}{wait}, {where}"
         else:
             number, backoff_s, text = 0, 0.0, f"give up with that rank's exit code: {answer.why}"
+        step = newest.step if newest is not None else None
+        if number != 1 and policy.max_restarts and step is not None and step > view.ledger.saved_step:
+            text += f"; restart 1 of {policy.max_restarts} at once if the save of step {step:,} is whole"
         return Outlook(
             restarts=number > 0,
             number=number,
@@ -120,6 +147,22 @@ class _Look:
             backoff_s=backoff_s,
             text=text,
         )
+
+    def _standbys(self) -> StandbyStatus | None:
+        """None where nobody lives to keep any, or none is wanted."""
+        tally, supervised = self._view.standbys, self._supervisor
+        if supervised not in (Supervised.RUNNING, Supervised.ELSEWHERE) or not (tally.wanted or tally.off):
+            return None
+        return StandbyStatus(
+            wanted=tally.wanted, ready=len(tally.ready), memory_bytes=tally.memory_bytes, text=tally.words()
+        )
+
+    def _recovery(self) -> Recovery:
+        try:
+            recovery: Recovery = decode(recorded(self._record, "spec", "recovery"), Recovery)
+        except CodecError:
+            return Recovery()
+        return recovery
 
     def _policy(self) -> RestartPolicy:
         try:
@@ -131,13 +174,7 @@ class _Look:
         return policy
 
     def _who_supervises(self) -> Supervised:
-        if _listens(str(self._record.get("socket") or "")):
-            return Supervised.RUNNING
-        if self._view.ended is not None:
-            return Supervised.ENDED
-        if self._record.get("node") not in (None, socket.gethostname()):
-            return Supervised.ELSEWHERE
-        return Supervised.GONE
+        return who_supervises(self._record, ended=self._view.ended is not None)
 
     def _dirs(self) -> tuple[str, ...]:
         """Absolute: the run may have been started somewhere else."""
@@ -164,47 +201,53 @@ class _Look:
         at = _moment(line)
         return None if at is None else max(0.0, (self._now - at).total_seconds())
 
+    def _since(self, card: Card) -> float | None:
+        """How long ago its fault was noticed. The card is written anew later, when more is known."""
+        last, age_s = self._view.last, self._age_s(self._view.last)
+        return None if last is None or age_s is None else max(0.0, age_s + last.run_s - card.incident.at_s)
+
     def _incident(self) -> LastIncident | None:
         known = self._view.ledger.incidents
         for number in (known + 1, known):
             path = self._folder / f"incident_{number}.json"
             with suppress(OSError, ValueError, CodecError):
                 card: Card = decode(json.loads(path.read_bytes()), Card)
-                age_s = max(0.0, time.time() - path.stat().st_mtime)
-                return LastIncident(number=number, headline=headline(card), age_s=age_s)
+                return LastIncident(number=number, headline=headline(card), age_s=self._since(card))
         return None
+
+
+def who_supervises(record: Mapping[str, Any], *, ended: bool) -> Supervised:
+    """Whether anybody looks after the run of ``record`` (run.json), by its socket and its machine."""
+    if is_supervised(record):
+        return Supervised.RUNNING
+    if ended:
+        return Supervised.ENDED
+    if record.get("node") not in (None, socket.gethostname()):
+        return Supervised.ELSEWHERE
+    return Supervised.GONE
 
 
 def _moment(line: JournalLine | None) -> datetime | None:
     return moment(line.at_utc) if line is not None else None
 
 
-def _listens(path: str) -> bool:
-    """Whether a supervisor accepts connections there; a file that was left behind does not."""
-    if not path or not os.path.exists(path):  # noqa: PTH110 - a string is all there is
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_CONNECT_S)
-        try:
-            probe.connect(path)
-        except OSError as error:
-            return isinstance(error, (BlockingIOError, TimeoutError))  # its queue is full: it is there
-    return True
-
-
-def newest_checkpoint(roots: Sequence[str]) -> NewestCheckpoint | None:
+def newest_checkpoint(roots: Sequence[str], recovery: Recovery) -> NewestCheckpoint | None:
     """The newest checkpoint by name and time, of all files only its header read; None without one.
 
-    Looks through ``roots`` for at most 0.4 s; what it says is not verified.
+    Formats are those that count in the run. It looks for at most 0.4 s; what it says is not verified.
     """
     if not roots:
         return None
     from faultrun.checkpoints.format import Unreadable
     from faultrun.checkpoints.listing import claimed, walk
-    from faultrun.checkpoints.registry import builtin_formats
+    from faultrun.checkpoints.registry import builtin_formats, registry_for
     from faultrun.model.checkpoint import Refusal
 
-    formats, deadline = builtin_formats(), time.monotonic() + _PATIENCE_S
+    try:
+        formats = registry_for(recovery).formats
+    except FaultrunError:  # of a recipe that names a format of a package that is not installed here
+        formats = builtin_formats()
+    deadline = time.monotonic() + _PATIENCE_S
     newest: Named | None = None
     for root in roots:
         for listing in walk(root):

@@ -99,7 +99,7 @@ def _check(
         if not hasattr(optimizer, "register_step_pre_hook"):
             raise FaultrunError(
                 f"{type(optimizer).__name__} cannot be protected",
-                because="it has no step hooks, so nobody can tell when it changes the parameters",
+                because="it has no step hooks, so the SDK cannot see when it changes the parameters",
                 hint="leave it out and put its step into `with guard.updating():`",
             )
     if state_fn is None and any("FullyShardedDataParallel" in type(one).__name__ for one in model.modules()):

@@ -19,7 +19,8 @@ from faultrun.sdk.torch.trees import copied, same
 from faultrun.sdk.update_lock import NotSaved, UpdatePhase
 
 _DEVICE_BEHIND_S = 2.0
-_PEERS_LATE_S = 2.0
+_PEERS_LATE_S = 10.0
+"""On a machine with no processor to spare; what is saved before a peer has joined is worth nothing."""
 _LOOK_S = 0.002
 
 

@@ -1,0 +1,217 @@
+"""``faultrun adopt``: from the command of another launcher to ``faultrun.yaml`` and one line to type."""
+
+import difflib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from faultrun.adopt.container import command_lines
+from faultrun.adopt.program import read_program
+from faultrun.adopt.proposal import Proposal, propose, yaml_page
+from faultrun.adopt.start import Start, read_start
+from faultrun.adopt.training import where_variables_are
+from faultrun.cli.adopt.lines import (
+    FileChange,
+    launch_change,
+    offered,
+    typed_loop,
+    unified,
+    with_lines,
+    write,
+    written_line,
+)
+from faultrun.cli.adopt.trial import refusal_of, same_options, without_effect
+from faultrun.cli.console import answer
+from faultrun.cli.options.beside import CONFIG_NAME
+from faultrun.cli.verbs import example
+from faultrun.errors import ConfigError, UsageError
+from faultrun.files import replace_durably
+
+_HEAD_LINES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Adopted:
+    """What one call found. ``path`` is where ``page`` goes, None where the script is not here.
+
+    ``refused`` is why a run would not start; ``why_no_lines`` why there are no lines of the SDK.
+    """
+
+    start: Start
+    proposal: Proposal
+    page: str
+    path: Path | None
+    refused: str
+    changes: tuple[FileChange, ...]
+    why_no_lines: str
+    written: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return self.proposal.words if self.path is not None else self.proposal.whole_words
+
+    @property
+    def missing(self) -> list[str]:
+        return [*map(str, self.proposal.missing), *([self.refused] if self.refused else [])]
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.start.notes, *self.proposal.notes]
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog=example("faultrun adopt torchrun --nproc-per-node=4 train.py", "faultrun adopt job.sbatch"),
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND|FILE")
+@click.option("--force", is_flag=True, help="Write over a faultrun.yaml that is there.")
+@click.option("--diff", is_flag=True, help="Print the lines of the SDK as a diff for git apply.")
+@click.option("--apply", "applies", is_flag=True, help="Write what --diff shows.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_json: bool) -> int:
+    """Find out how a training is started, saves and resumes; write faultrun.yaml beside its script.
+
+    COMMAND is what starts it now, such as "torchrun --nproc-per-node=4 train.py
+    --lr 1e-3" (in quotation marks or not); FILE is a shell or batch script, a
+    manifest, a Dockerfile or the Python script. Nothing of it is run. With
+    --diff, standard output is the diff and the report goes to standard error.
+    """
+    done = _adopted(words, with_sdk=diff or applies)
+    written = _written(done.path, done.page, force)
+    if applies:
+        write(done.changes)
+    tell = (lambda text: click.echo(text, err=True)) if diff and not as_json else answer
+    if as_json:
+        answer(json.dumps(_object(done, written), indent=2))
+    else:
+        _tell(done, written, tell)
+        if done.why_no_lines and (diff or applies):
+            _section(tell, "no lines of the SDK:", [done.why_no_lines])
+        if applies:
+            changed = ", ".join(os.path.relpath(one.path) for one in done.changes) or "nothing"
+            tell(f"\nchanged: {changed}")
+    if diff and not as_json:
+        for line in unified(done.changes):
+            click.echo(line)
+    return 0
+
+
+def _adopted(words: Sequence[str], *, with_sdk: bool) -> _Adopted:
+    start = read_start(words, Path.cwd(), same_options)
+    program = read_program(start.launch, start.places, os.environ)
+    # The lines of a file, and a loop, may set the variables that the command names.
+    sets = start.file is not None or (start.command is not None and start.command.in_loop)
+    training = where_variables_are(program.training, lambda name: sets or name in os.environ)
+    program = replace(program, training=training)
+    lines, change = offered(program)
+    after = with_lines(program, lines) if with_sdk else program
+    proposal = propose(start.launch, after, without_effect(start.launch, after))
+    page = yaml_page(proposal, start.said)
+    named = proposal.launch.program[0] if proposal.launch.program else ""
+    here = program.script is not None and (proposal.launch.module or (start.places.root / named).is_file())
+    launched = launch_change(start, proposal)
+    return _Adopted(
+        start=start,
+        proposal=proposal,
+        page=page,
+        path=program.script.parent / CONFIG_NAME if program.script is not None else None,
+        refused=refusal_of(proposal, page, start.places.root) if here else "",
+        changes=tuple(one for one in (change, launched) if one is not None),
+        why_no_lines=lines.why_not,
+    )
+
+
+def _written(path: Path | None, page: str, force: bool) -> str:
+    """Write the file, unless another one is there; a word about what was done. UsageError, ConfigError."""
+    if path is None:
+        return ""
+    shown = os.path.relpath(path)
+    before = _before(path, shown)
+    if before == page:
+        return "already so"
+    if before is not None and not force:
+        for line in difflib.unified_diff(before.splitlines(), page.splitlines(), shown, shown, lineterm=""):
+            answer(line)
+        because, hint = "it is there, and holds something else", "compare it above; --force writes over it"
+        raise UsageError(f"{shown} is left as it is", because=because, hint=hint)
+    try:
+        replace_durably(path, page.encode())
+    except OSError as error:
+        because, hint = error.strerror or str(error), f"ls -ld {path.parent}"
+        raise ConfigError(f"{shown} could not be written", because=because, hint=hint) from error
+    return "written" if before is None else "written over the one before"
+
+
+def _before(path: Path, shown: str) -> str | None:
+    if not os.path.lexists(path):
+        return None
+    if not path.is_file():
+        because, hint = "it is no regular file", "move it away"
+        raise ConfigError(f"{shown} could not be written", because=because, hint=hint)
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _tell(done: _Adopted, written: str, tell: Callable[[str], None]) -> None:
+    if done.path is not None:
+        rows = [
+            row for row in done.page.splitlines()[_HEAD_LINES:] if row and not row.startswith("# not found")
+        ]
+        _section(tell, f"{os.path.relpath(done.path)}  ({written})", rows, first=True)
+    start, line = done.start, done.proposal.lined(done.words)
+    if start.container is not None:
+        container = start.container
+        title = f"instead of the command in {start.said} ({container.name}):"
+        entered = start.command.folder if start.command is not None else ""
+        _section(tell, title, list(command_lines(_in_container(done), entered)), first=done.path is None)
+        _section(tell, "then:", [f"faultrun lint {start.file}", "faultrun render --list   (whole manifests)"])
+    elif start.command is not None and start.command.file and done.path is not None:
+        where = f"{start.command.file}:{start.command.line}"
+        old = " ".join(start.command.text.split())
+        _section(tell, f"instead of {where}  {old}", [written_line(start, done.proposal)])
+    elif loop := typed_loop(start, done.proposal):
+        _section(tell, "from now on:", loop.splitlines(), first=done.path is None)
+    else:
+        _section(tell, "from now on:", [line], first=done.path is None)
+        _section(tell, "to see it recover:", [done.proposal.lined(("faultrun", "rehearse", *done.words[1:]))])
+    _section(tell, "not found:", done.missing)
+    _section(tell, "no effect here:", [str(one) for one in done.proposal.launch.no_effect])
+    _section(tell, "good to know:", done.notes)
+
+
+def _in_container(done: _Adopted) -> tuple[str, ...]:
+    """PID 1 is faultrun itself, behind ``exec`` where a shell has to fill words in; variables by ``env``."""
+    if any("$" in word for word in done.words):
+        return ("sh", "-c", f"exec {done.proposal.lined(done.words)}")
+    variables = tuple(f"{name}={value}" for name, value in done.proposal.launch.environment)
+    return (*(("env", *variables) if variables else ()), *done.proposal.launch.before, *done.words)
+
+
+def _section(tell: Callable[[str], None], title: str, lines: Sequence[str], *, first: bool = False) -> None:
+    if lines or first:
+        tell(f"{'' if first else chr(10)}{title}")
+        for line in lines:
+            tell(f"  {line}")
+
+
+def _object(done: _Adopted, written: str) -> dict[str, object]:
+    launch, proposal = done.proposal.launch, done.proposal
+    in_container = done.start.container is not None
+    return {
+        "launcher": launch.launcher,
+        "command": list(_in_container(done) if in_container else done.words),
+        "command_line": proposal.lined(done.words),
+        "environment": dict(launch.environment),
+        "config": str(done.path) if done.path is not None else None,
+        "written": written.startswith("written"),
+        "options": {one.name: list(one.values) for one in proposal.options},
+        "read": {one.name: one.read for one in proposal.options},
+        "missing": done.missing,
+        "no_effect": [str(one) for one in launch.no_effect],
+        "notes": done.notes,
+        "diff": "".join(f"{line}\n" for line in unified(done.changes)),
+        "why_no_lines": done.why_no_lines,
+    }

@@ -1,0 +1,81 @@
+"""What faultrun itself would say of adopted options, asked without starting anything."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from faultrun import __version__
+from faultrun.adopt.launch import FoundLaunch
+from faultrun.adopt.program import KnownProgram
+from faultrun.adopt.proposal import Proposal
+from faultrun.cli.options.command import FaultrunGroup, run_command
+from faultrun.cli.options.settings import OPTIONS, Asked, collect
+from faultrun.cli.resolve.context import ProcessContext
+from faultrun.cli.resolve.spec import resolve
+from faultrun.errors import FaultrunError
+
+_FOLDER = "checkpoint_dir"
+_NOTHING = " has no effect here: "
+_JUDGED_ELSEWHERE = frozenset({"worker_num", "local_worker_num", "nproc_per_node"})
+
+
+def same_options(words: Sequence[str]) -> tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]:
+    """Read words as ``faultrun run`` does: torchrun's and msrun's options are its own. UsageError."""
+    program = FaultrunGroup(run_command(lambda asked: asked), version=__version__)
+    asked = program.main(["run", *words], "faultrun", standalone_mode=False)
+    if not isinstance(asked, Asked):
+        return {}, ()
+    return asked.options, asked.words
+
+
+def without_effect(launch: FoundLaunch, program: KnownProgram) -> dict[str, str]:
+    """The options that would do nothing here, by name, and why."""
+    found: dict[str, str] = {}
+    for one in launch.options:
+        if one.open or one.name in _JUDGED_ELSEWHERE or one.name not in OPTIONS:
+            continue
+        asked = Asked(
+            options={one.name: one.values, "framework": (program.framework.value,), "worker_num": ("1",)},
+            words=(str(Path(__file__)),),
+        )
+        start = f"{OPTIONS[one.name].spelled}{_NOTHING}"
+        for note in _notes(asked):
+            if note.startswith(start):
+                found[one.name] = note.removeprefix(start)
+    return found
+
+
+def _notes(asked: Asked) -> tuple[str, ...]:
+    try:
+        return resolve(collect(asked, {}), _process({})).notes
+    except FaultrunError:
+        return ()
+
+
+def refusal_of(proposal: Proposal, page: str, root: Path) -> str:
+    """Why a run with these options would not start from ``root``; "" if it would."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="faultrun-adopt-") as folder:
+        config = Path(folder, "faultrun.yaml")
+        config.write_text(page, encoding="utf-8")
+        try:
+            os.chdir(root)
+            folders = tuple(one for one in proposal.typed if one.name == _FOLDER)
+            options, words = same_options(replace(proposal, typed=folders).words[1:])
+            asked = Asked(options={**options, "config": (str(config),), "dry_run": ("True",)}, words=words)
+            resolve(collect(asked, {}), _process(dict(os.environ)))
+        except FaultrunError as error:
+            told = f"{error.what}: {error.because}".replace(f"{config}", "faultrun.yaml")
+            return f"faultrun would refuse this: {told}"
+        finally:
+            os.chdir(before)
+    return ""
+
+
+def _process(environ: Mapping[str, str]) -> ProcessContext:
+    return ProcessContext(
+        environ=environ, python=sys.executable, import_path=tuple(sys.path), pid=os.getpid(), root=Path("/")
+    )

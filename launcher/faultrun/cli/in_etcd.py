@@ -1,0 +1,152 @@
+"""A run of several nodes as etcd knows it, for verbs that otherwise read a log_dir: options, and one look."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from faultrun.cli.console import say
+from faultrun.cli.options.meeting import endpoints
+from faultrun.cli.options.option import Option
+from faultrun.cli.options.settings import Asked, Settings, collect
+from faultrun.errors import FaultrunError, UsageError
+from faultrun.observe.nodes_status import NodesStatus, nodes_status
+
+if TYPE_CHECKING:
+    from faultrun.agreement.gateway import Gateway
+
+F = TypeVar("F", bound=Callable[..., int])
+Show = Callable[[NodesStatus, Mapping[str, Any]], int]
+"""Gets the run, and what else was typed; its answer is the exit code."""
+
+_MOST_NAMED = 8
+_MEETING: Mapping[Option[Any], str] = {
+    Settings.rdzv_endpoint: "Show a run of several nodes, from the etcd here instead of from a log_dir.",
+    Settings.rdzv_id: "The run there; needed if etcd knows several.",
+    Settings.rdzv_conf: "How etcd is reached, as in the run: cacert, cert, key, username, password_file.",
+}
+
+
+class UnknownRun(FaultrunError):
+    """etcd knows no such run (EX_UNAVAILABLE)."""
+
+    exit_code = 69
+
+
+def or_in_etcd(show: Show, *beside: str) -> Callable[[F], F]:
+    """Give a verb ``--rdzv-endpoint`` and its like: with it ``show`` answers, else the verb itself.
+
+    ``beside`` are the verb's other parameters that mean the same to ``show``. Stands below the others.
+    """
+
+    def decorated(verb: F) -> F:
+        @functools.wraps(verb)
+        def either(**typed: Any) -> int:
+            texts = {option.name: typed.pop(option.name) for option in _MEETING}
+            given = {name: (text,) for name, text in texts.items() if text is not None}
+            if Settings.rdzv_endpoint.name not in given:
+                _refuse_without_endpoint(given)
+                return verb(**typed)
+            _refuse_others(typed, beside)
+            return show(look(Asked(options=given, words=())), {name: typed[name] for name in beside})
+
+        found: Any = either
+        for option, text in reversed([*_MEETING.items()]):
+            found = click.option(
+                option.spelled, option.name, metavar=option.metavar, default=None, help=text
+            )(found)
+        answered: F = found
+        return answered
+
+    return decorated
+
+
+def look(asked: Asked) -> NodesStatus:
+    """Read the run that ``asked`` names. UsageError, ConfigError, EtcdError, UnknownRun."""
+    from faultrun.agreement.gateway import Gateway
+    from faultrun.cli.resolve.agreement import etcd_access
+    from faultrun.cli.resolve.context import ProcessContext, ResolveContext
+    from faultrun.cli.resolve.spec import named_run
+    from faultrun.supervisor.member_store import RunKeys
+
+    settings = collect(asked, os.environ)
+    named = settings.read(Settings.rdzv_endpoint, endpoints)
+    if not named:
+        raise settings.refuse(
+            Settings.rdzv_endpoint, "it names no member of etcd", "--rdzv-endpoint=HOST:2379"
+        )
+    process = ProcessContext(environ=os.environ, python=sys.executable, import_path=(), pid=os.getpid())
+    context = ResolveContext(settings, process)
+    access = etcd_access(context, named)
+    for note in context.notes:
+        say(note)
+    with closing(Gateway(access)) as gateway:
+        run_id = named_run(settings.rdzv_id or settings.run_id or _only_run(gateway))
+        known = RunKeys(gateway, run_id).everything()
+        if known.is_empty:
+            raise _unknown(gateway, run_id)
+    if known.is_unreadable:
+        raise UnknownRun(
+            f"run {run_id} cannot be read",
+            because="its plan was written by another version of faultrun",
+            hint="faultrun status with the faultrun that its nodes have",
+        )
+    return nodes_status(run_id, access.endpoints, known)
+
+
+def _only_run(gateway: "Gateway") -> str:
+    """The run that etcd knows, if it is one."""
+    from faultrun.supervisor.member_store import known_runs
+
+    runs = known_runs(gateway, _MOST_NAMED)
+    if not runs:
+        raise _unknown(gateway, "")
+    if len(runs) > 1:
+        raise UsageError(
+            "--rdzv-id does not say which run",
+            because=f"etcd knows {', '.join(runs)}",
+            hint=f"--rdzv-id={runs[-1]}",
+        )
+    return runs[0]
+
+
+def _unknown(gateway: "Gateway", run_id: str) -> UnknownRun:
+    from faultrun.agreement.answers import EtcdError
+    from faultrun.supervisor.member_store import known_runs
+
+    runs: list[str] = []
+    with suppress(EtcdError):  # a user may be let to the keys of one run only
+        runs = known_runs(gateway, _MOST_NAMED)
+    where = ", ".join(gateway.endpoints)
+    return UnknownRun(
+        f"no run {run_id} is known to etcd at {where}" if run_id else f"no run is known to etcd at {where}",
+        because=f"it knows {', '.join(runs)}" if runs else "no supervisor has written to it",
+        hint=f"--rdzv-id={runs[-1]}" if runs else "the --rdzv-endpoint and --rdzv-id that its nodes have",
+    )
+
+
+def _refuse_without_endpoint(given: Mapping[str, object]) -> None:
+    for option in _MEETING:
+        if option.name in given:
+            raise UsageError(
+                f"{option.spelled} says nothing here",
+                because="it goes with --rdzv-endpoint, which is not given",
+                hint=f"--rdzv-endpoint=HOST:2379 {option.spelled}={option.example}",
+            )
+
+
+def _refuse_others(typed: Mapping[str, Any], beside: tuple[str, ...]) -> None:
+    ctx = click.get_current_context()
+    for name in typed:
+        if name not in beside and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = next(param.opts[0] for param in ctx.command.params if param.name == name)
+            raise UsageError(
+                f"{option} does not go with --rdzv-endpoint",
+                because="etcd holds what the nodes agreed on, and neither their files nor their steps",
+                hint=f"leave out {option}, or --rdzv-endpoint where a node's log_dir is at hand",
+            )

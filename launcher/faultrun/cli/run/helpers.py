@@ -1,0 +1,62 @@
+"""Processes of our own beside the workers, forked while the supervisor has no threads yet."""
+
+import gc
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from faultrun.cli.run.outlets import sidecars
+from faultrun.model.output import Stream
+from faultrun.model.spec import RunSpec
+from faultrun.model.topology import BootId
+from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_watcher_for
+from faultrun.terminal import BottomRow
+from faultrun.workers.deadman import Deadman
+from faultrun.workers.follow import Follower
+from faultrun.workers.process import become_subreaper
+from faultrun.workers.rotate import Rotator
+from faultrun.workers.streams import Streams
+from faultrun.workers.sweep import sweep
+
+LEFTOVERS_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Helpers:
+    """The supervisor's ends of them."""
+
+    streams: Streams
+    fault_files: FaultFileWatcher | None
+    deadman: Deadman
+
+
+def fork_helpers(
+    spec: RunSpec,
+    log_dir: Path,
+    next_seq: int,
+    row: BottomRow | None,
+    boot: BootId,
+    stack: ExitStack,
+) -> Helpers:
+    """Start them, and see to it that no process outlives us; ``stack`` ends them.
+
+    A follower only where somebody wants to see workers' output; sidecars may end a moment after us.
+    """
+    gc.freeze()  # a collection that touches what is there would copy it for every helper
+    logs = spec.logs
+    # One of several nodes learns its ranks only when others have come.
+    ranks = ((rank % spec.slots, rank) for rank in sorted(spec.topology.all_ranks))
+    shown = any(logs.console(rank, local) is not Stream.NONE for local, rank in ranks)
+    needed = shown or logs.picked_out or logs.picked_err
+    follower = stack.enter_context(closing(Follower(row))) if needed else None
+    rotator = stack.enter_context(closing(Rotator(logs.max_bytes))) if logs.max_bytes else None
+    fault_files = fault_file_watcher_for(spec)
+    if fault_files is not None:
+        stack.enter_context(closing(fault_files))
+    for sidecar in sidecars(spec, log_dir, next_seq, row):
+        stack.enter_context(closing(sidecar))
+    stack.callback(sweep, frozenset({boot}), patience_s=LEFTOVERS_PATIENCE_S)
+    deadman = Deadman(boot)
+    become_subreaper()
+    streams = Streams(logs, log_dir, follower, rotator)
+    return Helpers(streams=streams, fault_files=fault_files, deadman=deadman)

@@ -1,0 +1,107 @@
+"""What one of several nodes needs to agree with the others, made of its ``RunSpec``."""
+
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from faultrun.core.agree import Rules
+from faultrun.core.secrets import without_secret_words
+from faultrun.model.agreement_spec import AgreementSpec, OnAgreementLoss
+from faultrun.model.membership import LeaseTimes, Terms
+from faultrun.model.spec import Command, RunSpec
+from faultrun.model.topology import BootId
+from faultrun.supervisor.nodes_agreement import MemberSetting, MemberWork
+from faultrun.supervisor.reactor import RunClock
+from faultrun.supervisor.served_etcd import EtcdKeeping
+from faultrun.workers.deadline import Deadline
+from faultrun.workers.forked import Orders
+
+ETCD = "etcd"
+"""The folder of its data, in the log_dir of the node that serves it."""
+
+_KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def rules_of(spec: RunSpec) -> Rules:
+    """What every node of the run agrees on."""
+    return Rules(
+        topology=spec.topology,
+        policy=spec.supervision.policy,
+        exit_code_on_stop=spec.supervision.exit_code_on_stop,
+        resume_args=spec.recovery.resume_args,
+        lease_ttl_s=0.0 if spec.agreement is None else spec.agreement.lease_ttl_s,
+    )
+
+
+def member_work(
+    spec: RunSpec,
+    agreement: AgreementSpec,
+    log_dir: Path,
+    boot: BootId,
+    clock: RunClock,
+    deadline: Deadline,
+) -> MemberWork:
+    """What the member process of this supervisor does."""
+    setting = MemberSetting(
+        run_id=spec.run_id,
+        terms=Terms(
+            node=spec.node,
+            peer_addr="",
+            times=LeaseTimes.of(agreement.lease_ttl_s, agreement.node_wait_s),
+            machine=_machine(log_dir),
+            asked=asked_of(spec),
+            node_rank=agreement.node_rank,
+            hold=agreement.on_loss is OnAgreementLoss.HOLD,
+        ),
+        host=spec.rendezvous.master_addr,
+        boot=boot,
+        etcd=agreement.etcd,
+        rules=rules_of(spec),
+        clock=clock,
+        deadline=deadline,
+        serves=bool(agreement.serve_at),
+    )
+
+    def work(orders: Orders, words: int) -> None:
+        from faultrun.supervisor.member import take_part  # in the child: TLS and HTTP cost megabytes
+
+        take_part(setting, orders, words)
+
+    return work
+
+
+def etcd_keeping(listen: str, folder: Path) -> EtcdKeeping:
+    """What the helper does that serves etcd for all nodes at ``listen``, with its data in ``folder``."""
+
+    def keeping(words: int, stop: int) -> None:
+        from faultrun.supervisor.etcd_keeper import keep  # in the child, as above
+
+        keep(listen, folder, words, stop)
+
+    return keeping
+
+
+def _machine(log_dir: Path) -> str:
+    """Where this supervisor is: who holds the lock of the same folder, under the same kernel, replaces it."""
+    try:
+        where = log_dir.stat()
+        return f"{_KERNEL_BOOT.read_text().strip()}:{where.st_dev}:{where.st_ino}"
+    except OSError:
+        return ""
+
+
+def asked_of(spec: RunSpec) -> str:
+    """A digest of what every node of a run is started with."""
+    slots = [entry.slots for entry in spec.topology.nodes]
+    command = [without_secret_words(spec.command.shown), _code(spec.command)]
+    text = json.dumps([*command, spec.framework.value, slots])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _code(command: Command) -> str:
+    """A digest of SCRIPT itself where an interpreter reads a file: another node may have another text."""
+    _, *operands = command.prefix
+    with suppress(OSError):
+        return hashlib.sha256(Path(operands[-1]).read_bytes()).hexdigest() if operands else ""
+    return ""
