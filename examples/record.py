@@ -1,6 +1,7 @@
 """Writes docs/demo.svg: a run as a picture of a terminal. Needs rich (faultrun[watch]).
 
-Without arguments it is `make demo`; else the command that is given: `examples/record.py faultrun train.py`.
+Without arguments it is `make demo`, and the README gets its card; else the command that is given:
+`examples/record.py faultrun train.py`.
 """
 
 import re
@@ -15,6 +16,9 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
+README = ROOT / "README.md"
+CARD = re.compile(r"^incident 1 .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
+IN_README = re.compile(r"(?<=<!-- demo: begin -->\n```\n).*?(?=\n```\n<!-- demo: end -->)", re.DOTALL)
 WIDTH = 132
 EVERY = 4  # of the lines that only say how far training is
 
@@ -33,7 +37,17 @@ def main(words: list[str]) -> int:
             r"@font-face \{.*?\}", "", console.export_svg(title=typed, theme=MONOKAI), flags=re.DOTALL
         )
         PICTURE.write_text(picture, encoding="utf-8")
+        if not words:
+            show_in_readme(done.stdout)
     return done.returncode
+
+
+def show_in_readme(told: str) -> None:
+    """The first card of the demo in the place of the one before."""
+    card, text = CARD.search(told), README.read_text(encoding="utf-8")
+    if card is None or len(IN_README.findall(text)) != 1:
+        raise SystemExit("record: no card was told, or README.md has no place for it")
+    README.write_text(IN_README.sub(lambda _: card[0], text), encoding="utf-8")
 
 
 def shown(lines: list[str]) -> list[str]:
@@ -52,9 +66,12 @@ def shown(lines: list[str]) -> list[str]:
 def style(line: str) -> str:
     if "kill -9" in line:
         return "bold red"
-    if "faultrun: incident " in line or "training again" in line:
-        return "bold yellow"
-    return "cyan" if "faultrun |" in line else ""
+    _, ours, said = line.partition("faultrun | ")
+    if said.startswith(("incident ", "rank ")):
+        return "red"
+    if said.startswith(("  resume", "  restart", "training", "every rank", "all standbys", "standbys ready")):
+        return "green"
+    return "cyan" if ours else ""
 
 
 if __name__ == "__main__":
