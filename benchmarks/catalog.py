@@ -16,6 +16,7 @@ _MODULES = {
     "hangs": "benchmarks.hangs",
     "loops": "benchmarks.loops",
     "journals": "benchmarks.journals",
+    "scale": "benchmarks.scale",
     "mindspore": "benchmarks.restart_mindspore",
 }
 _ONLY_BY_NAME = frozenset({"mindspore"})

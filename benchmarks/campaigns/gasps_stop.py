@@ -87,7 +87,7 @@ def broken(stopped: Stopped, resumed: int) -> list[str]:
         found.append(f"{stopped.orphans} orphans")
     if resumed < newest:
         found.append(f"{newest - resumed} steps lost: step {newest} was finished, resumed at {resumed}")
-    said = f"saved step {resumed};" if resumed else "no rank reported a save"
+    said = f"saved step {resumed};" if resumed else "no save was reported"
     if said not in stopped.last_line:
         found.append(f"the last line does not say {said!r}: {stopped.last_line}")
     return found

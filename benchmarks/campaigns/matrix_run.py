@@ -180,7 +180,8 @@ def _judged(cell: Cell, folder: Path, code: int, took_s: float) -> Outcome:
     card = _card(logs)
     incident: dict[str, Any] = card.get("incident", {})
     text = (logs / "incident_1.txt").read_text() if (logs / "incident_1.txt").exists() else ""
-    cause = next((line.strip()[len("cause") :].strip() for line in text.splitlines()[1:2]), "nothing failed")
+    rows = [line.strip() for line in text.splitlines()[1:]]
+    cause = next((row[len("cause") :].strip() for row in rows if row.startswith("cause ")), "nothing failed")
     restarted = (logs / "incarnation_1").exists()
     outcome = Outcome(
         cell=cell,

@@ -242,7 +242,7 @@ def _told(text: str) -> str:
     """The first card's cause, and the run's last line."""
     causes = [line.strip() for line in text.splitlines() if line.startswith("  cause ")]
     last = [line for line in text.splitlines() if "; exit code " in line]
-    return "; ".join(part.removeprefix("faultrun: ") for part in (*causes[:1], *last[-1:]))
+    return "; ".join(part.partition("faultrun: ")[2] or part for part in (*causes[:1], *last[-1:]))
 
 
 Trial = Callable[[], Outcome]

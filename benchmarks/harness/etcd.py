@@ -1,0 +1,102 @@
+"""An etcd of three members on this machine, as long as a benchmark needs it."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness.benchmark import NotMeasured
+from benchmarks.harness.procfs import cpu_s, rss_mib
+
+_MEMBERS = 3
+_ANSWERS_WITHIN_S = 20.0
+_LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Etcd:
+    """Where its members listen for clients, and their processes."""
+
+    endpoints: tuple[tuple[str, int], ...]
+    pids: tuple[int, ...]
+
+    @property
+    def used_cpu_s(self) -> float:
+        """Processor time of all members so far."""
+        return sum(map(cpu_s, self.pids))
+
+    @property
+    def largest_mib(self) -> float:
+        """Memory of the largest member now."""
+        return max(map(rss_mib, self.pids))
+
+
+def missing(contender: str) -> str:
+    """Why there is no etcd here; empty if there is one."""
+    del contender
+    return "" if shutil.which("etcd") else "no etcd on the PATH"
+
+
+@contextmanager
+def three_members(folder: Path) -> Iterator[Etcd]:
+    """Start them and wait until each of them answers; they are killed at the end."""
+    ports = _free_ports(2 * _MEMBERS)
+    clients, peers = ports[:_MEMBERS], ports[_MEMBERS:]
+    cluster = ",".join(f"m{at}=http://127.0.0.1:{port}" for at, port in enumerate(peers))
+    with ExitStack() as stack:
+        members = []
+        for at, (client, peer) in enumerate(zip(clients, peers, strict=True)):
+            member = _start(
+                folder, f"m{at}", f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}", cluster
+            )
+            stack.callback(member.wait)
+            stack.callback(member.kill)
+            members.append(member)
+        for client in clients:
+            _wait_for(client)
+        yield Etcd(
+            endpoints=tuple(("127.0.0.1", port) for port in clients),
+            pids=tuple(member.pid for member in members),
+        )
+
+
+def _start(folder: Path, name: str, client: str, peer: str, cluster: str) -> "subprocess.Popen[bytes]":
+    options = {
+        "name": name,
+        "data-dir": folder / name,
+        "listen-client-urls": client,
+        "advertise-client-urls": client,
+        "listen-peer-urls": peer,
+        "initial-advertise-peer-urls": peer,
+        "initial-cluster": cluster,
+        "log-level": "error",
+    }
+    command: Sequence[str] = ["etcd", *(f"--{option}={value}" for option, value in options.items())]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _wait_for(port: int) -> None:
+    """A member listens for clients once its cluster has a leader."""
+    deadline_s = time.monotonic() + _ANSWERS_WITHIN_S
+    while not _listens(port):
+        if time.monotonic() > deadline_s:
+            raise NotMeasured(f"no etcd member at port {port} after {_ANSWERS_WITHIN_S:g} s")
+        time.sleep(_LOOK_AGAIN_S)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at; all are held until all are known."""
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1)) for _ in range(count)
+        ]
+        return [server.getsockname()[1] for server in servers]
