@@ -27,10 +27,10 @@ QUIET: dict[str, list[str | Path]] = {
     ],
 }
 JOBS = ("faults", "sdk", "examples", "soak")
-"""Folders whose tests wait for real jobs: ``make test`` only, as all that is marked slow."""
-ONE_EXAMPLE_IN = "10"
+"""Folders whose tests wait for real jobs: ``make test`` only, as all that is marked slow or long."""
+ONE_EXAMPLE_IN = "20"
 """Of the examples that a property test asks for; ``make test`` draws all of them."""
-FIRST_HALF = ("core", "supervisor", "workers", "journal", "contracts")
+FIRST_HALF = ("core", "supervisor", "workers", "journal", "contracts", "configs", "manifests")
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def _halves() -> tuple[list[str], list[str]]:
 
 def _tests(folders: list[str]) -> list[str | Path]:
     paths = [f"tests/{folder}" for folder in folders]
-    return [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:xdist", *paths]
+    return [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not long", "-p", "no:xdist", *paths]
 
 
 if __name__ == "__main__":

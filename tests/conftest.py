@@ -38,41 +38,42 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _JOBS = frozenset({"faults", "sdk", "soak"})
 """Folders whose tests wait for real jobs; the others' compute in their own process, or start one."""
 _EITHER = frozenset({"examples"})
-"""Real trainings with minutes of patience: whichever half is over first takes them."""
+"""Real trainings with minutes of patience: whoever is done first takes them."""
+_ORDERS = (("jobs", "either", "alone"), ("either", "alone"), ("alone", "either"))
+"""What the first, the second and every further process does; a share that is done is followed by the next."""
 
 _FEWEST = 5
 
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
-class _Halves(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types for it
-    """Two halves for ``make test``, file by file: one needs one processor, the other waits a lot."""
+class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types for it
+    """``make test``, file by file: one process waits for jobs, one for trainings, and the others compute."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.partition("::")[0]
 
     def _assign_work_unit(self, node: Any) -> None:
-        """Its own half first, then what either may take; the jobs stay with one process, one at a time."""
-        waits = node is next(iter(self.assigned_work))
-        order = ("jobs", "either", "alone") if waits else ("alone", "either")
-        for half in order:
+        """Its own share first, then what any may take; the jobs stay with one process, one at a time."""
+        place = list(self.assigned_work).index(node)
+        for share in _ORDERS[min(place, len(_ORDERS) - 1)]:
             for scope in self.workqueue:
-                if _half(scope) == half:
+                if _share(scope) == share:
                     self.workqueue.move_to_end(scope, last=False)
                     super()._assign_work_unit(node)
                     return
         node.shutdown()
 
 
-def _half(scope: str) -> str:
+def _share(scope: str) -> str:
     folder = scope.split("/")[1]
     return "jobs" if folder in _JOBS else "either" if folder in _EITHER else "alone"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Halves:
-    """Each half to a process of its own; plain ``pytest`` runs them in turn."""
-    return _Halves(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Shares:
+    """A process for each share; plain ``pytest`` runs them in turn."""
+    return _Shares(config, log)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -82,17 +82,11 @@ def environment(version: str, python: Path) -> tuple[int, str]:
     stamp, digest = folder / ".ready", hashlib.sha256(wanted).hexdigest()
     if stamp.exists() and stamp.read_text() == digest:
         return 0, ""
-    code, output = _run(str(python), "-m", "venv", "--clear", str(folder))
-    if code == 0:
-        pip = (
-            str(folder / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        )
-        code, output = _run(*pip, "--constraint", "constraints.txt", "--editable", ".", *TOOLS)
+    code, output = _run(str(python), "-m", "venv", "--clear", "--without-pip", str(folder))
+    if code == 0:  # our own pip: unpacking one for each version takes as long as all that it installs
+        pip = (sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install")
+        quiet = ("--quiet", "--disable-pip-version-check", "--constraint", "constraints.txt")
+        code, output = _run(*pip, *quiet, "--editable", ".", *TOOLS)
     if code == 0:
         stamp.write_text(digest)
     return code, output

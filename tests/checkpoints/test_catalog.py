@@ -97,6 +97,7 @@ def test_a_plug_in_that_cannot_verify_proves_nothing(tmp_path: Path) -> None:
     assert "no verdicts today" in found.choice.refused[0].why
 
 
+@pytest.mark.long
 def test_formats_of_installed_packages_are_found_and_broken_ones_named(tmp_path: Path) -> None:
     """Real entry points of a real (if tiny) installed distribution, seen by a fresh interpreter."""
     info = tmp_path / "plugin-1.0.dist-info"

@@ -91,6 +91,7 @@ def test_a_directory_that_lost_all_its_shards_is_refused_and_not_unknown(tmp_pat
     assert refused(saved) == "its shard __0_0.distcp: cannot be read: No such file or directory"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["__0_0.distcp", "__1_0.distcp", ".metadata"])
 def test_every_cut_of_every_file_is_refused(saved: Path, name: str) -> None:
     file = saved / name

@@ -1,5 +1,6 @@
 """Folders as transformers, accelerate, Lightning and torch write them today; each is torn in every file."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -218,7 +219,7 @@ def test_a_link_to_the_last_file_is_not_a_second_checkpoint(written: Path, tmp_p
 def test_whatever_bytes_of_the_newest_are_torn_what_is_chosen_still_loads_as_it_was(
     written: Path, data: st.DataObject
 ) -> None:
-    """Overwritten bytes show where a format has checksums, a file of another length always."""
+    """Overwritten bytes show where a format has checksums, another length wherever the format says one."""
     layout = data.draw(st.sampled_from(sorted(LAYOUTS)))
     file = data.draw(st.sampled_from(files_of(written / layout / place(layout, 6))))
     whole = file.read_bytes()
@@ -232,8 +233,16 @@ def test_whatever_bytes_of_the_newest_are_torn_what_is_chosen_still_loads_as_it_
         (root / file.relative_to(written / layout)).write_bytes(torn)
         taken = chosen(survey(root), root)
         if taken == place(layout, 6):
-            assert len(torn) == len(whole), f"{file} {how} {begin}-{end}"
+            assert len(torn) == len(whole) or is_json(torn), f"{file} {how} {begin}-{end}"
             assert torn == whole or loads_the_same(file.name, whole, torn), f"{file} {how} {begin}-{end}"
+
+
+def is_json(data: bytes) -> bool:
+    """Whether these are an object of JSON: without a word cut out of the middle it is one still."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except ValueError:
+        return False
 
 
 def loads_the_same(name: str, whole: bytes, torn: bytes) -> bool:

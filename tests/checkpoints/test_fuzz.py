@@ -110,6 +110,7 @@ def test_numbers_are_looked_for_anywhere_without_harm(
         assert numbers is None or set(numbers) == set(offsets)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "data",
     [

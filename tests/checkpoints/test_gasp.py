@@ -68,6 +68,7 @@ def test_every_cut_of_the_file_is_refused(tmp_path: Path) -> None:
         assert not judge(tmp_path, "net-2_15.pt", Depth.STRUCTURE).whole, size
 
 
+@pytest.mark.long
 def test_every_cut_of_the_manifest_is_refused(tmp_path: Path) -> None:
     gasp(tmp_path)
     data = manifest(STATE)

@@ -93,6 +93,7 @@ def test_a_list_that_cannot_be_kept_is_an_error_and_may_be_kept_later(tmp_path: 
     assert offered(reopened(tmp_path)) == set()
 
 
+@pytest.mark.long
 def test_a_line_that_was_cut_takes_no_other_with_it(tmp_path: Path) -> None:
     old_run(tmp_path)
     kept = tmp_path / "log" / LEFT_ALONE

@@ -58,6 +58,7 @@ def test_a_folder_is_one_checkpoint_and_tells_its_iteration(layout: str, found: 
     assert (verdict.whole, verdict.depth) == (True, Depth.CHECKSUM), verdict.why
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["torn", "gone"])
 def test_no_file_may_be_torn_or_gone(saves: Path, how: str) -> None:
     older, newer = older_and_newer(saves)

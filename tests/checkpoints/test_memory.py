@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Claim, Listing, Look
 from faultrun.model.checkpoint import Depth, Entry, Verdict
@@ -79,6 +81,7 @@ def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
     assert (one.headers, one.verified) == (["a.bin"] * 2, ["a.bin"] * 2)
 
 
+@pytest.mark.long
 def test_a_torn_memory_costs_time_and_nothing_else(tmp_path: Path) -> None:
     save(tmp_path / "a.bin", b"1")
     memory = tmp_path / "checkpoints.jsonl"
@@ -144,6 +147,7 @@ def test_a_memory_that_has_grown_long_keeps_what_is_there_and_what_is_left_alone
     assert (asked.headers, asked.verified) == ([], [])
 
 
+@pytest.mark.long
 def test_files_that_are_gone_take_no_room_in_a_long_run(tmp_path: Path) -> None:
     catalog = counting(tmp_path, Counting(), tmp_path / "memory.jsonl")
     held_bytes = []

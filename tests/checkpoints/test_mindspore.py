@@ -222,6 +222,7 @@ def test_every_cut_of_a_lone_file_is_refused_or_complete(tmp_path: Path, shape: 
         assert verdict.whole == complete, (size, verdict)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("sibling", ["net-2_4.ckpt", "net-3_3.ckpt"])
 def test_every_cut_of_a_file_with_a_whole_sibling_is_refused(

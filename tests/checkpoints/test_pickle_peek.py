@@ -145,7 +145,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+LONG = {name for name, data in HOSTILE.items() if 100_000 <= len(data) < 1_000_000}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in HOSTILE]
+)
 def test_a_hostile_program_costs_little_memory(name: str) -> None:
     data = HOSTILE[name]
     tracemalloc.start()

@@ -122,6 +122,7 @@ def test_every_cut_of_every_file_is_refused(saved: Path, name: str) -> None:
         assert refused(saved / "ckpt-1", Depth.STRUCTURE)
 
 
+@pytest.mark.long
 def test_every_changed_byte_of_the_data_is_noticed(saved: Path) -> None:
     file = saved / "ckpt-1.data-00000-of-00001"
     whole = file.read_bytes()

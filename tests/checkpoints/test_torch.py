@@ -98,6 +98,7 @@ def test_names_say_rank_step_and_kind(tmp_path: Path) -> None:
 # --- damage --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", [ZIP, LEGACY, NO_CHECKSUMS], ids=["zip", "legacy", "no checksums"])
 def test_every_cut_of_a_file_is_refused(path: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.pt"
@@ -287,6 +288,7 @@ def test_any_bytes_are_whole_or_refused(tmp_path_factory: pytest.TempPathFactory
         assert verify(path).why
 
 
+@pytest.mark.long
 def test_a_pickle_with_too_many_instructions_does_not_make_an_archive_torn(tmp_path: Path) -> None:
     path = tmp_path / "long.pt"
     with zipfile.ZipFile(path, "w") as archive:

@@ -122,7 +122,7 @@ def test_trap_a_newer_file_of_another_world_size(tmp_path: Path) -> None:
     found = survey_of(tmp_path, Need(world_size=4))
     assert isinstance(found.choice, Chosen)
     assert found.choice.point.global_step == 400
-    assert "larger world than 4" in reasons(found, tmp_path)["rank_0/net-5_100.ckpt"]
+    assert "written by more than 4 ranks" in reasons(found, tmp_path)["rank_0/net-5_100.ckpt"]
 
 
 def test_trap_files_of_another_run_that_were_there_before(tmp_path: Path) -> None:

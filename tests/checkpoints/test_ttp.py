@@ -42,6 +42,7 @@ def test_a_directory_that_was_never_renamed_is_no_checkpoint(tmp_path: Path) -> 
     assert refusal.why == "ttp_saved_checkpoints-step_3090_tmp was never renamed: not every rank had saved"
 
 
+@pytest.mark.long
 def test_every_cut_is_refused_even_of_a_lone_file(tmp_path: Path) -> None:
     path = tmp_path / "ttp_saved_checkpoints-step_3090/rank_0/ttp_rank_0-2_1215.ckpt"
     for size in range(len(ttp())):

@@ -133,7 +133,7 @@ def test_a_pattern_takes_files_of_any_name(tmp_path: Path) -> None:
 def test_what_was_verified_for_a_log_dir_is_not_read_again(incident: Path) -> None:
     log_dir = incident / "log"
     log_dir.mkdir()
-    first = run(incident, "list", "--json", "--log-dir", str(log_dir), str(incident))
+    first = run(incident, "list", "--json", "--log_dir", str(log_dir), str(incident))
     remembered = (log_dir / "checkpoints.jsonl").read_bytes()
     assert run(incident, "list", "--json", "--log_dir", str(log_dir), str(incident)) == first
     assert (log_dir / "checkpoints.jsonl").read_bytes() == remembered
@@ -241,6 +241,7 @@ bar.close()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("duration_s", "shown"), [(1.4, True), (0.1, False)])
 def test_a_progress_bar_appears_on_stderr_only_when_it_takes_longer_than_a_second(
     tmp_path: Path, duration_s: float, shown: bool

@@ -1,5 +1,11 @@
-"""stderr that is slow, full or gone, each in a process of its own."""
+"""stderr and stdout that are slow, full or gone, each in a process of its own."""
 
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.runs import FAULTRUN
 from support.scripts import printed
 
 _BEGIN = """
@@ -39,6 +45,7 @@ def test_what_was_not_taken_is_offered_a_last_time_at_the_end() -> None:
     assert printed(_BEGIN + code) == "faultrun: last words\n"
 
 
+@pytest.mark.long
 def test_of_what_piles_up_whole_lines_are_kept_and_the_newest() -> None:
     code = """
 fill()
@@ -55,6 +62,7 @@ print(len(kept) < 66_000, first.startswith("faultrun: ") and first.endswith("x" 
     assert printed(_BEGIN + code) == "True True\n"
 
 
+@pytest.mark.long
 def test_a_reader_that_is_gone_and_a_name_that_is_no_utf8_are_no_trouble() -> None:
     assert printed(_BEGIN + r"say('\udc80'); print(drain(), end='')") == "faultrun: \\udc80\n"
     gone = "os.close(read_end); say('one'); say('two'); print('went on')"
@@ -63,3 +71,28 @@ def test_a_reader_that_is_gone_and_a_name_that_is_no_utf8_are_no_trouble() -> No
 
 def test_without_stderr_nothing_is_said() -> None:
     assert printed(_BEGIN + "os.close(2); say('one'); sys.stderr = None; say('two'); print('ok')") == "ok\n"
+
+
+def test_what_a_full_disk_did_not_take_is_offered_with_the_next_line() -> None:
+    code = """
+full = os.open("/dev/full", os.O_WRONLY)
+os.dup2(full, 2)
+say('one')
+os.dup2(write_end, 2)
+say('two')
+print(drain(), end='')
+"""
+    assert printed(_BEGIN + code) == "faultrun: one\nfaultrun: two\n"
+
+
+@pytest.mark.parametrize("verb", ["--version", "recipes", "docs"])
+def test_an_answer_to_a_full_disk_ends_with_an_error_for_people(verb: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*FAULTRUN, verb], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 71
+    what, because, hint = done.stderr.splitlines()
+    assert what == "faultrun: the answer could not be written"
+    assert because == "  because: standard output: No space left on device"
+    assert hint.startswith("  try:     df -h")

@@ -140,6 +140,7 @@ def test_a_sample_ends_with_its_time_however_fast_the_disk(tmp_path: Path) -> No
     assert 0 < sample.size_bytes < 1 << 40
 
 
+@pytest.mark.long
 def test_a_folder_that_refuses_says_why_and_one_that_hangs_is_left(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         storage.write_sample(tmp_path / "none", most_bytes=1, for_s=1.0, within_s=30.0)
@@ -182,6 +183,7 @@ def test_the_holder_of_a_port_is_named() -> None:
     assert host.listener(port) is None
 
 
+@pytest.mark.long
 def test_versions_come_from_the_installation_and_nothing_is_imported() -> None:
     script = (
         "import sys; from faultrun.platforms import host;"

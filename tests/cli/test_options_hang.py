@@ -2,7 +2,8 @@
 
 import pytest
 
-from faultrun.cli.options.values import hang_factor, hang_limits, hang_timeout, one_of
+from faultrun.cli.options.choices import one_of
+from faultrun.cli.options.values import hang_factor, hang_limits, hang_timeout
 from faultrun.model.hang import HangPolicy, HangSignal, Span
 from support.asking import plan, refusal
 

@@ -84,6 +84,7 @@ def test_a_missing_module_is_refused_and_so_is_a_module_without_python(script: s
     assert "one of -m and --no-python" in refusal("-m", "--no-python", "json.tool").hint
 
 
+@pytest.mark.long
 def test_the_framework_is_read_from_the_script_or_named(script: str, mindspore_script: str) -> None:
     assert plan(script).spec.framework is Framework.TORCH
     assert plan(mindspore_script).spec.framework is Framework.MINDSPORE
@@ -106,6 +107,7 @@ def written(folder: Path, name: str, text: str) -> str:
     return str(folder / name)
 
 
+@pytest.mark.long
 def test_pytest_and_shell_scripts_are_of_the_framework_of_what_they_run(
     tmp_path: Path, mindspore_script: str, script: str
 ) -> None:

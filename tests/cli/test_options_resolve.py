@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.cli.options.choices import DryRun
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Hold, RestoreConfigs, Resume, Rewrite, Stream
+from faultrun.model.output import Stream
+from faultrun.model.spec import Hold, RestoreConfigs, Resume, Rewrite
 from support.asking import plan, refusal
 
 
@@ -114,6 +116,19 @@ def test_the_console_is_chosen_by_tail_tee_and_redirects(script: str) -> None:
     assert plan("--worker_num=1", script).spec.logs.console(0, 0) is Stream.NONE
 
 
+def test_a_terminal_shows_rank_0_unless_somebody_says_what_it_shall_show(script: str) -> None:
+    def shown(*words: str) -> list[int]:
+        logs = plan("--worker_num=3", *words, script, at_terminal=True).spec.logs
+        return [rank for rank in range(3) if logs.console(rank, rank) is not Stream.NONE]
+
+    assert shown() == [0]
+    assert shown("--local-ranks-filter=1,2") == [1, 2]
+    assert shown("--tail_worker_log=none") == shown("--redirects=3") == shown("--log_format=json") == []
+    assert shown("--tee=1:3") == [1]
+    assert shown("--join=False") == []
+    assert plan("--worker_num=3", "--join=False", script, at_terminal=True).notes == ()
+
+
 def test_ranks_that_do_not_exist_are_said_to_have_no_effect(script: str) -> None:
     notes = plan("--worker_num=2", "--tail_worker_log=5", "--tee=7:1", script).notes
     assert [note.split(" has no effect")[0] for note in notes] == ["--tee", "--tail_worker_log"]
@@ -133,7 +148,7 @@ def test_join_false_in_the_background_has_no_console_and_says_so(script: str) ->
     settled = plan("--worker_num=1", "--join=False", "--tee=3", script)
     assert settled.spec.logs.tee == ()
     assert settled.notes == (
-        "--tee has no effect here: with --join=False nobody stays at the console; follow the log files",
+        "--tee has no effect here: with --join=False nothing follows the console; read the log files",
     )
 
 
@@ -170,7 +185,9 @@ def test_the_endpoint_of_torchrun_is_where_workers_meet_unless_master_says_so(sc
 def test_standalone_meets_on_a_free_port_whatever_else_is_said(script: str) -> None:
     settled = plan("--worker_num=1", "--standalone", "--master_port=1234", script)
     assert settled.spec.rendezvous.port is None
-    assert settled.notes == ("--master_port has no effect here: --standalone chooses for itself",)
+    assert settled.notes == (
+        "--master_port has no effect here: --standalone chooses address and port itself",
+    )
 
 
 def test_a_fixed_port_without_a_number_is_the_usual_one(script: str, mindspore_script: str) -> None:
@@ -264,11 +281,15 @@ def test_a_machine_name_alone_and_an_outer_run_of_ours_name_nothing(script: str)
 
 
 def test_dry_run_is_handed_on(script: str) -> None:
-    assert plan("--dry-run", script).dry_run
-    assert not plan(script).dry_run
-    assert plan(script, environ={"FAULTRUN_DRY_RUN": "1"}).dry_run
+    assert plan("--dry-run", script).dry_run is DryRun.SHORT
+    assert plan("--dry-run=full", script).dry_run is DryRun.FULL
+    assert plan("--dry-run=False", script).dry_run is DryRun.NONE
+    assert plan(script).dry_run is DryRun.NONE
+    assert plan(script, environ={"FAULTRUN_DRY_RUN": "1"}).dry_run is DryRun.SHORT
+    assert "True nor False, nor full" in refusal("--dry-run=ful", script).because
 
 
+@pytest.mark.long
 def test_nothing_is_written_by_resolving(script: str, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     code = f"import sys; sys.path[:0] = {sys.path!r}; from support.asking import plan; plan({script!r})"
@@ -282,7 +303,8 @@ def test_nothing_is_written_by_resolving(script: str, tmp_path: Path) -> None:
 def test_an_option_behind_the_script_is_the_scripts_own_and_said_so(script: str) -> None:
     settled = plan(script, "--worker_num=4", "--lr=1")
     told = (
-        f"--worker_num=4 is {script}'s own; faultrun's options go before it: faultrun --worker_num=4 {script}"
+        f"--worker_num=4 is handed to {script}; faultrun's options go before it: "
+        f"faultrun --worker_num=4 {script}"
     )
     assert told in settled.notes
     assert settled.spec.command.script_args == ("--worker_num=4", "--lr=1")

@@ -43,6 +43,7 @@ def test_the_user_may_choose(mindspore_script: str) -> None:
     assert chosen(mindspore_script, FAULTRUN_MS_SCHEDULER="native") is NATIVE
 
 
+@pytest.mark.long
 def test_an_unproved_version_is_left_to_mindspore_and_may_be_tried(
     tmp_path: Path, mindspore_script: str
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_wrong_name_and_a_framework_without_scheduler(script: str, mindspore_s
     assert any("--ms_scheduler" in note for note in settled.notes)
 
 
+@pytest.mark.long
 def test_the_version_is_that_of_the_workers_python(tmp_path: Path) -> None:
     def asked(program: str) -> str | None:
         command = Command(prefix=(program, "-u"), script_args=(), shown="")

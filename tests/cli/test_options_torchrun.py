@@ -2,7 +2,7 @@
 
 import pytest
 
-from faultrun.model.spec import Stream
+from faultrun.model.output import Stream
 from support.asking import plan, refusal
 
 THREADS = "OMP_NUM_THREADS"
@@ -12,7 +12,7 @@ def test_torchs_workers_get_one_thread_where_torchrun_gives_one_and_it_is_said(s
     settled = plan("--worker_num=2", script, threads="")
     assert dict(settled.spec.environment)[THREADS] == "1"
     assert [note for note in settled.notes if THREADS in note] == [
-        "OMP_NUM_THREADS=1 for each of 2 workers, as torchrun has it; set it to have more threads"
+        "OMP_NUM_THREADS=1 for each of 2 workers, as torchrun sets it; set it for more threads"
     ]
 
 

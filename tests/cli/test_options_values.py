@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultrun.cli.options.meeting import endpoint
 from faultrun.cli.options.values import (
     backoff,
-    endpoint,
     patience_s,
     ranks,
     rewrite,
@@ -18,7 +18,7 @@ from faultrun.cli.options.values import (
     switch,
     whole,
 )
-from faultrun.model.spec import Logs, Stream
+from faultrun.model.output import Logs, Stream
 
 few = settings(max_examples=50)
 
@@ -28,6 +28,7 @@ few = settings(max_examples=50)
     [
         ("30s", 30),
         ("5m", 300),
+        ("5min", 300),
         ("1h", 3600),
         ("250ms", 0.25),
         ("30", 30),

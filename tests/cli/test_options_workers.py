@@ -84,7 +84,7 @@ def test_a_rank_table_that_is_wrong_is_refused_unless_somebody_else_counts(
     assert because in refusal(f"--rank_table_file={path}", script).because
     told = plan("--worker_num=2", f"--rank_table_file={path}", script)
     assert told.spec.rendezvous.rank_table_file == path
-    assert any("handed on unread" in note and because in note for note in told.notes)
+    assert any("passed to the workers unread" in note and because in note for note in told.notes)
     assert because in refusal(script, environ={"RANK_TABLE_FILE": path}).because
 
 
@@ -135,7 +135,8 @@ def test_torchruns_variables_of_a_kubeflow_pod_are_understood(script: str) -> No
     pod = {"PET_NPROC_PER_NODE": "3", "PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_MASTER_PORT": "23456"}
     spec = plan(script, environ=pod).spec
     assert (spec.topology.world_size, spec.rendezvous.port) == (3, 23456)
-    assert "not yet" in refusal(script, environ=pod | {"PET_NNODES": "2"}).because
+    several = plan(script, environ=pod | {"PET_NNODES": "2", "PET_MASTER_ADDR": "192.0.2.1"}).spec
+    assert [seat.slots for seat in several.topology.nodes] == [3, 3]
 
 
 def test_more_workers_here_than_in_the_run_are_refused_before_anything_starts(script: str) -> None:
@@ -150,29 +151,38 @@ def test_two_numbers_for_this_node_must_agree(script: str) -> None:
     assert "--nproc-per-node says 3" in refusal("--local_worker_num=2", "--nproc-per-node=3", script).because
 
 
+HEAD = "--master_addr=192.0.2.1"
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "slots"),
     [
-        ["--nnodes=2"],
-        ["--nnodes=1:4"],
-        ["--worker_num=16", "--local_worker_num=8"],
-        ["--worker_num=4", "--nproc-per-node=2"],
-        ["--worker_num=4", "--node_rank=1"],
+        (["--nnodes=2"], [1, 1]),
+        (["--nnodes=1:4"], [1, 1, 1, 1]),
+        (["--worker_num=16", "--local_worker_num=8"], [8, 8]),
+        (["--worker_num=4", "--nproc-per-node=2"], [2, 2]),
     ],
 )
-def test_several_nodes_are_not_yet_and_what_to_use_instead_is_said(script: str, words: list[str]) -> None:
-    error = refusal(*words, script)
-    assert error.exit_code == 64
-    assert error.because.startswith("not yet: one faultrun supervises one node for now")
-    assert "torchrun or msrun" in error.hint
+def test_several_nodes_in_every_launchers_words(script: str, words: list[str], slots: list[int]) -> None:
+    spec = plan(*words, HEAD, script).spec
+    assert [seat.slots for seat in spec.topology.nodes] == slots
+    assert spec.agreement is not None
 
 
-def test_a_rank_table_of_several_servers_is_not_yet_unless_this_node_is_all_that_is_asked(
+def test_a_node_that_is_not_the_first_cannot_run_all_workers(script: str) -> None:
+    error = refusal("--worker_num=4", "--node_rank=1", script)
+    assert error.because == "node 1 is one of several, and all workers would run on this one"
+
+
+def test_a_rank_table_of_several_servers_asks_for_all_of_them_unless_this_node_is_all_that_is_asked(
     script: str, table: Write
 ) -> None:
     path = table(table_v1(8, 8))
-    assert "names 2 servers" in refusal(f"--rank_table_file={path}", script).because
-    assert "names 2 servers" in refusal(f"--rank_table_file={path}", "--worker_num=16", script).because
+    for words in ([], ["--worker_num=16"]):
+        several = plan(f"--rank_table_file={path}", HEAD, *words, script).spec
+        assert [seat.slots for seat in several.topology.nodes] == [8, 8]
+    error = refusal(f"--rank_table_file={path}", "--worker_num=8", script)
+    assert error.because == "--rank_table_file names 2 servers with 8 devices each"
     assert world_size(f"--rank_table_file={path}", "--worker_num=8", "--local_worker_num=8", script) == 8
 
 
@@ -183,7 +193,7 @@ def test_a_node_rank_that_means_nothing_is_said_to_as_msrun_does(script: str) ->
 
 def test_more_than_msruns_eight_on_one_node_is_pointed_out(script: str) -> None:
     assert plan("--worker_num=16", script).notes == (
-        "all 16 workers run on this node (msrun takes 8 per node unless told)",
+        "all 16 workers run on this node (msrun would start 8 per node)",
     )
     assert plan("--worker_num=16", "--local_worker_num=16", script).notes == ()
 

@@ -28,10 +28,10 @@ def test_torchrun_as_a_module_is_pointed_out_with_the_line_that_does_the_same(
     (note,) = (
         one
         for one in plan("--worker_num=1", *words.replace("SCRIPT", script).split()).notes
-        if "takes its place" in one
+        if "in its place" in one
     )
     assert note == (
-        "torchrun starts workers of its own in each worker of faultrun, which takes its place: "
+        "torchrun would start its own workers in each worker; give faultrun in its place: "
         + instead.replace("SCRIPT", script)
     )
 
@@ -56,10 +56,10 @@ def test_a_launcher_that_is_not_there_is_refused_with_that_line_and_one_that_is_
     typed = words.replace("SCRIPT", script).split()
     expected = instead.replace("SCRIPT", script)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal(*typed).hint.endswith(f"takes its place: {expected}")
+    assert refusal(*typed).hint.endswith(f"in its place: {expected}")
     (tmp_path / typed[0]).write_text("#!/bin/sh\n")
     (tmp_path / typed[0]).chmod(0o755)
-    assert any(note.endswith(f"takes its place: {expected}") for note in plan("--worker_num=1", *typed).notes)
+    assert any(note.endswith(f"in its place: {expected}") for note in plan("--worker_num=1", *typed).notes)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_words_that_only_look_like_a_launcher_are_left_alone(script: str, tmp_pa
         ("python", script, "-m", "torch.distributed.run"),
     ):
         notes = plan("--worker_num=1", *words).notes
-        assert not any("takes its place" in note or "cannot see" in note for note in notes), words
+        assert not any("in its place" in note or "cannot see" in note for note in notes), words
 
 
 def test_the_framework_is_found_behind_a_cd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,18 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from faultrun.cli.run.start_and_end import begin_anew
+import pytest
+
+from faultrun.cli.run.outlets import without_secrets
+from faultrun.cli.run.start_and_end import asked_otherwise, begin_anew
 from faultrun.configs.apply import apply
 from faultrun.journal.append import FILE_NAME, JournalWriter
+from faultrun.journal.codec import encode
 from faultrun.journal.logdir import Claimed, write_record
 from faultrun.model.edit import Setting
 from faultrun.model.spec import Resume
 from faultrun.model.topology import BootId
+from support.asking import plan
 from support.processes import killed_at_change
 from support.story import NODE, Story
 
@@ -39,6 +44,7 @@ def begin(claimed: Claimed) -> None:
         begin_anew(claimed, Resume.AUTO, lambda _: None)
 
 
+@pytest.mark.long
 def test_killed_at_any_change_no_checkpoint_of_the_run_before_stays_in_a_configuration(
     tmp_path: Path,
 ) -> None:
@@ -54,3 +60,29 @@ def test_killed_at_any_change_no_checkpoint_of_the_run_before_stays_in_a_configu
         if code == 0:
             assert at > 20
             break
+
+
+def continued(folder: Path, before: tuple[str, ...], now: tuple[str, ...]) -> str:
+    write_record(folder, {"run_id": "r", "spec": encode(without_secrets(plan(*before).spec))})
+    return asked_otherwise(Claimed(path=folder, past=None, run_id="r"), plan(*now).spec)
+
+
+def test_a_run_that_is_continued_by_another_command_says_what_is_new(script: str, tmp_path: Path) -> None:
+    before = ("--worker_num=4", "--checkpoint_dir=a", script, "--lr", "0.1", "--token=secret")
+    assert continued(tmp_path, before, before) == ""
+    now = ("--worker_num=2", "--checkpoint_dir=b", script, "--lr", "0.2", "--token=secret")
+    assert continued(tmp_path, before, now) == (
+        "; the command has changed: 2 workers (before: 4); "
+        f"{script} --lr 0.2 '--token=(hidden)' (before: {script} --lr 0.1 '--token=(hidden)'); "
+        "--checkpoint_dir b (before: a)"
+    )
+    assert continued(tmp_path, before, ("--worker_num=4", script, *before[3:])) == (
+        "; the command has changed: --checkpoint_dir none (before: a)"
+    )
+
+
+def test_a_record_that_cannot_be_read_tells_of_no_change(script: str, tmp_path: Path) -> None:
+    claimed = Claimed(path=tmp_path, past=None, run_id="r")
+    for text in ("", "{}", '{"spec": []}', '{"spec": {"topology": {"nodes": [{"slots": "x"}]}}}'):
+        (tmp_path / "run.json").write_text(text)
+        assert asked_otherwise(claimed, plan("--worker_num=1", script).spec) == ""

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 
 from faultrun.cli.status.command import status
 from faultrun.cli.status.gather import gather
+from faultrun.cli.status.saved import SavedSoFar
 from faultrun.journal.lines import journal_lines, tail
+from faultrun.journal.logdir import read_record
 from faultrun.model.events import Event, PlanAdopted, RunStarted
 from faultrun.model.hang import Activity, HangDismissed, HangSuspected, Suspicion
 from faultrun.model.run import Phase
@@ -149,3 +151,48 @@ def test_a_rank_that_left_because_it_was_asked_has_not_failed(tmp_path: Path) ->
     assert left == [
         ("ended", "asked to leave: exited with code 143"), ("failed", "killed by SIGKILL"),
     ]  # fmt: skip
+
+
+def test_status_says_what_the_faults_so_far_would_have_cost_elsewhere(tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal.jsonl", Shape(events=400, workers=4, incidents=5))
+
+    def shown(*words: str) -> str:
+        done = CliRunner().invoke(status, ["--log_dir", str(tmp_path), *words], standalone_mode=False)
+        assert done.exception is None, done.exception
+        return done.output
+
+    (row,) = [line for line in shown().splitlines() if line.startswith("  saved ")]
+    assert "against a restart by hand" in row
+    told = json.loads(shown("--json", "--assume=notice=1h"))["savings"]
+    assert told["faults"] + sum(told["left_out"].values()) == 5
+    assert told["assumptions"]["notice_s"] == 3600
+    quick = json.loads(shown("--json", "--assume=notice=0,restart=0"))["savings"]
+    assert told["by_hand"]["waiting_s"] - quick["by_hand"]["waiting_s"] == pytest.approx(
+        told["interruptions"] * 4200, abs=1
+    )
+
+
+def test_what_was_saved_is_followed_from_look_to_look_and_anew_for_another_run(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=400, workers=4, incidents=5))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    saved = SavedSoFar(tmp_path)
+    record = read_record(tmp_path)
+    first = saved.look(record)
+    with path.open("ab") as file:
+        file.write(whole[len(whole) // 2 :])
+    second = saved.look(record)
+    assert first is not None
+    assert second is not None
+    assert first["faults"] < second["faults"]
+    assert second == SavedSoFar(tmp_path).look(record)
+    path.rename(tmp_path / "before.jsonl")
+    assert saved.look(record) is None
+    write_journal(path, Shape(events=200, workers=2, incidents=0))
+    third = saved.look(record)
+    assert third is not None
+    assert (third["faults"], third["text"]) == (0, "")
+    with path.open("ab") as file:
+        file.truncate(9_000_000)
+    assert SavedSoFar(tmp_path).look(record) is None, "a very long one is for the report"

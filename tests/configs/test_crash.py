@@ -114,6 +114,7 @@ def check_all_is_put_right(folder: Path) -> None:
     assert file.read_bytes() == OLD
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "half way", "after"])
 def test_an_edit_killed_at_any_call_leaves_the_old_file_or_the_new(ram: Path, when: str) -> None:
     calls = killed(0, when, applying(fresh(ram / "whole")))
@@ -131,6 +132,7 @@ def test_an_edit_killed_at_any_call_leaves_the_old_file_or_the_new(ram: Path, wh
     assert seen == {OLD, NEW}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "half way", "after"])
 def test_a_restore_killed_at_any_call_leaves_the_old_file_or_the_new(ram: Path, when: str) -> None:
     def rewritten() -> Path:

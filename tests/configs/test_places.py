@@ -113,6 +113,7 @@ def mounted(folder: Path, mount: str, file: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.long
 def test_a_file_that_is_a_mount_of_its_own_is_copied(tmp_path: Path) -> None:
     for name in ("host.yaml", "my config.yaml"):
         (tmp_path / name).write_text("a: 1\n")
@@ -121,6 +122,7 @@ def test_a_file_that_is_a_mount_of_its_own_is_copied(tmp_path: Path) -> None:
     assert (tmp_path / "host.yaml").read_text() == "a: 1\n"
 
 
+@pytest.mark.long
 def test_a_file_on_a_read_only_mount_is_copied(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "c.yaml").write_text("a: 1\n")

@@ -240,6 +240,7 @@ def test_no_recipe_can_be_asked_for() -> None:
 # ----------------------------------------------------------------------- the verb
 
 
+@pytest.mark.long
 def test_what_is_shown_can_be_used() -> None:
     shown = faultrun("recipes", "show", "pytorch-resnet50")
     assert shown.returncode == 0
@@ -259,7 +260,7 @@ def test_the_checkout_has_its_templates() -> None:
 def test_the_wheel_has_them_too(folder: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / name)
-    for name in ("launcher", "templates"):
+    for name in ("launcher", "templates", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"],

@@ -209,6 +209,7 @@ def test_a_recipe_of_a_megabyte_is_none(folder: Path) -> None:
     assert "larger than 1 MiB" in refusal_of("--recipe=./big.yaml", "train.py").because
 
 
+@pytest.mark.long
 def test_nothing_is_started_with_a_wrong_recipe(folder: Path, write: Write) -> None:
     (folder / "train.py").write_text("open('started', 'w').close()\n")
     done = faultrun(f"--recipe={write(MINIMAL + 'nonsense: 1')}", "train.py")

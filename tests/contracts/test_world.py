@@ -21,7 +21,6 @@ from faultrun.model.actions import (
 from faultrun.model.events import (
     Drained,
     Event,
-    Exited,
     GoGiven,
     IncarnationStarted,
     NothingWhole,
@@ -30,13 +29,13 @@ from faultrun.model.events import (
     PrepareFailed,
     RecoveryPointChosen,
     RunFinished,
-    Signaled,
     SpawnFailed,
     Timer,
     TimerFired,
     WorkerExit,
     WorkerStarted,
 )
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.gasp import GaspRequested, GaspVerified
 from faultrun.model.topology import BootId

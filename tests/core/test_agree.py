@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from faultrun.core.agree import NextStep, Rules, next_step
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.checkpoint import Live, OnNode, RankFile, RecoveryPoint
-from faultrun.model.events import Exited, ExitStatus, GoGiven, PlanAdopted, RunFinished, Signaled
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.evidence import FaultClass
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.stop import StopSource
-from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
 from support.generated import values
 from support.story import POLICY, checkpoint, first_plan, rule
 
@@ -219,13 +220,17 @@ def test_a_lost_node_ends_the_incarnation_and_the_spare_that_came_first_gets_its
     training = {A: fact(A, NodeStatus.RUNNING), B: fact(B, NodeStatus.RUNNING), C: later, spare.node: spare}
     lost = frozenset({B})
     assert next_step(RULES, plan(), training, 10, lost) == IncarnationOver(
-        at_s=10, incarnation=0, why="node b is lost"
+        at_s=10, incarnation=0, why="node b was lost; ranks 2 3"
     )
     drained = training | {A: fact(A, NodeStatus.JOINED, point=checkpoint(7))}
     found = next_step(RULES, plan(), drained, 10, lost)
     assert isinstance(found, PlanAdopted)
     assert [seat.node for seat in found.plan.topology.nodes] == [A, spare.node]
     assert found.plan.point == checkpoint(8)
+    assert found.plan.replaced == (Replacement(node=B, by=spare.node, ranks=(2, 3)),)
+    named = next_step(replace(RULES, lease_ttl_s=3), plan(), training, 10, lost)
+    assert isinstance(named, IncarnationOver)
+    assert named.why == "node b was lost: etcd heard nothing of it for 3 s; ranks 2 3"
     del drained[C], drained[spare.node]
     assert next_step(RULES, plan(), drained, 10, lost) == "waiting for b"
 
@@ -246,7 +251,8 @@ def test_seats_without_a_name_are_given_in_the_order_of_arrival() -> None:
     first, second = (
         fact(node, NodeStatus.JOINED, incarnation=-1, arrived=at) for node, at in ((A, 9), (B, 4))
     )
-    assert answer(first, rules=rules) == "waiting for another node, another node"
+    assert answer(rules=rules) == "waiting for 2 other nodes"
+    assert answer(first, rules=rules) == "waiting for another node"
     found = answer(first, second, rules=rules)
     assert isinstance(found, PlanAdopted)
     assert found.plan.topology == Topology(nodes=(replace(seat, node=B), replace(seat, node=A)))
@@ -266,8 +272,8 @@ def test_of_all_nodes_points_the_furthest_that_every_node_can_load_is_chosen() -
         )
         return adopted(*joined).point
 
-    assert chosen([checkpoint(5)], [checkpoint(6)]) == checkpoint(6)
-    assert chosen([on_disk(A, 9), checkpoint(5)], [checkpoint(6)]) == checkpoint(6)
+    assert chosen([checkpoint(5)], [checkpoint(6), checkpoint(5)]) == checkpoint(6)
+    assert chosen([on_disk(A, 9), checkpoint(5)], [checkpoint(6), checkpoint(5)]) == checkpoint(6)
     both = chosen([on_disk(A, 9), on_disk(A, 8)], [on_disk(B, 8), on_disk(B, 7)])
     assert both is not None
     assert (both.global_step, [file.path for file in both.files]) == (
@@ -275,10 +281,11 @@ def test_of_all_nodes_points_the_furthest_that_every_node_can_load_is_chosen() -
         ["a/net-8_0", "a/net-8_1", "b/net-8_2", "b/net-8_3"],
     )
     assert chosen(
-        [replace(checkpoint(9), source=Live(rank=0)), checkpoint(5)], [checkpoint(4)]
+        [replace(checkpoint(9), source=Live(rank=0)), checkpoint(5)], [checkpoint(5), checkpoint(4)]
     ) == checkpoint(5)
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from([A, B]), values(NodeFact)), st.none() | values(Plan))
 def test_every_set_of_statements_is_answered_and_plans_only_grow(

@@ -26,7 +26,6 @@ from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.events import (
     Drained,
     Event,
-    Exited,
     GoGiven,
     PlanAdopted,
     Prepared,
@@ -34,11 +33,11 @@ from faultrun.model.events import (
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
-    Signaled,
     Timer,
     TimerFired,
     WorkerExit,
 )
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState
@@ -138,7 +137,7 @@ class World:
         for rank in node.state.life.alive:
             yield self.put(at, node.hears(node.exit(rank, Signaled(signum=11))))
         life = node.state.incarnation
-        asked = StopRequested(at_s=0, incarnation=life, source=StopSource.SIGTERM)
+        asked = StopRequested(at_s=0, incarnation=life, source=StopSource.CONTROL)
         if at < 2:
             yield self.put(at, node.hears(asked))
             yield self.put(at, replace(node, cannot_prepare=True))
@@ -217,6 +216,7 @@ def explored(count: int, faults: int, *, trains: bool) -> set[World]:
     return known
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "faults", "trains"),
     [

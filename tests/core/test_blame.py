@@ -1,8 +1,9 @@
 """Who failed first: what cannot be faked, then the ranks' own accounts, then the kernel's order."""
 
 from faultrun.core.diagnose import first_to_fail
-from faultrun.model.events import Exited, ExitStatus, Signaled, WorkerExit
+from faultrun.model.events import WorkerExit
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from support.story import NODE
 
 NEVER = 1e9
@@ -27,7 +28,7 @@ def blamed(*exits: WorkerExit, notes: tuple[DeathNote, ...] = ()) -> tuple[int, 
 def test_a_rank_that_raised_and_was_slow_to_end_is_blamed_and_not_the_peer_that_it_broke() -> None:
     exits = (exit_of(0, 5.0), exit_of(2, 7.0))
     notes = (raised(0, 4.9, LOST_PEER), raised(2, 4.8))
-    assert blamed(*exits, notes=notes) == (2, "its own note is older than the first exit")
+    assert blamed(*exits, notes=notes) == (2, "it recorded its error before the first exit")
 
 
 def test_of_several_that_raised_the_earliest_is_blamed() -> None:
@@ -70,4 +71,4 @@ def test_where_all_tell_of_a_lost_peer_the_first_is_named_with_that_doubt() -> N
 
 def test_a_sigkill_needs_no_words() -> None:
     exits = (exit_of(0, 5.0), exit_of(3, 5.1, Signaled(signum=9)))
-    assert blamed(*exits, notes=(raised(0, 4.0),)) == (3, "nobody ends like this by following")
+    assert blamed(*exits, notes=(raised(0, 4.0),)) == (3, "no rank ends like this only because a peer died")

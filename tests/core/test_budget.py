@@ -25,7 +25,7 @@ def test_three_of_three_are_allowed_and_the_fourth_is_not() -> None:
     for at_s in (0, 1, 2):
         ledger = charged(ledger, at_s)
     assert charge(ledger, POLICY, now_s=3, high_step=-1) == Spent(
-        why="3 of 3 restarts within 100 s are used up"
+        why="3 of 3 restarts within 1 min 40 s are used up"
     )
 
 
@@ -59,7 +59,7 @@ def test_each_count_that_a_save_tells_is_progress_of_its_own() -> None:
 def test_the_reason_says_what_was_not_passed() -> None:
     ledger = charged(charged(charged(Ledger(), 0, 10), 1, 10), 2, 10)
     answer = charge(ledger, POLICY, now_s=3, high_step=10)
-    assert answer == Spent(why="3 of 3 restarts within 100 s are used up without progress past step 10")
+    assert answer == Spent(why="3 of 3 restarts within 1 min 40 s are used up without progress past step 10")
 
 
 def test_no_restart_means_none_not_even_after_progress() -> None:

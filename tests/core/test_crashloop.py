@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from faultrun.model.checkpoint import Identity, RecoveryPoint
-from faultrun.model.events import Exited, PlanAdopted, Signaled, Timer
+from faultrun.model.events import PlanAdopted, Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised, Signature
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from support.story import SIGKILL, SIGSEGV, Story, checkpoint
@@ -117,7 +118,7 @@ def test_a_new_save_that_tells_nothing_is_no_proof_of_a_loop_and_no_refund() -> 
         fails(run, note(), save=rewritten(life))
     assert not run.state.done
     assert fails(run, note(), save=rewritten(3)).state.exit_code == 1
-    assert "restarts within 3600 s are used up" in run.whys[-1]
+    assert "restarts within 1 h are used up" in run.whys[-1]
 
 
 def test_the_same_failure_from_an_older_checkpoint_is_another_attempt() -> None:
@@ -142,7 +143,7 @@ def test_a_failure_that_may_pass_is_a_loop_only_when_every_attempt_of_the_budget
     run.reported(r0=10)
     assert fails(run, note(left), status).state.exit_code == 93
     assert "the same failure 4 times without progress: " in run.whys[-1]
-    assert "3 of 3 restarts within 3600 s are used up without progress past step 10" in run.whys[-1]
+    assert "3 of 3 restarts within 1 h are used up without progress past step 10" in run.whys[-1]
 
 
 @pytest.mark.parametrize(

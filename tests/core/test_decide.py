@@ -12,8 +12,9 @@ from faultrun.model.actions import (
     StartTimer,
     Sweep,
 )
-from faultrun.model.events import Exited, Signaled, Timer
+from faultrun.model.events import Timer
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.facts import NodeStatus
 from faultrun.model.gasp import SaveRequested
 from faultrun.model.plan import Reason
@@ -45,7 +46,7 @@ def test_survivors_are_asked_first_and_then_get_the_grace_window() -> None:
 
     assert story.actions == [
         RequestGasp(ranks=frozenset({0, 2}), deadline_s=130, peers_lost=True),
-        RaiseAlarm(incarnation=0, why="killed by SIGKILL"),
+        RaiseAlarm(incarnation=0, why="rank 1 killed by SIGKILL"),
         StartTimer(timer=Timer.GRACE, at_s=130, incarnation=0),
     ]
     assert story.whys[-1] == "rank 1: killed by SIGKILL; 2 get 30 s to save"

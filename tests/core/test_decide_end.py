@@ -98,7 +98,7 @@ def test_somebody_who_asks_again_is_impatient_and_cuts_the_window_short(
     story.actions.clear()
     story.told_to_stop(again, after_s=after_s)
     assert story.performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
-    assert story.whys[-1] == f"told to stop again by {again.value}: the window is cut; killing 2"
+    assert story.whys[-1] == f"told to stop again by {again.value}: no longer waiting for saves; killing 2"
     story.killed(0).killed(1).drained()
     assert story.state.exit_code == STOP_EXIT_CODES[first], "the first request says how the run ends"
 

@@ -126,6 +126,8 @@ def test_a_suspicion_of_an_earlier_life_changes_nothing() -> None:
 def test_the_card_says_who_hung_why_and_where() -> None:
     story = Story(2).begins().is_silent(1).hangs(1).returned(0, 143).killed(1).drained()
     text = render(story.card)
-    assert text.startswith("incident 1  rank 1 of 2 hung at step 41   first failure; rank 0 followed\n")
+    assert text.startswith(
+        "incident 1  rank 1 of 2 hung at step 41   failed first; rank 0 stopped because of it\n"
+    )
     assert "  cause     is stopped (state T: SIGSTOP)\n" in text
     assert "  stacks    rank 1 is at train.py:57 in forward; incident_1: 2 of the ranks\n" in text

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.model.actions import Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
-from faultrun.model.events import GoGiven, Signaled, Timer
+from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
+from faultrun.model.events import GoGiven, Timer
+from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from support.story import NODE, SIGKILL, Story, first_plan, topology
+from support.story import NODE, SIGKILL, Story, checkpoint, first_plan, topology
 
 OTHER = NodeId("other")
 TWO_NODES = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=OTHER, slots=2)))
@@ -86,6 +87,68 @@ def test_a_node_that_may_be_taken_for_lost_kills_its_workers_and_waits_for_nobod
     story.killed(0).killed(1).drained().chose()
     assert story.state.incarnation == 1, "where it is the only one it goes on by itself"
     assert story.plan.ledger.restarts == ()
+
+
+def test_a_node_that_was_taken_for_lost_goes_on_under_another_boot() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(plan(0)).prepared()
+    go(story)
+    lost = MembershipLost(at_s=story.now_s, incarnation=0, why="the lease is over", boot=BootId("second"))
+    story.tell(lost).killed(0).killed(1).drained().chose()
+    told = story.performed(Publish)[-1].fact
+    assert (told.boot, told.status, told.incarnation) == ("second", NodeStatus.JOINED, 0)
+
+    story.tell(replace(lost, boot=BootId("third")))
+    assert story.performed(Publish)[-1].fact.boot == "third", "who has drained already says so again"
+
+
+def test_a_node_without_workers_looks_again_for_what_a_lost_one_saved() -> None:
+    story = drained_beside_a_lost_node().chose(checkpoint(5))
+    told = story.performed(Publish)[-1].fact
+    assert (told.point, told.look) == (checkpoint(5), 0)
+
+    look(story, 1).chose(checkpoint(6))
+    told = story.performed(Publish)[-1].fact
+    assert (told.status, told.point, told.look) == (NodeStatus.JOINED, checkpoint(6), 1)
+
+
+def test_a_request_that_comes_during_a_look_is_answered_by_another_one() -> None:
+    story = look(drained_beside_a_lost_node(), 2)
+    assert len(story.performed(FindRecoveryPoint)) == 1
+    story.chose(checkpoint(5))
+    assert not [told for told in story.performed(Publish) if told.fact.status is NodeStatus.JOINED]
+    story.chose(checkpoint(6))
+    assert story.performed(Publish)[-1].fact.look == 2
+
+
+def test_what_was_found_before_an_incarnation_is_no_answer_after_it() -> None:
+    story = over(waiting_in(Phase.AWAITING_GO))
+    assert story.performed(Publish)[-1].fact.look == -1
+    look(story, 1).chose()
+    assert story.performed(Publish)[-1].fact.look == 1
+
+
+def test_whoever_is_about_to_end_looks_for_nothing() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().told_to_stop()
+    story.actions.clear()
+    assert not look(story, 1).performed(FindRecoveryPoint)
+
+
+def drained_beside_a_lost_node() -> Story:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(plan(0)).prepared()
+    go(story)
+    over(story).returned(0, 143).returned(1, 143)
+    story.actions.clear()
+    return story.drained()
+
+
+def look(story: Story, number: int) -> Story:
+    return story.tell(LookAgain(at_s=story.now_s, incarnation=story.state.incarnation, number=number))
 
 
 def test_a_window_is_cut_when_the_node_may_be_taken_for_lost() -> None:

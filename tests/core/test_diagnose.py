@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from faultrun.core.diagnose import conclude, describe, exit_code_of, open_incident
 from faultrun.core.signatures import signal_name
-from faultrun.model.events import Exited, HelperExit, Signaled, SpawnFailed, WorkerExit
+from faultrun.model.events import HelperExit, SpawnFailed, WorkerExit
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
 from faultrun.model.run import Phase, RunState
@@ -82,6 +83,18 @@ def test_a_step_that_was_reported_is_not_overruled_by_a_log() -> None:
     opened = open_incident(stepped((RankStep(rank=0, step=7),)), exit_of(0, KILLED))
     found = conclude(opened, (exit_of(0, KILLED),), NEVER, (DeathNote(rank=0, logged_step=99),))
     assert (found.step, found.step_from_log) == (7, False)
+
+
+def test_the_failed_rank_has_a_step_of_its_own_beside_how_far_training_was() -> None:
+    steps = (RankStep(rank=0, step=14), RankStep(rank=1, step=10))
+    fault = exit_of(1, KILLED)
+    found = conclude(open_incident(stepped(steps), fault), (fault,), NEVER, (), steps)
+    assert (found.step, found.own_step) == (14, 10)
+    logs = (DeathNote(rank=0, logged_step=41), DeathNote(rank=1, logged_step=40))
+    found = conclude(open_incident(RUNNING, fault), (fault,), NEVER, logs)
+    assert (found.step, found.own_step, found.step_from_log) == (41, 40, True)
+    silent = conclude(open_incident(RUNNING, fault), (fault,), NEVER, ())
+    assert (silent.step, silent.own_step) == (None, None)
 
 
 def test_the_scheduler_and_the_kernel_are_blamed_without_blaming_a_rank() -> None:

@@ -1,5 +1,6 @@
 """When silence is a hang, and when it is not."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def test_a_given_limit_is_taken_as_it_is() -> None:
     assert (found.limit_s, found.usual_s, found.final) == (3.0, None, True)
 
 
+@pytest.mark.long
 def test_a_slow_first_step_is_compilation() -> None:
     job = Job(policy=HangPolicy(compile_s=600.0)).begin()
     assert job.passes(599.0) is None
@@ -77,6 +79,7 @@ def test_an_evaluation_of_one_rank_is_waited_for_by_the_others() -> None:
     assert (found.behind, found.limit_s) == ((0,), 300.0)
 
 
+@pytest.mark.long
 def test_a_rank_that_is_done_hides_nobody_and_has_the_longest_limit_to_end() -> None:
     job = Job(ranks=3).begin().trains(10)
     job.say(0, WorkPhase.DONE)

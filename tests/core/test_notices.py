@@ -7,7 +7,8 @@ import pytest
 from faultrun.core.agree import Rules
 from faultrun.core.notices import HOLD_S
 from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
-from faultrun.model.events import Exited, Timer
+from faultrun.model.events import Timer
+from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause
 from faultrun.model.notice import (
     FaultRanks,
@@ -83,11 +84,11 @@ def test_the_incident_names_the_rank_and_the_platforms_reason() -> None:
     )
     card = replace(story.card, point=checkpoint(7))
     assert render(card).splitlines() == [
-        "incident 1  rank 1 of 3 stopped for the platform at step 7 (epoch 2)   first failure; "
-        "ranks 0 2 followed",
+        "incident 1  rank 1 of 3 stopped for the platform at step 7 (epoch 2)   "
+        "ranks 0 2 stopped because of it",
         "  cause     rank 1 is unrecovered, says the platform (policy reset, error 20ff02)",
         "  resume    ckpt/net-7.ckpt   step 7, lost 0 steps",
-        "  restart   not counted; restarting now",
+        "  restart   restarting now; not counted",
     ]
 
 

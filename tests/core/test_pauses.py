@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,7 @@ def test_a_learnt_limit_between_bounds_of_the_user_is_acted_on_at_once() -> None
     assert (found.silent_s, found.acts) == (5.0, True)
 
 
+@pytest.mark.long
 def test_the_longest_pause_raises_the_limit_tenfold_and_is_told() -> None:
     job = Job().begin().trains(20)
     warned = job.suspects(100.0)
@@ -77,11 +79,13 @@ def test_an_evaluation_that_nobody_warned_of_counts_as_well() -> None:
     assert job.watch.over is None
 
 
+@pytest.mark.long
 def test_what_earlier_lives_came_through_counts_in_this_one() -> None:
     job = Job(patience=PauseHistory(longest_s=90.0)).begin().trains(20)
     assert looked_at(job, 10_000.0)[-1].silent_s == 900.0
 
 
+@pytest.mark.long
 def test_a_rank_that_hung_without_a_proof_gets_twice_the_time_until_it_is_past_that_step() -> None:
     patience = PauseHistory(hung_step=20, hung_limit_s=AUTO_S)
     assert looked_at(Job(patience=patience).begin().trains(20), 10_000.0)[-1].silent_s == 2 * AUTO_S
@@ -91,6 +95,7 @@ def test_a_rank_that_hung_without_a_proof_gets_twice_the_time_until_it_is_past_t
     assert looked_at(job, 10_000.0)[-1].silent_s == 20.0, "a number of the user acts at that time"
 
 
+@pytest.mark.long
 def test_a_pause_that_was_warned_of_in_vain_is_not_warned_of_again() -> None:
     job = Job().begin().trains(20)
     for number in range(21, 60):

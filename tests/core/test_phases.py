@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from faultrun.core.decide import decide
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.events import (
     Drained,
     Event,
-    Exited,
     FaultNotice,
     GoGiven,
     HelperExit,
@@ -21,12 +22,12 @@ from faultrun.model.events import (
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
-    Signaled,
     SpawnFailed,
     Timer,
     TimerFired,
     WorkerExit,
 )
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified, SaveSeen
 from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.notice import RankStatus, ReportedRank, ResetNotice
@@ -89,6 +90,7 @@ def facts(state: RunState) -> Iterator[Event]:
         yield StopRequested(**now, source=source)
     yield IncarnationOver(**now, why="a peer fell")
     yield MembershipLost(**now, why="no lease")
+    yield LookAgain(**now, number=1)
     yield AgreementSilent(**now, why="no answer")
     for code in (0, 1):
         yield RunFinished(**now, exit_code=code, why="over")
@@ -133,6 +135,7 @@ def arrows() -> set[Arrow]:
     return found
 
 
+@pytest.mark.long
 def test_the_picture_shows_every_arrow_of_the_table_and_no_other() -> None:
     assert drawn() == arrows()
 

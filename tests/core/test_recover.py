@@ -155,7 +155,7 @@ def test_a_step_that_a_rank_beyond_this_world_saved_too_is_of_a_larger_world() -
     files = [entry(f"r{rank}", 50, rank=rank, series="net-") for rank in (0, 7)] + [entry("ours", 5, rank=0)]
     choice, _ = settled(files, Need(world_size=4))
     assert choice.point.path == "ours"
-    why = "rank 7 saved this step too: it is of a larger world than 4 ranks"
+    why = "rank 7 saved this step too, so it was written by more than 4 ranks"
     assert reasons(choice) == {"r0": why, "r7": why}
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.signatures import recognise
-from faultrun.model.events import Exited
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import Exited
 from support.story import Story, checkpoint
 
 OURS = ("--pre_trained={checkpoint}", "--is_recover=1")

@@ -2,7 +2,8 @@
 
 from faultrun.core.rendezvous import FORMING_S
 from faultrun.model.actions import RequestGasp, RestorePolicy, Spawn, StartTimer
-from faultrun.model.events import Exited, Timer
+from faultrun.model.events import Timer
+from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase
@@ -122,7 +123,5 @@ def test_the_next_incarnation_meets_anew() -> None:
 def test_the_card_says_that_nobody_failed() -> None:
     story = failed(Story(2).begins())
     card = story.card
-    assert render(card).splitlines()[0] == (
-        "incident 1  all workers stopped for another scheduler   first failure"
-    )
+    assert render(card).splitlines()[0] == "incident 1  all workers stopped to change the scheduler"
     assert "not counted" in render(card)

@@ -54,7 +54,8 @@ def test_who_goes_on_behind_the_step_that_was_handed_over_resumed_as_chosen() ->
         (Recovery(script_asks=True), "was handed over: does it load FAULTRUN_RESUME_FROM before its loop?"),
         (
             UNTOLD,
-            "lies there: nothing tells it so: --resume_arg, --rewrite, or FAULTRUN_RESUME_FROM in the script",
+            "lies there: nothing tells the script: --resume_arg, --rewrite, "
+            "or FAULTRUN_RESUME_FROM in the script",
         ),
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.signatures import class_of, recognise
-from faultrun.model.events import Exited, Signaled
 from faultrun.model.evidence import FaultClass, Finding, Raised, Row
+from faultrun.model.exits import Exited, Signaled
 
 FAILED = Exited(code=1)
 

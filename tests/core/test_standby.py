@@ -19,20 +19,21 @@ from faultrun.model.actions import (
     StartTimer,
 )
 from faultrun.model.events import (
+    Drained,
     Event,
     FirstStep,
     GoGiven,
     IncarnationStarted,
-    RunStarted,
-    Signaled,
     Timer,
     TimerFired,
     WorkerExit,
     WorkerStarted,
 )
+from faultrun.model.exits import Signaled
+from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
-from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase
-from faultrun.model.topology import BootId
+from faultrun.model.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
+from faultrun.model.topology import NodeId, NodeSlots, Topology
 from support.nodes import Wanted, spawn_of
 from support.story import NODE, in_phase, new_run
 
@@ -43,10 +44,14 @@ class Tale:
 
     standbys: StandbyState = field(default_factory=lambda: StandbyState(ranks=(0, 1)))
     now_s: float = 100.0
+    workers: int = 2
+    node: NodeId = NODE
+    seats: Topology | None = None
     said: tuple[Action, ...] = ()
 
     def hears(self, event: Event, phase: Phase = Phase.RUNNING) -> "Tale":
-        step = Step(state=in_phase(phase, 2), why="")
+        state = in_phase(phase, self.workers)
+        step = Step(state=replace(state, node=self.node, topology=self.seats or state.topology), why="")
         self.standbys, step = decide_standbys(self.standbys, event, step)
         self.said = step.actions
         return self
@@ -60,6 +65,9 @@ class Tale:
 
     def train(self) -> "Tale":
         return self.hears(FirstStep(at_s=self.now_s, incarnation=0, step=1))
+
+    def finds_room(self, at_once: int = 1) -> "Tale":
+        return self.hears(RoomFound(at_s=self.now_s, incarnation=0, at_once=at_once, why="many processors"))
 
     def time_comes(self, timer: Timer = Timer.STANDBY) -> "Tale":
         return self.hears(TimerFired(at_s=self.now_s, incarnation=0, timer=timer))
@@ -100,6 +108,54 @@ def test_auto_lets_training_settle_and_a_number_does_not_wait_for_more_than_the_
     asked = Tale(StandbyState(ranks=(0, 1), asked=True))
     assert asked.workers_start().said == (look_at(100.0 + ASKED_SETTLE_S),)
     assert asked.train().said == (look_at(100.0),)
+
+
+def test_room_is_used_at_once() -> None:
+    tale = Tale().workers_start().train()
+    assert tale.finds_room().said == (StartStandby(incarnation=0, rank=0),)
+    tale.standby(0, StandbyPhase.STARTING)
+    assert tale.standby(0, StandbyPhase.READY).said == (StartStandby(incarnation=0, rank=1),)
+
+
+def test_as_many_as_there_is_room_for_start_side_by_side_and_the_next_one_when_one_is_ready() -> None:
+    tale = Tale(StandbyState(ranks=(0, 1, 2, 3)), workers=4).workers_start().train()
+    assert tale.finds_room(2).said == tuple(StartStandby(incarnation=0, rank=rank) for rank in (0, 1))
+    tale.standby(0, StandbyPhase.STARTING).standby(1, StandbyPhase.STARTING)
+    after_0 = tale.standby(0, StandbyPhase.READY).said
+    assert after_0 == (StartStandby(incarnation=0, rank=2), look_at(100.0 + READY_S))
+    tale.standby(2, StandbyPhase.STARTING)
+    assert tale.standby(1, StandbyPhase.READY).said[0] == StartStandby(incarnation=0, rank=3)
+
+
+def test_one_of_several_nodes_has_standbys_for_the_ranks_that_it_is_given() -> None:
+    other = NodeId("other")
+    seats = Topology(nodes=(NodeSlots(node=other, slots=2), NodeSlots(node=NODE, slots=2)))
+    tale = Tale(StandbyState(ranks=(0, 1)), seats=seats).workers_start().train()
+    assert tale.finds_room().said == (StartStandby(incarnation=0, rank=2),)
+    tale.standby(2, StandbyPhase.STARTING).standby(2, StandbyPhase.READY)
+    tale.hears(Drained(at_s=0, incarnation=0, stragglers=(), swept=0, notes=()), Phase.SWEEPING)
+    tale.seats = Topology(nodes=seats.nodes[::-1])
+    dismissed, _ = tale.workers_start().said
+    assert isinstance(dismissed, DismissStandbys)
+    assert (dismissed.ranks, dismissed.why) == ((2,), "this node has other ranks now")
+    assert tale.standbys.ranks == (0, 1)
+
+
+def test_room_was_room_in_the_life_in_which_it_was_found() -> None:
+    tale = Tale(StandbyState(ranks=(0, 1, 2, 3)), workers=4).workers_start().train().finds_room(4)
+    tale.a_worker_dies().workers_start().train()
+    assert tale.time_comes().said == (StartStandby(incarnation=0, rank=0),)
+
+
+def test_room_that_is_found_when_workers_have_ended_is_of_no_use() -> None:
+    tale = Tale().workers_start().train().a_worker_dies()
+    assert tale.hears(RoomFound(at_s=100.0, incarnation=0, at_once=2, why=""), Phase.DRAINING).said == ()
+
+
+def test_a_step_that_a_log_tells_of_is_a_step() -> None:
+    tale = Tale().workers_start()
+    logged = FirstStepLogged(at_s=103.0, incarnation=0, rank=0, step=1)
+    assert tale.hears(logged).said == (look_at(103.0 + SETTLE_S),)
 
 
 def test_they_are_started_one_after_the_other() -> None:
@@ -149,7 +205,9 @@ def test_three_that_are_lost_in_a_row_are_the_last_and_a_success_in_between_coun
     (off,) = tale.standby(0, StandbyPhase.LOST).said
     assert turns_off(off)
     tale.standby(EVERY_RANK, StandbyPhase.OFF)
-    assert tale.workers_start().said == ()
+    assert tale.train().time_comes().said == ()
+    (again,) = tale.a_worker_dies().workers_start().said
+    assert turns_off(again)
 
 
 def test_a_warm_start_that_fails_before_its_first_step_is_followed_by_a_cold_one() -> None:
@@ -168,9 +226,17 @@ def test_three_such_starts_and_there_are_no_more_standbys() -> None:
 
 def test_a_warm_start_that_lives_long_enough_is_proved_without_anybody_reporting_steps() -> None:
     tale = Tale().has_two_ready().a_worker_dies().workers_start(0, 1)
-    tale.time_comes().a_worker_dies()
+    tale.now_s += UNSEEN_SETTLE_S
+    tale.a_worker_dies()
     assert not tale.standbys.cold_next
     assert tale.standbys.suspicions == 0
+
+
+def test_a_warm_start_is_not_proved_by_standbys_that_are_started_again() -> None:
+    tale = Tale().has_two_ready().a_worker_dies().workers_start(0, 1)
+    tale.finds_room().standby(0, StandbyPhase.STARTING).time_comes().a_worker_dies()
+    assert tale.standbys.cold_next
+    assert tale.standbys.suspicions == 1
 
 
 def test_whoever_does_not_answer_the_hand_over_is_given_up_when_its_time_is_over() -> None:
@@ -182,16 +248,17 @@ def test_nothing_is_started_while_workers_do_not_run() -> None:
     assert tale.hears(TimerFired(at_s=130.0, incarnation=0, timer=Timer.STANDBY), Phase.SWEEPING).said == ()
 
 
-def test_the_doubts_are_said_once_at_the_beginning() -> None:
+def test_the_doubts_are_said_when_workers_start() -> None:
     tale = Tale(StandbyState(doubts=("the program's source cannot be seen",)))
-    (off,) = tale.hears(RunStarted(at_s=0.0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1)).said
+    (off,) = tale.workers_start().said
     assert isinstance(off, DismissStandbys)
     assert (off.ranks, off.state, off.why) == (
         (EVERY_RANK,),
         StandbyPhase.OFF,
         "the program's source cannot be seen",
     )
-    assert tale.workers_start().said == ()
+    assert tale.standby(EVERY_RANK, StandbyPhase.OFF).train().said == ()
+    assert tale.a_worker_dies().workers_start().said == (off,), "each life's part of the journal has it"
 
 
 def test_a_start_names_the_ranks_whose_standbys_may_take_their_place() -> None:

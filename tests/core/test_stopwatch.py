@@ -108,5 +108,14 @@ def test_a_stop_is_no_recovery_and_a_hang_is_counted_from_the_last_step() -> Non
     at(story, 10.0).hangs(1).returned(0, 143).returned(1, 143).drained().chose().prepared().all_run()
     story.tell(trains(1, 12.0))
     (times,) = timed(story)
-    assert times.detect_s > 0
+    assert times.detect_s == pytest.approx(1.2 + 1.0), "the silence, and the look into it"
     assert times.total_s == pytest.approx(times.detect_s + 2.0)
+
+
+def test_a_suspicion_that_was_dismissed_says_nothing_of_a_later_hang() -> None:
+    story = Story(2).begins().all_run()
+    story.tell(trains(0, 2.0))
+    at(story, 9.0).is_silent(1).works_after_all()
+    at(story, 30.0).hangs(1).returned(0, 143).returned(1, 143).drained().chose().prepared().all_run()
+    (times,) = timed(story.tell(trains(1, 32.0)))
+    assert times.detect_s == pytest.approx(1.2)

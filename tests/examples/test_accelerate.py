@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("accelerate")
-
 from examples.codes import (
     faultrun,
     final_line,
@@ -18,6 +16,9 @@ from examples.codes import (
     under_torchrun,
 )
 from examples.launched import ROOT, launched
+from support.installed import need
+
+need("accelerate")
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("lightning")
-
 from examples.codes import faultrun, final_line, last_step, losses, resumed_at, under_torchrun
 from examples.launched import ROOT, Run, launched
+from support.installed import need
+
+need("lightning")
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("transformers")
-
 from examples.codes import (
     faultrun,
     final_line,
@@ -18,6 +16,9 @@ from examples.codes import (
     under_torchrun,
 )
 from examples.launched import ROOT, launched
+from support.installed import need
+
+need("transformers")
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -3,7 +3,7 @@
 
 The first life stands still at step 5, the second at step 8, up to life ``TROUBLE``, for which the
 words are meant; the next goes on to the end. So a first gasp can succeed, and the second meet with trouble.
-With ``stays`` the second stands still in any case.
+With ``stays`` the second stands still in any case, with ``waits`` until a file ``go_on`` is there.
 """
 
 import json
@@ -57,6 +57,8 @@ def main() -> None:
             state["count"] = n
             state["half"] = n
         sdk.step(n)
+        while "waits" in WORDS and LIFE == 1 and n == STANDS_STILL_AT[1] and not Path("go_on").exists():
+            threading.Event().wait(0.02)
         if (int(TROUBLE) >= LIFE or "stays" in WORDS) and STANDS_STILL_AT.get(LIFE) == n:
             print("ready", flush=True)
             while True:

@@ -20,9 +20,10 @@ def behind(launcher: Launcher, command: Run) -> Run:
 def test_the_command_returns_once_the_workers_run_and_its_pid_can_be_told_to_stop(launcher: Launcher) -> None:
     command = launcher.run("train()", "--join=False")
     assert command.ends() == 0
-    assert command.text.splitlines()[-3:] == [
+    assert command.text.splitlines()[-4:] == [
         "faultrun: supervising in the background",
-        "faultrun:   follow:  tail -f faultrun_log/faultrun.log faultrun_log/worker_0.log",
+        "faultrun:   follow:  faultrun logs -f --log_dir faultrun_log",
+        "faultrun:   status:  faultrun status --log_dir faultrun_log",
         "faultrun:   stop:    faultrun stop --log_dir faultrun_log",
     ]
     run = behind(launcher, command).trains(range(2))
@@ -30,7 +31,7 @@ def test_the_command_returns_once_the_workers_run_and_its_pid_can_be_told_to_sto
     run.signal(signal.SIGTERM)
     assert run.ends() == 143
     wait_until(lambda: not marked(launcher.mark), what="the end of all processes")
-    assert run.text.endswith("stopped by SIGTERM; no rank reported a save; exit code 143, 0 restarts\n")
+    assert run.text.endswith("stopped by SIGTERM; no save was reported; exit code 143, 0 restarts\n")
 
 
 def test_what_ends_before_the_workers_run_ends_the_command_with_its_code(launcher: Launcher) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import stat
 from collections.abc import Iterator
@@ -16,9 +17,13 @@ from support.runs import Launcher, Run
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \S+ (?=faultrun: )", re.MULTILINE)
+"""The time and host before a line of a run that has begun."""
+
+
 def refusal(run: Run) -> str:
-    """What a person reads, with this test's folder called HERE."""
-    return run.text.replace(str(run.log_dir.parent), "HERE")
+    """What a person reads, with this test's folder called HERE, and no times."""
+    return _STAMP.sub("", run.text).replace(str(run.log_dir.parent), "HERE")
 
 
 def test_a_script_that_is_not_there(launcher: Launcher) -> None:

@@ -68,7 +68,7 @@ def test_a_gasp_is_found_again_although_nobody_named_its_folder(launcher: Launch
     run.kill(1)
     run.trains(range(3), incarnation=1)
     assert resumed_at(run) == [None, 5]
-    assert run.text.count("which is no --checkpoint_dir: the restarts of this run look there too") == 1
+    assert run.text.count("which is not a --checkpoint_dir; restarts of this run look there, too") == 1
     run.kill_supervisor()
     again = launcher.command("--worker_num=3", str(COUNT), "9")
     assert again.ends() == 0

@@ -19,6 +19,20 @@ def test_a_stderr_whose_reader_is_gone(launcher: Launcher) -> None:
     assert (launcher.folder / "faultrun_log" / "incident_1.txt").exists()
 
 
+@pytest.mark.parametrize("closed", ["2", "1", "0 1 2"])
+def test_the_number_of_a_closed_stream_is_no_file_of_the_run(launcher: Launcher, closed: str) -> None:
+    """What is written there would stand in our lock, our journal or a worker's log."""
+    body = 'say([os.readlink(f"/proc/{os.getppid()}/fd/{fd}") for fd in sys.argv[1].split()])'
+    words = [*FAULTRUN, "--framework=plain", "--tee=3", *launcher.program(body), closed]
+    shut = " ".join(f"{fd}>&-" for fd in closed.split())
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {shut}', "sh", *words], cwd=launcher.folder, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+    told = (launcher.folder / "faultrun_log" / "worker_0.log").read_text()
+    assert told == f"{['/dev/null'] * len(closed.split())}\n"
+
+
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed(launcher: Launcher, closed: str) -> None:
     program = launcher.program("say('output')\nprint('error', file=sys.stderr)\nif life == 0: sys.exit(1)")
@@ -43,10 +57,10 @@ def test_a_disk_that_fills_up_under_the_console_log(launcher: Launcher) -> None:
 @pytest.mark.parametrize(
     ("option", "out", "err"),
     [
-        ("--tail_worker_log=0", ["[0] out", "[0] err"], []),
-        ("--tee=3", ["[0] out", "[0] err", "[1] out", "[1] err"], []),
-        ("--redirects=1:3", ["[0] out", "[0] err"], []),
-        ("--tee=0:2", [], ["[0] err"]),
+        ("--tail_worker_log=0", ["[0]: out", "[0]: err"], []),
+        ("--tee=3", ["[0]: out", "[0]: err", "[1]: out", "[1]: err"], []),
+        ("--redirects=1:3", ["[0]: out", "[0]: err"], []),
+        ("--tee=0:2", [], ["[0]: err"]),
     ],
 )
 def test_what_was_asked_for_is_seen_on_the_console_and_kept_in_the_log(
@@ -77,7 +91,7 @@ def test_lines_that_torchruns_filters_pick_are_in_a_file_of_each_stream(launcher
     )
     assert run.ends() == 0
     folder = run.log_dir / "incarnation_0"
-    assert (folder / "filtered_stdout.log").read_text() == "[1] an apple of 1\n"
+    assert (folder / "filtered_stdout.log").read_text() == "[1]: an apple of 1\n"
     assert not (folder / "filtered_stderr.log").exists()
     assert "apple" in run.log(0)
     assert "apple" not in run.text

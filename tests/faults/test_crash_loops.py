@@ -68,7 +68,7 @@ if life == 0:
     assert run.ends() == 0
     found = run.judgement(1)
     assert (found["rank"], found["followers"]) == (1, [0])
-    assert found["blamed_by"] == "its own note is older than the first exit"
+    assert found["blamed_by"] == "it recorded its error before the first exit"
     assert "cause     ValueError: mine" in run.card(1)
 
 

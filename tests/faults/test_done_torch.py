@@ -2,9 +2,10 @@
 
 import pytest
 
+from support.installed import need
 from support.runs import Launcher
 
-pytest.importorskip("torch")
+need("torch")
 
 pytestmark = [pytest.mark.torch]
 

@@ -132,7 +132,7 @@ def test_a_stop_that_loses_a_step_or_does_not_say_what_it_saved_is_seen() -> Non
     assert broken_stop(stopped, 8) == []
     assert shortened(broken_stop(stopped, 7)) == ["1 steps lost", "the last line does not say"]
     assert broken_stop(replace(stopped, exit_code=0), 8) == ["exit code 0"]
-    assert shortened(broken_stop(replace(stopped, last_line="no rank reported a save;"), 8)) == [
+    assert shortened(broken_stop(replace(stopped, last_line="no save was reported;"), 8)) == [
         "the last line does not say"
     ]
 

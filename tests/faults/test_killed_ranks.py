@@ -13,9 +13,9 @@ def test_any_rank_may_be_killed_the_first_too(launcher: Launcher) -> None:
     assert run.ends() == 0
     for rank in range(3):
         others = " ".join(str(other) for other in range(3) if other != rank)
-        who = f"rank {rank} of 3 killed by SIGKILL   first failure; ranks {others} followed"
+        who = f"rank {rank} of 3 killed by SIGKILL   failed first; ranks {others} stopped because of it"
         assert run.card(rank + 1).splitlines()[0] == f"incident {rank + 1}  {who}"
-        assert f"restart   {rank + 1} of 3 in 1h" in run.card(rank + 1)
+        assert f"; {2 - rank} of 3 left this hour" in run.card(rank + 1)
     assert run.events("RunFinished", incarnation=3, exit_code=0)
 
 
@@ -26,7 +26,7 @@ def test_two_that_are_killed_at_once_are_both_named(launcher: Launcher) -> None:
     found = run.judgement(1)
     assert sorted([found["rank"], *found["together"]]) == [1, 2]
     assert found["followers"] == [0, 3]
-    assert "died with it; ranks 0 3 followed" in run.card(1)
+    assert "died with it; ranks 0 3 stopped because of it" in run.card(1)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_ways_to_die_are_told_apart_in_the_card_and_the_exit_code(
     run = launcher.run(f"if rank == 1: {death}\ntrain()", "--max_restarts=0")
     assert run.ends() == code
     card = run.card(1)
-    assert card.startswith(f"incident 1  rank 1 of 2 {words}   first failure; rank 0 followed")
+    assert card.startswith(f"incident 1  rank 1 of 2 {words}   failed first; rank 0 stopped because of it")
     assert "restart   none: restarts are turned off (--max_restarts=0)" in card
     if death == "1 / 0":
         assert 'last log  worker_1.log: "ZeroDivisionError: division by zero"' in card
@@ -54,7 +54,7 @@ def test_sixty_four_workers_start_and_survive_a_kill(launcher: Launcher) -> None
     run = launcher.run("train_in_the_first_life()", workers=64).trains(range(64))
     run.kill(17)
     assert run.ends(60) == 0
-    assert "ranks 0-16 18-63 followed" in run.card(1)
+    assert "ranks 0-16 18-63 stopped because of it" in run.card(1)
     first = next(line for line in run.events("WorkerExit") if line["rank"] == 17)
     (asked,) = run.events("GaspRequested")
     assert asked["run_s"] - first["run_s"] < 0.5

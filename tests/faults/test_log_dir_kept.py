@@ -28,7 +28,7 @@ def test_a_run_that_ended_is_set_aside_by_the_next_and_nothing_is_overwritten(la
         kept = run.log_dir / "runs" / run_id
         assert (kept / "worker_0.log").read_text() == f"number {number}\n"
         assert json.loads((kept / "run.json").read_text())["run_id"] == run_id
-    assert "the run before had ended; it is now in" in run.text
+    assert "the previous run had ended; its files are now in" in run.text
 
 
 def test_an_end_that_was_not_told_is_told_by_the_next_start_and_nothing_is_trained_again(
@@ -41,7 +41,7 @@ def test_an_end_that_was_not_told_is_told_by_the_next_start_and_nothing_is_train
     (run.log_dir / "run.json").write_text(json.dumps(record))  # killed while it wrote the report
     again = launcher.run("say('trained')", workers=1)
     assert again.ends() == 0
-    assert "had ended with exit code 0 when faultrun was killed; nothing is trained" in again.text
+    assert "had ended with exit code 0 when faultrun was killed; nothing is trained now" in again.text
     assert run.log(0) == "trained\n"
     assert not (run.log_dir / "runs").exists()
     assert launcher.run("say('trained')", workers=1).ends() == 0

@@ -29,7 +29,7 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
             "--worker_num=2", "--checkpoint_dir=ck", "--log_format=json",
             f"--webhook={receiver.address}{HOOK}", f"--otlp_endpoint={receiver.address}", "--tensorboard=tb",
             "--on_event=(cat; echo) >> told.jsonl; cat /proc/$$/cmdline > argv; echo $FAULTRUN_EVENT",
-            f"--metrics_port={port}", "--metrics_file=m/run.prom", *COUNT, environ=ENV,
+            f"--metrics_port={port}", "--metrics_file=m/run.prom", *COUNT, "waits", environ=ENV,
         ).trains((0, 1))  # fmt: skip
         run.event("FirstStep")
         scraped = wait_until(
@@ -37,7 +37,10 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
         )
         assert "faultrun_step 5.0" in scraped
         assert 'faultrun_phase{phase="running"} 1.0' in scraped
+        wait_until(lambda: any((launcher.folder / "tb").glob("*")), what="the package of TensorBoard")
         run.kill(1)
+        run.event("FirstStep", incarnation=1)  # else there is no recovery whose seconds are known
+        (launcher.folder / "go_on").touch()
         assert run.ends() == 0
     kinds = ["incident", "restart", "finished"]
     told = [json.loads(line) for line in (launcher.folder / "told.jsonl").read_text().splitlines() if line]
@@ -62,6 +65,7 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
     assert "told.jsonl" not in (launcher.folder / "argv").read_text(), "every user may read an argument"
 
     lines = [json.loads(line) for line in run.text.splitlines()]
+    assert {line["host"] for line in lines} == {socket.gethostname()}
     assert [line["event"] for line in lines if line.get("run_s") is not None] == [
         line["event"] for line in run.events()
     ]
@@ -70,7 +74,8 @@ def test_everybody_is_told_of_a_kill_a_restart_and_the_end(launcher: Launcher) -
     report = json.loads((run.log_dir / "report.json").read_text())
     assert report["incidents_total"] == 1
     assert abs(sum(report["spent"].values()) - report["wall_s"]) <= 0.01 * report["wall_s"]
-    assert "report.html" in lines[-1]["message"]
+    assert "report.html" in lines[-2]["message"]
+    assert lines[-1]["message"] == report["savings"]["text"]
 
 
 def scrape(port: int, wanted: str) -> str | None:

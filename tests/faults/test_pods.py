@@ -64,7 +64,7 @@ def test_every_broken_promise_of_a_pod_is_said() -> None:
     lengths = "a save of 1.0 s in a window of 3.0 s"
     assert said(files=()) == [f"step 7 was finished, steps [] saved; {lengths}"]
     assert said(newest=8) == [f"step 8 was finished, steps [7] saved; {lengths}"]
-    silent = said(last_line="stopped by the preStop hook; no rank reported a save; exit code 143")
+    silent = said(last_line="stopped by the preStop hook; no save was reported; exit code 143")
     assert [text.split(":")[0] for text in silent] == ["the last line does not tell what was saved"]
     late = said(last_line="stopped by SIGTERM; saved step 7; exit code 143")
     assert [text.split(":")[0] for text in late] == ["the hook did not stop it"]

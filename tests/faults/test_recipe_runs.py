@@ -65,7 +65,7 @@ def test_a_variable_of_a_recipe_is_set_when_an_incarnation_resumes_and_only_then
     assert run.ends() == 0
     assert run.log(0, 0).splitlines()[1] == "nowhere"
     assert run.log(0, 1).splitlines()[1] == f"at 12: {launcher.folder}/ckpt/state-12.bin"
-    assert "no hand-over" not in run.text
+    assert "not handed over" not in run.text
 
 
 def test_an_argument_of_a_recipe_that_the_script_refuses_is_the_recipes_error(launcher: Launcher) -> None:

@@ -114,8 +114,8 @@ def test_the_pipeline_from_a_late_table_over_two_faults_to_the_end(cluster: Clus
     assert first_line(run, 2) == ["from 8"] * 4
     assert "incident 1  rank 1 of 4 stopped for the platform at step 5" in run.card(1)
     assert "lost 0 steps" in run.card(2)
-    assert "restart   not counted" in run.card(2)
-    assert run.text.endswith("every rank finished; exit code 0, 2 restarts\n")
+    assert "; not counted" in run.card(2)
+    assert "every rank finished; exit code 0, 2 restarts\n" in run.text
 
 
 def test_a_faulty_ranks_own_save_is_passed_over_for_a_replicas(cluster: Cluster) -> None:
@@ -162,7 +162,7 @@ def test_when_the_platform_gives_the_place_up_everybody_saves_and_leaves_to_go_o
     cluster.reports(ranks, **fields)
     assert run.ends() == 143
     assert said in run.text
-    assert run.text.endswith("stopped by the platform; saved step 5; exit code 143, 0 restarts\n")
+    assert "stopped by the platform; saved step 5; exit code 143, 0 restarts\n" in run.text
 
     cluster.reports({}, **fields)
     again = cluster.starts()

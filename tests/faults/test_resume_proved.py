@@ -2,6 +2,7 @@
 
 import signal
 
+from faultrun.core.span import span
 from support.ckpt_bytes import ckpt
 from support.runs import Launcher, Run
 
@@ -36,7 +37,7 @@ def test_a_script_that_goes_on_behind_its_checkpoint_has_its_resume_proved(launc
     assert (checked["began"], checked["step"], checked["chosen_step"]) == ("as chosen", 81, 80)
     assert checked["by_log"]
     (timed,) = run.events("RecoveryTimed", incarnation=1)
-    told = f"{timed['total_s']:.1f} s"
+    told = span(timed["total_s"])
     assert f"training again {told} after the failure (step 81 by its log, as chosen)" in run.text
     assert "step 80; training again at step 81 by its log, as chosen" in run.card(1)
     assert "training again after" in run.card(1)
@@ -53,10 +54,10 @@ def test_a_script_that_takes_the_path_and_begins_anew_is_said_to(launcher: Launc
 def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher: Launcher) -> None:
     run = killed_once(launcher, "first = 1")
     assert (
-        f"no hand-over: nothing tells the script of {launcher.folder}/ckpt/net-1_80.ckpt (step 80)"
+        f"not handed over: no option tells the script of {launcher.folder}/ckpt/net-1_80.ckpt (step 80)"
         in run.text
     )
     assert (
-        "the script began at step 1 by its log although step 80 lies there: nothing tells it so"
+        "the script began at step 1 by its log although step 80 lies there: nothing tells the script"
         in run.card(1)
     )

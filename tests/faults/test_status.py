@@ -72,9 +72,36 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     orphan = gather(run.log_dir, Pace())
     assert orphan.supervisor is Supervised.GONE
     assert [state for state, _ in states(orphan)] == ["gone", "gone"]
-    assert any("supervisor is gone" in line for line in lines(orphan))
+    assert any("no supervisor is running" in line for line in lines(orphan))
 
     assert launcher.command(*WORDS).ends() == 0
     text = shown(run.log_dir, "--watch")
     assert "ended with exit code 0" in text
     assert len(text.splitlines()) == 1
+
+
+def test_status_tells_the_newest_save_of_a_pattern_and_that_it_would_give_back_the_budget(
+    launcher: Launcher,
+) -> None:
+    body = """
+import time
+from pathlib import Path
+Path("ck").mkdir(exist_ok=True)
+for step in range(10, 40 if life else 20, 10):
+    if rank == 0:
+        Path(f"ck/state-{step}.bin").write_bytes(b"x" * 100)
+    while not Path(f"ck/state-{step}.bin").exists():
+        time.sleep(0.01)
+if life == 0 and rank == 1:
+    os.kill(os.getpid(), 9)
+train()
+"""
+    words = ("--worker_num=2", "--checkpoint_dir=ck", r"--checkpoint_pattern=state-(?P<step>\d+)\.bin")
+    run = launcher.command(*words, *launcher.program(body)).trains((0, 1), incarnation=1)
+    now = gather(run.log_dir, Pace())
+    assert now.resumed_step == 10
+    assert now.last_checkpoint is not None
+    assert now.last_checkpoint.step == 30
+    assert now.outlook is not None
+    assert now.outlook.text.startswith("restart 2 of 3 in 1h after ")
+    assert now.outlook.text.endswith("; restart 1 of 3 at once if the save of step 30 is whole")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from support.installed import need
 from support.runs import Launcher
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
@@ -35,7 +36,7 @@ main()
 
 @pytest.mark.parametrize("decorator", ["@record", ""])
 def test_the_card_has_the_scripts_own_exception_and_line(launcher: Launcher, decorator: str) -> None:
-    pytest.importorskip("transformers")
+    need("transformers")
     code = SCRIPT.format(decorator=decorator)
     (launcher.folder / "train.py").write_text(code)
     run = launcher.command(

@@ -13,7 +13,8 @@ from faultrun.journal.append import line_of
 from faultrun.journal.codec import TAG, CodecError, decode, encode
 from faultrun.journal.read import event_of
 from faultrun.model.actions import Action
-from faultrun.model.events import Event, Exited, ExitStatus, Signaled, Timer, WorkerExit
+from faultrun.model.events import Event, Timer, WorkerExit
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.hang import Activity, Suspicion
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Ledger, Plan, Reason
@@ -161,9 +162,10 @@ _PLAIN: dict[str, Any] = {
     "after": "a", "master_port": 1, "master_addr": "a", "exit_code": 0, "ranks": (0,),
     "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM, "deadline_s": 2.0,
     "window_s": 12.0,
+    "number": 1,
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "notice": ResetNotice(),
-    "state": StandbyPhase.READY, "doing": WorkPhase.SAVING, "stance": Activity.DEAD,
+    "at_once": 2, "state": StandbyPhase.READY, "doing": WorkPhase.SAVING, "stance": Activity.DEAD,
     "silent_s": 1.5, "limit_s": 1.0, "acts_s": 300.0, "paused_s": 4.0, "longest_s": 4.0, "warned": True,
     "suspicion": Suspicion(front=(0, 1), behind=(1,), silent_s=1.5, limit_s=1.0),
 }  # fmt: skip

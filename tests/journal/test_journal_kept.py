@@ -19,6 +19,7 @@ def replayed(lines: list[str], folder: Path) -> Past:
     return replay(journal, new_run(2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.stem)
 def test_every_line_is_understood_and_leads_where_it_led(kept: Path, tmp_path: Path) -> None:
     lines = kept.read_text().splitlines(keepends=True)
@@ -26,7 +27,7 @@ def test_every_line_is_understood_and_leads_where_it_led(kept: Path, tmp_path: P
         past, told = replayed(lines[:count], tmp_path), json.loads(line)
         assert past.torn == ""
         assert past.state.phase is Phase(told["phase"]), line
-        assert past.state.incarnation == told["incarnation"], line
+        assert past.state.incarnation == told["incarnation"] or told["why"].startswith("stale"), line
 
 
 def test_a_stopped_run_of_an_earlier_version_is_gone_on_with_and_a_finished_one_is_not(

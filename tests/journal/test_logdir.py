@@ -114,6 +114,7 @@ def test_what_stays_is_not_set_aside_with_its_neighbours(tmp_path: Path) -> None
     assert (aside / "a" / "moved").exists()
 
 
+@pytest.mark.long
 def test_killed_at_any_change_while_it_is_set_aside_a_run_is_found_again_whole(tmp_path: Path) -> None:
     """Two starts are killed at the same change each; the third does the rest."""
     start_after(ended_well(tmp_path / "whole"))
@@ -221,6 +222,7 @@ def test_a_run_that_nothing_names_is_continued_under_the_new_name(tmp_path: Path
     assert claimed.past is not None
 
 
+@pytest.mark.long
 def test_what_another_process_holds_is_refused(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,12 +1,8 @@
 """Rendered manifests: right by Kubernetes' own schemas and by our rules, whatever the values."""
 
-import json
 import re
 import shlex
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -20,10 +16,10 @@ from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests.render import explained, from_file, from_option, settle, write
 from faultrun.manifests.values import template_values
 from faultrun.text.yaml_scalar import spelled
-from support.manifests import KINDS, given, rendered, rules, template
+from support.manifests import KINDS, given, pod_templates, rendered, rules, template
 
 BY_NAME = template_values()
-CORE = {("v1", "ConfigMap"), ("batch/v1", "Job")}
+CORE = {("v1", "ConfigMap"), ("v1", "Service"), ("batch/v1", "Job")}
 CASES = {
     "vcjob": (
         (),
@@ -39,6 +35,8 @@ CASES = {
         ),
         ("fault_scheduling=grace", "grace_period=899", "max_retry=0", "options=--tee=3"),
         ("grace_over_time=120", "grace_period=100"),
+        ("nodes=4", "spares=1", "etcd_image=etcd:3.5", "lost_pod=RestartPod", "host_network=true"),
+        ("nodes=2", "etcd=https://etcd-0.infra:2379,etcd-1.infra:2379,etcd-2.infra:2379"),
     ),
     "ascendjob": (
         (),
@@ -49,8 +47,16 @@ CASES = {
         (),
         ("storage=nfs", "nfs_server=nfs", "work=/w", "data=/d", "memory=64Gi"),
         ("host_network=yes", "hold_signals=yes"),
+        ("nodes=3", "spares=2", "host_network=yes"),
+        ("nodes=3", "etcd=etcd.infra:2379", "grace_period=11"),
     ),
-    "jobset": ((), ("storage=host", "work=/w", "gpu_resource=amd.com/gpu", "devices=4"), ("max_retry=100",)),
+    "jobset": (
+        (),
+        ("nodes=3", "spares=1", "name=big"),
+        ("nodes=2", "etcd=etcd.infra:2379", "host_network=on"),
+        ("storage=host", "work=/w", "gpu_resource=amd.com/gpu", "devices=4"),
+        ("max_retry=100",),
+    ),
 }
 
 
@@ -72,37 +78,10 @@ def test_what_is_rendered_is_what_kubernetes_accepts(name: str, settings: tuple[
         if (document["apiVersion"], document["kind"]) in CORE:
             kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
     pods = [pod for document in documents for pod in pod_templates(document)]
-    assert len(pods) == 1
+    assert len(pods) == (2 if any(one.startswith("etcd_image") for one in settings) else 1)
     for metadata, spec in pods:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", **metadata}, "spec": spec}
         kubernetes_validate.validate(pod, kubernetes_validate.latest_version(), strict=True)
-
-
-def pod_templates(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Metadata and spec of every pod in it; a JobSet's jobs are validated on the way."""
-    spec = document.get("spec", {})
-    match document["kind"]:
-        case "Job" if document["apiVersion"] == "batch/v1":
-            templates = [spec["template"]]
-        case "Job":
-            templates = [task["template"] for task in spec["tasks"]]
-        case "AscendJob":
-            templates = [replica["template"] for replica in spec["replicaSpecs"].values()]
-        case "JobSet":
-            jobs = [one["template"] for one in spec["replicatedJobs"]]
-            for job in jobs:
-                whole = {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "metadata": {"name": "j"},
-                    "spec": job["spec"],
-                }
-                kubernetes_validate.validate(whole, kubernetes_validate.latest_version(), strict=True)
-            templates = [job["spec"]["template"] for job in jobs]
-        case _:
-            templates = []
-    for one in templates:
-        yield one["metadata"], one["spec"]
 
 
 def test_names_that_must_agree_do() -> None:
@@ -177,8 +156,11 @@ def test_every_value_is_taken_by_some_template() -> None:
     ("settings", "says", "hint"),
     [
         (("grace_perod=3",), "there is no such value", "did you mean grace_period?"),
-        (("gres=gpu",), "the template vcjob has no such value", "--list"),
-        (("nodes=4",), "one faultrun supervises one node", "--set nodes=1"),
+        (("user=7",), "the template vcjob has no such value", "--list"),
+        (("nodes=0",), "0 is not between 1 and 1024", "--set nodes=1"),
+        (("nodes=4",), "several nodes agree through an etcd", "--set etcd=HOST:2379"),
+        (("spares=1",), "takes the place of one of several nodes", "--set nodes=2"),
+        (("nodes=4", "etcd=a:2379 b:2379"), "is not HOST:PORT, several between commas", ""),
         (("devices=0",), "0 is not between 1 and 1024", "--set devices=8"),
         (("devices=two",), "'two' is not a whole number", ""),
         (("name=Resnet_50",), "is not a name of a-z", ""),
@@ -281,62 +263,3 @@ def test_the_head_of_a_rendered_file_is_the_command_that_makes_it_again() -> Non
     text = rendered("job", "args=--name=a b")
     words = shlex.split(text.splitlines()[0].removeprefix("# Rendered by: faultrun render job "))
     assert words == ["--set", "image=registry.example/train:1.2", "--set", "args=--name=a b"]
-
-
-FAKES = {
-    "srun": '#!/bin/sh\nprintf "%s\\n" "$@" > "$SEEN/srun"\nexit "$ENDS"\n',
-    "scontrol": '#!/bin/sh\necho "$@" > "$SEEN/scontrol"\n',
-}
-
-
-@pytest.mark.parametrize(
-    ("ends", "left_s", "queued"),
-    [(143, 100, True), (143, 3600, False), (0, 100, False), (93, 100, False), (143, None, False)],
-)
-def test_the_batch_script_is_queued_again_at_the_time_limit_and_never_else(
-    tmp_path: Path, ends: int, left_s: int | None, queued: bool
-) -> None:
-    for name, text in FAKES.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    script = rendered("slurm", "args=--name=a b", "args=$HOME", "options=--tee=3", "partition=gpu")
-    end = "" if left_s is None else f"export SLURM_JOB_END_TIME=$(( $(date +%s) + {left_s} ))\n"
-    done = subprocess.run(
-        ["bash", "-c", end + script],
-        env={
-            "PATH": f"{tmp_path}:/usr/bin:/bin",
-            "SEEN": str(tmp_path),
-            "ENDS": str(ends),
-            "SLURM_JOB_ID": "42",
-        },
-        timeout=20,
-        check=False,
-    )
-    assert done.returncode == ends
-    assert (tmp_path / "scontrol").read_text().startswith("#!") is not queued
-    words = (tmp_path / "srun").read_text().splitlines()
-    assert words[words.index("faultrun") :] == [
-        "faultrun",
-        "--nproc-per-node=8",
-        "--checkpoint_dir=/job/output/checkpoints",
-        "--resume=always",
-        "--tee=3",
-        "/job/code/train.py",
-        "--name=a b",
-        "$HOME",
-    ]
-    assert "#SBATCH --signal=TERM@120\n" in script
-    assert "#SBATCH --requeue\n" in script
-    assert script.startswith("#!/bin/bash\n# Rendered by:")
-
-
-def test_the_image_starts_faultrun_without_a_shell() -> None:
-    text = rendered("Dockerfile", "base_image=mindspore:2.3", "code=src", "user=4711")
-    lines = dict(line.partition(" ")[::2] for line in text.splitlines() if line and not line.startswith("#"))
-    assert lines["FROM"] == "mindspore:2.3"
-    assert json.loads(lines["ENTRYPOINT"]) == ["faultrun"]
-    assert (lines["COPY"], lines["USER"], lines["STOPSIGNAL"]) == ("src /job/code", "4711", "SIGTERM")
-    assert "COPY" not in rendered("Dockerfile", "base_image=a")
-    held = rendered("Dockerfile", "base_image=a", "hold_signals=true")
-    assert 'ENTRYPOINT ["env", "--block-signal=TERM,INT,HUP,USR1,USR2", "faultrun"]\n' in held
-    assert "ENTRYPOINT" not in held.replace('ENTRYPOINT ["env"', "", 1)

@@ -11,6 +11,7 @@ from support.account_stories import (
     logs_a_step,
     passes,
 )
+from support.notice_stories import ends, told
 from support.story import Story, checkpoint
 
 
@@ -112,6 +113,21 @@ def test_a_recovery_that_a_lost_supervisor_left_unfinished_has_no_length() -> No
     passes(story, 50).reported(r0=51).killed(0).recovers(checkpoint(40)).all_run()
     account = account_of(lines_of(passes(story, 500).starts()))
     assert (account.faults[0].end, account.faults[0].recovery_s) == ("supervisor lost", None)
+
+
+def test_workers_that_the_platform_asks_to_leave_are_a_stop_and_no_incident() -> None:
+    story = passes(begins(Story(2)), 10).reported(r0=11, r1=11).noticed(told(graceful_exit=True))
+    account = account_of(lines_of(ends(story).drained()))
+    assert (account.stops, account.faults, account.lives[-1].end) == (1, [], "stopped")
+
+
+def test_steps_that_come_late_end_the_recovery_that_running_workers_seemed_to_end() -> None:
+    story = Story(1).begins().all_run()
+    passes(story, 30).killed(0).recovers().all_run()
+    story = logs_a_step(passes(story, 12), 1)
+    (fault,) = account_of(lines_of(story)).faults
+    assert fault.end == "training again"
+    assert fault.recovery_s == pytest.approx(12)
 
 
 def test_a_life_that_died_before_its_first_step_repeated_nothing() -> None:

@@ -28,7 +28,7 @@ def test_a_fault_a_restart_and_the_end() -> None:
     assert [one["kind"] for one in told] == ["incident", "restart", "finished"]
     incident, restart, finished = told
     assert (incident["number"], incident["rank"], incident["step"]) == (1, 1, 12)
-    assert incident["text"] == "faultrun r: incident 1: rank 1: killed by SIGKILL at step 12"
+    assert incident["text"] == "faultrun r: incident 1: rank 1: killed by SIGKILL at step 12 (epoch 2)"
     assert (restart["resumed_step"], restart["began_step"], restart["after_s"]) == (10, 1, 6.5)
     assert restart["text"] == (
         "faultrun r: incarnation 1 runs: the script began at step 1 although step 10 was handed over: "
@@ -42,7 +42,7 @@ def test_a_restart_whose_first_step_nobody_knows_has_no_time_of_a_recovery() -> 
     running = RecoveryTimed(at_s=story.now_s, incarnation=1, total_s=0.25)
     (restart,) = [one for one in announced(story.tell(running)) if one["kind"] == "restart"]
     assert (restart["after_s"], restart["running_after_s"]) == (None, 0.25)
-    assert restart["text"].endswith("runs from the beginning, workers running again 0.2 s after the fault")
+    assert restart["text"].endswith("runs from the beginning, workers running again 250 ms after the fault")
 
 
 def test_a_restart_that_dies_before_a_step_is_told_before_its_own_incident() -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.events import Exited, Signaled
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.incident import Card, Cause, Incident, Save, Unsaved
 from faultrun.model.recovery import Began, ResumeChecked
-from faultrun.observe.card import duration, lost_steps, render
+from faultrun.model.tone import Tone
+from faultrun.model.topology import NodeId, Replacement
+from faultrun.observe.card import duration, in_colours, lost_steps, render
 from support.story import SIGKILL, checkpoint
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -36,6 +38,8 @@ CARD = Card(
     window_s=3600,
     trained_after_s=2.1,
     log_name="worker_3.log",
+    at_local="2026-11-22 21:30:05.123+01:00",
+    host="node7",
 )
 FROM_LOG = replace(KILLED, step_from_log=True, epoch=None)
 
@@ -81,7 +85,7 @@ CARDS = {
         restarted_after_s=0.081, looked_in=("ckpt", "/nfs/ckpt"),
     ),
     "given_up": replace(
-        CARD, restart=None, point=None, refused=0, why="3 of 3 restarts within 3600 s are used up"
+        CARD, restart=None, point=None, refused=0, why="3 of 3 restarts within 1 h are used up"
     ),
     "scheduler": replace(
         CARD,
@@ -92,6 +96,18 @@ CARDS = {
             explanation="scheduler (pid 99) killed by SIGKILL while it was needed",
             last_line="",
         ),
+    ),
+    "node_lost": replace(
+        CARD,
+        incident=replace(
+            KILLED, cause=Cause.NODE, rank=None, status=None, node=NodeId("na"), epoch=None, last_line="",
+            explanation="node na was lost: etcd heard nothing of it for 10 s; ranks 0 1",
+            together=(0, 1), followers=(2, 3), finding=None, raised=None,
+        ),
+        saves=CARD.saves[:1],
+        refused=0,
+        host="na", at_local="2026-11-22 20:30:05.123+00:00", trained_after_s=None,
+        replaced=(Replacement(node=NodeId("na"), by=NodeId("nc"), ranks=(0, 1)),),
     ),
     "never_started": replace(
         CARD,
@@ -123,7 +139,7 @@ CARDS = {
         incident=replace(KILLED, step=None, epoch=3, in_epoch=7, step_from_log=True),
         checked=ResumeChecked(
             at_s=9, incarnation=1, began=Began.ELSEWHERE, epoch=3, by_log=True,
-            why="training from epoch 3 by its log, by a resume of its own",
+            why="training from epoch 3 by its log; the script resumed by itself",
         ),
     ),
 }  # fmt: skip
@@ -138,9 +154,27 @@ def test_the_card_is_the_agreed_one(name: str) -> None:
 def test_a_card_fits_on_a_screen_and_every_row_has_its_name(name: str) -> None:
     first, *rows = render(CARDS[name]).splitlines()
     assert first.startswith("incident ")
-    assert len(rows) <= 5
-    known = ("cause", "last log", "saved", "resume", "restart")
+    assert len(rows) <= 6
+    known = ("when", "cause", "last log", "saved", "place", "resume", "restart")
     assert all(row.startswith("  ") and row[2:11].strip() in known for row in rows)
+
+
+def test_the_colours_of_a_card_tell_what_failed_what_goes_on_and_what_is_lost() -> None:
+    tones = {line.split()[0]: tone for line, tone in zip(*said("killed"), strict=True)}
+    assert tones == {
+        "incident": Tone.FAILED, "when": Tone.QUIET, "cause": Tone.PLAIN, "last": Tone.QUIET,
+        "saved": Tone.PLAIN, "resume": Tone.GOOD, "restart": Tone.GOOD,
+    }  # fmt: skip
+    assert said("given_up")[1][-1] is Tone.FAILED
+    lines, lost = said("from_nothing")
+    assert [line.split()[0] for line, tone in zip(lines, lost, strict=True) if tone is Tone.WARNING] == [
+        "resume"
+    ]
+
+
+def said(name: str) -> tuple[list[str], tuple[Tone, ...]]:
+    card = in_colours(render(CARDS[name]))
+    return card.splitlines(), card.tones
 
 
 def test_lost_steps_are_counted_only_when_both_ends_are_known() -> None:

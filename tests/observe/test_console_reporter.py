@@ -2,30 +2,36 @@
 
 import json
 import os
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from faultrun.core.resumption import check
 from faultrun.model.checkpoint import Refusal
-from faultrun.model.events import ConfigRewritten, Exited, FirstStep, RecoveryPointChosen, Timer
+from faultrun.model.events import ConfigRewritten, FirstStep, RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import Exited
 from faultrun.model.gasp import GaspRequested
+from faultrun.model.plan import Reason
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import RankMissed
+from faultrun.model.run import Phase
 from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.stop import StopSource
+from faultrun.observe.card_keeper import CardKeeper
 from faultrun.observe.reporters import ConsoleReporter
 from support.specs import a_spec
-from support.story import SIGTERM, Story, checkpoint, rule
+from support.story import SIGTERM, Story, checkpoint, first_plan, rule
 
+NOW = datetime(2026, 11, 22, 21, 30, 5, 123_000, timezone(timedelta(hours=1)))
 GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def told(story: Story, log_dir: Path, spec: RunSpec | None = None) -> tuple[list[str], ConsoleReporter]:
     """What the reporter says to the whole story."""
     lines: list[str] = []
-    reporter = ConsoleReporter(spec or a_spec(workers=3), log_dir, lines.append)
+    reporter = ConsoleReporter(spec or a_spec(workers=3), log_dir, lines.append, lambda: NOW)
     for event, step in story.steps:
         reporter.tell(event, step)
     return [line.replace(str(log_dir), "LOG_DIR") for line in lines], reporter
@@ -68,7 +74,7 @@ def test_the_card_is_kept_as_text_and_as_json_and_learns_how_long_the_recovery_t
     told(recovered(), tmp_path)
     text = (tmp_path / "incident_1.txt").read_text()
     assert text.startswith("incident 1  rank 1 of 3 killed by SIGKILL at step 1215 (epoch 2)")
-    assert text.endswith("restart   1 of 3 in 1h; training again after 2.1 s\n")
+    assert text.endswith("restart   training again after 2.1 s; 2 of 3 left this hour\n")
     assert "step 1200, lost 15 steps; training again at step 1201, as chosen" in text
     card = json.loads((tmp_path / "incident_1.json").read_text())
     assert (card["incident"]["rank"], card["incident"]["status"]["signum"]) == (1, 9)
@@ -96,9 +102,20 @@ def test_a_second_fault_after_progress_says_that_the_restart_before_was_given_ba
     story = Story(1).begins().reported(r0=5).killed(0, after_s=5).recovers(checkpoint(4))
     story.reported(r0=9).killed(0, after_s=5).drained().chose(checkpoint(8))
     told(story, tmp_path)
-    assert "restart   1 of 3 in 1h; restarting now" in (tmp_path / "incident_1.txt").read_text()
+    assert "restart   restarting now; 2 of 3 left this hour" in (tmp_path / "incident_1.txt").read_text()
     again = (tmp_path / "incident_2.txt").read_text()
-    assert "restart   1 of 3 in 1h (1 before given back for progress); restarting now" in again
+    assert "restart   restarting now; 2 of 3 left this hour (1 earlier one given back for progress)" in again
+
+
+def test_a_card_tells_what_the_run_resumes_from_although_this_node_had_seen_nothing(tmp_path: Path) -> None:
+    story = Story(1).begins().reported(r0=5).killed(0, after_s=5).drained().chose(None)
+    state = next(step.state for _, step in story.steps[::-1] if step.state.phase is Phase.AWAITING_PLAN)
+    plan = first_plan(1, incarnation=1, reason=Reason.FAULT, point=checkpoint(4, "/ckpt/of_another-4.ckpt"))
+    said: list[str] = []
+    CardKeeper(a_spec(workers=1), tmp_path, said.append, lambda: NOW).restarting(state, (), plan, 5.0)
+    text = (tmp_path / "incident_1.txt").read_text()
+    assert "/ckpt/of_another-4.ckpt" in text
+    assert "from the beginning" not in text
 
 
 def test_who_reads_a_card_while_it_is_written_anew_reads_a_whole_one(tmp_path: Path) -> None:
@@ -115,7 +132,7 @@ def test_a_run_that_goes_well_is_told_in_three_lines(tmp_path: Path) -> None:
         story.returned(rank)
     lines, reporter = told(story.drained(), tmp_path)
     assert lines == [
-        "run calm-heron-3f7a: 3 workers of train.py; logs in LOG_DIR",
+        "run calm-heron-3f7a: 3 workers of train.py; logs in LOG_DIR (--tee=3 shows them here)",
         "incarnation 0: 3 workers running, port 29500",
         "every rank finished; exit code 0, 0 restarts",
     ]
@@ -127,7 +144,9 @@ def test_giving_up_shows_the_card_with_the_reason(tmp_path: Path) -> None:
     story = Story(3, rule(max_restarts=0)).begins().returned(2, 7).killed(0, SIGTERM).killed(1, SIGTERM)
     lines, _ = told(story.drained().chose(), tmp_path)
     card = (tmp_path / "incident_1.txt").read_text()
-    assert card.startswith("incident 1  rank 2 of 3 exited with code 7   first failure; ranks 0 1 followed")
+    assert card.startswith(
+        "incident 1  rank 2 of 3 exited with code 7   failed first; ranks 0 1 stopped because of it"
+    )
     assert "restart   none: restarts are turned off (--max_restarts=0)" in card
     assert lines[-1] == "restarts are turned off (--max_restarts=0); exit code 7, 0 restarts"
 
@@ -137,8 +156,16 @@ def test_a_stop_says_whether_anything_was_saved(tmp_path: Path) -> None:
     lines, _ = told(unsaved.drained(), tmp_path)
     assert lines[-2:] == [
         "told to stop by SIGINT",
-        "stopped by SIGINT; no rank reported a save; exit code 130, 0 restarts",
+        "stopped by SIGINT; no save was reported; exit code 130, 0 restarts",
     ]
+    resumed = (
+        Story(2).begins(checkpoint(7)).reported(r0=7).told_to_stop().killed(0, SIGTERM).killed(1, SIGTERM)
+    )
+    lines, _ = told(resumed.drained(), tmp_path)
+    assert lines[-1] == (
+        "stopped by SIGTERM; nothing new to save; the same command continues from step 7; "
+        "exit code 143, 0 restarts"
+    )
     saved = Story(2).begins().told_to_stop().saved(0, 7).returned(0, 143).returned(1, 143)
     lines, _ = told(saved.read_back(0).drained(), tmp_path)
     assert lines[-1] == "stopped by SIGTERM; saved step 7; exit code 143, 0 restarts"

@@ -15,7 +15,8 @@ from faultrun.model.run import Phase
 from faultrun.model.topology import BootId
 from faultrun.model.wire import Progress, pack_progress
 from faultrun.observe.live_line import METER, LiveLine, VerificationMeter
-from faultrun.observe.sidecar import CLEAR, Sidecar
+from faultrun.observe.sidecar import Sidecar
+from faultrun.terminal import CLEAR, BottomRow
 from support.entries import entry_of
 from support.story import NODE, first_plan
 
@@ -37,7 +38,7 @@ def page(folder: Path, *steps: int) -> None:
 
 def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
     now_s = [100.0]
-    line = LiveLine(2, tmp_path, 3, now=lambda: now_s[0])
+    line = LiveLine(BottomRow(2), tmp_path, 3, now=lambda: now_s[0])
     line.take(told(STARTED, Phase.SURVEYING))
     now_s[0] += 7
     assert line.text() == "0/3 ranks  looking for a checkpoint 7 s  7 s"
@@ -58,13 +59,30 @@ def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:
     assert "step 1,027" in line.text(), "a timer of an earlier life says nothing about this one"
 
 
+def test_where_ranks_do_not_report_the_step_is_the_last_of_the_slowest_log(tmp_path: Path) -> None:
+    now_s = [100.0]
+    line = LiveLine(BottomRow(2), tmp_path, 2, now=lambda: now_s[0])
+    line.take(told(PlanAdopted(at_s=7.0, incarnation=0, plan=first_plan(2)), Phase.RUNNING))
+    for rank in range(2):
+        line.take(told(WorkerStarted(at_s=7.0, incarnation=0, node=NODE, rank=rank, pid=9), Phase.RUNNING))
+    folder = tmp_path / "incarnation_0"
+    folder.mkdir()
+    for rank, step in enumerate((12, 11)):
+        (folder / f"worker_{rank}.log").write_text(f"max step: 900\nstep {step} loss 0.5\n")
+    assert line.text() == "2/2 ranks  step 11  0 s"
+    now_s[0] += 5
+    for rank in range(2):
+        (folder / f"worker_{rank}.log").write_text("step 21 loss 0.4\n")
+    assert line.text() == "2/2 ranks  step 21  2 steps/s  5 s"
+
+
 def test_a_long_verification_has_a_bar(tmp_path: Path) -> None:
     meter = VerificationMeter(tmp_path / METER)
     path = tmp_path / "net-1_5.ckpt"
     path.write_bytes(b"x")
     meter.begins([replace(entry_of(path), size_bytes=4 << 30)])
     meter.reads(1 << 30)
-    line = LiveLine(2, tmp_path, 3)
+    line = LiveLine(BottomRow(2), tmp_path, 3)
     line.take(told(STARTED, Phase.SURVEYING))
     assert "verifying [######..................] 1.0 of 4.0 GiB" in line.text()
     meter.over()
@@ -76,7 +94,7 @@ def test_what_goes_wrong_in_a_sidecar_is_kept(tmp_path: Path) -> None:
         def end(self) -> None:
             raise ZeroDivisionError
 
-    Sidecar(lambda _: Broken(2, tmp_path, 1), tmp_path / "journal.jsonl", patience_s=60.0).close()
+    Sidecar(lambda _: Broken(BottomRow(2), tmp_path, 1), tmp_path / "journal.jsonl", patience_s=60.0).close()
     assert "ZeroDivisionError" in (tmp_path / "sidecar_traceback.txt").read_text()
 
 
@@ -85,7 +103,8 @@ def test_a_sidecar_reads_all_of_the_journal_and_leaves_an_empty_row(tmp_path: Pa
     pid, terminal = pty.fork()
     if pid == 0:
         journal = tmp_path / "journal.jsonl"
-        sidecar = Sidecar(lambda _: LiveLine(2, tmp_path, 2), journal, keep=(2,), patience_s=60.0)
+        row = BottomRow(2)
+        sidecar = Sidecar(lambda _: LiveLine(row, tmp_path, 2), journal, keep=(2,), patience_s=60.0)
         sidecar.close()
         os._exit(0)
     said = b""

@@ -35,6 +35,7 @@ def names(text: str) -> set[str]:
     return {re.split("[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
 
 
+@pytest.mark.long
 def test_the_number_of_series_does_not_grow_with_ranks_or_faults(tmp_path: Path) -> None:
     small = exported(tmp_path, Shape(events=200, workers=2, incidents=5))
     large = exported(tmp_path, Shape(events=5000, workers=100, incidents=40))

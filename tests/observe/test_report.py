@@ -75,17 +75,22 @@ def test_three_files_are_written_and_the_losses_sum_to_the_wall_time(tmp_path: P
     assert len(data["incarnations"]) == 6
 
 
-def test_the_page_fetches_nothing_and_says_what_the_json_says(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     reported(of_run(tmp_path))
-    text = (tmp_path / "report.html").read_text()
-    shown = Page(text)
-    assert [one for one in shown.fetched if not one.startswith("data:")] == []
-    words = " ".join(shown.words)
+    words = " ".join(Page((tmp_path / "report.html").read_text()).words)
     data = json.loads((tmp_path / "report.json").read_text())
     for one in data["advice"]:
         assert one["what"] in words
     assert "Where the time went" in words
+
+
+def test_figures_to_zoom_into_are_a_page_of_their_own(tmp_path: Path) -> None:
+    reported(of_run(tmp_path), "--interactive")
+    text = (tmp_path / "report-interactive.html").read_text()
     assert set(figures(text)) == {"timeline", "recoveries", "causes", "ranks"}
+    assert [one for one in Page(text).fetched if not one.startswith("data:")] == []
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_what_a_worker_said_cannot_break_out_of_the_page(tmp_path: Path) -> None:
@@ -94,39 +99,45 @@ def test_what_a_worker_said_cannot_break_out_of_the_page(tmp_path: Path) -> None
     evil = "</script><script>alert(1)</script> | `x`"
     path.write_text(path.read_text().replace("killed by signal 9", evil))
     reported(tmp_path)
-    text = (tmp_path / "report.html").read_text()
+    reported(tmp_path, "--interactive")
+    text = (tmp_path / "report-interactive.html").read_text()
     assert "<script>alert" not in text
+    assert "<script" not in (tmp_path / "report.html").read_text()
     assert "<script>alert" not in (tmp_path / "report.md").read_text()
     json.loads((tmp_path / "report.json").read_text())
     assert figures(text)
 
 
+@pytest.mark.long
 def test_many_incidents_and_ranks_make_no_larger_figures(tmp_path: Path) -> None:
     (tmp_path / "few").mkdir()
     (tmp_path / "many").mkdir()
-    reported(of_run(tmp_path / "few", events=3000, incidents=100))
-    reported(of_run(tmp_path / "many", events=30_000, workers=200, incidents=120))
-    sizes = [
-        len(json.dumps(figures((tmp_path / name / "report.html").read_text()))) for name in ("few", "many")
-    ]
+    reported(of_run(tmp_path / "few", events=3000, incidents=100), "--interactive")
+    reported(of_run(tmp_path / "many", events=30_000, workers=200, incidents=120), "--interactive")
+    pages = [(tmp_path / name / "report-interactive.html").read_text() for name in ("few", "many")]
+    sizes = [len(json.dumps(figures(text))) for text in pages]
     assert sizes[1] < 3 * sizes[0]
     assert (tmp_path / "many" / "report.md").read_text().count("\n| ") < 120
 
 
-def test_without_plotly_the_page_has_its_numbers_and_says_what_is_missing(
+def test_without_plotly_only_the_page_with_figures_to_zoom_into_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
     page.plotly_js.cache_clear()
     try:
-        said = reported(of_run(tmp_path))
+        reported(of_run(tmp_path))
+        words = ["--log_dir", str(tmp_path), "--interactive"]
+        done = CliRunner().invoke(report, words, standalone_mode=False)
     finally:
         page.plotly_js.cache_clear()
-    assert "pip install 'faultrun[report]'" in said
-    text = (tmp_path / "report.html").read_text()
-    assert "pip install" in text
-    assert "Where the time went" in text
-    assert len(text) < 100_000
+    assert str(done.exception) == (
+        "--interactive needs plotly, which is not installed\n"
+        "  because: figures to zoom into are an extra of faultrun\n"
+        "  try:     pip install 'faultrun[report]', or leave it out: report.html needs nothing"
+    )
+    assert (tmp_path / "report.html").exists()
+    assert not (tmp_path / "report-interactive.html").exists()
 
 
 def test_a_journal_that_is_torn_or_empty_is_reported_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -159,6 +170,7 @@ def test_no_journal_is_an_error_that_says_what_to_try(tmp_path: Path) -> None:
     assert "try:     --log_dir=DIR" in str(done.exception)
 
 
+@pytest.mark.long
 def test_heartbeats_that_are_passed_over_are_counted_and_change_no_second(tmp_path: Path) -> None:
     of_run(tmp_path, events=3000, incidents=4)
     fast = account_of(tmp_path)
@@ -171,3 +183,24 @@ def test_heartbeats_that_are_passed_over_are_counted_and_change_no_second(tmp_pa
     assert fast.events == slow.events
     assert fast.faults == slow.faults
     assert fast.spent == pytest.approx(slow.spent)
+
+
+def test_the_report_says_what_the_faults_would_have_cost_elsewhere(tmp_path: Path) -> None:
+    said = reported(of_run(tmp_path), "--assume=notice=2h").splitlines()
+    told = json.loads((tmp_path / "report.json").read_text())["savings"]
+    assert told["text"] in said
+    assert told["assumptions"]["notice_s"] == 7200
+    assert len(told["each"]) == told["interruptions"] > 0
+    assert told["by_hand"]["total_s"] == pytest.approx(
+        sum(one["by_hand"]["total_s"] for one in told["each"]), abs=0.1
+    )
+    shown = (tmp_path / "report.md").read_text()
+    assert "## What it saved" in shown
+    assert "2 h until somebody notices" in shown
+    assert "| by hand |" in shown
+
+
+def test_a_run_without_a_fault_says_nothing_of_savings(tmp_path: Path) -> None:
+    said = reported(of_run(tmp_path, incidents=0))
+    assert "saved" not in said
+    assert "What it saved" not in (tmp_path / "report.md").read_text()

@@ -23,6 +23,7 @@ def tracer(receiver: Receiver, folder: Path, *, begins_at: int = 0) -> Tracer:
     return made
 
 
+@pytest.mark.long
 def test_a_recovery_is_one_trace_with_a_span_for_each_part(tmp_path: Path) -> None:
     with receiving() as receiver:
         tracer(receiver, tmp_path).tick()
@@ -38,6 +39,7 @@ def test_a_recovery_is_one_trace_with_a_span_for_each_part(tmp_path: Path) -> No
     assert (resource["service.name"], resource["faultrun.run_id"]) == ("faultrun", "r")
 
 
+@pytest.mark.long
 def test_what_was_not_taken_is_sent_again_as_it_was(tmp_path: Path) -> None:
     with receiving() as receiver:
         receiver.status = 400
@@ -52,6 +54,7 @@ def test_what_was_not_taken_is_sent_again_as_it_was(tmp_path: Path) -> None:
     assert spans([refused]) == spans([taken])
 
 
+@pytest.mark.long
 def test_what_a_supervisor_before_has_sent_is_not_sent_again(tmp_path: Path) -> None:
     with receiving() as receiver:
         tracer(receiver, tmp_path, begins_at=len(LINES)).end()

@@ -140,12 +140,14 @@ def seating(path: Path, *devices: int, said: list[str] | None = None) -> DeviceA
     return DeviceAssignment(spec, {}, (said if said is not None else []).append)
 
 
+@pytest.mark.long
 def test_before_every_start_the_devices_are_looked_up_again(path: Path) -> None:
     path.write_text(text(table_v1(2, devices=(6, 7))))
     assert seating(path, 0, 1).look() == (6, 7)
     assert seating(path).look() == ()
 
 
+@pytest.mark.long
 def test_a_table_of_another_size_is_not_for_this_run(path: Path) -> None:
     path.write_text(text(table_v1(4)))
     with pytest.raises(NotFinished) as caught:

@@ -23,6 +23,14 @@ from support.runs import FAULTRUN
 
 NOT_RUN = {
     "faultrun lint": "a mention: it needs a file",
+    **{
+        f"faultrun rehearse {words}": "tests/rehearse: it needs a training of some minutes"
+        for words in (
+            "--worker_num=4 --checkpoint_dir=ckpt --resume_arg=--resume={checkpoint} train.py --lr 0.1",
+            "--json --minutes=5 --faults=rank,rank0,stop --worker_num=2 --checkpoint_dir=ckpt train.py",
+            "--diff --worker_num=4 train.py > better.diff",
+        )
+    },
     "faultrun --recipe=transformers": "a mention: it needs a script",
     "faultrun --recipe=NAME --worker_num=4 train.py ...": "a mention: test_recipe_examples.py",
     "faultrun prestop": "tests/faults/test_told_to_stop.py: it ends the run that the other commands look at",
@@ -34,6 +42,28 @@ NOT_RUN = {
             "megatron --worker_num=8 pretrain_gpt.py --save=ckpt --load=ckpt --save-interval=500",
             "mindformers --worker_num=8 run_mindformer.py --config=pretrain_qwen3.yaml",
             "mindformers-legacy --worker_num=8 run_mindformer.py --config=finetune_llama2.yaml",
+        )
+    },
+    **{
+        f"faultrun --nnodes={words} train.py": "tests/examples/test_several_nodes.py: alone it would wait"
+        for words in (
+            "2 --nproc-per-node=8 --master_addr=gpu07 --node_rank=0",
+            "2 --nproc-per-node=8 --master_addr=gpu07 --node_rank=1",
+            "3 --nproc-per-node=8 --rdzv-backend=etcd"
+            " --rdzv-endpoint=e0:2379,e1:2379,e2:2379 --rdzv-id=job42",
+            *(
+                "2 --nproc-per-node=1 --master_addr=127.0.0.1"
+                f" --node_rank={rank} --node_name={name} --checkpoint_dir=ckpt"
+                for rank, name in enumerate("abc")
+            ),
+        )
+    },
+    **{
+        f"faultrun status --rdzv-endpoint={words}": "tests/cli/test_in_etcd.py: it needs an etcd"
+        for words in (
+            "e0:2379,e1:2379,e2:2379 --rdzv-id=job42",
+            "e0:2379 --rdzv-id=job42 --json",
+            "gpu07:29500",
         )
     },
     "kubectl exec trainer-0 -- faultrun status": "needs a cluster; its words are parsed by test_docs",

@@ -103,6 +103,7 @@ def test_a_lock_for_a_moment_leaves_no_file_and_lets_nobody_in_twice(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_where_there_is_no_flock_a_lease_keeps_others_out(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     lock = hold(path, native=flockless, lease_s=0.5)

@@ -1,12 +1,17 @@
 """What is published: the source package can do what the README says, the wheel has what the program reads."""
 
+import ast
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from faultrun.cli.docs import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 READ_BY_THE_PROGRAM = {".yaml", ".html", ".md", ".json", ".sbatch", ".typed"}
@@ -56,3 +61,30 @@ def test_the_wheel_has_every_file_that_the_program_reads(published: Path) -> Non
     assert {path.removeprefix("launcher/") for path in beside_code} <= names
     templates = {path.removeprefix("templates/") for path in below("templates")}
     assert {f"faultrun/_templates/{name}" for name in templates} <= names
+    pages = {path.removeprefix("docs/") for path in below("docs") if path.endswith(".md")}
+    assert {f"faultrun/_docs/{name}" for name in pages} <= names
+
+
+@pytest.mark.long
+def test_what_is_said_to_users_names_no_file_that_only_a_checkout_has() -> None:
+    named = [
+        f"{file.relative_to(ROOT)}: {text}"
+        for file in sorted((ROOT / "launcher" / "faultrun").rglob("*.py"))
+        for text in said(ast.parse(file.read_text(encoding="utf-8")))
+        if re.search(r"\b(docs|examples|templates|launcher)/[\w-]+\.\w+|[A-Z]+\.md\b", text)
+    ]
+    assert named == []
+
+
+def said(tree: ast.Module) -> Iterator[str]:
+    """Every text in a source that is no docstring."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value
+
+
+def test_every_page_that_a_message_names_can_be_read() -> None:
+    for file in (ROOT / "launcher" / "faultrun").rglob("*.py"):
+        for page in re.findall(r"faultrun docs ([a-z][\w-]+)", file.read_text(encoding="utf-8")):
+            assert page in {*pages(), "lists"}, f"{file}: {page}"

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("accelerate")
-
 from examples.launched import TORCHRUN, run_to_the_end
+from support.installed import need
+
+need("accelerate")
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

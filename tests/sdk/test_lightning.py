@@ -1,14 +1,17 @@
 """A training of Lightning's goes on from wherever it was saved, and no number of it is another one."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from faultrun.sdk.session import ResumePoint, Session
 from faultrun.sdk.torch.trees import same
 from faultrun.sdk.worker import Worker
-from sdk.support.lightning_job import BATCHES, Adversaries, Job, Trained, stream, train
+from sdk.support.lightning_plans import BATCHES, Job
+
+if TYPE_CHECKING:
+    from sdk.support.lightning_job import Trained
 
 pytestmark = [
     pytest.mark.torch,
@@ -25,8 +28,8 @@ JOBS = {
     "epochs": Job(),
     "validation twice an epoch": Job(options={"max_epochs": 3, "val_check_interval": 0.5}),
     "accumulated": Job(options={"max_epochs": 3, "accumulate_grad_batches": 2}),
-    "two optimizers": Job(net=Adversaries),
-    "no length": Job(loader=stream),
+    "two optimizers": Job(net="adversaries"),
+    "no length": Job(loader="stream"),
     "no validation, steps": _by_steps(limit_val_batches=0),
 }
 PLACES = [
@@ -42,6 +45,13 @@ PLACES = [
 ]
 
 
+def train(job: Job, directory: Path, **how: Any) -> "Trained":
+    """Lightning is imported here: it takes seconds, in every process that collects this file."""
+    from sdk.support import lightning_job
+
+    return lightning_job.train(job, directory, **how)
+
+
 class Undisturbed:
     """What each training is like from its beginning to its end; trained once."""
 
@@ -49,7 +59,7 @@ class Undisturbed:
         self._directory = directory
         self._known: dict[str, Trained] = {}
 
-    def __call__(self, name: str) -> Trained:
+    def __call__(self, name: str) -> "Trained":
         if name not in self._known:
             self._known[name] = train(JOBS[name], self._directory / name)
         return self._known[name]

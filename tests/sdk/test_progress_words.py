@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from faultrun.model.progress import WorkPhase
-from faultrun.sdk.session import ProgressSlot
+from faultrun.sdk.progress_slot import ProgressSlot
 from faultrun.supervisor.progress import ProgressPage, phase_of
 
 

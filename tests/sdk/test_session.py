@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from faultrun.model.wire import SLOT_BYTES
-from faultrun.sdk.session import ProgressSlot, read_identity, read_session
+from faultrun.sdk.progress_slot import ProgressSlot
+from faultrun.sdk.session import read_identity, read_session
 
 OURS = {
     "FAULTRUN_SOCKET": "/s",
@@ -77,12 +78,16 @@ def test_ranks_of_a_page_save_the_same_step_whoever_is_asked_first(tmp_path: Pat
     page = tmp_path / "progress"
     page.write_bytes(bytes(2 * SLOT_BYTES))
     first, second = ProgressSlot(f"{page}:0"), ProgressSlot(f"{page}:1")
-    assert (first.agree_on_save(0), first.joined_save()) == (1, 1)
-    assert second.agree_on_save(1) == 1, "it has made the step that is running elsewhere"
+    assert (first.agree_on_save(0, 2), first.joined_save()) == (1, 1)
+    assert second.agree_on_save(1, 2) == 1, "it has made the step that is running elsewhere"
     assert (first.joined_save(), second.joined_save()) == (2, 2)
-    assert second.agree_on_save(8) == 9, "another save, long after"
+    assert second.agree_on_save(8, 2) == 9, "another save, long after"
     assert first.joined_save() == 1
-    assert first.agree_on_save(8) == 9
+    assert first.agree_on_save(8, 2) == 9
+    assert (second.agree_on_save(9, 2), first.agree_on_save(9, 2)) == (10, 10), (
+        "right after it, a save of its own"
+    )
+    assert (first.agree_on_save(14, 2), second.agree_on_save(13, 2)) == (15, 15), "it is a step behind"
     second.propose_stop(4)
-    assert (first.agreed_stop(), first.agree_on_save(9)) == (4, 9)
-    assert ProgressSlot("").agree_on_save(5) == 6
+    assert (first.agreed_stop(), first.joined_save()) == (4, 2)
+    assert ProgressSlot("").agree_on_save(5, 2) == 6

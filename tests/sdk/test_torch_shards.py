@@ -108,7 +108,7 @@ def test_asked_to_save_and_go_on_all_ranks_save_the_same_step(tmp_path: Path, pu
         for at_step in (4, 12):
             supervisor.wait_for(lambda at=at_step: supervisor.step_of(1) >= at, f"step {at_step}")  # type: ignore[misc]
             for rank in range(2):
-                supervisor.say(rank, "save", deadline_s=10.0)
+                supervisor.say(rank, "save", deadline_s=40.0)
         left = outcome(supervisor)
     assert left.codes == (0, 0)
     assert len(left.saved) == 4

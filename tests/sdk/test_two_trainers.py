@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("transformers")
-
 from examples.codes import faultrun
 from examples.launched import ROOT, Run, launched
+from support.installed import need
+
+need("transformers")
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

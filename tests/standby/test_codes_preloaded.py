@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.frameworks.top_imports import top_imports
-from faultrun.model.events import Exited
+from faultrun.model.exits import Exited
+from support.installed import need
 from support.standby_stage import Stage, hears, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
@@ -46,7 +47,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 def test_the_slow_part_is_imported_before_and_nothing_shows(
     stage: Stage, package: str, imports: str, wanted: list[str]
 ) -> None:
-    pytest.importorskip(package)
+    need(package)
     script = stage.folder / "train.py"
     script.write_text(TELLS.format(imports=imports, wanted=wanted))
     found = top_imports(script, (stage.folder,))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.events import Exited
+from faultrun.model.exits import Exited
 from support.processes import wait_until
 from support.standby_stage import Stage, hears, ready, status_of
 
@@ -75,6 +75,7 @@ def test_the_program_finds_its_imports_done(stage: Stage) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "why"),
     [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faultrun.frameworks.rehearse import program_at
-from faultrun.model.events import Exited
+from faultrun.model.exits import Exited
 from faultrun.workers.standby import PROBED, probe
 from support.processes import wait_until
 from support.standby_stage import Stage, hears, ready, status_of
@@ -63,6 +63,7 @@ def compared(stage: Stage, program: tuple[str, ...], framework: str, *imports: s
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [(str(SCRIPT),), ("-m", "worker_properties")])
 def test_python_alone_is_like_a_fresh_worker_in_every_property(
     stage: Stage, program: tuple[str, ...]

@@ -11,12 +11,15 @@ import pytest
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.gasp_manifest import mark_finished
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
+from faultrun.model.output import Logs
 from faultrun.model.spec import Recovery, Resume
+from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.reactor import RunClock
 from support.ckpt_bytes import ckpt, save
 from support.specs import a_spec
+from support.story import NODE
 from support.surveys import AGAIN, FIRST, answers, finder, point_of, put, step_of
 
 
@@ -54,6 +57,7 @@ def test_a_new_run_that_cannot_note_what_it_leaves_alone_does_not_begin(tmp_path
     assert answer.why.splitlines()[0] == "cannot note which older checkpoints this run leaves alone"
 
 
+@pytest.mark.long
 def test_a_run_that_had_checkpoints_does_not_begin_at_zero_when_none_is_to_be_seen(tmp_path: Path) -> None:
     put(tmp_path, 10)
     known = replace(AGAIN, expects=f"{tmp_path}/ckpt/net-1_10.ckpt")
@@ -186,6 +190,35 @@ def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path:
     assert (step_of(answer), answer.neighbours) == (7, ("run another",))
 
 
+def test_the_newest_save_that_the_script_made_itself_is_told_beside_the_gasp(tmp_path: Path) -> None:
+    looking = finder(tmp_path)
+
+    def told() -> tuple[int | None, int | None]:
+        answer = answers(RecoveryPointChosen, looking.find(AGAIN, 0.0))
+        return step_of(answer), answer.periodic_step
+
+    assert told() == (None, None), "nothing is there, and nobody knows where else something may be"
+    gasp(tmp_path / "ckpt/rank_0/gasp.pt", 27)
+    assert told() == (27, -1)
+    put(tmp_path, 10, 20)
+    assert told() == (27, 20)
+    put(tmp_path, 30)
+    put(tmp_path, 40, content=b"torn")
+    assert told() == (30, 30)
+
+
+@pytest.mark.parametrize("elsewhere", ["no folder was named", "it is of no known format"])
+def test_where_the_script_may_save_elsewhere_nobody_says_that_it_saved_nothing(
+    tmp_path: Path, elsewhere: str
+) -> None:
+    saved = gasp(tmp_path / "ckpt/gasp.pt", 27)
+    looking = finder(tmp_path, roots=0 if elsewhere == "no folder was named" else 1)
+    assert looking.read_back(saved).whole
+    (tmp_path / "ckpt/weights-000020").write_bytes(b"\0" * 5_000_000)
+    answer = answers(RecoveryPointChosen, looking.find(AGAIN, 0.0))
+    assert (step_of(answer), answer.periodic_step) == (27, None)
+
+
 def test_a_save_that_cannot_be_marked_is_said_and_stays_whole(tmp_path: Path) -> None:
     saved = gasp(tmp_path / "own/gasp.pt", 7)
     gasp(tmp_path / "own/below/gasp.pt", 8)
@@ -250,3 +283,23 @@ def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:
     assert not looking.read_back(f"{tmp_path}/ckpt/net-1_20.ckpt").whole
     elsewhere = looking.read_back(f"{tmp_path}/elsewhere.ckpt")
     assert (elsewhere.whole, elsewhere.why) == (False, "no checkpoint in a known format")
+
+
+def test_one_of_several_nodes_states_older_points_too_each_of_them_whole(tmp_path: Path) -> None:
+    put(tmp_path, 10, 20, 30, 50, 60)
+    put(tmp_path, 40, 70, content=b"torn")
+    two = Topology(nodes=(NodeSlots(node=NODE, slots=1), NodeSlots(node=NodeId("other"), slots=1)))
+    spec = a_spec(
+        topology=two,
+        recovery=Recovery(checkpoint_dirs=(str(tmp_path / "ckpt"),), resume=Resume.ALWAYS),
+        logs=Logs(log_dir=str(tmp_path)),
+    )
+    one = CheckpointFinder(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), RunClock())
+    answer = answers(RecoveryPointChosen, one.find(AGAIN, 0.0))
+    assert step_of(answer) == 60
+    assert [(point.global_step, point.files) for point in answer.more_points] == [
+        (50, ()),
+        (30, ()),
+        (20, ()),
+    ]
+    assert answers(RecoveryPointChosen, finder(tmp_path).find(AGAIN, 0.0)).more_points == ()

@@ -222,6 +222,7 @@ def test_a_line_may_come_in_pieces_and_two_at_once(desk: Desk) -> None:
     desk.hears(GaspAcknowledged)
 
 
+@pytest.mark.long
 def test_who_does_not_read_does_not_hold_up_the_supervisor(desk: Desk) -> None:
     worker = desk.worker(1)
     desk.nothing()

@@ -7,15 +7,8 @@ from itertools import pairwise
 from faultrun.core.agree import Rules
 from faultrun.core.standby import StandbyState
 from faultrun.model.actions import Action, Kill, RequestGasp, StartTimer
-from faultrun.model.events import (
-    Drained,
-    Event,
-    Exited,
-    IncarnationStarted,
-    RunFinished,
-    RunStarted,
-    Signaled,
-)
+from faultrun.model.events import Drained, Event, IncarnationStarted, RunFinished, RunStarted
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.topology import BootId
@@ -107,21 +100,21 @@ def test_a_killed_rank_costs_one_restart() -> None:
     assert (end.exit_code, end.incarnation) == (0, 1)
 
 
-def test_survivors_are_signalled_before_the_disk_is_touched() -> None:
+def test_survivors_are_signalled_and_other_nodes_told_before_the_disk_is_touched() -> None:
     _, lines, _ = run(one_is_killed)
     at = lines.index("perform RequestGasp")
     assert lines[at : at + 5] == [
         "perform RequestGasp",
+        "perform RaiseAlarm",
         "append WorkerExit",
         "sync",
-        "perform RaiseAlarm",
         "perform StartTimer",
     ]
 
 
 def test_everything_else_is_on_the_disk_before_it_is_done() -> None:
     _, lines, _ = run(one_is_killed, around=Circumstances(habits={0: Habit.IGNORES}))
-    written_ahead = ("perform RequestGasp", "perform Kill")
+    written_ahead = ("perform RequestGasp", "perform Kill", "perform RaiseAlarm")
     for before, line in pairwise(lines):
         if line.startswith("perform") and line not in written_ahead:
             assert before == "sync" or before.startswith("perform")

@@ -29,6 +29,7 @@ def listeners() -> Iterator[str]:
                 yield ".".join(("faultrun", *file.relative_to(ROOT).with_suffix("").parts))
 
 
+@pytest.mark.long
 def test_no_listener_comes_near_anything_that_acts(graph: grimp.ImportGraph) -> None:
     found = set(listeners()) - {"faultrun.supervisor.ports"}
     assert len(found) > 5

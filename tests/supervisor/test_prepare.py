@@ -12,6 +12,7 @@ from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import Command, Pointer, Recovery, Rendezvous, Rewrite, RunSpec
+from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.platforms.ports import fresh_port
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer
 from faultrun.supervisor.reactor import RunClock
@@ -132,6 +133,61 @@ def test_each_rank_is_pointed_at_the_file_that_is_its_own(tmp_path: Path) -> Non
     point = replace(checkpoint(5), files=files)
     found = [used.preparer.command(plan(point), rank).args[-1] for rank in range(2)]
     assert found == ["--resume=/ckpt/rank_0.ckpt", "--resume=/ckpt/rank_1.ckpt"]
+
+
+def of_two_nodes(folder: Path) -> Plan:
+    """This node has ranks 2 and 3, each with a file of its own in ``folder``."""
+    files = tuple(RankFile(rank=rank, path=str(folder / f"rank_{rank}")) for rank in range(4))
+    seats = (NodeSlots(node=NodeId("other"), slots=2), NodeSlots(node=a_spec(workers=2).node, slots=2))
+    return replace(plan(replace(checkpoint(5), files=files)), topology=Topology(nodes=seats))
+
+
+class LateFiles(DeviceAssignment):
+    """A shared folder that shows a file only when somebody has waited for it, if there is one."""
+
+    late: Path | None = None
+    waits = 0
+
+    def pause(self, seconds: float) -> None:
+        self.waits += 1
+        if self.late is not None:
+            self.late.touch()
+
+
+class Hurried(RunClock):
+    """Every look at it takes three seconds."""
+
+    looks = 0
+
+    def now(self) -> float:
+        self.looks += 1
+        return 3.0 * self.looks
+
+
+def test_a_node_that_lacks_the_file_of_a_rank_says_so_before_any_worker_starts(tmp_path: Path) -> None:
+    spec = a_spec(workers=2)
+    devices = LateFiles(spec, {}, lambda line: None)
+    preparer = Preparer(spec, {}, tmp_path / "original", Hurried(), lambda line: None, devices)
+    (tmp_path / "rank_2").touch()
+    (failed,) = preparer.prepare(of_two_nodes(tmp_path), 0.0)
+    assert isinstance(failed, PrepareFailed)
+    assert failed.exit_code == 65
+    assert failed.why.splitlines() == [
+        f"rank 3 has nothing to resume from on node {spec.node}",
+        f"  because: {tmp_path}/rank_3 is not there, and another node resumes from it",
+        "  try:     --checkpoint_dir=DIR on a file system that all nodes share",
+    ]
+
+
+def test_a_file_that_another_node_has_just_written_is_waited_for(tmp_path: Path) -> None:
+    spec = a_spec(workers=2)
+    devices = LateFiles(spec, {}, lambda line: None)
+    devices.late = tmp_path / "rank_3.index"  # a checkpoint of TensorFlow is several files of one prefix
+    preparer = Preparer(spec, {}, tmp_path / "original", RunClock(), lambda line: None, devices)
+    (tmp_path / "rank_2").mkdir()
+    (prepared,) = preparer.prepare(of_two_nodes(tmp_path), 0.0)
+    assert isinstance(prepared, Prepared)
+    assert devices.waits == 1
 
 
 def test_a_template_that_cannot_be_filled_fails_before_any_worker_starts(tmp_path: Path) -> None:

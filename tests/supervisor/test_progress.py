@@ -11,11 +11,19 @@ import pytest
 
 from faultrun.core.decide import decide
 from faultrun.journal.append import line_of
-from faultrun.model.events import Heartbeat, Timer, TimerFired
+from faultrun.model.events import Heartbeat, Timer, TimerFired, WorkersLost
+from faultrun.model.output import Logs
 from faultrun.model.progress import RankStep, WorkPhase
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, pack_word, unpack_progress
-from faultrun.sdk.session import ProgressSlot
-from faultrun.supervisor.progress import Incarnation, ProgressPage, period_s, phase_of, write_heartbeats
+from faultrun.sdk.progress_slot import ProgressSlot
+from faultrun.supervisor.progress import (
+    Incarnation,
+    ProgressPage,
+    lost_workers,
+    period_s,
+    phase_of,
+    write_heartbeats,
+)
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.story import Story
 
@@ -162,3 +170,30 @@ def test_an_hour_is_known_to_the_minute_and_a_month_is_no_long_journal() -> None
     assert lines_of(1 / 24) == 60
     assert lines_of(1) < 400
     assert lines_of(30) < 4600
+
+
+def test_how_far_the_workers_of_a_killed_supervisor_were_is_found_and_counts_as_progress(
+    tmp_path: Path,
+) -> None:
+    clock = RunClock(100.0)
+    (tmp_path / "incarnation_0").mkdir()
+    story = Story(2).begins().all_run()
+    page = ProgressPage(tmp_path / "incarnation_0" / "progress", (0, 1))
+    store(page, 0, 30)
+    store(page, 1, 29)
+    (lost,) = lost_workers(story.state, Logs(), tmp_path, clock)
+    assert ([one.step for one in lost.steps], lost.by_log) == ([30, 29], False)
+    assert lost.alive_s == pytest.approx(100.0, abs=5.0)
+    story.starts().tell(lost)
+    assert story.state.run.high_step == 30
+    story.tell(WorkersLost(at_s=lost.at_s, incarnation=0, steps=(RankStep(rank=0, step=99),), by_log=True))
+    assert story.state.run.high_step == 30, "what only a log tells refunds no restart"
+    page.close()
+
+
+def test_where_no_worker_ran_none_was_lost(tmp_path: Path) -> None:
+    clock = RunClock()
+    assert list(lost_workers(Story(1).state, Logs(), tmp_path, clock)) == []
+    assert list(lost_workers(Story(1).starts().chose().state, Logs(), tmp_path, clock)) == []
+    ended = Story(1).begins().all_run().returned(0).drained()
+    assert list(lost_workers(ended.state, Logs(), tmp_path, clock)) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.core.standby import StandbyState, decide_standbys
-from faultrun.model.actions import StandbyAction, StartTimer
+from faultrun.model.actions import StandbyAction, StartStandby, StartTimer
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.run import Phase, Step
 from faultrun.model.standby import StandbyChanged, StandbyPhase, StandbyWish
@@ -165,6 +165,7 @@ def test_one_that_does_not_answer_is_replaced_by_a_cold_start(
     assert actors.told[-1].why == f"{why}; a cold start takes its place"
 
 
+@pytest.mark.long
 def test_a_worker_that_answered_and_died_at_once_is_a_fault_and_no_lost_standby(
     house: Callable[..., House],
 ) -> None:
@@ -202,4 +203,29 @@ def test_auto_starts_none_where_memory_is_short_or_unknown(
     actors.hears(TimerFired(at_s=0.0, incarnation=0, timer=Timer.STANDBY))
     actors.until(lambda: bool(actors.told))
     assert actors.told[0].state is StandbyPhase.OFF
+    assert actors.told[0].why == (
+        "how much memory is free cannot be read"
+        if free is None
+        else "1 would need about 1 MiB, and none may be used beside a reserve"
+    )
     assert actors.standbys.pids() == frozenset()
+
+
+def test_whoever_is_asked_for_twice_is_started_once(house: Callable[..., House]) -> None:
+    actors = house(READY + "signal.pause()")
+    actors.standbys.remember(0, actors.launch)
+    actors.hears(IncarnationStarted(at_s=0.0, incarnation=0, ranks=(0,), master_port=1))
+    for _ in range(2):  # while the probe runs, and before the first answer is heard
+        actors.standbys.perform(StartStandby(incarnation=0, rank=0))
+    actors.until(lambda: StandbyPhase.READY in actors.states())
+    assert actors.states() == [StandbyPhase.STARTING, StandbyPhase.READY]
+    actors.standbys.perform(StartStandby(incarnation=0, rank=0))
+    assert len(actors.standbys.pids()) == 1
+
+
+def test_what_it_has_imported_and_why_it_is_a_plainer_one_is_told(house: Callable[..., House]) -> None:
+    said = 'say(kind="ready", note="no group", plain="its imports started a thread", imported=["torch"])\n'
+    actors = house(said + "signal.pause()").is_ready()
+    assert actors.told[-1].imported == ("torch",)
+    assert actors.told[-1].why == "its imports started a thread; no group"
+    assert actors.told[-1].memory_bytes > 0

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from faultrun.model.events import (
     Drained,
     Event,
-    Exited,
-    ExitStatus,
     FaultNotice,
     GoGiven,
     PlanAdopted,
@@ -18,11 +16,11 @@ from faultrun.model.events import (
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
-    Signaled,
     Timer,
     TimerFired,
     WorkerExit,
 )
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.notice import ResetNotice
 from faultrun.model.run import Phase, RunState
 from faultrun.model.stop import StopRequested

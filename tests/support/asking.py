@@ -1,7 +1,7 @@
 """Asks faultrun as a person would, up to the point where something would be started."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.errors import FaultrunError
+from faultrun.model.spec import RunSpec
 
 SOME_PID = 4711
 
@@ -30,14 +31,30 @@ def settle(*words: str, environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def plan(
-    *words: str, environ: Mapping[str, str] | None = None, pid: int = SOME_PID, threads: str = "1"
+    *words: str,
+    environ: Mapping[str, str] | None = None,
+    pid: int = SOME_PID,
+    threads: str = "1",
+    at_terminal: bool = False,
 ) -> Resolved:
     """``threads`` is the user's OMP_NUM_THREADS; empty: it is not set, and what is done then is said."""
+    return resolve(*_asked(words, environ, pid, threads, at_terminal=at_terminal))
+
+
+def plan_of_several(*words: str, environ: Mapping[str, str] | None = None) -> RunSpec:
+    """What is settled for one of several nodes."""
+    return resolve(*_asked(words, environ, SOME_PID, "1", at_terminal=False)).spec
+
+
+def _asked(
+    words: Sequence[str], environ: Mapping[str, str] | None, pid: int, threads: str, *, at_terminal: bool
+) -> tuple[Settings, ProcessContext]:
     theirs = {"OMP_NUM_THREADS": threads} if threads else {}
     around = ProcessContext(
-        environ={**theirs, **(environ or {})}, python=sys.executable, import_path=tuple(sys.path), pid=pid
-    )
-    return resolve(settle(*words, environ=environ), around)
+        environ={**theirs, **(environ or {})}, python=sys.executable, import_path=tuple(sys.path), pid=pid,
+        at_terminal=at_terminal,
+    )  # fmt: skip
+    return settle(*words, environ=environ), around
 
 
 def refusal(*words: str, environ: Mapping[str, str] | None = None) -> FaultrunError:

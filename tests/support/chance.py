@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from faultrun.core.agree import Rules
-from faultrun.model.events import Event, Exited, ExitStatus, RunStarted, Signaled, WorkerExit, WorkerStarted
+from faultrun.model.events import Event, RunStarted, WorkerExit, WorkerStarted
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId

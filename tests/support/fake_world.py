@@ -34,15 +34,12 @@ from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import (
     Drained,
     Event,
-    Exited,
-    ExitStatus,
     IncarnationStarted,
     NothingWhole,
     PlanAdopted,
     Prepared,
     PrepareFailed,
     RecoveryPointChosen,
-    Signaled,
     SpawnFailed,
     Timer,
     TimerFired,
@@ -50,6 +47,7 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.facts import NodeFact
 from faultrun.model.gasp import GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import Activity, HangDetected

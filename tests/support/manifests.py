@@ -1,9 +1,13 @@
 """Manifests to check: rendered ones, which are right, and one as the field writes them, which is not."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
 
 from faultrun.cli.manifests import read_requirements
 from faultrun.manifests.finding import LintFinding
@@ -67,3 +71,30 @@ def changed(text: str, old: str, new: str) -> str:
     """The text with the first ``old`` replaced, which must be there."""
     assert old in text, old
     return text.replace(old, new, 1)
+
+
+def pod_templates(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Metadata and spec of every pod in it; a JobSet's jobs are validated on the way."""
+    spec = document.get("spec", {})
+    match document["kind"]:
+        case "Job" if document["apiVersion"] == "batch/v1":
+            templates = [spec["template"]]
+        case "Job":
+            templates = [task["template"] for task in spec["tasks"]]
+        case "AscendJob":
+            templates = [replica["template"] for replica in spec["replicaSpecs"].values()]
+        case "JobSet":
+            jobs = [one["template"] for one in spec["replicatedJobs"]]
+            for job in jobs:
+                whole = {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "metadata": {"name": "j"},
+                    "spec": job["spec"],
+                }
+                kubernetes_validate.validate(whole, kubernetes_validate.latest_version(), strict=True)
+            templates = [job["spec"]["template"] for job in jobs]
+        case _:
+            templates = []
+    for one in templates:
+        yield one["metadata"], one["spec"]

@@ -11,9 +11,11 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.core.agree import Rules
 from faultrun.core.signature_rows import ROWS
 from faultrun.model.actions import Action, Spawn, StartTimer
-from faultrun.model.events import Event, Exited, ExitStatus, Signaled, Timer, TimerFired
+from faultrun.model.events import Event, Timer, TimerFired
+from faultrun.model.exits import Exited, ExitStatus, Signaled
+from faultrun.model.output import Logs
 from faultrun.model.plan import Plan
-from faultrun.model.spec import Logs, Recovery, Rendezvous, RunSpec
+from faultrun.model.spec import Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
@@ -26,7 +28,8 @@ from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
 from faultrun.supervisor.world import LocalWorld
-from faultrun.workers.follow import Streams
+from faultrun.workers.deadline import Deadline
+from faultrun.workers.streams import Streams
 from faultrun.workers.sweep import sweep
 from support.fake_world import Circumstances, FakeWorld, Habit
 from support.processes import wait_until
@@ -180,6 +183,7 @@ class RealNode:
             command=lambda plan, rank: WorkerCommand(args=(self._script(rank),), environ=os.environ),
             exits=ExitInspector(ROWS, self._reactor.clock),
             streams=Streams(Logs(), self._folder),
+            deadline=Deadline(),
         )
 
     def _script(self, rank: int) -> str:

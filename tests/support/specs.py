@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from faultrun.model.output import Logs
 from faultrun.model.spec import (
     Command,
     Framework,
-    Logs,
     Recovery,
     Rendezvous,
     RestartPolicy,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.events import ExitStatus
+from faultrun.model.exits import ExitStatus
 from faultrun.model.standby import StandbyWish
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Launch, Process, start

@@ -16,8 +16,6 @@ from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import (
     Drained,
     Event,
-    Exited,
-    ExitStatus,
     FaultNotice,
     Heartbeat,
     HelperExit,
@@ -29,13 +27,13 @@ from faultrun.model.events import (
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
-    Signaled,
     SpawnFailed,
     Timer,
     TimerFired,
     WorkerExit,
 )
 from faultrun.model.evidence import DeathNote
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.hang import (
     Activity,
@@ -212,8 +210,8 @@ class Story:
         self._plan = plan_to_go_on_from(self.state) if self.state.given_up else self._plan
         return self.now(RunStarted, node=node, boot=BootId("b"), pid=1, notices=notices, stop_by_s=stop_by_s)
 
-    def chose(self, point: RecoveryPoint | None = None) -> "Story":
-        return self.now(RecoveryPointChosen, point=point, refused=())
+    def chose(self, point: RecoveryPoint | None = None, *, periodic_step: int | None = None) -> "Story":
+        return self.now(RecoveryPointChosen, point=point, refused=(), periodic_step=periodic_step)
 
     def planned(self, plan: Plan) -> "Story":
         return self.now(PlanAdopted, incarnation=plan.incarnation, plan=plan)

@@ -19,7 +19,7 @@ folder = Path(sys.argv[1])
 follower = Follower()
 logs = [folder / "0.log", folder / "1.log"]
 for rank, log in enumerate(logs):
-    follower.follow(log, f"[{rank}] ", to_fd=1 + rank)
+    follower.follow(log, f"[{rank}]: ", 1 + rank)
 def write(rank, text):
     with logs[rank].open("a") as file:
         file.write(text)
@@ -36,35 +36,36 @@ write(0, "o\\nunfinished")
 follower.close()
 """
     done = ended(_CODE + code, str(tmp_path))
-    assert done.stdout == "[0] one\n[0] two\n[0] unfinished\n"
-    assert done.stderr == "[1] error\n"
+    assert done.stdout == "[0]: one\n[0]: two\n[0]: unfinished\n"
+    assert done.stderr == "[1]: error\n"
 
 
 def test_what_was_there_before_is_shown_too_and_a_new_incarnation_has_new_files(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_text("before\n")
     code = """
-follower.follow(folder / "2.log", "[2] ", to_fd=1)
+follower.follow(folder / "2.log", "[2]: ", 1)
 (folder / "2.log").write_text("next life\\n")
 follower.close()
 """
     done = ended(_CODE + code, str(tmp_path))
-    assert sorted(done.stdout.splitlines()) == ["[0] before", "[2] next life"]
+    assert sorted(done.stdout.splitlines()) == ["[0]: before", "[2]: next life"]
 
 
 def test_lines_that_are_picked_go_to_a_file_whether_they_are_shown_or_not(tmp_path: Path) -> None:
     code = """
 from faultrun.workers.follow import Picked
 picked = Picked(("apple", "orange"), folder / "picked.log")
-follower.follow(folder / "2.log", "[2] ", to_fd=1, shown=False, picked=picked)
-follower.follow(folder / "3.log", "[3] ", to_fd=1, picked=picked)
+follower.pick(folder / "2.log", "[2]: ", picked)
+follower.follow(folder / "3.log", "[3]: ", 1)
+follower.pick(folder / "3.log", "[3]: ", picked)
 (folder / "2.log").write_text("an apple\\na pear\\n")
 (folder / "3.log").write_text("an orange\\n")
 follower.close()
 """
     done = ended(_CODE + code, str(tmp_path))
-    assert done.stdout == "[3] an orange\n"
+    assert done.stdout == "[3]: an orange\n"
     picked = (tmp_path / "picked.log").read_text().splitlines()
-    assert sorted(picked) == ["[2] an apple", "[3] an orange"]
+    assert sorted(picked) == ["[2]: an apple", "[3]: an orange"]
 
 
 @pytest.mark.slow
@@ -122,11 +123,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     done = ended(_CODE + code, str(tmp_path))
     assert done.returncode == -9
-    assert "[0] last words\n" in done.stdout
+    assert "[0]: last words\n" in done.stdout
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not lives(pid), what="the follower's end")
 
 
+@pytest.mark.long
 def test_a_line_without_an_end_is_shown_in_pieces_while_it_grows(tmp_path: Path) -> None:
     code = """
 from support.processes import wait_until
@@ -141,9 +143,9 @@ follower.close()
         command = [sys.executable, "-c", "import os\n" + _CODE + code, str(tmp_path), str(seen)]
         subprocess.run(command, stdout=console, timeout=60, check=True, env=_ENVIRON)
     *pieces, end = seen.read_text().splitlines()
-    assert end == "[0] end"
-    assert all(piece.startswith("[0] ") and len(piece) < 1 << 18 for piece in pieces)
-    assert sum(len(piece) - len("[0] ") for piece in pieces) == 512 << 16
+    assert end == "[0]: end"
+    assert all(piece.startswith("[0]: ") and len(piece) < 1 << 18 for piece in pieces)
+    assert sum(len(piece) - len("[0]: ") for piece in pieces) == 512 << 16
 
 
 def test_without_inotify_the_files_are_looked_at_again_and_again(tmp_path: Path) -> None:
@@ -162,20 +164,103 @@ follower.close()
     with seen.open("wb") as console:
         command = [*namespace, sys.executable, "-c", "import os\n" + _CODE + code, str(tmp_path), str(seen)]
         subprocess.run(command, stdout=console, timeout=60, check=True, env=_ENVIRON)
-    assert seen.read_text() == "[0] one\n[0] two\n"
+    assert seen.read_text() == "[0]: one\n[0]: two\n"
 
 
-def test_hundreds_of_ranks_are_followed_through_many_lives_with_a_descriptor_each(tmp_path: Path) -> None:
+def test_many_ranks_are_followed_through_many_lives_with_a_descriptor_each(tmp_path: Path) -> None:
     code = """
 for life in range(3):
-    for rank in range(300):
+    for rank in range(100):
         log = folder / f"a name that is not short, as those of a shared folder are not {rank} {life}.log"
         log.write_text(f"life {life}\\n")
-        follower.follow(log, f"[{rank}] ", to_fd=1)
+        follower.follow(log, f"[{rank}]: ", 1)
 follower.close()
 """
-    limited = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (330, 330))\n"
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (130, 130))\n"
     command = [sys.executable, "-c", limited + _CODE + code, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    wanted = sorted(f"[{rank}] life {life}" for rank in range(300) for life in range(3))
+    wanted = sorted(f"[{rank}]: life {life}" for rank in range(100) for life in range(3))
     assert sorted(done.stdout.splitlines()) == wanted
+
+
+def test_of_a_line_that_is_written_anew_its_last_state_is_shown(tmp_path: Path) -> None:
+    code = """
+write(0, "\\r 10%|#   |\\r 50%|##  |\\r100%|####|\\nwindows\\r\\n")
+follower.close()
+"""
+    assert ended(_CODE + code, str(tmp_path)).stdout == "[0]: 100%|####|\n[0]: windows\n"
+
+
+def test_a_colour_ends_with_its_line(tmp_path: Path) -> None:
+    code = """
+write(0, "\\x1b[31mred\\nplain\\n")
+follower.close()
+"""
+    shown = ended(_CODE + code, str(tmp_path)).stdout.splitlines()
+    assert [line.endswith("\x1b[0m") for line in shown] == [True, True]
+
+
+@pytest.mark.slow
+def test_a_line_that_waits_for_its_end_is_shown_as_it_stands(tmp_path: Path) -> None:
+    code = """
+from support.processes import wait_until
+write(0, "\\r 10%\\r 20%")
+wait_until(lambda: os.stat(sys.argv[2]).st_size > 0)
+write(0, "\\r100%\\n")
+follower.close()
+"""
+    seen = tmp_path / "seen"
+    with seen.open("wb") as console:
+        command = [sys.executable, "-c", "import os\n" + _CODE + code, str(tmp_path), str(seen)]
+        subprocess.run(command, stdout=console, timeout=60, check=True, env=_ENVIRON)
+    assert seen.read_text() == "[0]:  20%\n[0]: 100%\n"
+
+
+@pytest.mark.long
+def test_a_pipe_gets_all_that_was_asked_for_and_picks_miss_nothing(tmp_path: Path) -> None:
+    code = """
+from faultrun.workers.follow import Picked
+log = folder / "2.log"
+flood = b"an apple\\n" + (b"x" * 999 + b"\\n") * 7_000
+log.write_bytes(flood)
+follower.follow(log, "[2]: ", 1)
+follower.pick(log, "[2]: ", Picked(("apple",), folder / "picked.log"))
+follower.close()
+"""
+    first, *others = ended(_CODE + code, str(tmp_path)).stdout.splitlines()
+    assert first == "[2]: an apple"
+    assert others == ["[2]: " + "x" * 999] * 7_000
+    assert (tmp_path / "picked.log").read_text() == "[2]: an apple\n"
+
+
+@pytest.mark.long
+def test_only_a_silent_log_is_watched_by_the_kernel_and_what_comes_then_is_seen(tmp_path: Path) -> None:
+    code = """
+import threading
+from support.processes import wait_until
+def watches():
+    infos = Path(f"/proc/{follower._copier.pid}/fdinfo").iterdir()
+    return sum(info.read_text().count("inotify wd:") for info in infos)
+def shown():
+    return os.stat(sys.argv[2]).st_size
+wait_until(lambda: watches() == 2)
+enough = threading.Event()
+def talk():
+    while not enough.wait(0.01):
+        write(0, "x\\n")
+talker = threading.Thread(target=talk)
+talker.start()
+wait_until(lambda: watches() == 1)
+enough.set()
+talker.join()
+wait_until(lambda: watches() == 2)
+before = shown()
+write(0, "end\\n")
+wait_until(lambda: shown() > before)
+follower.close()
+"""
+    seen = tmp_path / "seen"
+    with seen.open("wb") as console:
+        command = [sys.executable, "-c", "import os\n" + _CODE + code, str(tmp_path), str(seen)]
+        subprocess.run(command, stdout=console, timeout=60, check=True, env=_ENVIRON)
+    assert seen.read_text().splitlines()[-1] == "[0]: end"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.core.signature_rows import ROWS
-from faultrun.model.events import Exited, Signaled
 from faultrun.model.evidence import Raised
+from faultrun.model.exits import Exited, Signaled
 from faultrun.workers.last_words import death_note, noted
 from support.scripts import ended
 

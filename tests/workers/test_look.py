@@ -139,7 +139,7 @@ def test_a_worker_without_the_sdk_is_not_asked_for_it_would_die(run: Runner) -> 
 
 
 def test_a_stopped_worker_without_the_sdk_is_read_from_outside(run: Runner) -> None:
-    process = run(f"{SAY}\ndef spin():\n    while True: pass\nspin()")
+    process = run(f"def spin():\n    {SAY}    while True: pass\nspin()")
     process.signal_leader(signal.SIGSTOP)
     wait_until(lambda: state_of(process.pid) == "T", what="state T")
     found = read_from_outside({3: process.pid}, 60.0)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.events import Exited, ExitStatus, Signaled
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.workers.process import Launch, Process, start, why_not_started
 from support.processes import lives, wait_until
 from support.scripts import ended, printed

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from faultrun.workers.rotate import rotate
 from support.processes import wait_until
 
@@ -56,6 +58,7 @@ def test_the_first_part_is_kept_for_good_and_the_newest_each_time(tmp_path: Path
     assert (tmp_path / "w.log.1").read_bytes() == b"c" * 1000
 
 
+@pytest.mark.long
 def test_a_flood_leaves_a_bounded_log_with_its_beginning_and_its_end(tmp_path: Path) -> None:
     log, max_bytes, lines = tmp_path / "w.log", 1 << 20, 600_000
     log.touch()

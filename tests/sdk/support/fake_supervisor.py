@@ -108,6 +108,7 @@ class FakeSupervisor:
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(self.world_size),
+            "LOCAL_WORLD_SIZE": str(self.world_size),
             "RANK_ID": str(rank),
             "RANK_SIZE": str(self.world_size),
             "MASTER_ADDR": "127.0.0.1",

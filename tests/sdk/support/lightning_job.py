@@ -1,8 +1,7 @@
 """A small training of Lightning's, saved wherever a test wants, and all that can be compared."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ from faultrun.sdk import lightning as sdk_lightning
 from faultrun.sdk.session import Session
 from faultrun.sdk.state_provider import SaveOrder
 from faultrun.sdk.worker import Worker
-
-BATCHES = 6
-"""Of an epoch."""
+from sdk.support.lightning_plans import BATCHES, Job
 
 
 class Stream(IterableDataset[Any]):  # type: ignore[misc]
@@ -88,13 +85,8 @@ class Adversaries(Net):
         return [torch.optim.SGD(first.parameters(), lr=0.1), torch.optim.Adam(last.parameters(), lr=0.1)]
 
 
-@dataclass(kw_only=True)
-class Job:
-    """What is trained, and how long."""
-
-    net: Callable[[], Net] = Net
-    loader: Callable[[], Any] = shuffled
-    options: dict[str, Any] = field(default_factory=lambda: {"max_epochs": 3})
+NETS = {"net": Net, "adversaries": Adversaries}
+LOADERS = {"shuffled": shuffled, "stream": stream}
 
 
 class Asks(lightning.Callback):  # type: ignore[misc]
@@ -163,9 +155,9 @@ def train(
         default_root_dir=directory,
         **job.options,
     )
-    net = job.net()
+    net = NETS[job.net]()
     held_out = DataLoader(TensorDataset(torch.arange(4.0)), batch_size=2)
-    trainer.fit(net, job.loader(), held_out, ckpt_path=resume)
+    trainer.fit(net, LOADERS[job.loader](), held_out, ckpt_path=resume)
     optimizers = {str(number): one.state_dict()["state"] for number, one in enumerate(trainer.optimizers)}
     return Trained(
         end={**net.state_dict(), **optimizers, "rng": torch.get_rng_state()},

@@ -1,0 +1,177 @@
+"""What ``faultrun adopt`` writes really trains, is killed once, and goes on where it was."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from examples.codes import last_step, losses, resumed_at
+from examples.launched import FAULTRUN, ROOT, Run, launched
+from support.adopting import adopted, asked, written
+from support.installed import need
+
+pytestmark = pytest.mark.slow
+
+WITHIN_S = 240
+
+
+def copied(name: str, where: Path) -> Path:
+    """An example's folder, copied."""
+    folder = where / name
+    ignored = shutil.ignore_patterns("faultrun_log", "__pycache__", "digits", "lenet", "out")
+    shutil.copytree(ROOT / "examples" / name, folder, ignore=ignored)
+    return folder
+
+
+def killed_and_recovered(
+    folder: Path, command: str, *, at_step: int, step: Callable[[Run, int], int], rank: int = 1
+) -> Run:
+    """Adopt ``command``, start what it says, kill a rank; the run must end with 0 behind a recovery point."""
+    found = adopted(folder, command)
+    assert found["missing"] == []
+    words = found["command"]
+    assert words[0] == "faultrun"
+    variables = [f"{name}={value}" for name, value in found["environment"].items()]
+    with launched("env", *variables, *FAULTRUN, *words[1:], cwd=folder) as run:
+        run.wait_until(lambda: step(run, 0) >= at_step, within_s=WITHIN_S)
+        run.kill(rank)
+        assert run.wait_for_the_end(within_s=WITHIN_S) == 0, run.console
+    assert "options from faultrun.yaml: " in run.console
+    assert 0 < resumed_at(run, 0) <= step(run, 0) + 1
+    assert not (run.log_dir / "incarnation_2").exists(), "one restart was enough"
+    return run
+
+
+def printed_step(run: Run, incarnation: int) -> int:
+    return run.step(incarnation)
+
+
+@pytest.mark.torch
+def test_torchrun_of_a_script_with_a_configuration(tmp_path: Path) -> None:
+    folder = copied("02_torch_ddp", tmp_path)
+    command = "torchrun --standalone --nproc-per-node=2 train.py --log_steps=1 --step_delay_s=0.02 --epochs=4"
+    run = killed_and_recovered(folder, command, at_step=35, step=printed_step)
+    path, step = run.output(1).resumed
+    assert Path(path).parent.name == "digits"
+    assert min(run.output(1).losses) == step + 1
+    changed = (folder / "config.yaml").read_bytes()
+    assert changed == (ROOT / "examples" / "02_torch_ddp" / "config.yaml").read_bytes(), "an option did it"
+
+
+@pytest.mark.mindspore
+def test_msrun_of_a_script_with_a_configuration(tmp_path: Path) -> None:
+    folder = copied("01_mindspore_lenet", tmp_path)
+    command = (
+        "msrun --worker_num=2 --local_worker_num=2 --join=True train.py --config config.yaml --log_steps=1 "
+        "--step_delay_s=0.05 --epochs=3"
+    )
+    run = killed_and_recovered(folder, command, at_step=25, step=printed_step)
+    assert min(run.output(1).losses) == run.output(1).resumed[1] + 1
+
+
+@pytest.mark.torch
+def test_torchrun_of_a_transformers_trainer(tmp_path: Path) -> None:
+    need("transformers")
+    folder = copied("09_transformers_trainer", tmp_path)
+    command = (
+        "python -m torch.distributed.run --nproc_per_node=2 train.py --output_dir=out --steps=30 "
+        "--step_s=0.05"
+    )
+    run = killed_and_recovered(folder, command, at_step=12, step=last_step)
+    assert min(losses(run, 1)) == resumed_at(run, 0) + 1
+
+
+@pytest.mark.torch
+def test_accelerate_launch(tmp_path: Path) -> None:
+    need("accelerate")
+    folder = copied("10_accelerate", tmp_path)
+    command = (
+        "accelerate launch --cpu --num_processes 2 --mixed_precision no train.py --output_dir out --steps 30 "
+        "--save_every 8 --step_s=0.05"
+    )
+    run = killed_and_recovered(folder, command, at_step=12, step=last_step)
+    assert min(losses(run, 1)) == resumed_at(run, 0) + 1
+
+
+TOY = '''"""Learns to add; knows nothing of faultrun, and saves nothing before its end."""
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(3)
+    torch.set_num_threads(1)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.rand(256, 2)
+    data = TensorDataset(x, x.sum(1, keepdim=True))
+    loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, seed=3))
+    count = 0
+    for epoch in range(3):
+        for a, b in loader:
+            loss = ((model(a) - b) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            time.sleep(0.05)
+            count += 1
+            if dist.get_rank() == 0:
+                print(f"step {count} loss {loss.item():.6f}", flush=True)
+
+
+main()
+'''
+
+
+@pytest.mark.torch
+def test_the_three_lines_make_a_script_without_checkpoints_lose_a_step_at_most(tmp_path: Path) -> None:
+    written(tmp_path, train__py=TOY)
+    command = "torchrun --nproc-per-node=2 train.py"
+    assert any("where to resume" in one for one in adopted(tmp_path, command)["missing"])
+    told = asked(tmp_path, "--force", "--apply", command)
+    assert told.exception is None
+    with launched(*FAULTRUN, "train.py", cwd=tmp_path) as run:
+        run.wait_until(lambda: last_step(run, 0) >= 20, within_s=WITHIN_S)
+        run.kill(0)
+        assert run.wait_for_the_end(within_s=WITHIN_S) == 0, run.console
+    assert resumed_at(run, 0) >= last_step(run, 0) - 1
+    assert last_step(run, 1) == 48 * 1 - resumed_at(run, 0), "the rest of three epochs of 16 updates"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("13_deepspeed", "deepspeed --num_gpus=2 --master_port 29555 train.py --output_dir=out --steps=40"),
+        ("11_lightning", "torchrun --nproc-per-node=2 train.py --output_dir=out"),
+        ("11_lightning", "fabric run --accelerator=cpu --devices=2 fabric.py --output_dir=out"),
+        (
+            "12_fsdp2_dcp",
+            "torchrun --nproc-per-node=2 --rdzv-backend=c10d --rdzv-endpoint=localhost:0 train.py",
+        ),
+        ("04_mindspore_resnet", "msrun --worker_num=2 train.py --config_path=resnet_digits_config.yaml"),
+        ("06_pytorch_resnet50", "torchrun --nproc_per_node=2 train.py"),
+        ("05_pangu_hybrid", "mpirun -np 4 python train.py --save_checkpoint_path=checkpoints"),
+        ("03_mindio_ttp", "msrun --worker_num=4 --local_worker_num=4 mindio_ttp_case.py"),
+        ("02_torch_ddp", "srun --ntasks=2 --cpu-bind=cores python train.py"),
+    ],
+)
+def test_each_command_of_the_examples_is_one_that_faultrun_takes(
+    tmp_path: Path, name: str, command: str
+) -> None:
+    folder = copied(name, tmp_path)
+    found = adopted(folder, command)
+    assert found["missing"] == []
+    assert "recipe" in found["options"] or "checkpoint_dir" in found["options"]
+    words = (sys.executable, "-m", "faultrun", "--dry-run", *found["command"][1:])
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "has no effect" not in done.stderr

@@ -1,0 +1,241 @@
+"""A run of several nodes, shown from a real etcd: by its name, with a user, and when nothing is there."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from faultrun.agreement.gateway import Gateway
+from faultrun.agreement.store import read, transact
+from faultrun.agreement.transactions import GuardedWrite, RemoveKey
+from faultrun.cli import app
+from faultrun.errors import FaultrunError
+from faultrun.model import membership
+from faultrun.model.agreement_spec import EtcdAccess
+from faultrun.model.checkpoint import Kind, RecoveryPoint, Shared
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.plan import Ledger, Plan, Reason, Restart
+from faultrun.model.roster import Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
+from faultrun.model.topology import BootId, NodeId, RunId, Topology
+from faultrun.model.transaction import Put, StoredValue, Transaction
+from faultrun.supervisor import member_store
+from faultrun.supervisor.member_store import RunKeys
+from support.certificates import Authority
+from support.etcds import Member, programs, running
+from support.free_port import free_port
+
+ROOT = {"name": "root", "password": "right"}
+
+SHOWN = """\
+run job42  running  incarnation 3  4 ranks on 2 nodes
+  coordinator a
+  waits for   node b
+  began       after a fault
+  resumed     step 55   /ckpt/55
+  workers at  10.0.0.1:29500
+  restarts    2 so far; 1 of them count against --max_restarts
+  incidents   3
+  etcd        {endpoint}
+  node  state  says     ranks  address   boot
+  a     alive  running  0-1    10.0.0.1  boot-a
+  b     lost            2-3    10.0.0.2  boot-b
+  c     spare  joined          10.0.0.3  boot-c
+"""
+
+
+def entry(name: str, address: str) -> RosterEntry:
+    return RosterEntry(node=NodeId(name), slots=2, boot=BootId(f"boot-{name}"), peer_addr=f"{address}:4000")
+
+
+def statement(name: str, address: str, status: NodeStatus) -> tuple[str, Statement]:
+    boot = BootId(f"boot-{name}")
+    fact = NodeFact(node=NodeId(name), boot=boot, at_s=0, incarnation=3, status=status, addr=address)
+    return membership.node_key(NodeId(name), boot), Statement(fact=fact, peer_addr=f"{address}:4000")
+
+
+def job42() -> dict[str, StoredValue]:
+    """Two nodes of a run, of which one is lost, and a spare."""
+    point = RecoveryPoint(
+        path="/ckpt/55",
+        kind=Kind.PERIODIC,
+        global_step=55,
+        epoch=None,
+        step_in_epoch=None,
+        files=(),
+        source=Shared(),
+    )
+    plan = Plan(
+        incarnation=3,
+        topology=Topology(nodes=()),
+        reason=Reason.FAULT,
+        point=point,
+        start_at_s=0,
+        ledger=Ledger(restarts=(Restart(at_s=1, step=5),), incidents=3, total_restarts=2, high_step=60),
+    )
+    header = PlanHeader(
+        incarnation=3,
+        phase=PlanPhase.GO,
+        roster="r",
+        body="b",
+        run_s=40.0,
+        master_addr="10.0.0.1",
+        master_port=29500,
+    )
+    return {
+        f"{membership.ROSTERS}r": Roster(entries=(entry("a", "10.0.0.1"), entry("b", "10.0.0.2"))),
+        f"{membership.BODIES}b": plan,
+        membership.PLAN_KEY: header,
+        membership.COORDINATOR_KEY: Leadership(node=NodeId("a"), boot=BootId("boot-a"), waits="node b"),
+        **dict(
+            [
+                statement("a", "10.0.0.1", NodeStatus.RUNNING),
+                statement("c", "10.0.0.3", NodeStatus.JOINED),
+            ]
+        ),
+    }
+
+
+def write(gateway: Gateway, run_id: str, values: dict[str, StoredValue]) -> None:
+    puts = tuple(Put(key=key, value=value) for key, value in values.items())
+    RunKeys(gateway, RunId(run_id)).commit(Transaction(what="a run", compares=(), then=puts), 0)
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    found = programs()
+    if not found:
+        pytest.skip("no etcd in PATH, and faultrun[etcd] is not installed")
+    return found[max(found)]
+
+
+@pytest.fixture(scope="module")
+def endpoint(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An etcd that knows job42 alone."""
+    with running(Member(program=program, folder=tmp_path_factory.mktemp("etcd"))) as member:
+        gateway = Gateway(EtcdAccess(endpoints=(member.endpoint,)))
+        write(gateway, "job42", job42())
+        gateway.close()
+        yield member.endpoint
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(
+        app.program(), list(words), "faultrun", catch_exceptions=False, standalone_mode=False
+    )
+    return done.stdout
+
+
+def refused(*words: str) -> FaultrunError:
+    with pytest.raises(FaultrunError) as caught:
+        app.program().main(list(words), "faultrun", standalone_mode=False)
+    assert len(str(caught.value).splitlines()) == 3
+    return caught.value
+
+
+def test_the_whole_run_is_shown_with_nothing_but_the_endpoint(endpoint: str) -> None:
+    shown = SHOWN.format(endpoint=endpoint)
+    assert said("status", f"--rdzv-endpoint={endpoint}", "--rdzv-id=job42") == shown
+    assert said("status", f"--rdzv_endpoint={endpoint}") == shown
+
+
+def test_json_has_everything(endpoint: str) -> None:
+    data = json.loads(said("status", f"--rdzv-endpoint={endpoint}", "--json"))
+    assert (data["schema"], data["run_id"], data["incarnation"], data["ended"]) == (1, "job42", 3, None)
+    assert data["spent"] == {"restarts": 2, "counted": 1, "incidents": 3, "high_step": 60}
+    lost = data["nodes"][1]
+    assert (lost["node"], lost["state"], lost["ranks"], lost["arrived"]) == ("b", "lost", [2, 3], 0)
+    assert [one["arrived"] for one in data["nodes"]] == [1, 0, 2]
+
+
+def test_the_card_of_an_incident_lies_with_the_nodes(endpoint: str) -> None:
+    at = f"--rdzv-endpoint={endpoint}"
+    first, *places = said("incident", at).splitlines()
+    assert first == "incident 3 of run job42: the card, incident_3.txt, lies with its nodes"
+    assert places == ["  node a (10.0.0.1): LOG_DIR/node_a", "  node b (10.0.0.2): LOG_DIR/node_b"]
+    assert said("incident", "2", at).startswith("incident 2 of run job42")
+    later = refused("incident", "4", at)
+    assert later.because == "its plan counts 3; what failed since is known to its nodes alone"
+    assert later.hint.startswith("faultrun incident --log_dir=DIR: node a (10.0.0.1): LOG_DIR/node_a; node b")
+
+
+def test_the_report_is_made_where_a_journal_is(endpoint: str) -> None:
+    error = refused("report", f"--rdzv-endpoint={endpoint}")
+    assert error.exit_code == 73
+    assert "node b (10.0.0.2): LOG_DIR/node_b" in error.because
+
+
+def test_an_unknown_run_is_answered_with_those_that_are_known(endpoint: str) -> None:
+    error = refused("status", f"--rdzv-endpoint={endpoint}", "--rdzv-id=job43")
+    assert error.exit_code == 69
+    assert (error.because, error.hint) == ("it knows job42", "--rdzv-id=job42")
+
+
+def test_etcd_that_is_not_there_is_named() -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    error = refused("status", f"--rdzv-endpoint={nowhere}", "--rdzv-id=job42")
+    assert error.exit_code == 69
+    assert nowhere in error.what
+
+
+def test_a_plan_of_which_a_part_cannot_be_read_is_not_shown_as_another(endpoint: str) -> None:
+    values = job42()
+    del values[f"{membership.BODIES}b"]
+    gateway = Gateway(EtcdAccess(endpoints=(endpoint,)))
+    write(gateway, "newer", values)
+    error = refused("status", f"--rdzv-endpoint={endpoint}", "--rdzv-id=newer")
+    prefix = f"{member_store.ROOT}/newer/"
+    transact(gateway, GuardedWrite(then=tuple(RemoveKey(key=key) for key in read(gateway, prefix).keys)))
+    gateway.close()
+    assert error.exit_code == 69
+    assert error.because == "its plan was written by another version of faultrun"
+
+
+def test_what_only_a_log_dir_can_tell_is_refused() -> None:
+    assert refused("status", "--watch", "--rdzv-endpoint=e0").what.startswith("--watch does not go with")
+    assert refused("incident", "--log_dir=x", "--rdzv-endpoint=e0").what.startswith("--log_dir does not")
+    assert refused("report", "--json", "--rdzv-endpoint=e0").exit_code == 64
+    assert refused("status", "--rdzv-id=job42").because.startswith("it goes with --rdzv-endpoint")
+
+
+def test_an_etcd_with_certificates_and_a_user_wants_both_and_the_run_among_several(
+    program: Path, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    server = authority.issue("server", "/O=etcd")
+    client = authority.issue("client", "/O=faultrun")
+    ca = str(authority.certificate("ca"))
+    access = EtcdAccess(endpoints=(), tls=True, ca_file=ca, cert_file=client[0], key_file=client[1])
+    (tmp_path / "right").write_text("right\n")
+    (tmp_path / "wrong").write_text("wrong\n")
+    member = Member(program=program, folder=tmp_path, secure=True)
+    member.options += (
+        f"--cert-file={server[0]}",
+        f"--key-file={server[1]}",
+        f"--trusted-ca-file={ca}",
+        "--client-cert-auth",
+        "--bcrypt-cost=4",
+    )
+    with running(member):
+        gateway = Gateway(replace(access, endpoints=(member.endpoint,)))
+        at = f"--rdzv-endpoint={member.endpoint}"
+        files = (
+            f"--rdzv-conf=cacert={ca},cert={client[0]},key={client[1]},username=root,password_file={tmp_path}"
+        )
+        write(gateway, "job41", job42())
+        write(gateway, "job42", job42())
+        for path, body in (
+            ("user/add", ROOT),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("enable", {}),
+        ):
+            gateway.ask(f"auth/{path}", body)
+        gateway.close()
+        assert said("status", at, "--rdzv-id=job42", f"{files}/right").startswith("run job42  running")
+        assert refused("status", at, f"{files}/right").because == "etcd knows job41, job42"
+        wrong = refused("status", at, "--rdzv-id=job42", f"{files}/wrong")
+        assert wrong.exit_code == 69
+        assert "password" in wrong.because
+        assert wrong.hint == "--rdzv-conf=username=NAME,password_file=FILE as etcd knows them"

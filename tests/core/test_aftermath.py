@@ -1,0 +1,89 @@
+"""What several nodes tell together of the incident that their next plan answers."""
+
+from dataclasses import replace
+
+import pytest
+
+from faultrun.core.agree import Rules, next_step
+from faultrun.journal.codec import decode, encode
+from faultrun.model.events import PlanAdopted
+from faultrun.model.evidence import FaultClass
+from faultrun.model.exits import Signaled
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.incident import Cause, Incident, Save, Unsaved
+from faultrun.model.plan import Plan
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
+from support.story import POLICY, first_plan
+
+A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
+SEATS = Topology(nodes=(NodeSlots(node=A, slots=2), NodeSlots(node=B, slots=2)))
+RULES = Rules(topology=SEATS, policy=POLICY, lease_ttl_s=10)
+BEFORE = first_plan(4, topology=SEATS)
+
+KILLED = Incident(
+    number=1, incarnation=0, at_s=5, cause=Cause.SIGNAL, rank=1, status=Signaled(signum=9),
+    followers=(0,), explanation="killed by SIGKILL", node=A,
+)  # fmt: skip
+HEARD_OF = replace(
+    KILLED, cause=Cause.ELSEWHERE, rank=None, status=None, followers=(2, 3),
+    explanation="node b was lost: etcd heard nothing of it for 10 s; ranks 2 3", node=NodeId(""),
+)  # fmt: skip
+
+
+def fact(node: NodeId, incident: Incident | None = None, incarnation: int = 0) -> NodeFact:
+    return NodeFact(
+        node=node, boot=BootId("1"), at_s=0, incarnation=incarnation, status=NodeStatus.JOINED,
+        incident=incident,
+    )  # fmt: skip
+
+
+def answered(*facts: NodeFact) -> Plan:
+    found = next_step(RULES, BEFORE, {one.node: one for one in facts}, 10)
+    assert isinstance(found, PlanAdopted), found
+    return found.plan
+
+
+def test_the_plan_tells_every_node_what_each_of_them_knows() -> None:
+    save, not_saved = Save(rank=2, step=7, path="x", took_s=0.1), Unsaved(rank=0, why="in a collective")
+    found = answered(
+        replace(fact(A, KILLED), alarm=1, unsaved=(not_saved,)), replace(fact(B, HEARD_OF), saves=(save,))
+    )
+    assert found.aftermath is not None
+    assert found.aftermath.incident == replace(KILLED, followers=(0, 2, 3))
+    assert (found.aftermath.saves, found.aftermath.unsaved) == ((save,), (not_saved,))
+
+
+@pytest.mark.parametrize(
+    ("seen", "before_that"),
+    [
+        (replace(HEARD_OF, followers=(0, 1)), ""),
+        (
+            replace(KILLED, fault_class=FaultClass.CONSEQUENCE, explanation="lost its peer"),
+            "; before that: lost its peer",
+        ),
+    ],
+    ids=["told by the alarm", "a survivor fell over it"],
+)
+def test_a_lost_node_is_the_incident_and_is_charged_to_nobody(seen: Incident, before_that: str) -> None:
+    found = answered(fact(A, seen), fact(C, incarnation=-1))
+    assert found.replaced == (Replacement(node=B, by=C, ranks=(2, 3)),)
+    assert found.aftermath is not None
+    incident = found.aftermath.incident
+    assert (incident.cause, incident.rank, incident.node, incident.together) == (Cause.NODE, None, B, (2, 3))
+    assert incident.explanation == f"{HEARD_OF.explanation}{before_that}"
+    assert (found.ledger.restarts, found.ledger.incidents) == ((), 1)
+
+
+def test_a_rank_that_fell_by_itself_stays_the_incident_although_a_node_is_lost_since() -> None:
+    found = answered(fact(A, KILLED), fact(C, incarnation=-1))
+    assert found.aftermath is not None
+    assert found.aftermath.incident.cause is Cause.SIGNAL
+    assert len(found.ledger.restarts) == 1
+
+
+def test_a_plan_of_an_older_journal_has_neither_and_is_read() -> None:
+    written = encode(answered(fact(A, KILLED), fact(B, HEARD_OF)))
+    assert decode(written, Plan).aftermath is not None
+    for word in ("aftermath", "replaced"):
+        del written[word]
+    assert (decode(written, Plan).aftermath, decode(written, Plan).replaced) == (None, ())

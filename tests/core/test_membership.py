@@ -1,0 +1,345 @@
+"""What a node of several does about the run: joins, leads, waits, holds, fences, leaves."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faultrun.core.coordinate import MOST_COMPARES
+from faultrun.core.elect import may_lead
+from faultrun.model.agreement import IncarnationOver, LookAgain
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.exits import Exited
+from faultrun.model.facts import NodeStatus
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.membership import (
+    Commit,
+    Fence,
+    PeerQuestion,
+    Terms,
+    node_key,
+)
+from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
+from faultrun.model.stop import StopSource
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
+from faultrun.model.transaction import Absent, CreatedAt, NothingNewer, Unchanged
+from support.member_group import RULES, TIMES, Group, Member
+from support.story import POLICY, checkpoint
+
+
+def test_nodes_join_elect_one_plan_prepare_and_start() -> None:
+    run = Group("a", "b").settles()
+    assert run.phase == (0, PlanPhase.PREPARE)
+    assert [len(one.was_told(PlanAdopted)) for one in run.members] == [1, 1]
+    run.prepares(0)
+    assert run.phase == (0, PlanPhase.GO)
+    (go,) = run["b"].was_told(GoGiven)
+    assert isinstance(go, GoGiven)
+    assert (go.master_addr, go.master_port) == ("10.0.0.a", 7)
+    header = run.store.common().header
+    assert header is not None
+    assert len(repr(header)) < 1000
+
+
+def test_those_that_start_together_sit_by_node_rank_and_whoever_is_too_many_waits() -> None:
+    run = Group("a", "b", "c")
+    for node, rank in (("a", 2), ("b", 0), ("c", 1)):
+        run[node].terms = replace(run[node].terms, node_rank=rank)
+    run.settles()
+    (plan,) = run["b"].was_told(PlanAdopted)
+    assert isinstance(plan, PlanAdopted)
+    assert not run["a"].told
+    assert [seat.node for seat in plan.plan.topology.nodes] == ["b", "c"]
+
+
+def test_a_wait_is_named_to_everybody_and_ends() -> None:
+    run = Group("a", rules=replace(RULES, topology=named("a", "b"))).settles()
+    assert run["a"].waits == "b"
+    assert run.store.common().coordinator.waits == "b"  # type: ignore[union-attr]
+    run.passes(61)
+    (end,) = run["a"].was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert (end.exit_code, end.why) == (69, "b did not come within 60 s")
+
+
+def test_a_second_supervisor_of_one_name_says_for_whose_end_it_waits() -> None:
+    run = Group("a", "b").starts()
+    second = Member(run, "b", machine="metal of c")
+    second.fact = replace(second.fact, boot=BootId("b2"))
+    run.members.append(second)
+    run.settles()
+    assert second.waits == "the end of another supervisor that is node b, or of its lease"
+    assert run.phase == (0, PlanPhase.GO)
+
+
+def test_nodes_whose_workers_have_ended_wait_for_the_store_no_longer_than_for_a_node() -> None:
+    run = Group("a", "b").starts()
+    for one in run.members:
+        one.hears = False
+        one.says(NodeStatus.DONE)
+    run.passes(100)
+    assert [len(one.was_told(RunFinished)) for one in run.members] == [1, 1]
+
+
+def test_an_alarm_reaches_peers_although_the_store_is_silent() -> None:
+    run = Group("a", "b").starts()
+    for one in run.members:
+        one.hears = False
+    run["a"].raised = Alarm(incarnation=0, node=NodeId("a"), why="rank 0 fell")
+    run.settles()
+    (over,) = run["b"].was_told(IncarnationOver)
+    assert isinstance(over, IncarnationOver)
+    assert (over.node, over.why) == ("a", "rank 0 fell")
+
+
+def test_a_spare_takes_the_place_of_a_lost_node_after_another_look_at_the_checkpoints() -> None:
+    run = Group("a", "b", "c").starts()
+    run.is_gone("b")
+    run.settles()
+    assert run["a"].was_told(IncarnationOver)
+    run["a"].says(NodeStatus.JOINED, point=checkpoint(5))
+    run.settles()
+    assert run.phase == (0, PlanPhase.LOOK)
+    assert [one.was_told(LookAgain) != [] for one in run.members] == [True, True]
+    run["c"].says(NodeStatus.JOINED, look=1)
+    run.settles()
+    assert run.phase == (0, PlanPhase.LOOK), "a has not looked yet"
+    run["a"].says(NodeStatus.JOINED, look=1, point=checkpoint(6))
+    run.settles()
+    assert run.phase == (1, PlanPhase.PREPARE)
+    (plan,) = run["c"].was_told(PlanAdopted)
+    assert isinstance(plan, PlanAdopted)
+    assert (plan.plan.point, plan.plan.boots) == (checkpoint(6), ("a1", "c1"))
+    assert plan.plan.replaced == (Replacement(node=NodeId("b"), by=NodeId("c"), ranks=(1,)),)
+
+
+def test_a_spare_knows_who_trains_and_a_lost_node_that_comes_back_is_one() -> None:
+    run = Group("a", "b", "c").starts()
+    assert [one.spare for one in run.members] == ["", "", "nodes a b train; takes the place of a lost one"]
+    run.is_gone("b")
+    run.settles()
+    for one in run.members:
+        one.says(NodeStatus.JOINED, look=0)
+    run.settles()
+    for one in run.members:
+        one.says(NodeStatus.JOINED, look=1)
+    run.settles().prepares(1).runs(1)
+    back = Member(run, "b")
+    back.fact = replace(back.fact, boot=BootId("b2"))
+    run.members.append(back)
+    run.settles()
+    assert [one.spare for one in run.members] == ["", "", "nodes a c train; takes the place of a lost one"]
+
+
+def test_a_node_that_missed_an_incarnation_catches_up_before_it_looks_again() -> None:
+    run = Group("a", "b", "c").starts()
+    for one in run.members[:2]:
+        one.says(NodeStatus.JOINED, 0, look=0)
+    missed = run["b"]
+    for act in missed.judges().acts:
+        missed.performs(act)
+    run.members.remove(missed)
+    run.settles()
+    assert run.phase == (1, PlanPhase.PREPARE)
+    assert missed.lease is not None
+    run.store.drop(missed.lease.number)
+    run.settles()
+    run["a"].says(NodeStatus.JOINED, 1, look=0)
+    run.settles()
+    assert run.phase == (1, PlanPhase.LOOK)
+
+    missed.lease = replace(missed.lease, dropped=True)
+    run.members.append(missed)
+    run.settles()
+    assert [type(event) for event in missed.told[-2:]] == [PlanAdopted, IncarnationOver]
+    missed.says(NodeStatus.JOINED, 1, look=-1)
+    run.settles()
+    assert isinstance(missed.told[-1], LookAgain)
+
+
+def test_more_lost_nodes_than_a_transaction_has_compares_are_guarded_by_one() -> None:
+    lost = [f"n{number}" for number in range(MOST_COMPARES + 1)]
+    nodes = ["a", *lost]
+    run = Group(*nodes, rules=replace(RULES, topology=named(*nodes)))
+    run.settles().prepares(0).runs(0)
+    seen = run.store.revision
+    for node in lost:
+        run.store.drop(run[node].lease.number)  # type: ignore[union-attr]
+    run.members = [run["a"]]
+    commits = [act.transaction for act in run["a"].judges().acts if isinstance(act, Commit)]
+    (over,) = [txn for txn in commits if txn.what.startswith("end incarnation 0")]
+    (newer,) = [compare for compare in over.compares if isinstance(compare, NothingNewer)]
+    assert (newer.folder, newer.revision) == ("node/", run.store.revision)
+    assert newer.revision > seen
+    assert len(over.compares) < 5
+
+
+def test_only_members_lead_and_heirs_who_know_that_the_member_is_dead() -> None:
+    entry = RosterEntry(node=NodeId("a"), slots=1, boot=BootId("a1"), machine="metal")
+    roster, header = Roster(entries=(entry,)), PlanHeader(**HEADER)
+    terms = Terms(node=NodeId("a"), peer_addr="", times=TIMES, machine="metal")
+    elsewhere = replace(terms, machine="other metal")
+    assert may_lead(terms, BootId("a1"), header, roster)
+    assert may_lead(terms, BootId("a2"), header, roster), "the same machine: the member is dead"
+    assert not may_lead(elsewhere, BootId("a2"), header, roster), "it may train there on a promise"
+    assert not may_lead(replace(terms, machine=""), BootId("a2"), header, roster)
+    assert may_lead(replace(elsewhere, hold=False), BootId("a2"), header, roster)
+    assert not may_lead(replace(terms, node=NodeId("b")), BootId("b1"), header, roster)
+    assert may_lead(elsewhere, BootId("a2"), None, None), "before the first plan"
+
+
+def test_an_heir_decides_only_when_no_answer_of_its_predecessor_counts_any_more() -> None:
+    run = Group("a", "b").starts()
+    for node in "ab":
+        run.is_gone(node)
+        run.members.append(again := Member(run, node))
+        again.fact = replace(again.fact, boot=BootId(f"{node}2"), incarnation=0)
+    run.settles()
+    assert run.phase == (0, PlanPhase.GO)
+    run.passes(2 * TIMES.hold_s + 1)
+    assert run.phase == (0, PlanPhase.LOOK)
+
+
+def test_a_spare_that_nobody_can_lead_does_not_wait_for_ever() -> None:
+    run = Group("a", "b", "c").starts()
+    for node in "ab":
+        run.is_gone(node)
+    run.settles()
+    assert run["c"].waits == "a coordinator"
+    run.passes(61)
+    (end,) = run["c"].was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert end.exit_code == 69
+
+
+def test_every_write_of_a_plan_is_guarded_by_token_revision_and_the_absence_of_the_lost() -> None:
+    run = Group("a", "b", "c").starts()
+    run.is_gone("b")
+    run.settles()
+    for one in run.members:
+        one.says(NodeStatus.JOINED, 0)
+    run["a"].performs(run["a"].judges().acts[0])
+    (look,) = [act.transaction for act in run["a"].judges().acts if isinstance(act, Commit)]
+    common = run.store.common()
+    assert look.compares == (
+        CreatedAt(key="all/coordinator", created=common.token),
+        Unchanged(key="all/plan", changed=common.header_changed),
+        Absent(key=node_key(NodeId("b"), BootId("b1"))),
+    )
+
+
+def test_nobody_trains_past_the_lease_alone() -> None:
+    run = Group("a", "b").starts()
+    run["a"].hears = False
+    began_s = run.now_s
+    run.passes(9.5)
+    (fence,) = run["a"].was_told(Fence)
+    assert isinstance(fence, Fence)
+    assert run["a"].alive_until_s < run.now_s
+    assert run.now_s - began_s < TIMES.ttl_s
+    assert not run["b"].was_told(Fence)
+
+
+def test_after_a_fence_nothing_is_said_before_the_supervisor_has_another_boot() -> None:
+    run = Group("a", "b").starts()
+    run["a"].hears = False
+    run.passes(9.5)
+    run["a"].hears = True
+    assert run["a"].judges().acts == ()
+    run["a"].fact = replace(run["a"].fact, boot=BootId("a2"), status=NodeStatus.JOINED)
+    run["b"].says(NodeStatus.JOINED)
+    run.settles()
+    assert node_key(NodeId("a"), BootId("a2")) in run.store.kept
+    assert node_key(NodeId("a"), BootId("a1")) not in run.store.kept
+
+
+def test_when_nobody_hears_the_store_all_train_on_and_decide_late_once_they_hear_it_again() -> None:
+    run = Group("a", "b").starts()
+    for one in run.members:
+        one.hears = False
+    run.passes(60)
+    assert not [one for one in run.members if one.was_told(Fence)]
+    run["a"].hears = True
+    run.settles()
+    assert run.members[1].lease is not None
+    given = run.answers(run["b"], PeerQuestion(node=NodeId("b"), boot=BootId("b1"), incarnation=0))
+    assert given[0].deaf, "b may hold on by this while it connects"
+    run["b"].hears = True
+    run.passes(1)
+    assert not run["b"].was_told(Fence)
+
+
+def test_whoever_held_alone_too_long_fences() -> None:
+    run = Group("a", "b").starts()
+    for one in run.members:
+        one.hears = False
+    run.passes(20)
+    run["a"].hears = True
+    run.passes(TIMES.hold_s * 2 + 0.5)
+    assert run["b"].was_told(Fence)
+    assert not run["a"].was_told(Fence)
+
+
+def test_with_hold_off_everybody_fences() -> None:
+    run = Group("a", "b", hold=False).starts()
+    for one in run.members:
+        one.hears = False
+    run.passes(9.5)
+    assert [len(one.was_told(Fence)) for one in run.members] == [1, 1]
+
+
+def test_who_was_started_with_something_else_is_refused_by_name() -> None:
+    run = Group("a", "b", "c", asked="train.py")
+    run["c"].terms = replace(run["c"].terms, asked="other.py")
+    run["c"].hears = False
+    run.starts()
+    run["c"].hears = True
+    run.settles()
+    (end,) = run["c"].was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert end.exit_code == 64
+    assert "node c was started with another script" in end.why
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_stop_of_one_node_ends_its_part_and_a_stop_of_all_ends_the_run(both: bool) -> None:
+    run = Group("a", "b", "c").starts()
+    run["a"].says(NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    run["b"].says(
+        NodeStatus.DRAINED if both else NodeStatus.JOINED, stop=StopSource.SIGTERM if both else None, look=0
+    )
+    run.passes(3)
+    (end,) = run["a"].was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert (end.exit_code, end.stopped) == (143, True)
+    assert run.phase == ((0, PlanPhase.FINISHED) if both else (1, PlanPhase.PREPARE))
+    assert bool(run["c"].was_told(PlanAdopted)) is not both
+
+
+def test_a_run_that_was_given_up_goes_on_with_a_fresh_budget_for_those_who_come_after() -> None:
+    run = Group("a", "b", rules=replace(RULES, policy=replace(POLICY, max_restarts=0))).starts()
+    fault = Incident(number=1, incarnation=0, at_s=0, cause=Cause.EXIT, rank=0, status=Exited(code=3))
+    run["a"].says(NodeStatus.JOINED, incident=fault)
+    run["b"].says(NodeStatus.JOINED)
+    run.settles()
+    assert run.phase == (0, PlanPhase.FINISHED)
+    assert [end.exit_code for end in run["b"].was_told(RunFinished)] == [3]  # type: ignore[attr-defined]
+    for node in "ab":
+        run.is_gone(node)
+        run.members.append(again := Member(run, node))
+        again.fact = replace(again.fact, boot=BootId(f"{node}2"), incarnation=0)
+    run.settles()
+    assert run.phase == (1, PlanPhase.PREPARE)
+
+
+HEADER: dict[str, Any] = {
+    "incarnation": 0,
+    "phase": PlanPhase.GO,
+    "roster": "r",
+    "body": "b",
+    "run_s": 0.0,
+}
+
+
+def named(*nodes: str) -> Topology:
+    return Topology(nodes=tuple(NodeSlots(node=NodeId(node), slots=1) for node in nodes))

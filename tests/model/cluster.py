@@ -1,0 +1,138 @@
+"""The whole world as one value: nodes, etcd, the shared disk. Time is ticks.
+
+A lease ends ``TTL`` ticks after it was renewed, a node is deaf after ``DEAF`` and its workers die after
+``FENCE``; a peer's answer counts until the next tick. What a node reads of ``all/`` is one snapshot, of
+``node/`` another.
+"""
+
+from typing import NamedTuple
+
+DEAF, FENCE, TTL, HOLD = 1, 2, 3, 1
+NO_PROMISE = 2 * HOLD
+UP, FROZEN, DEAD = "up", "frozen", "dead"
+WHOLE, NO_ETCD, NOBODY = 0, 1, 2
+ALL_FAULTS = frozenset(["rank", "host", "freeze", "cut", "isolate", "away", "slow", "slowput", "usurp"])
+
+
+class Setting(NamedTuple):
+    """What is explored: how many nodes, how many faults of which kinds, and which guards are taken away."""
+
+    members: int
+    spares: int
+    faults: int
+    kinds: frozenset[str] = ALL_FAULTS
+    away: frozenset[str] = frozenset()  # guards that a mutant lacks
+    saves: bool = False  # ranks that end may have saved
+    fine: bool = False  # what a supervisor does by itself takes time, and so does joining
+
+    @property
+    def nodes(self) -> int:
+        return self.members + self.spares
+
+
+class Word(NamedTuple):
+    """What a node stated: ``NodeFact``, without what no decision here rests on."""
+
+    incarnation: int
+    status: str
+    look: int = 0
+    point: int = 0
+    struck: bool = False  # a rank of its own fell
+
+
+class Key(NamedTuple):
+    """A statement under ``node/``."""
+
+    node: int
+    boot: int
+    word: Word
+    lease: int
+
+
+class Office(NamedTuple):
+    """``all/coordinator``."""
+
+    node: int
+    boot: int
+    token: int
+    lease: int
+
+
+class Node(NamedTuple):
+    up: str = UP
+    net: int = WHOLE
+    boot: int = 0
+    lease: int = 0  # 0: none
+    dropped: bool = False
+    age: int = 0  # ticks since the request was sent that was answered last
+    heard: int = NO_PROMISE  # ticks since it hears etcd again, as far as they matter
+    granted: int = NO_PROMISE  # ticks since it has this lease
+    keyed: bool = False  # its statement was last known to live by its lease
+    held: bool = False  # all peers have answered since the last tick
+    phase: str = "idle"  # idle prepare ready run drain killed look fenced ended
+    incarnation: int = -1
+    look: int = 0
+    struck: bool = False
+    word: Word = Word(-1, "joined")
+    raised: int = -1
+    warned: int = -1
+    plan: int = 0  # what it has read of all/
+    alarms: tuple[tuple[int, int], ...] = ()
+    office: tuple[int, int, int] | None = None
+    keys: tuple[Key, ...] | None = None  # what a coordinator has read of node/
+    late: tuple[object, ...] = ()  # a write of its own that still travels
+    sent: Word | None = None  # what it stated last, where a mutant goes by that
+
+    @property
+    def has_ranks(self) -> bool:
+        return self.phase in ("run", "drain") and self.up != DEAD
+
+
+class Etcd(NamedTuple):
+    up: bool = True
+    plan: int = 0
+    alarms: tuple[tuple[int, int], ...] = ()  # incarnation, and who said it (-1: the coordinator)
+    office: Office | None = None
+    token: int = 0
+    keys: tuple[Key, ...] = ()
+    leases: tuple[tuple[int, int, int], ...] = ()  # node, number, age
+
+    def key(self, node: int, boot: int) -> Key | None:
+        return next((key for key in self.keys if (key.node, key.boot) == (node, boot)), None)
+
+    def has_lease(self, node: int, number: int) -> bool:
+        return any(one[:2] == (node, number) for one in self.leases)
+
+
+class State(NamedTuple):
+    nodes: tuple[Node, ...]
+    etcd: Etcd
+    left: int  # faults that may still happen
+    disk: int = 0  # the newest save
+    charges: int = 0  # faults of ranks so far
+
+
+class Step(NamedTuple):
+    """Something that may happen next, in words."""
+
+    label: str
+    state: State
+    fault: bool = False
+
+
+GHOST = 99
+"""The boot of another host that joined under a node's name."""
+
+
+def talks(state: State, node: Node) -> bool:
+    """Whether etcd answers it."""
+    return node.up == UP and node.net == WHOLE and state.etcd.up
+
+
+def set_node(state: State, at: int, node: Node, etcd: Etcd | None = None) -> State:
+    """The same world with another node, and another etcd if one is given."""
+    return state._replace(nodes=put(state.nodes, at, node), etcd=etcd or state.etcd)
+
+
+def put(nodes: tuple[Node, ...], at: int, node: Node) -> tuple[Node, ...]:
+    return (*nodes[:at], node, *nodes[at + 1 :])

@@ -1,0 +1,216 @@
+"""What nodes do: the acts that the product asks for, and what supervisors do about them."""
+
+from collections.abc import Iterator
+
+from model import values
+from model.cluster import (
+    NO_PROMISE,
+    NOBODY,
+    UP,
+    Node,
+    Setting,
+    State,
+    Step,
+    Word,
+    set_node,
+    talks,
+)
+from model.etcd import written
+from model.mind import Move, Verdict
+from model.senses import judged, past_lease
+
+
+def hurried(setting: Setting, state: State, at: int) -> State:
+    """The state after what this node does by itself, if that takes no time: in a coarser grain.
+
+    A statement that is written late and one that is read late are the same to who reads it.
+    """
+    node = state.nodes[at]
+    while not setting.fine and node.up == UP and node.phase in ("prepare", "killed", "look", "fenced"):
+        (step,) = worked(setting, state, at, node)
+        state = step.state
+        node = state.nodes[at]
+    if not setting.fine and node.phase != "ended" and talks(state, node) and node.lease and not node.dropped:
+        key = state.etcd.key(at, node.boot)
+        if key is None or (key.word, key.lease) != (node.word, node.lease):
+            for move in judged(setting, state, at).moves:
+                if move.kind == "write" and any(operation[0] == "word" for operation in move.then):
+                    after = written(setting, state.etcd, move)
+                    return (
+                        set_node(state, at, _has_stated(setting, node), after)
+                        if after != state.etcd
+                        else state
+                    )
+    return state
+
+
+def plain(node: Node) -> Node:
+    """Without what it heard or said of incarnations that are over for it anyway."""
+    known = {life for life, _ in node.alarms}
+    if node.warned >= 0 and (node.warned < node.incarnation or node.warned in known):
+        node = node._replace(warned=-1)
+    if node.raised >= 0 and (node.raised < node.incarnation or node.raised in known):
+        node = node._replace(raised=-1)
+    return node
+
+
+def decided(setting: Setting, state: State, at: int, verdict: Verdict) -> Iterator[Step]:
+    """The acts of the product's judgement."""
+    node = state.nodes[at]
+    if not verdict.overdue and not node.held and values.is_busy(node.word) and past_lease(node):
+        yield Step(f"{at}: every peer is deaf, holds", set_node(state, at, node._replace(held=True)))
+    for move in verdict.moves:
+        if move.kind == "write":
+            yield from _write(setting, state, at, move)
+        elif move.kind == "grant":
+            yield from _grant(state, at)
+        elif move.kind == "warn":
+            yield from _warn(state, at, move)
+        else:
+            new = told(node, move)
+            if new != node:
+                yield Step(f"{at}: {_words(move)}", set_node(state, at, new))
+
+
+def _words(move: Move) -> str:
+    return f"fences itself: {move.words}" if move.kind == "fence" else f"is told {move.kind} {move.number}"
+
+
+def told(node: Node, move: Move) -> Node:
+    """What the supervisor does about it; ``decide`` does the same (``test_supervisor_as_modelled``)."""
+    match move.kind:
+        case "fence":
+            idle = node.phase == "ready"  # it has no workers: it says so at once
+            return node._replace(
+                phase="idle" if idle else "fenced",
+                word=Word(node.incarnation, "joined", -1) if idle else node.word,
+                boot=node.boot + 1,
+                lease=0,
+                dropped=False,
+                age=0,
+                heard=NO_PROMISE,
+                granted=NO_PROMISE,
+                keyed=False,
+                held=False,
+                office=None,
+                keys=None,
+                raised=-1,
+                warned=-1,
+            )
+        case "plan" if node.phase in ("idle", "prepare", "ready") and move.number > node.incarnation:
+            return node._replace(phase="prepare", incarnation=move.number, struck=False, raised=-1)
+        case "go" if node.phase == "ready" and node.incarnation == move.number:
+            return node._replace(phase="run", word=Word(move.number, "running"))
+        case "over" if node.incarnation == move.number and node.phase in ("prepare", "ready"):
+            return node._replace(phase="idle", word=Word(move.number, "joined", -1))
+        case "over" if node.incarnation == move.number and node.phase == "run":
+            return node._replace(phase="drain")
+        case "look" if node.phase in ("idle", "look") and node.look < move.number:
+            return node._replace(phase="look", look=move.number)
+        case "end" if node.phase in ("idle", "prepare", "ready", "look"):
+            return node._replace(phase="ended")
+        case _:
+            return node
+
+
+def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
+    """What a supervisor does without being told."""
+    life, disk = node.incarnation, state.disk
+    match node.phase:
+        case "prepare":
+            ready = node._replace(phase="ready", word=Word(life, "ready"))
+            yield Step(f"{at}: has prepared {life}", set_node(state, at, ready))
+        case "drain":
+            gone = node._replace(phase="look")
+            yield Step(f"{at}: its ranks of {life} are gone", set_node(state, at, gone))
+            if setting.saves and disk <= life:
+                saved = set_node(state, at, gone)._replace(disk=life + 1)
+                yield Step(f"{at}: saves {life + 1}; its ranks are gone", saved)
+        case "killed":
+            over = node._replace(phase="look", raised=life)
+            yield Step(f"{at}: finds its ranks of {life} killed", set_node(state, at, over))
+        case "look" | "fenced":
+            point = state.disk if setting.saves else 0
+            word = Word(life, "joined", node.look, point, node.struck)
+            yield Step(
+                f"{at}: has looked, point {point}",
+                set_node(state, at, node._replace(phase="idle", word=word)),
+            )
+
+
+def _grant(state: State, at: int) -> Iterator[Step]:
+    node, etcd = state.nodes[at], state.etcd
+    if not talks(state, node):
+        return
+    taken = {number for who, number, _ in etcd.leases if who == at} | {node.lease}
+    number = next(number for number in range(1, 9) if number not in taken)
+    again = 0 if node.lease else NO_PROMISE
+    new = node._replace(lease=number, dropped=False, age=0, heard=again, granted=0, keyed=False)
+    after = set_node(state, at, new, etcd._replace(leases=(*etcd.leases, (at, number, 0))))
+    yield Step(f"{at}: gets lease {number}", after)
+
+
+def _warn(state: State, at: int, move: Move) -> Iterator[Step]:
+    node = state.nodes[at]
+    for other in move.members:
+        peer = state.nodes[other]
+        reached = peer.up == UP and NOBODY not in (peer.net, node.net) and peer.phase != "ended"
+        if (
+            reached
+            and peer.warned < move.number
+            and peer.incarnation == move.number
+            and peer.phase in ("prepare", "ready", "run")
+        ):
+            yield Step(
+                f"{at}: tells {other} that {move.number} is over",
+                set_node(state, other, peer._replace(warned=move.number)),
+            )
+
+
+def _write(setting: Setting, state: State, at: int, move: Move) -> Iterator[Step]:
+    node = state.nodes[at]
+    if not talks(state, node):
+        return
+    after = written(setting, state.etcd, move)
+    kinds = {str(operation[0]) for operation in move.then}
+    if after != state.etcd:
+        new = _has_stated(setting, node) if "word" in kinds else node
+        yield Step(f"{at}: {move.words}", set_node(state, at, new, after))
+    for kind, fault in (("plan", "slow"), ("word", "slowput")):
+        if state.left and kind in kinds and fault in setting.kinds and not node.late:
+            late = (_has_stated(setting, node) if kind == "word" else node)._replace(late=(move,))
+            yield Step(
+                f"FAULT {at}: {move.words}, which travels slowly",
+                set_node(state, at, late)._replace(left=state.left - 1),
+                True,
+            )
+
+
+def _has_stated(setting: Setting, node: Node) -> Node:
+    return node._replace(keyed=True, sent=node.word if "restating" in setting.away else None)
+
+
+def heard(state: State, at: int, node: Node) -> Iterator[Step]:
+    """What etcd answers and shows."""
+    etcd = state.etcd
+    if not talks(state, node):
+        return
+    if node.lease and not node.dropped:
+        if not etcd.has_lease(at, node.lease):
+            yield Step(
+                f"{at}: hears that its lease is gone",
+                set_node(state, at, node._replace(dropped=True, keyed=False)),
+            )
+        elif node.age:
+            leases = tuple((*one[:2], 0) if one[:2] == (at, node.lease) else one for one in etcd.leases)
+            new = node._replace(age=0, heard=0, held=False)
+            yield Step(f"{at}: renews its lease", set_node(state, at, new, etcd._replace(leases=leases)))
+    office = None if etcd.office is None else etcd.office[:3]
+    if (node.plan, node.alarms, node.office) != (etcd.plan, etcd.alarms, office):
+        leads = office is not None and office[:2] == (at, node.boot)
+        new = node._replace(
+            plan=etcd.plan, alarms=etcd.alarms, office=office, keys=node.keys if leads else None
+        )
+        yield Step(f"{at}: reads all/", set_node(state, at, new))
+    if node.office is not None and node.office[:2] == (at, node.boot) and node.keys != etcd.keys:
+        yield Step(f"{at}: reads node/", set_node(state, at, node._replace(keys=etcd.keys)))

@@ -1,0 +1,91 @@
+"""What must never be, what must be possible from everywhere, and what must have happened at all."""
+
+from collections.abc import Callable
+
+from faultrun.model.roster import PlanPhase
+from model import values
+from model.cluster import UP, WHOLE, Setting, State
+from model.senses import judged
+
+_ORDER = [PlanPhase.PREPARE, PlanPhase.GO, PlanPhase.LOOK, PlanPhase.FINISHED]
+
+
+def broken(setting: Setting, before: State, after: State) -> str:
+    """The law that this step breaks, or nothing."""
+    lives = {node.incarnation for node in after.nodes if node.has_ranks}
+    if len(lives) > 1:
+        return f"ranks of {sorted(lives)} live at once"
+    if before.etcd.plan != after.etcd.plan:
+        return _broken_by_a_plan(setting, before, after)
+    if setting.kinds <= {"away"} and any(
+        was.has_ranks and not now.has_ranks for was, now in zip(before.nodes, after.nodes, strict=True)
+    ):
+        return "ranks ended although only etcd was away"
+    return ""
+
+
+def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
+    was, now = values.plan_of(before.etcd.plan), values.plan_of(after.etcd.plan)
+    if _place(now) < _place(was):
+        return "the plan goes back"
+    life = now.header.incarnation
+    if life > was.header.incarnation:
+        if any(node.has_ranks and node.incarnation < life for node in after.nodes):
+            return f"incarnation {life} is planned while ranks of an older one live"
+        step = None if now.body.point is None else now.body.point.global_step
+        if setting.saves and (step is None or step < after.disk):
+            return f"it begins at {step} although {after.disk} was saved"
+    spent, had = now.body.ledger, was.body.ledger
+    if spent.total_restarts < had.total_restarts or spent.total_restarts > after.charges:
+        return f"{spent.total_restarts} restarts charged for {after.charges} faults"
+    return ""
+
+
+def _place(written: values.Written) -> tuple[int, int, int]:
+    header = written.header
+    return header.incarnation, _ORDER.index(header.phase), header.look
+
+
+def good(setting: Setting, state: State) -> bool:
+    """All train, the run has ended, or the run waits for a node and says for which."""
+    if not state.etcd.up:
+        return False
+    header, roster, _ = values.plan_of(state.etcd.plan)
+    if header.phase is PlanPhase.FINISHED:
+        return not any(node.has_ranks for node in state.nodes)
+    if header.phase is PlanPhase.GO and all(life != header.incarnation for life, _ in state.etcd.alarms):
+        members = [(state.nodes[values.index(one.node)], int(one.boot)) for one in roster.entries]
+        if all(
+            (node.boot, node.up, node.phase, node.incarnation) == (boot, UP, "run", header.incarnation)
+            for node, boot in members
+        ):
+            return True
+    there = [at for at, node in enumerate(state.nodes) if node.up == UP and node.net == WHOLE]
+    if len(there) >= setting.members or any(node.has_ranks for node in state.nodes):
+        return False
+    waits = [judged(setting, state, at).waits for at in there]
+    return any(set(words.split(", ")) & {*values.NAMES, "another node"} for words in waits)
+
+
+def _leader(state: State) -> tuple[bool, bool]:
+    office = state.etcd.office
+    if office is None:
+        return False, False
+    member = values.plan_of(state.etcd.plan).roster.has(
+        values.node_id(office.node), values.boot_id(office.boot)
+    )
+    return True, not member
+
+
+SOMETIMES: dict[str, Callable[[State], bool]] = {
+    "trains again": lambda state: any(node.phase == "run" and node.incarnation > 0 for node in state.nodes),
+    "spare used": lambda state: any(
+        node.phase == "run" and node.incarnation > 0 and node.boot == 0 and node.up == UP
+        for node in state.nodes[len(values.plan_of(1).roster.entries) :]
+    ),
+    "held": lambda state: any(node.held and node.has_ranks for node in state.nodes),
+    "fenced": lambda state: any(node.boot > 0 and node.up == UP for node in state.nodes),
+    "another coordinator": lambda state: state.etcd.token > 1,
+    "an heir leads": lambda state: _leader(state)[1],
+    "looked again": lambda state: any(node.look > 0 and node.phase == "idle" for node in state.nodes),
+}

@@ -1,0 +1,197 @@
+"""The product's own ``judge`` (and so ``next_step``) as the minds of the nodes in the model.
+
+Equal knowledge is judged once. Its acts come back in the model's terms.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+from faultrun.core import hold
+from faultrun.core.membership import judge
+from faultrun.model.agreement import IncarnationOver, LookAgain
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.membership import (
+    ALARMS,
+    COORDINATOR_KEY,
+    NODES,
+    PLAN_KEY,
+    Act,
+    Commit,
+    Fence,
+    GrantLease,
+    MemberClock,
+    OwnState,
+    PeerQuestion,
+    Remembered,
+    Tell,
+    WarnPeers,
+)
+from faultrun.model.plan import Plan
+from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, Statement
+from faultrun.model.topology import BootId, NodeId
+from faultrun.model.transaction import Absent, Compare, CreatedAt, Delete, Operation, Put, Unchanged
+from model.cluster import Key, Word
+from model.values import (
+    NOW_S,
+    PLAN_CHANGED,
+    TIMES,
+    View,
+    Written,
+    alarm,
+    fact,
+    index,
+    is_busy,
+    known,
+    lease,
+    plan_number,
+    plan_of,
+    rules,
+    terms,
+)
+
+
+class Move(NamedTuple):
+    """One act in the model's terms."""
+
+    kind: str  # plan go over look end fence grant write warn
+    number: int = 0
+    words: str = ""
+    compares: tuple[tuple[object, ...], ...] = ()
+    then: tuple[tuple[object, ...], ...] = ()
+    members: tuple[int, ...] = ()
+
+
+class Verdict(NamedTuple):
+    moves: tuple[Move, ...]
+    overdue: bool
+    waits: str
+
+
+@cache
+def answers(node: int, boot: int, word: Word, number: int, age: int, heard: int, dropped: bool) -> bool:
+    """Whether a peer says "deaf, too", to whoever asks about the incarnation that it is in."""
+    question = PeerQuestion(node=NodeId("?"), boot=BootId(""), incarnation=word.incarnation)
+    held = lease(number, dropped, age, heard, 0)
+    return hold.answer(question, fact(node, boot, word), held, TIMES, NOW_S).deaf
+
+
+@cache
+def verdict(away: frozenset[str], members: int, view: View) -> Verdict:
+    """What the product's code does with this knowledge; ``away`` are guards that it lacks for once."""
+    if "drained" in away and view.keys is not None:
+        view = view._replace(keys=tuple(_idle(key) for key in view.keys))
+    if "one_boot" in away and view.keys is not None:
+        newest = {key.node: key for key in sorted(view.keys)}
+        view = view._replace(keys=tuple(newest.values()))
+    own = OwnState(
+        fact=fact(view.node, view.boot, view.word),
+        lease=lease(view.lease, view.dropped, view.age, view.heard, view.granted),
+        raised=alarm(view.raised, view.node) if view.raised >= 0 else None,
+    )
+    clock = MemberClock(now_s=NOW_S, run_s=NOW_S)
+    here = terms(view.node, fences="fence" not in away)
+    judgement = judge(rules(members), here, own, known(view), Remembered(), clock)
+    moves = tuple(move for act in judgement.acts for move in _moves(view, act))
+    if "look" in away:
+        moves = tuple(_without_a_look(away, members, view, move) for move in moves)
+    return Verdict(moves, judgement.alive_until_s <= NOW_S, judgement.waits)
+
+
+def _idle(key: Key) -> Key:
+    """As if its workers were gone."""
+    return key._replace(word=key.word._replace(status="joined")) if is_busy(key.word) else key
+
+
+def _without_a_look(away: frozenset[str], members: int, view: View, move: Move) -> Move:
+    """The plan that would follow at once if everybody had looked."""
+    plans = [plan for what, *which in move.then for plan in which if what == "plan"]
+    if not plans or view.keys is None or plan_of(int(str(plans[0]))).header.phase is not PlanPhase.LOOK:
+        return move
+    number = int(str(plans[0]))
+    look = plan_of(number).header.look
+    looked = tuple(key._replace(word=key.word._replace(look=look)) for key in view.keys)
+    later = verdict(away, members, view._replace(plan=number, keys=looked))
+    following = next(one for one in later.moves if one.kind == "write" and "plan" in one.then[0])
+    compares = tuple(("plan", view.plan) if one == ("plan", number) else one for one in following.compares)
+    return following._replace(compares=compares)
+
+
+def _moves(view: View, act: Act) -> tuple[Move, ...]:
+    match act:
+        case Tell(event=PlanAdopted(incarnation=life)):
+            return (Move("plan", life),)
+        case Tell(event=GoGiven(incarnation=life)):
+            return (Move("go", life),)
+        case Tell(event=IncarnationOver(incarnation=life)):
+            return (Move("over", life),)
+        case Tell(event=LookAgain(number=number)):
+            return (Move("look", number),)
+        case Tell(event=RunFinished(exit_code=code)):
+            return (Move("end", code),)
+        case Fence(why=why):
+            return (Move("fence", words=why),)
+        case GrantLease():
+            return (Move("grant"),)
+        case WarnPeers(alarm=alarm, members=members):
+            return (Move("warn", alarm.incarnation, members=tuple(index(one.node) for one in members)),)
+        case Commit(transaction=txn) if not txn.what.startswith("wait for"):
+            compares = tuple(_compare(one) for one in txn.compares)
+            return (Move("write", 0, txn.what, compares, _operations(view, txn.then)),)
+        case _:
+            return ()
+
+
+def _compare(compare: Compare) -> tuple[object, ...]:
+    match compare:
+        case Absent(key=key) if key.startswith(NODES):
+            return ("gone", *_whose(key))
+        case Absent(key=key) if key.startswith(ALARMS):
+            return ("silent", int(key.removeprefix(ALARMS)))
+        case Absent(key=key) if key == COORDINATOR_KEY:
+            return ("unled",)
+        case Absent():
+            return ("plan", 0)
+        case Unchanged(key=key, changed=changed) if key == PLAN_KEY:
+            return ("plan", changed - PLAN_CHANGED)
+        case Unchanged(key=key, changed=changed):
+            return ("word", *_whose(key), changed)
+        case CreatedAt(created=token):
+            return ("token", token)
+        case _:
+            raise AssertionError(compare)
+
+
+def _whose(key: str) -> tuple[int, int]:
+    node, boot = key.removeprefix(NODES).split("/")
+    return index(NodeId(node)), int(boot)
+
+
+def _operations(view: View, operations: tuple[Operation, ...]) -> tuple[tuple[object, ...], ...]:
+    found: list[tuple[object, ...]] = []
+    before = plan_of(view.plan) if view.plan else None
+    roster, body = (before.roster, before.body) if before else (None, None)
+    for operation in operations:
+        match operation:
+            case Put(value=Roster() as roster):
+                pass
+            case Put(value=Plan() as body):
+                pass
+            case Put(value=PlanHeader() as header):
+                assert roster is not None
+                assert body is not None
+                found.append(("plan", plan_number(Written(header, roster, body))))
+            case Put(value=Leadership()):
+                found.append(("lead", view.node, view.boot, view.lease))
+            case Put(value=Statement()):
+                found.append(("word", Key(view.node, view.boot, view.word, view.lease)))
+            case Put(value=Alarm() as alarm):
+                found.append(("alarm", alarm.incarnation, index(alarm.node)))
+            case Delete(key=key) if key == COORDINATOR_KEY:
+                found.append(("resign",))
+            case Delete(key=key) if key.startswith(NODES):
+                found.append(("forget", *_whose(key)))
+            case Delete(key=key) if key.startswith(ALARMS):
+                found.append(("quiet", int(key.removeprefix(ALARMS))))
+            case _:
+                pass
+    return tuple(found)

@@ -1,0 +1,58 @@
+"""What is explored, and which mutants must be found: in CI what takes seconds, ``make check-model`` all."""
+
+from typing import NamedTuple
+
+from model.cluster import ALL_FAULTS, Setting
+
+BRIEF = ALL_FAULTS - {"freeze"}
+"""A frozen node may go on at any moment of what the others do: most states come of that."""
+
+
+class Mutant(NamedTuple):
+    """Guards taken away together, and where the checker finds that."""
+
+    guards: str
+    where: Setting
+    law: str  # how the law that it breaks begins; empty: some states lead nowhere any more
+
+
+def _setting(
+    members: int, spares: int, faults: int, kinds: str, *, saves: bool = False, fine: bool = False
+) -> Setting:
+    return Setting(members, spares, faults, frozenset(kinds.split()), saves=saves, fine=fine)
+
+
+IN_CI = {
+    "2+0, one fault of any kind": Setting(2, 0, 1),
+    "2+1, a host": _setting(2, 1, 1, "host"),
+}
+
+ALL = {
+    **IN_CI,
+    "2+0, one fault, all steps apart": Setting(2, 0, 1, BRIEF, fine=True),
+    "2+0, one fault, with saves": Setting(2, 0, 1, BRIEF, saves=True),
+    "2+1, one fault, none frozen": Setting(2, 1, 1, BRIEF),
+    "2+1, a frozen node": _setting(2, 1, 1, "freeze"),
+    "2+1, a host, with saves": _setting(2, 1, 1, "host", saves=True),
+    "3+1, a rank, etcd away": _setting(3, 1, 1, "rank away"),
+    "3+1, cut off": _setting(3, 1, 1, "cut"),
+    "3+1, a host": _setting(3, 1, 1, "host"),
+    "2+0, two faults: ranks, hosts, etcd away": _setting(2, 0, 2, "rank host away"),
+    "2+0, two faults: ranks, late writes": _setting(2, 0, 2, "rank slow slowput", fine=True),
+}
+
+MUTANTS_IN_CI = [
+    Mutant("drained", _setting(2, 0, 1, "rank"), "incarnation 1 is planned"),
+    Mutant("promise", _setting(2, 0, 1, "away"), "ranks ended"),
+    Mutant("one_boot absent", _setting(2, 0, 1, "usurp"), "incarnation 1 is planned"),
+    Mutant("fence", _setting(2, 1, 1, "cut"), "incarnation 1 is planned"),
+    Mutant("unanimity", _setting(2, 1, 1, "cut"), "incarnation 1 is planned"),
+    Mutant("deadman", _setting(2, 1, 1, "freeze"), "incarnation 1 is planned"),
+    Mutant("plan_revision", _setting(2, 0, 2, "rank slow"), "the plan goes back"),
+]
+
+MUTANTS = [
+    *MUTANTS_IN_CI,
+    Mutant("look", _setting(2, 0, 2, "rank host", saves=True), "it begins at 0"),
+    Mutant("own_revision restating", _setting(2, 0, 3, "rank slowput", fine=True), ""),
+]

@@ -1,0 +1,32 @@
+"""The product's own ``judge`` and ``next_step``, explored beside a model of etcd: what always is."""
+
+import pytest
+
+from model.cluster import Setting
+from model.explore import explore, walk
+from model.runs import IN_CI, MUTANTS_IN_CI, Mutant
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if IN_CI[name].spares else name for name in IN_CI]
+)
+def test_every_fault_at_every_moment_is_survived(name: str) -> None:
+    found = explore(IN_CI[name])
+    assert (found.bad, found.stuck, found.complete) == ("", 0, True), "\n".join(found.trace)
+    assert found.sometimes >= {"trains again", "another coordinator", "an heir leads", "looked again"}
+    assert "held" in found.sometimes or "away" not in IN_CI[name].kinds
+    assert "spare used" in found.sometimes or not IN_CI[name].spares
+
+
+def test_walks_with_several_faults_break_no_law() -> None:
+    for setting in (Setting(2, 1, 2, saves=True), Setting(3, 1, 3, saves=True)):
+        found = walk(setting, seed=1, walks=20)
+        assert not found.bad, "\n".join(found.trace)
+        assert "trains again" in found.sometimes
+
+
+@pytest.mark.parametrize("mutant", MUTANTS_IN_CI, ids=lambda mutant: mutant.guards)
+def test_without_this_guard_a_law_breaks(mutant: Mutant) -> None:
+    away = frozenset(mutant.guards.split())
+    found = explore(mutant.where._replace(away=away), live=False)
+    assert found.bad.startswith(mutant.law), found

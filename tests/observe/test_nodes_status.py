@@ -1,0 +1,126 @@
+"""What the keys of several nodes mean to somebody who looks: who is there, who is lost, what comes next."""
+
+from dataclasses import replace
+
+import pytest
+
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, NodeKeys, Stated
+from faultrun.model.plan import Ledger, Plan, Reason, Restart
+from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
+from faultrun.model.topology import BootId, NodeId, Topology
+from faultrun.observe.nodes_status import NodesStatus, lines, nodes_status, where_files_are
+
+HEADER = PlanHeader(incarnation=2, phase=PlanPhase.GO, roster="r", body="b", run_s=40.0)
+PLAN = Plan(
+    incarnation=2,
+    topology=Topology(nodes=()),
+    reason=Reason.FAULT,
+    point=None,
+    start_at_s=0,
+    ledger=Ledger(restarts=(Restart(at_s=1, step=5),), incidents=3, total_restarts=2),
+)
+
+
+def entry(name: str) -> RosterEntry:
+    return RosterEntry(node=NodeId(name), slots=2, boot=BootId(f"boot-{name}"), peer_addr=f"[fd00::{name}]:7")
+
+
+def stated(name: str, created: int, boot: str = "", status: NodeStatus = NodeStatus.RUNNING) -> Stated:
+    fact = NodeFact(
+        node=NodeId(name), boot=BootId(boot or f"boot-{name}"), at_s=0, incarnation=2, status=status
+    )
+    said = Statement(fact=replace(fact, addr=f"10.0.0.{created}"), peer_addr="")
+    return Stated(statement=said, created=created, changed=created, lease=1)
+
+
+def seen(
+    header: PlanHeader | None, *here: Stated, alarms: tuple[Alarm, ...] = (), members: str = "ab"
+) -> NodesStatus:
+    leader = Leadership(node=NodeId("a"), boot=BootId("boot-a"), waits="node b")
+    common = CommonKeys(revision=9, header=header, coordinator=leader, alarms=alarms)
+    roster = Roster(entries=tuple(map(entry, members)))
+    parts: dict[str, Roster | Plan] = {f"{ROSTERS}r": roster, f"{BODIES}b": PLAN}
+    return nodes_status(
+        "job42", ("e0:2379",), KnownKeys(common=common, nodes=NodeKeys(revision=9, stated=here), parts=parts)
+    )
+
+
+def test_a_member_without_a_statement_is_lost_and_its_next_supervisor_is_a_spare() -> None:
+    status = seen(HEADER, stated("b", 4, boot="another"), stated("a", 3))
+    assert [(one.node, one.state, one.ranks, one.arrived) for one in status.nodes] == [
+        ("a", "alive", (0, 1), 1),
+        ("b", "lost", (2, 3), 0),
+        ("b", "spare", None, 2),
+    ]
+    assert status.nodes[1].address == "fd00::b"
+    assert "  waits for   node b" in lines(status)
+
+
+@pytest.mark.parametrize(
+    ("phase", "word"),
+    [(PlanPhase.PREPARE, "preparing"), (PlanPhase.GO, "running"), (PlanPhase.LOOK, "looking")],
+)
+def test_each_phase_of_the_plan_has_a_word(phase: PlanPhase, word: str) -> None:
+    assert seen(replace(HEADER, phase=phase)).phase == word
+
+
+def test_a_run_whose_incarnation_is_over_is_draining() -> None:
+    over = Alarm(incarnation=2, node=NodeId("b"), why="rank 3 failed\nlong story")
+    status = seen(HEADER, stated("a", 3), alarms=(over,))
+    assert status.phase == "draining"
+    assert "  over        incarnation 2: rank 3 failed" in lines(status)
+    older = seen(HEADER, stated("a", 3), alarms=(replace(over, incarnation=1),))
+    assert older.phase == "running"
+
+
+def test_nobody_is_lost_in_a_run_that_has_ended() -> None:
+    end = replace(HEADER, phase=PlanPhase.FINISHED, exit_code=69, why="node b did not come within 600 s")
+    status = seen(end, stated("c", 7))
+    assert [one.state for one in status.nodes] == ["left", "left", "waits"]
+    assert next(lines(status)) == "run job42  ended with exit code 69: node b did not come within 600 s"
+
+
+def test_a_run_whose_supervisors_are_all_gone_says_how_it_goes_on() -> None:
+    gone = [line for line in lines(seen(HEADER)) if line.startswith("  supervisors")]
+    assert gone == ["  supervisors none is here; the same command on each node continues the run"]
+    assert not [line for line in lines(seen(HEADER, stated("a", 1))) if line.startswith("  supervisors")]
+
+
+def test_before_a_plan_nodes_gather() -> None:
+    status = seen(None, stated("a", 3, status=NodeStatus.JOINED))
+    assert (status.phase, status.incarnation, status.nodes[0].state) == ("gathering", None, "waits")
+    assert next(lines(status)) == "run job42  gathering  1 node here, no plan yet"
+
+
+def test_a_run_that_ended_before_its_first_plan_has_no_incarnation() -> None:
+    end = PlanHeader(
+        incarnation=-1,
+        phase=PlanPhase.FINISHED,
+        roster="",
+        body="",
+        run_s=8.0,
+        exit_code=69,
+        why="nobody came",
+    )
+    status = seen(end)
+    assert (status.phase, status.incarnation, status.world_size, status.nodes) == ("ended", None, 0, ())
+    assert not [line for line in lines(status) if line.startswith("  restarts")]
+
+
+def test_of_many_nodes_the_lost_are_shown_and_the_others_counted() -> None:
+    members = "".join(chr(code) for code in range(0x4E00, 0x4E00 + 40))
+    here = [stated(name, at) for at, name in enumerate(members[:-1], 1)]
+    status = seen(HEADER, *here, members=members)
+    shown = list(lines(status))
+    assert len([line for line in shown if "alive" in line]) == 23
+    assert len([line for line in shown if "lost" in line]) == 1
+    assert shown[-1] == "  16 more nodes   (--json has all)"
+    assert [*where_files_are(status)][-1] == "32 more nodes: LOG_DIR/node_NAME"
+
+
+def test_a_node_that_cannot_go_on_says_why() -> None:
+    one = stated("a", 3, status=NodeStatus.DRAINED)
+    said = replace(one.statement, fact=replace(one.statement.fact, failure=(65, "no whole checkpoint\n...")))
+    (row,) = (line for line in lines(seen(HEADER, replace(one, statement=said))) if line.startswith("  a "))
+    assert "drained: no whole checkpoint  0-1" in row

@@ -1,0 +1,72 @@
+"""Real rehearsals of a small training that does something wrong: the grade names it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.rehearsals import fault
+
+SCRIPT = Path(__file__).with_name("scripts") / "train.py"
+
+pytestmark = pytest.mark.slow
+
+Rehearse = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "faults", "grade", "named"),
+    [
+        ("--save_every=0", "rank", "F", "saves nothing"),
+        ("--in_place", "torn", "D", "saves over its checkpoint in place"),
+        ("--ignores_resume", "rank", "F", "ignores what it is given to resume from"),
+        ("--hides_errors", "rank", "F", "exits 0 after an error"),
+    ],
+)
+def test_what_is_wrong_is_named_by_the_grade(
+    rehearse: Rehearse, wrong: str, faults: str, grade: str, named: str
+) -> None:
+    code, found = rehearse(f"--faults={faults}", script=(wrong,), minutes=1.0)
+    assert (code, found["grade"]) == (1, grade)
+    assert named in found["found"]
+    assert fault(found, faults)["outcome"] == "not survived"
+
+
+def test_a_training_that_goes_on_differently_is_told_by_its_losses(rehearse: Rehearse) -> None:
+    code, found = rehearse("--faults=rank", script=("--forgets_random",), minutes=1.0)
+    assert (code, found["grade"], found["found"]) == (0, "C", ["trains differently after a resume"])
+    assert fault(found, "rank")["losses"] == "differ"
+
+
+def test_a_handler_that_never_ends_is_named(rehearse: Rehearse) -> None:
+    _, found = rehearse("--faults=stop", "--stop_grace=2s", script=("--stuck_in_term",), minutes=1.0)
+    assert found["found"] == ["does not end after SIGTERM"]
+
+
+def test_the_proposed_diff_is_what_was_missing(tmp_path: Path) -> None:
+    shutil.copy(SCRIPT, tmp_path)
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    rehearsal = ("rehearse", "--json", "--minutes=1", "--faults=rank", "--worker_num=2", "train.py")
+    outcomes = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "faultrun", *rehearsal],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not done.stdout:
+            pytest.skip(done.stderr)
+        found = json.loads(done.stdout)
+        outcomes.append((done.returncode, fault(found, "rank")["outcome"]))
+        if done.returncode:
+            diff = found["proposed"]
+            subprocess.run(["git", "apply"], cwd=tmp_path, input=diff, text=True, check=True)
+    assert outcomes == [(1, "not survived"), (0, "survived")]
+    assert "--resume={checkpoint}" in (tmp_path / "faultrun.yaml").read_text()

@@ -1,0 +1,117 @@
+"""Real rehearsals of a small training that does everything right."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from faultrun.rehearse.confinement import can_confine
+from faultrun.rehearse.untouched import changed, marks_of
+from support.processes import marked, wait_until
+from support.rehearsals import fault
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).with_name("scripts") / "train.py"
+
+Rehearse = Callable[..., tuple[int, dict[str, Any]]]
+
+
+def test_a_sound_training_survives_all_and_leaves_everything_as_it_was(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt" / "model-step_900.safetensors").write_bytes(b"of another training")
+    (tmp_path / "faultrun_log").mkdir()
+    (tmp_path / "faultrun_log" / "mine.txt").write_text("kept")
+    before = marks_of([str(tmp_path)])
+    code, found = rehearse("--hang_signal=log", minutes=3.0)
+    assert changed(before, marks_of([str(tmp_path)])) == ()
+    assert (code, found["survived"], found["complete"], found["changed"]) == (0, True, True, [])
+    assert [one["outcome"] for one in found["faults"]] == ["survived"] * 6
+    for name in ("rank", "rank0", "stop", "supervisor", "torn"):
+        one = fault(found, name)
+        assert one["losses"] == "same" and one["losses_compared"] > 0
+        assert one["steps_lost"] <= 10
+        assert 0 < one["training_again_s"] < 20
+        assert one["resumed_from"].startswith("step ")
+    assert fault(found, "freeze")["resumed_from"] == "woken by SIGCONT"
+    assert found["grade"] in ("A", "B")
+    assert found["files_checked"] == len(before)
+
+
+def test_checkpoints_in_memory_stay_as_they_were(rehearse: Rehearse) -> None:
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("no /dev/shm to write to")
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        kept = Path(folder) / "model-step_10.safetensors"
+        kept.write_bytes(b"of a training of days")
+        options = (f"--checkpoint_dir={folder}", "--faults=rank", "--isolation=view")
+        code, found = rehearse(*options, script=(f"--folder={folder}",), minutes=1.0)
+        assert (code, found["changed"], fault(found, "rank")["outcome"]) == (0, [], "survived")
+        assert found["undisturbed"]["saves_seen"] > 0
+        assert (kept.read_bytes(), list(Path(folder).iterdir())) == (b"of a training of days", [kept])
+
+
+def test_what_the_time_does_not_allow_is_named_as_not_tried(rehearse: Rehearse) -> None:
+    code, found = rehearse(script=("--step_s=2", "--save_every=50"), minutes=0.15)
+    assert (code, found["survived"], found["complete"]) == (1, False, False)
+    assert {one["outcome"] for one in found["faults"]} <= {"not tried", "not survived"}
+    assert fault(found, "freeze")["note"] == "the 0.15 minutes were over"
+
+
+def test_a_training_that_saves_where_nobody_looks_is_told_where(rehearse: Rehearse, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    _, found = rehearse("--faults=rank", script=(f"--folder={elsewhere}",), minutes=1.0)
+    assert not elsewhere.exists()
+    assert fault(found, "rank")["outcome"] == "not survived"
+    assert "saves where faultrun is not told to look" in found["found"]
+    assert f"--checkpoint_dir={elsewhere} " in found["reasons"][0]
+
+
+def test_a_copy_survives_and_a_path_that_no_word_names_is_not_written(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can_confine():
+        pytest.skip("this kernel has no landlock")
+    code, found = rehearse("--isolation=copy", "--faults=rank", minutes=1.0)
+    assert (code, found["survived"], found["changed"]) == (0, True, [])
+    assert "in a copy of the working directory" in found["isolation"]
+    assert not list(tmp_path.iterdir())
+    secret = tmp_path.with_name("elsewhere")
+    monkeypatch.setenv("WRITES_TO", str(secret))
+    with pytest.raises(AssertionError, match="Permission denied"):
+        rehearse("--isolation=copy", "--faults=rank", minutes=1.0)
+    assert not secret.exists()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_nothing_outlives_a_rehearsal_that_is_ended(tmp_path: Path, signum: int) -> None:
+    (tmp_path / "scratch").mkdir()
+    name, value = "TEST_MARK", os.urandom(8).hex()
+    words = ("rehearse", "--minutes=2", f"--scratch={tmp_path}/scratch", "--worker_num=2", str(SCRIPT))
+    with (tmp_path / "said").open("wb") as said:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "faultrun", *words],
+            cwd=tmp_path,
+            env={**os.environ, name: value},
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+    with running:
+        # The command, the process of its scene, the supervisor, two workers and their helpers.
+        wait_until(lambda: len(marked(f"{name}={value}")) > 4, while_runs=running.pid, what="its workers")
+        running.send_signal(signum)
+        running.wait(30)
+    wait_until(lambda: not marked(f"{name}={value}"), what="the end of all processes")
+    if signum != signal.SIGKILL:
+        assert running.returncode == 128 + signum
+        name = signal.Signals(signum).name
+        assert f"the rehearsal was ended by {name}" in (tmp_path / "said").read_text().splitlines()[-1]
+        assert not list((tmp_path / "scratch").iterdir())

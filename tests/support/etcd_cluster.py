@@ -1,0 +1,109 @@
+"""A real etcd of several members, each on a host of its own, and what a test asks and does to it."""
+
+import base64
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.hosts import Host, Network
+from support.processes import wait_until
+
+_CLIENTS, _PEERS = 2379, 2380
+_ANSWER_WITHIN_S = 2.0
+
+
+class EtcdCluster:
+    """Members by the names of their hosts. Every question goes to one member, over its JSON gateway."""
+
+    def __init__(self, network: Network, members: Sequence[str], folder: Path) -> None:
+        self._program = shutil.which("etcd")
+        if self._program is None:
+            pytest.skip("no etcd on the PATH")
+        self._network = network
+        self._folder = folder
+        self.members = {name: network[name] for name in members}
+
+    @property
+    def endpoints(self) -> str:
+        """As ``--rdzv-endpoint`` takes them."""
+        return ",".join(f"{host.address}:{_CLIENTS}" for host in self.members.values())
+
+    def start(self) -> None:
+        """Start all members and wait for a leader that all of them follow."""
+        for host in self.members.values():
+            self.start_member(host)
+        self.await_leader()
+
+    def start_member(self, host: Host) -> "subprocess.Popen[bytes]":
+        """Start one, with what it had before."""
+        clients, peers = f"http://{host.address}:{_CLIENTS}", f"http://{host.address}:{_PEERS}"
+        members = ",".join(f"{name}=http://{one.address}:{_PEERS}" for name, one in self.members.items())
+        options = {
+            "name": host.name,
+            "data-dir": self._folder / host.name,
+            "listen-client-urls": clients,
+            "advertise-client-urls": clients,
+            "listen-peer-urls": peers,
+            "initial-advertise-peer-urls": peers,
+            "initial-cluster": members,
+            "log-level": "error",
+        }
+        argv = [str(self._program), *(f"--{name}={value}" for name, value in options.items())]
+        return host.start(argv, log=self._folder / f"{host.name}.log")
+
+    def leader(self, asked: Sequence[Host] | None = None) -> Host | None:
+        """Whom all of ``asked`` follow, every member if nobody is named; None while they do not agree."""
+        ids, leaders = {}, set()
+        for host in asked or tuple(self.members.values()):
+            status = self._status(host)
+            if status is None:
+                return None
+            ids[status["header"]["member_id"]] = host
+            leaders.add(status.get("leader", "0"))
+        return ids.get(leaders.pop()) if len(leaders) == 1 else None
+
+    def await_leader(self, asked: Sequence[Host] | None = None) -> Host:
+        """The same, once there is one."""
+        return wait_until(lambda: self.leader(asked), what="an etcd leader that all follow")
+
+    def put(self, key: str, value: str, through: Host | None = None) -> None:
+        """Write a key; OSError if no answer comes in time, ValueError for a refusal."""
+        self._ask(through, "kv/put", {"key": _encoded(key), "value": _encoded(value)})
+
+    def get(self, key: str, through: Host | None = None) -> str | None:
+        """Read a key as the majority knows it; None if it is not there."""
+        found = self._ask(through, "kv/range", {"key": _encoded(key)}).get("kvs", [])
+        return base64.b64decode(found[0]["value"]).decode() if found else None
+
+    def _status(self, host: Host) -> dict[str, Any] | None:
+        with suppress(OSError, ValueError):
+            return self._ask(host, "maintenance/status", {})
+        return None
+
+    def _ask(self, host: Host | None, what: str, question: dict[str, str]) -> dict[str, Any]:
+        to = host or next(iter(self.members.values()))
+        with self._network.desk.inside():
+            connection = HTTPConnection(to.address, _CLIENTS, timeout=_ANSWER_WITHIN_S)
+            connection.connect()
+        try:
+            connection.request("POST", f"/v3/{what}", json.dumps(question))
+            response = connection.getresponse()
+            answer: dict[str, Any] = json.loads(response.read())
+        except HTTPException as error:
+            raise OSError(str(error)) from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise ValueError(answer.get("error", response.status))
+        return answer
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
