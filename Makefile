@@ -11,19 +11,23 @@ EXAMPLES ?= 20000
 TESTS ?= tests
 FAULTS ?= 500
 MINUTES ?= 60
+WALKS ?= 10
 
-.PHONY: help setup deepspeed demo check test pythons bench bench-all soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix codes format clean
+.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix codes format clean
 
 help:
-	@echo "make demo    install into .venv, train on 4 workers, kill one, watch it recover"
+	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
 	@echo "make test    the whole test suite, with the real MindSpore and torch"
 	@echo "make test STANDBY=2  the same with standbys in every run that can have them; STANDBY=none without"
 	@echo "make pythons what needs no framework, with each of Python 3.10 to 3.13 that this machine has"
 	@echo "make setup   only the installation (.venv, editable, with test tools)"
 	@echo "make deepspeed  what examples/13_deepspeed needs beside it, in a folder of its own; part of make test"
+	@echo "make docs    the documentation as a site, in build/site"
 	@echo "make check   format, lint, types, layers, one definition a noun, fast tests (under 30 s)"
+	@echo "make check-model WALKS=10 SEED=1: what several nodes agree on, explored exhaustively, each guard removed; then minutes of walks"
 	@echo "make bench   MINUTES=60: restarts next to every rival, the README's table and plot; goes on where it was cut off"
 	@echo "make bench-all  every promise about performance"
+	@echo "make bench-scale  1,000 and 4,000 simulated supervisors at one etcd: two minutes"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
 	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
@@ -38,16 +42,20 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[mindspore,torch,codes,view,tensorboard,otel,dev]'
+		--editable '.[mindspore,torch,codes,view,tensorboard,otel,etcd,docs,dev]'
 	@touch $(STAMP)
 
 deepspeed: $(DEEPSPEED)/.ready
 
-# In a folder of its own: transformers and accelerate import a DeepSpeed that they find. Its one kernel needs a C++ compiler.
-$(DEEPSPEED)/.ready: examples/13_deepspeed/requirements.txt $(STAMP)
+# In a folder of its own: transformers and accelerate import a DeepSpeed that they find.
+$(DEEPSPEED)/.installed: examples/13_deepspeed/requirements.txt $(STAMP)
 	rm -rf $(DEEPSPEED)
 	DS_BUILD_OPS=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--target $(DEEPSPEED) --requirement $<
+	@touch $@
+
+# Its one kernel needs a C++ compiler for a minute: in `make test` its own tests wait for it, and no others.
+$(DEEPSPEED)/.ready: $(DEEPSPEED)/.installed
 	DS_ACCELERATOR=cpu PYTHONPATH=$(DEEPSPEED) PATH=$(CURDIR)/$(DEEPSPEED)/bin:$$PATH TORCH_EXTENSIONS_DIR=$(CURDIR)/.codes/extensions \
 		$(BIN)/python -c "from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder as Builder; Builder().load(verbose=False)"
 	@touch $@
@@ -55,15 +63,21 @@ $(DEEPSPEED)/.ready: examples/13_deepspeed/requirements.txt $(STAMP)
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py
 
+docs: $(STAMP)
+	@$(BIN)/python docs/build_site.py
+
 check: $(STAMP)
 	@$(BIN)/python tests/check.py
 
 test: $(STAMP)
-	-@$(MAKE) --no-print-directory deepspeed
-	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 2
+	-@$(MAKE) --no-print-directory $(DEEPSPEED)/.installed
+	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 3
 
 pythons: $(STAMP)
 	@$(BIN)/python tests/pythons.py
+
+check-model: $(STAMP)
+	@PYTHONPATH=launcher:tests $(BIN)/python -m model.check $(WALKS) $(SEED)
 
 bench: $(STAMP)
 	test -x benchmarks/.rivals/nvrx/bin/ft_launcher || $(BIN)/python -m benchmarks.harness.rivals || true
@@ -71,6 +85,9 @@ bench: $(STAMP)
 
 bench-all: bench
 	$(BIN)/python -m benchmarks
+
+bench-scale: $(STAMP)
+	$(BIN)/python -m benchmarks scale
 
 soak: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.kills --runs $(N) --seed $(SEED)
