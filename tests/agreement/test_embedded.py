@@ -88,24 +88,29 @@ def test_an_etcd_without_its_data_is_another_cluster(embedded: EmbeddedEtcd, ope
     assert clusters[0] != clusters[1]
 
 
+@pytest.mark.parametrize(
+    ("version", "careful"), [("3.4.23", False), ("3.5.1", True), ("3.5.21", False), ("3.6.0", False)]
+)
 def test_a_version_that_may_lose_a_write_when_it_is_killed_saves_each_before_the_next(
-    embedded: EmbeddedEtcd, tmp_path: Path
+    embedded: EmbeddedEtcd, version: str, careful: bool
 ) -> None:
-    asked: list[tuple[str, ...]] = []
-
-    def start_nothing(argv: tuple[str, ...], log: Path) -> EtcdProcess:
-        asked.append(argv)
-        return start_it(("/bin/true",), log)
-
     program = find_etcd()
     program.unlink()
-    for version, careful in (("3.4.23", False), ("3.5.1", True), ("3.5.21", False), ("3.6.0", False)):
-        program.write_text(f"#!/bin/sh\necho 'etcd Version: {version}'\n")
-        program.chmod(0o755)
+    asked = program.with_name("asked")
+    program.write_text(f"#!/bin/sh\necho $1 >> {asked}\necho 'etcd Version: {version}'\n")
+    program.chmod(0o755)
+    commands: list[tuple[str, ...]] = []
+
+    def start_nothing(argv: tuple[str, ...], log: Path) -> EtcdProcess:
+        commands.append(argv)
+        return start_it(("/bin/true",), log)
+
+    for _ in range(2):
         etcd = EmbeddedEtcd(embedded.place, start_nothing)
         etcd.begin()
         etcd.end(PATIENCE_S)
-        assert ("--backend-batch-limit=1" in asked[-1]) is careful
+        assert ("--backend-batch-limit=1" in commands[-1]) is careful
+    assert asked.read_text() == "--version\n"
 
 
 def test_a_port_that_is_taken_is_named_with_how_to_see_by_whom(embedded: EmbeddedEtcd) -> None:

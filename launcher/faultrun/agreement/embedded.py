@@ -5,6 +5,7 @@ lease. It dies with whoever started it.
 """
 
 import errno
+import functools
 import importlib.util
 import json
 import os
@@ -209,14 +210,20 @@ def _careful(program: Path) -> dict[str, str]:
     It notes how far it has come before it writes, and a timer may save the note alone.
     """
     try:
-        said = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_WITHIN_S, check=False
-        ).stdout
+        said = _version_said(program)
     except (OSError, subprocess.SubprocessError):
         return {}
     if not any(f"etcd Version: {version}\n" in said for version in _LOSING_VERSIONS):
         return {}
     return {"backend-batch-limit": "1", "backend-batch-interval": "24h"}
+
+
+@functools.cache
+def _version_said(program: Path) -> str:
+    """Asked once: an etcd that is started again after its end shall serve soon."""
+    return subprocess.run(
+        [program, "--version"], capture_output=True, text=True, timeout=_VERSION_WITHIN_S, check=False
+    ).stdout
 
 
 def _await_port(listen: str) -> None:
