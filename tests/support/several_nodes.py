@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from model.replay import broken_laws
 from support.etcd_cluster import EtcdCluster
 from support.hosts import Host, Network, network
 from support.runs import FAULTRUN, LIGHT_PYTHON, PRELUDE, Run
@@ -105,7 +106,7 @@ def job(
     """Hosts of these names and one for etcd, which runs; no supervisor yet. Every worker runs ``script``.
 
     ``served``: there is no etcd but that of the first host. ``program`` instead of ``script``, ``per_node``
-    and ``words`` are as in ``Job``.
+    and ``words`` are as in ``Job``. At the end the journals of all are held to the laws of ``model.laws``.
     """
     python = LIGHT_PYTHON if framework == "plain" else (sys.executable,)
     (folder / "train.py").write_text(PRELUDE + script)
@@ -115,3 +116,5 @@ def job(
         if etcd is not None:
             etcd.start()
         yield Job(net, etcd, folder, program, framework, per_node, words)
+    laws = broken_laws(sorted((folder / "logs").glob("node_*")))
+    assert not laws, "\n".join(laws)
