@@ -128,7 +128,7 @@ def test_a_node_that_is_cut_off_kills_its_ranks_in_time_and_comes_back_as_a_spar
 
 
 def test_etcd_that_is_away_ends_no_rank_and_one_that_dies_meanwhile_is_told_at_once(tmp_path: Path) -> None:
-    with job(tmp_path, "a", "b", script=ENDS_IN_THE_SECOND_LIFE) as one:
+    with job(tmp_path, "a", "b", script=ENDS_IN_THE_SECOND_LIFE, only_etcd=True) as one:
         one.start("a", "b")
         one.trains("a", "b")
         one.host(STORE).freeze()

@@ -24,6 +24,11 @@ class Setting(NamedTuple):
     away: frozenset[str] = frozenset()  # guards that a mutant lacks
     saves: bool = False  # ranks that end may have saved
     fine: bool = False  # what a supervisor does by itself takes time, and so does joining
+    cold: bool = (
+        False  # it begins before the first plan, and each node reads its own key at a moment of its own
+    )
+    ends: bool = False  # ranks may come to their end
+    rounds: bool = False  # peers answer one by one, and an answer may come late
 
     @property
     def nodes(self) -> int:
@@ -58,6 +63,15 @@ class Office(NamedTuple):
     lease: int
 
 
+class Answer(NamedTuple):
+    """ "Deaf, too": of whom, about which incarnation, and how many ticks ago it was asked for."""
+
+    node: int
+    boot: int
+    incarnation: int
+    age: int = 0
+
+
 class Node(NamedTuple):
     up: str = UP
     net: int = WHOLE
@@ -82,6 +96,9 @@ class Node(NamedTuple):
     keys: tuple[Key, ...] | None = None  # what a coordinator has read of node/
     late: tuple[object, ...] = ()  # a write of its own that still travels
     sent: Word | None = None  # what it stated last, where a mutant goes by that
+    own: tuple[Word, int] | None = None  # what it has read of its own key, where that is apart
+    asked: tuple[Answer, ...] = ()  # answers that are on their way to it, of this tick and the one before
+    got: tuple[Answer, ...] = ()  # answers that have come
 
     @property
     def has_ranks(self) -> bool:

@@ -17,7 +17,7 @@ from model.cluster import (
 )
 from model.etcd import written
 from model.mind import Move, Verdict
-from model.senses import judged, past_lease
+from model.senses import deaf_peers, judged, past_lease
 
 
 def hurried(setting: Setting, state: State, at: int) -> State:
@@ -66,7 +66,7 @@ def decided(setting: Setting, state: State, at: int, verdict: Verdict) -> Iterat
             yield from _grant(state, at)
         elif move.kind == "warn":
             yield from _warn(state, at, move)
-        else:
+        elif move.kind != "fence" or not _hears_in_time(setting, state, at):
             new = told(node, move)
             if new != node:
                 yield Step(f"{at}: {_words(move)}", set_node(state, at, new))
@@ -96,6 +96,9 @@ def told(node: Node, move: Move) -> Node:
                 keys=None,
                 raised=-1,
                 warned=-1,
+                own=None,
+                asked=(),
+                got=(),
             )
         case "plan" if node.phase in ("idle", "prepare", "ready") and move.number > node.incarnation:
             return node._replace(phase="prepare", incarnation=move.number, struck=False, raised=-1)
@@ -113,10 +116,17 @@ def told(node: Node, move: Move) -> Node:
             return node
 
 
+def ended(node: Node) -> Node:
+    """The node after all its ranks have come to their end."""
+    return node._replace(phase="idle", word=Word(node.incarnation, "done", -1))
+
+
 def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
     """What a supervisor does without being told."""
     life, disk = node.incarnation, state.disk
     match node.phase:
+        case "run" if setting.ends:
+            yield Step(f"{at}: its ranks of {life} end well", set_node(state, at, ended(node)))
         case "prepare":
             ready = node._replace(phase="ready", word=Word(life, "ready"))
             yield Step(f"{at}: has prepared {life}", set_node(state, at, ready))
@@ -136,6 +146,27 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
                 f"{at}: has looked, point {point}",
                 set_node(state, at, node._replace(phase="idle", word=word)),
             )
+
+
+def answered(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
+    """A peer answers, and the answer comes, at any moment until it is too old to count."""
+    if past_lease(node) and values.is_busy(node.word) and not node.held:
+        for answer in deaf_peers(setting, state, at):
+            if answer not in (*node.asked, *node.got):
+                asked = tuple(sorted((*node.asked, answer)))
+                yield Step(f"{answer.node}: answers {at}", set_node(state, at, node._replace(asked=asked)))
+    for answer in node.asked:
+        new = node._replace(
+            asked=tuple(one for one in node.asked if one != answer),
+            got=tuple(sorted({*node.got, answer})),
+        )
+        yield Step(f"{at}: hears {answer.node}, asked {answer.age} ago", set_node(state, at, new))
+
+
+def _hears_in_time(setting: Setting, state: State, at: int) -> bool:
+    """Whether a peer that can be reached has yet to answer: questions go out long before the end."""
+    node = state.nodes[at]
+    return setting.rounds and any(one not in node.got for one in deaf_peers(setting, state, at))
 
 
 def _grant(state: State, at: int) -> Iterator[Step]:
@@ -187,14 +218,21 @@ def _write(setting: Setting, state: State, at: int, move: Move) -> Iterator[Step
 
 
 def _has_stated(setting: Setting, node: Node) -> Node:
-    return node._replace(keyed=True, sent=node.word if "restating" in setting.away else None)
+    return node._replace(
+        keyed=node.keyed or not setting.cold, sent=node.word if "restating" in setting.away else None
+    )
 
 
-def heard(state: State, at: int, node: Node) -> Iterator[Step]:
+def heard(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
     """What etcd answers and shows."""
     etcd = state.etcd
     if not talks(state, node):
         return
+    key = etcd.key(at, node.boot) if setting.cold else None
+    read = None if key is None else (key.word, key.lease)
+    if setting.cold and read != node.own:
+        keyed = read is not None and read[1] == node.lease and not node.dropped
+        yield Step(f"{at}: reads its own key", set_node(state, at, node._replace(own=read, keyed=keyed)))
     if node.lease and not node.dropped:
         if not etcd.has_lease(at, node.lease):
             yield Step(

@@ -26,7 +26,7 @@ from model.cluster import (
     set_node,
     talks,
 )
-from model.doings import decided, heard, hurried, plain, worked
+from model.doings import answered, decided, heard, hurried, plain, worked
 from model.etcd import ends_leases
 from model.faults import around, deadman_is_due, faults
 from model.senses import judged
@@ -48,6 +48,17 @@ def training(setting: Setting) -> State:
     return State(nodes, etcd, setting.faults)
 
 
+def begun(setting: Setting) -> State:
+    """Where an exploration begins."""
+    return _before_the_first_plan(setting) if setting.cold else training(setting)
+
+
+def _before_the_first_plan(setting: Setting) -> State:
+    """Every node's supervisor has started and looked through the checkpoints; nobody has joined."""
+    node = Node(word=Word(-1, "joined", 0))
+    return State((node,) * setting.nodes, Etcd(), setting.faults)
+
+
 def steps(setting: Setting, state: State) -> Iterator[Step]:
     """Every thing that can happen next."""
     for label, after, fault in _steps(setting, state):
@@ -66,8 +77,10 @@ def _steps(setting: Setting, state: State) -> Iterator[Step]:
             late = verdict.overdue and values.is_busy(node.word)
             overdue = overdue or late
             yield from decided(setting, state, at, verdict)
+            if setting.rounds:
+                yield from answered(setting, state, at, node)
             if not (late and "fence" not in setting.away):
-                yield from heard(state, at, node)
+                yield from heard(setting, state, at, node)
         if node.up == UP:
             yield from worked(setting, state, at, node)
         elif node.up == FROZEN and deadman_is_due(setting, node):
@@ -100,6 +113,8 @@ def _tick(state: State) -> State:
                 heard=heard,
                 granted=min(node.granted + 1, NO_PROMISE),
                 held=False,
+                asked=tuple(one._replace(age=1) for one in node.asked if not one.age),
+                got=(),
             )
         )
     leases = tuple(

@@ -73,7 +73,7 @@ def ends_leases(state: State) -> Iterator[Step]:
         again = etcd._replace(up=True, leases=tuple((*one[:2], 0) for one in etcd.leases))
         yield Step("etcd comes back", state._replace(etcd=again))
         return
-    look = values.plan_of(etcd.plan).header.look
+    look = values.plan_of(etcd.plan).header.look if etcd.plan else 0
     for key in etcd.keys:
         if key.boot == GHOST and key.word.look < look:
             looked = key._replace(word=key.word._replace(look=look))

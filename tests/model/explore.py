@@ -6,7 +6,7 @@ from array import array
 from typing import NamedTuple
 
 from model.cluster import Setting, State
-from model.environment import steps, training
+from model.environment import begun, steps
 from model.laws import SOMETIMES, broken, good
 
 
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 def explore(setting: Setting, *, most: int = 3_000_000, seconds: float = 1e9, live: bool = True) -> Found:
     """Every reachable state, once; ends at the first broken law."""
     began = time.monotonic()
-    first = training(setting)
+    first = begun(setting)
     number = {hash(first): 0}
     level, came, came_by = [first], array("i", [-1]), [""]
     backwards: tuple[array[int], array[int]] = (array("i"), array("i"))
@@ -106,7 +106,7 @@ def walk(setting: Setting, *, seed: int, walks: int, length: int = 200) -> Found
     sometimes: set[str] = set()
     for one in range(walks):
         chance = random.Random(f"{seed} {one}")
-        state, trace = training(setting), []
+        state, trace = begun(setting), []
         for _ in range(length):
             label, after, _fault = chance.choice(list(steps(setting, state)))
             transitions += 1

@@ -15,17 +15,29 @@ def broken(setting: Setting, before: State, after: State) -> str:
     lives = {node.incarnation for node in after.nodes if node.has_ranks}
     if len(lives) > 1:
         return f"ranks of {sorted(lives)} live at once"
+    well = after.left == setting.faults
+    if well and any(now.boot > was.boot for was, now in zip(before.nodes, after.nodes, strict=True)):
+        return "a node fences itself although nothing has happened"
     if before.etcd.plan != after.etcd.plan:
-        return _broken_by_a_plan(setting, before, after)
+        bad = _broken_by_a_plan(setting, before, after)
+        return bad or ("a second plan although nothing has happened" if well and _is_second(after) else "")
     if setting.kinds <= {"away"} and any(
-        was.has_ranks and not now.has_ranks for was, now in zip(before.nodes, after.nodes, strict=True)
+        was.has_ranks and not now.has_ranks and now.word.status != "done"
+        for was, now in zip(before.nodes, after.nodes, strict=True)
     ):
         return "ranks ended although only etcd was away"
     return ""
 
 
 def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
-    was, now = values.plan_of(before.etcd.plan), values.plan_of(after.etcd.plan)
+    now = values.plan_of(after.etcd.plan)
+    if not before.etcd.plan:
+        return ""
+    was = values.plan_of(before.etcd.plan)
+    if was.header.phase is PlanPhase.FINISHED:
+        return "the run goes on after its end"
+    if now.header.phase is PlanPhase.FINISHED and not now.header.exit_code and not _all_done(now, after):
+        return "the run ends with 0 although ranks have not"
     if _place(now) < _place(was):
         return "the plan goes back"
     life = now.header.incarnation
@@ -41,6 +53,17 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
     return ""
 
 
+def _is_second(after: State) -> bool:
+    return values.plan_of(after.etcd.plan).header.incarnation > 0
+
+
+def _all_done(plan: values.Written, after: State) -> bool:
+    """Whether every member has come to its end, those that are gone since left out."""
+    done = (plan.header.incarnation, "done")
+    members = [(after.nodes[values.index(one.node)], int(one.boot)) for one in plan.roster.entries]
+    return all(node.word[:2] == done or node.boot != boot for node, boot in members)
+
+
 def _place(written: values.Written) -> tuple[int, int, int]:
     header = written.header
     return header.incarnation, _ORDER.index(header.phase), header.look
@@ -50,9 +73,11 @@ def good(setting: Setting, state: State) -> bool:
     """All train, the run has ended, or the run waits for a node and says for which."""
     if not state.etcd.up:
         return False
+    if not state.etcd.plan:
+        return _waits_for_somebody(setting, state)
     header, roster, _ = values.plan_of(state.etcd.plan)
     if header.phase is PlanPhase.FINISHED:
-        return not any(node.has_ranks for node in state.nodes)
+        return all(node.phase == "ended" or node.up != UP or node.net != WHOLE for node in state.nodes)
     if header.phase is PlanPhase.GO and all(life != header.incarnation for life, _ in state.etcd.alarms):
         members = [(state.nodes[values.index(one.node)], int(one.boot)) for one in roster.entries]
         if all(
@@ -60,6 +85,10 @@ def good(setting: Setting, state: State) -> bool:
             for node, boot in members
         ):
             return True
+    return _waits_for_somebody(setting, state)
+
+
+def _waits_for_somebody(setting: Setting, state: State) -> bool:
     there = [at for at, node in enumerate(state.nodes) if node.up == UP and node.net == WHOLE]
     if len(there) >= setting.members or any(node.has_ranks for node in state.nodes):
         return False
@@ -71,6 +100,8 @@ def _leader(state: State) -> tuple[bool, bool]:
     office = state.etcd.office
     if office is None:
         return False, False
+    if not state.etcd.plan:
+        return True, False
     member = values.plan_of(state.etcd.plan).roster.has(
         values.node_id(office.node), values.boot_id(office.boot)
     )
@@ -78,6 +109,7 @@ def _leader(state: State) -> tuple[bool, bool]:
 
 
 SOMETIMES: dict[str, Callable[[State], bool]] = {
+    "trains": lambda state: any(node.phase == "run" for node in state.nodes),
     "trains again": lambda state: any(node.phase == "run" and node.incarnation > 0 for node in state.nodes),
     "spare used": lambda state: any(
         node.phase == "run" and node.incarnation > 0 and node.boot == 0 and node.up == UP
@@ -87,5 +119,6 @@ SOMETIMES: dict[str, Callable[[State], bool]] = {
     "fenced": lambda state: any(node.boot > 0 and node.up == UP for node in state.nodes),
     "another coordinator": lambda state: state.etcd.token > 1,
     "an heir leads": lambda state: _leader(state)[1],
+    "ended": lambda state: any(node.phase == "ended" for node in state.nodes),
     "looked again": lambda state: any(node.look > 0 and node.phase == "idle" for node in state.nodes),
 }

@@ -80,6 +80,8 @@ def verdict(away: frozenset[str], members: int, view: View) -> Verdict:
     """What the product's code does with this knowledge; ``away`` are guards that it lacks for once."""
     if "drained" in away and view.keys is not None:
         view = view._replace(keys=tuple(_idle(key) for key in view.keys))
+    if "all_done" in away and view.keys and any(key.word.status == "done" for key in view.keys):
+        view = view._replace(keys=tuple(_done(key) for key in view.keys))
     if "one_boot" in away and view.keys is not None:
         newest = {key.node: key for key in sorted(view.keys)}
         view = view._replace(keys=tuple(newest.values()))
@@ -92,9 +94,20 @@ def verdict(away: frozenset[str], members: int, view: View) -> Verdict:
     here = terms(view.node, fences="fence" not in away)
     judgement = judge(rules(members), here, own, known(view), Remembered(), clock)
     moves = tuple(move for act in judgement.acts for move in _moves(view, act))
+    if "own_first" in away and view.own is None:
+        sooner = verdict(away, members, view._replace(own=(view.word, view.lease)))
+        moves = (
+            *moves,
+            *(move for move in sooner.moves if move.kind in ("plan", "go", "over", "look", "end")),
+        )
     if "look" in away:
         moves = tuple(_without_a_look(away, members, view, move) for move in moves)
     return Verdict(moves, judgement.alive_until_s <= NOW_S, judgement.waits)
+
+
+def _done(key: Key) -> Key:
+    """As if its ranks had come to their end."""
+    return key._replace(word=key.word._replace(status="done")) if is_busy(key.word) else key
 
 
 def _idle(key: Key) -> Key:

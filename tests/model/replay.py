@@ -33,18 +33,21 @@ from model.journals import Life, Told, lives, silences, told, without_clock
 from model.laws import broken
 
 
-def broken_laws(
-    folders: Collection[Path], *, struck: Collection[str] = (), slack_s: float = 0.0
-) -> list[str]:
+def broken_laws(folders: Collection[Path], *, only_etcd: bool = False, slack_s: float = 0.0) -> list[str]:
     """Every law that the run broke, in words that name node and line; none if it kept them all.
 
-    ``folders`` are the nodes' own (``<log_dir>/node_<name>``), each with its journal. ``struck`` are nodes
-    that somebody froze or cut off from the others, which no journal can tell. ``slack_s``: how far the clocks
-    of the machines may be apart.
+    ``folders`` are the nodes' own (``<log_dir>/node_<name>``), each with its journal. ``only_etcd``: whoever
+    ran it took nothing away but etcd, and ranks; no journal can tell that a machine stood still or was cut
+    off. ``slack_s``: how far the clocks of the machines may be apart.
     """
     story = told(folders, slack_s)
     parts = lives(folders, story)
-    return [*_told_alike(story), *_placed(story), *_ended_well(story), *_Replay(story, parts, struck).found()]
+    return [
+        *_told_alike(story),
+        *_placed(story),
+        *_ended_well(story),
+        *_Replay(story, parts, only_etcd=only_etcd).found(),
+    ]
 
 
 class _Change(NamedTuple):
@@ -102,8 +105,8 @@ class _Saves:
 class _Replay:
     """The states of the run as the model has them: one node for each part in an incarnation, and the plan."""
 
-    def __init__(self, story: Sequence[Told], parts: Sequence[Life], struck: Collection[str]) -> None:
-        self._story, self._parts, self._struck = story, parts, struck
+    def __init__(self, story: Sequence[Told], parts: Sequence[Life], *, only_etcd: bool) -> None:
+        self._story, self._parts, self._only_etcd = story, parts, only_etcd
         self._silent = silences(story)
         self._members: dict[int, set[str]] = {}
         self._header: PlanHeader | None = None
@@ -116,7 +119,7 @@ class _Replay:
         state, bad = State(idle, Etcd(plan=nothing), 0), ""
         for change in sorted(self._changes(), key=lambda one: (one.at, one.begins)):
             after = change.apply(state)
-            setting = Setting(len(self._parts), 0, 0, change.kinds, saves=after.disk >= 0)
+            setting = Setting(len(self._parts), 0, 1, change.kinds, saves=after.disk >= 0)
             bad, before = broken(setting, state, after), bad
             if bad and bad != before:
                 yield f"{bad} ({change.where})"
@@ -161,9 +164,9 @@ class _Replay:
         members = self._members.get(life.incarnation, set())
         others = [one for one in self._parts if one.incarnation == life.incarnation and one is not life]
         return (
-            life.fenced
+            self._only_etcd
+            and life.fenced
             and len(members) > 1
-            and not members & set(self._struck)
             and all((node, life.incarnation) in self._silent for node in members)
             and all(one.told and (one.fenced or one.ended > life.ended) for one in others)
         )

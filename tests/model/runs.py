@@ -8,6 +8,10 @@ BRIEF = ALL_FAULTS - {"freeze"}
 """A frozen node may go on at any moment of what the others do: most states come of that."""
 
 
+LOST = frozenset(["trains again", "another coordinator", "an heir leads", "looked again"])
+"""What the loss of a node leads to."""
+
+
 class Mutant(NamedTuple):
     """Guards taken away together, and where the checker finds that."""
 
@@ -25,7 +29,19 @@ def _setting(
 IN_CI = {
     "2+0, one fault of any kind": Setting(2, 0, 1),
     "2+1, a host": _setting(2, 1, 1, "host"),
+    "2+0, before the first plan, no fault": Setting(2, 0, 0, cold=True),
+    "2+0, ranks end, etcd away": _setting(2, 0, 1, "away")._replace(ends=True),
+    "2+0, answers one by one, etcd away": _setting(2, 0, 1, "away")._replace(rounds=True),
 }
+
+REACHES = {
+    "2+0, one fault of any kind": {*LOST, "held", "fenced"},
+    "2+1, a host": {*LOST, "spare used"},
+    "2+0, before the first plan, no fault": {"trains"},
+    "2+0, ranks end, etcd away": {"held", "ended"},
+    "2+0, answers one by one, etcd away": {"held"},
+}
+"""What must have happened in it at all."""
 
 ALL = {
     **IN_CI,
@@ -42,6 +58,8 @@ ALL = {
 }
 
 MUTANTS_IN_CI = [
+    Mutant("own_first", Setting(2, 0, 0, cold=True), "a node fences itself"),
+    Mutant("all_done", Setting(2, 0, 0, ends=True), "the run ends with 0"),
     Mutant("drained", _setting(2, 0, 1, "rank"), "incarnation 1 is planned"),
     Mutant("promise", _setting(2, 0, 1, "away"), "ranks ended"),
     Mutant("one_boot absent", _setting(2, 0, 1, "usurp"), "incarnation 1 is planned"),

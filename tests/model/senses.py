@@ -1,5 +1,7 @@
 """What a node knows when it judges: what it has read, and what its peers answer if it asks them now."""
 
+from collections.abc import Iterator
+
 from model import mind, values
 from model.cluster import (
     DEAF,
@@ -7,6 +9,7 @@ from model.cluster import (
     NO_PROMISE,
     NOBODY,
     UP,
+    Answer,
     Node,
     Setting,
     State,
@@ -19,8 +22,8 @@ from model.values import View
 def view(setting: Setting, state: State, at: int) -> View:
     """What this node knows, with its peers' answers if it asks them now."""
     node = state.nodes[at]
-    own = (node.word, node.lease) if node.keyed else None
-    if talks(state, node):
+    own = node.own if setting.cold else (node.word, node.lease) if node.keyed else None
+    if talks(state, node) and not setting.cold:
         key = state.etcd.key(at, node.boot)
         own = None if key is None else (key.word if node.sent != node.word else node.word, key.lease)
     silent = node.age >= DEAF or node.dropped or own is None or own[1] != node.lease
@@ -49,18 +52,24 @@ def judged(setting: Setting, state: State, at: int) -> Verdict:
     return mind.verdict(setting.away, setting.members, view(setting, state, at))
 
 
-def _answers(setting: Setting, state: State, at: int) -> tuple[tuple[int, int, int, bool], ...]:
+def _answers(setting: Setting, state: State, at: int) -> tuple[Answer, ...]:
     """What the peers that can be reached answer; whoever holds goes by what they answered since the tick."""
     node = state.nodes[at]
     if node.held or "unanimity" in setting.away:
         roster = values.plan_of(node.plan).roster
         life = node.word.incarnation
-        return tuple((values.index(one.node), int(one.boot), life, True) for one in roster.entries)
-    return tuple(
-        (other, peer.boot, peer.word.incarnation, True)
-        for other, peer in enumerate(state.nodes)
-        if other != at and _says_deaf(setting, node, peer, other)
-    )
+        return tuple(Answer(values.index(one.node), int(one.boot), life) for one in roster.entries)
+    if setting.rounds:
+        return tuple(one._replace(age=0) for one in node.got) if "asked" in setting.away else node.got
+    return tuple(deaf_peers(setting, state, at))
+
+
+def deaf_peers(setting: Setting, state: State, at: int) -> Iterator[Answer]:
+    """What those peers say that can be reached and are as deaf."""
+    node = state.nodes[at]
+    for other, peer in enumerate(state.nodes):
+        if other != at and _says_deaf(setting, node, peer, other):
+            yield Answer(other, peer.boot, peer.word.incarnation)
 
 
 def _says_deaf(setting: Setting, node: Node, peer: Node, other: int) -> bool:

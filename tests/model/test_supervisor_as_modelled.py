@@ -19,12 +19,12 @@ from faultrun.model.events import (
     RunStarted,
     WorkerExit,
 )
-from faultrun.model.exits import Signaled
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.facts import NodeFact
 from faultrun.model.run import Phase, RunState
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from model.cluster import Node, Setting, State, Word
-from model.doings import told, worked
+from model.doings import ended, told, worked
 from model.environment import training
 from model.mind import Move
 from support.story import WINDOWS, first_plan
@@ -39,6 +39,7 @@ PHASES = {
     Phase.DRAINING: "drain",
     Phase.FINISHED: "ended",
 }
+KILLED = Signaled(signum=9)
 HERE = Topology(nodes=(NodeSlots(node=NodeId("a"), slots=1), NodeSlots(node=NodeId("b"), slots=1)))
 
 
@@ -80,12 +81,15 @@ class Real:
                     MembershipLost(at_s=0, incarnation=life, why="alone", boot=BootId(str(self.boots)))
                 )
                 self.ends_ranks()
+            case "done" if self.state.phase is Phase.RUNNING:
+                self.ends_ranks(Exited(code=0))
+            case _:
+                pass
 
-    def ends_ranks(self) -> None:
+    def ends_ranks(self, how: ExitStatus = KILLED) -> None:
         for rank in sorted(self.state.life.alive):
-            died = Signaled(signum=9)
             life = self.state.incarnation
-            self.hears(WorkerExit(at_s=0, incarnation=life, node=NodeId("a"), rank=rank, pid=1, status=died))
+            self.hears(WorkerExit(at_s=0, incarnation=life, node=NodeId("a"), rank=rank, pid=1, status=how))
         if self.state.phase is Phase.SWEEPING:
             self.hears(Drained(at_s=0, incarnation=self.state.incarnation, stragglers=(), swept=0, notes=()))
 
@@ -114,7 +118,9 @@ class Modelled:
         return self.world.nodes[0]
 
     def is_told(self, what: str, number: int) -> None:
-        self.world = self.world._replace(nodes=(told(self.node, Move(what, number)),))
+        done = what == "done" and self.node.phase == "run"
+        node = ended(self.node) if done else told(self.node, Move(what, number))
+        self.world = self.world._replace(nodes=(node,))
 
     def goes_on(self) -> None:
         for step in worked(SETTING, self.world, 0, self.node):
@@ -127,7 +133,7 @@ def numbers(what: str, node: Node, offset: int) -> int:
 
 
 TOLD = st.tuples(
-    st.sampled_from(["plan", "go", "over", "look", "end", "fence", "on", "on", "plan", "go"]),
+    st.sampled_from(["plan", "go", "over", "look", "end", "done", "fence", "on", "on", "plan", "go"]),
     st.sampled_from([-1, 0, 1, 1, 0]),
 )
 

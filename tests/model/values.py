@@ -28,7 +28,7 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from model.cluster import DEAF, FENCE, HOLD, TTL, Key, Word
+from model.cluster import DEAF, FENCE, HOLD, TTL, Answer, Key, Word
 
 NOW_S = 100.0
 TIMES = LeaseTimes(
@@ -65,7 +65,7 @@ class View(NamedTuple):
     alarms: tuple[tuple[int, int], ...]
     office: tuple[int, int, int] | None
     keys: tuple[Key, ...] | None
-    answers: tuple[tuple[int, int, int, bool], ...]  # node, boot, incarnation, deaf
+    answers: tuple[Answer, ...]
 
 
 _plans: list[Written | None] = [None]
@@ -219,8 +219,14 @@ def known(view: View) -> KnownKeys:
     keys = None if view.keys is None else tuple(stated(key) for key in view.keys)
     own = None if view.own is None else stated(Key(view.node, view.boot, *view.own))
     given = tuple(
-        PeerAnswer(node=node_id(node), boot=boot_id(boot), incarnation=life, deaf=deaf, asked_at_s=NOW_S)
-        for node, boot, life, deaf in view.answers
+        PeerAnswer(
+            node=node_id(one.node),
+            boot=boot_id(one.boot),
+            incarnation=one.incarnation,
+            deaf=True,
+            asked_at_s=NOW_S - one.age,
+        )
+        for one in view.answers
     )
     return KnownKeys(
         common=replace(common, alarms=alarms),
