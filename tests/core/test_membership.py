@@ -13,12 +13,14 @@ from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.membership import (
+    BODIES,
     Commit,
     Fence,
     PeerQuestion,
     Terms,
     node_key,
 )
+from faultrun.model.plan import Plan
 from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
@@ -324,12 +326,18 @@ def test_a_run_that_was_given_up_goes_on_with_a_fresh_budget_for_those_who_come_
     run.settles()
     assert run.phase == (0, PlanPhase.FINISHED)
     assert [end.exit_code for end in run["b"].was_told(RunFinished)] == [3]  # type: ignore[attr-defined]
+    header = run.store.common().header
+    assert header is not None
+    last = run.store.parts()[f"{BODIES}{header.last}"]
+    assert isinstance(last, Plan)
+    assert (last.aftermath and last.aftermath.incident, last.ledger.incidents) == (fault, 1)
     for node in "ab":
         run.is_gone(node)
         run.members.append(again := Member(run, node))
         again.fact = replace(again.fact, boot=BootId(f"{node}2"), incarnation=0)
     run.settles()
     assert run.phase == (1, PlanPhase.PREPARE)
+    assert f"{BODIES}{header.last}" not in run.store.parts()
 
 
 HEADER: dict[str, Any] = {

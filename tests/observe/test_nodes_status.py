@@ -4,12 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, NodeKeys, Stated
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
+from faultrun.model.run_settings import RunSettings
+from faultrun.model.spec import RestartPolicy
 from faultrun.model.topology import BootId, NodeId, Topology
-from faultrun.observe.nodes_status import NodesStatus, lines, nodes_status, where_files_are
+from faultrun.observe.nodes_status import (
+    NodesStatus,
+    brief,
+    document,
+    lines,
+    nodes_status,
+    where_files_are,
+)
 
 HEADER = PlanHeader(incarnation=2, phase=PlanPhase.GO, roster="r", body="b", run_s=40.0)
 PLAN = Plan(
@@ -19,6 +30,17 @@ PLAN = Plan(
     point=None,
     start_at_s=0,
     ledger=Ledger(restarts=(Restart(at_s=1, step=5),), incidents=3, total_restarts=2),
+)
+
+KILLED = Incident(
+    number=3, incarnation=1, at_s=5, cause=Cause.SIGNAL, rank=1, status=Signaled(signum=9),
+    followers=(0, 2, 3), explanation="killed by SIGKILL", node=NodeId("a"), step=60,
+)  # fmt: skip
+TOLD = replace(
+    PLAN,
+    aftermath=Aftermath(incident=KILLED),
+    settings=RunSettings(policy=RestartPolicy(max_restarts=5), log_dir="/shared/logs"),
+    ledger=replace(PLAN.ledger, high_step=60),
 )
 
 
@@ -35,12 +57,16 @@ def stated(name: str, created: int, boot: str = "", status: NodeStatus = NodeSta
 
 
 def seen(
-    header: PlanHeader | None, *here: Stated, alarms: tuple[Alarm, ...] = (), members: str = "ab"
+    header: PlanHeader | None,
+    *here: Stated,
+    alarms: tuple[Alarm, ...] = (),
+    members: str = "ab",
+    plan: Plan = PLAN,
 ) -> NodesStatus:
     leader = Leadership(node=NodeId("a"), boot=BootId("boot-a"), waits="node b")
     common = CommonKeys(revision=9, header=header, coordinator=leader, alarms=alarms)
     roster = Roster(entries=tuple(map(entry, members)))
-    parts: dict[str, Roster | Plan] = {f"{ROSTERS}r": roster, f"{BODIES}b": PLAN}
+    parts: dict[str, Roster | Plan] = {f"{ROSTERS}r": roster, f"{BODIES}b": PLAN, f"{BODIES}p": plan}
     return nodes_status(
         "job42", ("e0:2379",), KnownKeys(common=common, nodes=NodeKeys(revision=9, stated=here), parts=parts)
     )
@@ -124,3 +150,40 @@ def test_a_node_that_cannot_go_on_says_why() -> None:
     said = replace(one.statement, fact=replace(one.statement.fact, failure=(65, "no whole checkpoint\n...")))
     (row,) = (line for line in lines(seen(HEADER, replace(one, statement=said))) if line.startswith("  a "))
     assert "drained: no whole checkpoint  0-1" in row
+
+
+def test_the_plan_tells_how_many_restarts_are_left_and_where_the_folders_are() -> None:
+    status = seen(replace(HEADER, body="p"), stated("a", 3), plan=TOLD)
+    assert "  restarts    2 so far; 4 of 5 left in 1h; all again once training is past step 60" in lines(
+        status
+    )
+    assert "  newest      incident 3  rank 1 of 4 killed by SIGKILL at step 60   failed first; " in "\n".join(
+        lines(status)
+    )
+    assert next(iter(where_files_are(status))) == "node a (10.0.0.3): /shared/logs/node_a"
+    data = document(status)
+    assert (data["restarts_left"], data["spent"]["allowed"], data["last_incident"]["number"]) == (4, 5, 3)
+    assert "card" not in data
+
+
+def test_restarts_of_long_ago_are_not_held_against_the_run() -> None:
+    later = seen(replace(HEADER, body="p", run_s=4000.0), stated("a", 3), plan=TOLD)
+    assert "  restarts    2 so far; 5 of 5 left in 1h" in lines(later)
+
+
+def test_a_run_that_was_given_up_tells_of_the_incident_that_ended_it() -> None:
+    why = "3 of 3 restarts within 1h are used up"
+    end = replace(HEADER, phase=PlanPhase.FINISHED, exit_code=137, why=why, body="p", last="f")
+    final = replace(TOLD, point=None, aftermath=Aftermath(incident=replace(KILLED, number=4)))
+    roster = Roster(entries=tuple(map(entry, "ab")))
+    parts: dict[str, Roster | Plan] = {f"{ROSTERS}r": roster, f"{BODIES}p": TOLD, f"{BODIES}f": final}
+    known = KnownKeys(common=CommonKeys(revision=9, header=end), parts=parts)
+    card = nodes_status("job42", ("e0:2379",), known).card
+    assert card is not None
+    assert (card.incident.number, card.restart, card.why) == (4, None, why)
+
+
+def test_one_line_says_who_is_there() -> None:
+    status = seen(replace(HEADER, body="p"), stated("a", 3), stated("c", 9), plan=TOLD)
+    said = "job42  running  incarnation 2  4 ranks on 2 nodes  1 of 2 alive  1 spare  waits for node b"
+    assert brief(status) == f"{said}  3 incidents"

@@ -59,11 +59,13 @@ NOT_RUN = {
         )
     },
     **{
-        f"faultrun status --rdzv-endpoint={words}": "tests/cli/test_in_etcd.py: it needs an etcd"
-        for words in (
-            "e0:2379,e1:2379,e2:2379 --rdzv-id=job42",
-            "e0:2379 --rdzv-id=job42 --json",
-            "gpu07:29500",
+        f"faultrun {verb} --rdzv-endpoint={words}": "tests/cli/test_in_etcd.py: it needs an etcd"
+        for verb, words in (
+            ("status", "e0:2379,e1:2379,e2:2379 --rdzv-id=job42"),
+            ("status", "e0:2379 --rdzv-id=job42 --watch"),
+            ("status", "gpu07:29500 --json"),
+            ("incident", "e0:2379 --rdzv-id=job42"),
+            ("report", "e0:2379 --rdzv-id=job42"),
         )
     },
     "kubectl exec trainer-0 -- faultrun status": "needs a cluster; its words are parsed by test_docs",

@@ -3,8 +3,9 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,18 +16,24 @@ from faultrun.cli.options.meeting import endpoints
 from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.errors import FaultrunError, UsageError
+from faultrun.journal.append import FILE_NAME
+from faultrun.journal.logdir import read_record
+from faultrun.model.topology import NodeId, RunId, node_folder
 from faultrun.observe.nodes_status import NodesStatus, nodes_status
 
 if TYPE_CHECKING:
     from faultrun.agreement.gateway import Gateway
 
 F = TypeVar("F", bound=Callable[..., int])
-Show = Callable[[NodesStatus, Mapping[str, Any]], int]
-"""Gets the run, and what else was typed; its answer is the exit code."""
+Look = Callable[[], NodesStatus]
+"""The run as it is now. EtcdError: no member answers; UnknownRun."""
+
+Show = Callable[[Look, Mapping[str, Any]], int]
+"""Gets a way to look at the run, and what else was typed; its answer is the exit code."""
 
 _MOST_NAMED = 8
 _MEETING: Mapping[Option[Any], str] = {
-    Settings.rdzv_endpoint: "Show a run of several nodes, from the etcd here instead of from a log_dir.",
+    Settings.rdzv_endpoint: "Show a run of several nodes: from its etcd here, not from a log_dir.",
     Settings.rdzv_id: "The run there; needed if etcd knows several.",
     Settings.rdzv_conf: "How etcd is reached, as in the run: cacert, cert, key, username, password_file.",
 }
@@ -53,7 +60,8 @@ def or_in_etcd(show: Show, *beside: str) -> Callable[[F], F]:
                 _refuse_without_endpoint(given)
                 return verb(**typed)
             _refuse_others(typed, beside)
-            return show(look(Asked(options=given, words=())), {name: typed[name] for name in beside})
+            with looking(Asked(options=given, words=())) as look:
+                return show(look, {name: typed[name] for name in beside})
 
         found: Any = either
         for option, text in reversed([*_MEETING.items()]):
@@ -66,13 +74,16 @@ def or_in_etcd(show: Show, *beside: str) -> Callable[[F], F]:
     return decorated
 
 
-def look(asked: Asked) -> NodesStatus:
-    """Read the run that ``asked`` names. UsageError, ConfigError, EtcdError, UnknownRun."""
+@contextmanager
+def looking(asked: Asked) -> Iterator[Look]:
+    """Look at the run that ``asked`` names, as often as wanted, over one connection.
+
+    UsageError, ConfigError, EtcdError, UnknownRun.
+    """
     from faultrun.agreement.gateway import Gateway
     from faultrun.cli.resolve.agreement import etcd_access
     from faultrun.cli.resolve.context import ProcessContext, ResolveContext
     from faultrun.cli.resolve.spec import named_run
-    from faultrun.supervisor.member_store import RunKeys
 
     settings = collect(asked, os.environ)
     named = settings.read(Settings.rdzv_endpoint, endpoints)
@@ -87,16 +98,40 @@ def look(asked: Asked) -> NodesStatus:
         say(note)
     with closing(Gateway(access)) as gateway:
         run_id = named_run(settings.rdzv_id or settings.run_id or _only_run(gateway))
-        known = RunKeys(gateway, run_id).everything()
-        if known.is_empty:
-            raise _unknown(gateway, run_id)
+        yield functools.partial(_look, gateway, run_id)
+
+
+def _look(gateway: "Gateway", run_id: RunId) -> NodesStatus:
+    from faultrun.supervisor.member_store import RunKeys
+
+    known = RunKeys(gateway, run_id).everything()
+    if known.is_empty:
+        raise _unknown(gateway, run_id)
     if known.is_unreadable:
         raise UnknownRun(
             f"run {run_id} cannot be read",
             because="its plan was written by another version of faultrun",
             hint="faultrun status with the faultrun that its nodes have",
         )
-    return nodes_status(run_id, access.endpoints, known)
+    return nodes_status(run_id, gateway.endpoints, known)
+
+
+def reachable(status: NodesStatus) -> list[Path]:
+    """Folders of the run's nodes that can be read from here: a shared log_dir, or this is one of the nodes.
+
+    The journal of that which has been in the run for longest comes first.
+    """
+    if not status.log_dir:
+        return []
+    known = [Path(status.log_dir) / node_folder(NodeId(one.node)) for one in status.members]
+    here = [folder for folder in known if read_record(folder).get("run_id") == status.run_id]
+    return sorted(here, key=_journal_bytes, reverse=True)
+
+
+def _journal_bytes(folder: Path) -> int:
+    with suppress(OSError):
+        return (folder / FILE_NAME).stat().st_size
+    return 0
 
 
 def _only_run(gateway: "Gateway") -> str:

@@ -8,17 +8,18 @@ from typing import Any
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.in_etcd import or_in_etcd
+from faultrun.cli.in_etcd import Look, or_in_etcd, reachable
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
-from faultrun.observe.card import in_colours
-from faultrun.observe.nodes_status import NodesStatus, where_files_are
+from faultrun.observe.card import in_colours, render
+from faultrun.observe.nodes_status import where_files_are
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
 
 
-def _of_nodes(status: NodesStatus, typed: Mapping[str, Any]) -> int:
-    """Which incident it is, and where its card lies: the nodes keep it, not etcd."""
+def _of_nodes(look: Look, typed: Mapping[str, Any]) -> int:
+    """The newest is in the plan; an older one where a node's folder can be read from here."""
+    status = look()
     known, number = status.spent.incidents, typed["number"]
     if known == 0 or (number is not None and not 0 < number <= known):
         places = "; ".join(where_files_are(status)) or "no node had ranks"
@@ -28,6 +29,13 @@ def _of_nodes(status: NodesStatus, typed: Mapping[str, Any]) -> int:
             hint=f"faultrun incident --log_dir=DIR: {places}",
         )
     chosen = known if number is None else number
+    if status.card is not None and status.card.incident.number == chosen:
+        answer(in_colours(render(status.card)))
+        return 0
+    for folder in reachable(status):
+        if chosen in _cards(folder):
+            answer(in_colours(_card(folder, chosen)))
+            return 0
     answer(f"incident {chosen} of run {status.run_id}: the card, incident_{chosen}.txt, lies with its nodes")
     for place in where_files_are(status):
         answer(f"  {place}")
@@ -47,8 +55,7 @@ def _of_nodes(status: NodesStatus, typed: Mapping[str, Any]) -> int:
 def incident(number: int | None, log_dir: str) -> int:
     """Print the card of incident NUMBER, by default the newest."""
     folder = Path(log_dir)
-    names = (_NAME.fullmatch(path.name) for path in (folder.iterdir() if folder.is_dir() else ()))
-    known = sorted(int(found[1]) for found in names if found)
+    known = _cards(folder)
     if not known or (number is not None and number not in known):
         what = "no incident" if number is None else f"no incident {number}"
         because = f"it has {', '.join(map(str, known))}" if known else "nothing failed there yet"
@@ -60,6 +67,15 @@ def incident(number: int | None, log_dir: str) -> int:
             hint="faultrun incident --log_dir=DIR of the run",
         )
     chosen = known[-1] if number is None else number
-    card = (folder / f"incident_{chosen}.txt").read_text(encoding="utf-8", errors="replace").rstrip("\n")
-    answer(in_colours(card))
+    answer(in_colours(_card(folder, chosen)))
     return 0
+
+
+def _cards(folder: Path) -> list[int]:
+    """The numbers of those that lie there, in their order."""
+    names = (_NAME.fullmatch(path.name) for path in (folder.iterdir() if folder.is_dir() else ()))
+    return sorted(int(found[1]) for found in names if found)
+
+
+def _card(folder: Path, number: int) -> str:
+    return (folder / f"incident_{number}.txt").read_text(encoding="utf-8", errors="replace").rstrip("\n")

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from faultrun.cli.console import answer
-from faultrun.cli.in_etcd import or_in_etcd
+from faultrun.cli.console import answer, say
+from faultrun.cli.in_etcd import Look, or_in_etcd, reachable
 from faultrun.cli.options.assumptions import assume_option, assumed
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.core.span import several, span
@@ -21,8 +21,9 @@ from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
-from faultrun.observe.nodes_status import NodesStatus, where_files_are
+from faultrun.observe.nodes_status import where_files_are
 from faultrun.observe.report.document import document
+from faultrun.observe.report.of_nodes import document_of_nodes, html_of_nodes, markdown_of_nodes
 from faultrun.observe.report.pages import html, interactive, markdown, plotly_js
 from faultrun.observe.report.words import goodput, twice
 from faultrun.observe.run_snapshot import account_now
@@ -34,17 +35,58 @@ _LONG_BYTES = 50_000_000
 _CHUNK_BYTES = 2_000_000
 
 
-def _of_nodes(status: NodesStatus, _typed: Mapping[str, Any]) -> int:
-    """Which journals a report can be made of."""
-    places = "; ".join(where_files_are(status)) or "no node had a rank yet"
-    raise LogDirError(
-        f"the report of run {status.run_id} cannot be made here",
-        because=f"it is made of a node's journal, and etcd has none. {places}",
-        hint="faultrun report --log_dir=DIR with one of these, on its node or where the folder is shared",
+_BESIDE = ("html_file", "zoomable", "as_json", "as_markdown", "quiet", "assume")
+
+
+def _of_nodes(look: Look, typed: Mapping[str, Any]) -> int:
+    """In full where a node's folder can be read from here; else what etcd knows, which says what it lacks."""
+    status = look()
+    folders = reachable(status)
+    if folders:
+        if not typed["quiet"]:
+            others = len(status.members) - 1
+            more = f"; each of the other {several(others, 'node')} has its own" if others else ""
+            say(f"from the journal in {folders[0]}{more}")
+        return _in_full(folders[0], **typed)
+    places = "; ".join(where_files_are(status)) or "none had ranks yet"
+    for name, option in (("zoomable", "--interactive"), ("assume", "--assume")):
+        if typed[name]:
+            raise LogDirError(
+                f"{option} says nothing of run {status.run_id} here",
+                because="it needs a node's journal, and none can be read from here",
+                hint=f"faultrun report --log_dir=DIR on a node: {places}",
+            )
+    if typed["as_json"]:
+        answer(json.dumps(document_of_nodes(status), indent=2))
+        return 0
+    if typed["as_markdown"]:
+        answer(markdown_of_nodes(status).rstrip("\n"))
+        return 0
+    page = Path(typed["html_file"] or f"report-{status.run_id}.html")
+    _write_page(page, html_of_nodes(status))
+    if not typed["quiet"]:
+        answer(f"{page}  (what etcd knows; a node's log_dir has the rest)")
+    return 0
+
+
+def _write_page(page: Path, text: str) -> None:
+    try:
+        replace_whole(page, text.encode(errors="backslashreplace"))
+    except OSError as error:
+        raise LogDirError(
+            f"the report cannot be written to {page}",
+            because=str(error.strerror or error),
+            hint="--html=FILE, or faultrun report --markdown, which prints it",
+        ) from error
+
+
+@click.command(
+    epilog=example(
+        "faultrun report",
+        "faultrun report --markdown --log_dir=faultrun_log",
+        "faultrun report --rdzv-endpoint=e0:2379 --rdzv-id=job42",
     )
-
-
-@click.command(epilog=example("faultrun report", "faultrun report --markdown --log_dir=faultrun_log"))
+)
 @log_dir_option("The run's log_dir, or one under runs/; also FAULTRUN_LOG_DIR.")
 @click.option(
     "--html", "html_file", metavar="FILE", help="Where the page goes.  [report.html in the log_dir]"
@@ -60,9 +102,15 @@ def _of_nodes(status: NodesStatus, _typed: Mapping[str, Any]) -> int:
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print it as Markdown and write nothing.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
 @assume_option()
-@or_in_etcd(_of_nodes)
-def report(
-    log_dir: str,
+@or_in_etcd(_of_nodes, *_BESIDE)
+def report(log_dir: str, **typed: Any) -> int:
+    """Write report.html, report.md and report.json: where the run's time went, and what would lose less."""
+    return _in_full(Path(log_dir), **typed)
+
+
+def _in_full(
+    folder: Path,
+    *,
     html_file: str | None,
     zoomable: bool,
     as_json: bool,
@@ -70,10 +118,8 @@ def report(
     quiet: bool,
     assume: str | None,
 ) -> int:
-    """Write report.html, report.md and report.json: where the run's time went, and what would lose less."""
     if zoomable:
         _need_plotly()
-    folder = Path(log_dir)
     account, record = account_of(folder), read_record(folder)
     data = document(account, record, assumed(assumptions_of(record), assume))
     if as_json:

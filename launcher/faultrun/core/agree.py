@@ -18,8 +18,9 @@ from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.incident import Cause, Incident
+from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, Topology
@@ -48,7 +49,8 @@ class Rules:
 
     A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
 
-    A seat of ``topology`` that nobody has been given yet has a node without a name.
+    A seat of ``topology`` that nobody has been given yet has a node without a name. ``settings`` are
+    what people are told of it.
     """
 
     topology: Topology
@@ -56,6 +58,7 @@ class Rules:
     exit_code_on_stop: int | None = None
     resume_args: tuple[str, ...] = ()
     lease_ttl_s: float = 0.0
+    settings: RunSettings | None = None
 
 
 NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | str
@@ -90,6 +93,17 @@ def next_step(
     if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
         return _over(plan.incarnation, over, now_s)
     return _between(rules, plan, here, now_s, lost)
+
+
+def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact]) -> Aftermath | None:
+    """What nodes tell together of the incident that ends the run after ``plan``; None: there is none."""
+    if plan is None:
+        return None
+    spoken = [fact for fact in facts.values() if any(seat.node == fact.node for seat in plan.topology.nodes)]
+    incident = with_lost(first_incident(spoken), plan, spoken, rules.lease_ttl_s)
+    if incident is None or incident.incarnation != plan.incarnation:
+        return None
+    return aftermath(incident, plan, plan, spoken)
 
 
 def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> str:

@@ -8,13 +8,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.agree import AWAITS, Rules, next_step
+from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
 from faultrun.core.budget import anew
 from faultrun.core.elect import plan_as_seen, still_coordinator
 from faultrun.errors import assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact
+from faultrun.model.incident import Aftermath
 from faultrun.model.membership import (
     BODIES,
     NODES,
@@ -82,9 +83,10 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
         case GoGiven():
             return _go(office, following, run_s)
         case PlanAdopted(plan=plan):
-            return _look_first(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
+            told = replace(plan, settings=rules.settings)
+            return _look_first(office, facts, plan, run_s) or _plan(office, by_node, told, run_s)
         case RunFinished():
-            return _end(office, run_s, following)
+            return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
             assert_never(following)
 
@@ -194,6 +196,8 @@ def _outdated(office: Office, header: PlanHeader) -> list[str]:
     ]
     if before is not None and before.body not in ("", header.body):
         keys.append(f"{BODIES}{before.body}")
+    if before is not None and before.last:
+        keys.append(f"{BODIES}{before.last}")
     if before is not None and before.roster not in ("", header.roster):
         keys.append(f"{ROSTERS}{before.roster}")
     return keys[: MOST_COMPARES // 2]
@@ -225,8 +229,10 @@ def _alarm(office: Office, incarnation: int, why: str) -> Transaction | str:
     return replace(written, compares=(Absent(key=key), *written.compares))
 
 
-def _end(office: Office, run_s: float, end: RunFinished) -> Transaction:
-    before = office.common.header
+def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None = None) -> Transaction:
+    """The end of the run. Nodes need nothing but the header; who looks later finds ``told`` beside it."""
+    before, body = office.common.header, office.body
+    known = None if told is None or body is None else _telling(body, told)
     header = PlanHeader(
         incarnation=end.incarnation,
         phase=PlanPhase.FINISHED,
@@ -237,8 +243,18 @@ def _end(office: Office, run_s: float, end: RunFinished) -> Transaction:
         exit_code=end.exit_code,
         why=end.why,
         stopped=bool(end.stopped),
+        last=name_of(known) if known is not None else before.last if before is not None else "",
     )
-    return _guarded(office, f"end the run with {end.exit_code}", Put(key=PLAN_KEY, value=header))
+    writes: list[Operation] = [Put(key=PLAN_KEY, value=header)]
+    if known is not None:
+        writes.insert(0, Put(key=f"{BODIES}{header.last}", value=known))
+    return _guarded(office, f"end the run with {end.exit_code}", *writes)
+
+
+def _telling(body: Plan, told: Aftermath) -> Plan:
+    """A plan's body that tells of one incident more."""
+    ledger = replace(body.ledger, incidents=max(body.ledger.incidents, told.incident.number))
+    return replace(body, point=None, replaced=(), aftermath=told, ledger=ledger)
 
 
 def _not_come_back(office: Office, waits: str, run_s: float) -> RunFinished:

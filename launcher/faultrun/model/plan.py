@@ -6,6 +6,7 @@ from enum import Enum
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.evidence import Signature
 from faultrun.model.incident import Aftermath
+from faultrun.model.run_settings import RunSettings
 from faultrun.model.topology import BootId, NodeId, Replacement, Topology
 
 
@@ -69,6 +70,7 @@ class Plan:
     ``boots`` are the supervisors that it was made for, in the order of the nodes; empty in older journals.
     ``kept`` are ranks whose workers live on from the incarnation before. ``replaced``: who has
     another's seat now. ``aftermath`` is of the incident that several nodes had; None on a node alone.
+    ``settings`` are for those who look at the run from outside; nodes have their own.
     """
 
     incarnation: int
@@ -81,6 +83,7 @@ class Plan:
     kept: frozenset[int] = frozenset()
     replaced: tuple[Replacement, ...] = ()
     aftermath: Aftermath | None = None
+    settings: RunSettings | None = None
 
     def is_for(self, node: NodeId, boot: BootId) -> bool:
         """Whether ``node`` takes part in it, and under this supervisor."""

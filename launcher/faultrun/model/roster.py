@@ -95,7 +95,8 @@ class PlanHeader:
 
     ``roster`` and ``body`` are the names of its two large parts. ``look`` counts, over the whole run, how
     often nodes were asked to look through the checkpoints again, ``missing`` names the lost nodes because of
-    whom. ``run_s`` is the run's clock when this was written. The rest is about GO and FINISHED.
+    whom. ``run_s`` is the run's clock when this was written. The rest is about GO and FINISHED; ``last``
+    names a body that tells of the incident which no plan answers any more, for whoever looks from outside.
     """
 
     incarnation: int
@@ -110,6 +111,7 @@ class PlanHeader:
     exit_code: int = 0
     why: str = ""
     stopped: bool = False
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

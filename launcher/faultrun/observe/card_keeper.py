@@ -17,8 +17,10 @@ from faultrun.model.incident import Aftermath, Card, Incident
 from faultrun.model.plan import Plan
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase, RunState
+from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import RunSpec
 from faultrun.model.tone import Tone, toned
+from faultrun.observe.agreed_card import agreed_card
 from faultrun.observe.card import in_colours, render
 
 
@@ -69,26 +71,8 @@ class CardKeeper:
 
         How long a recovery took is told by each node's own clock, and kept beside the text.
         """
-        recovery, policy, rank = self._spec.recovery, self._spec.supervision.policy, told.incident.rank
-        self._show(
-            Card(
-                incident=told.incident,
-                world_size=plan.topology.world_size,
-                saves=told.saves,
-                point=plan.point,
-                refused=0,
-                restart=(len(plan.ledger.restarts), policy.max_restarts),
-                window_s=policy.window_s,
-                log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
-                unsaved=told.unsaved,
-                handed_over=recovery.handed_over,
-                looked_in=recovery.checkpoint_dirs,
-                refunded=told.refunded,
-                at_local=told.incident.at_utc,
-                host=told.incident.node,
-                replaced=plan.replaced,
-            )
-        )
+        settings = RunSettings.of(self._spec, str(self._log_dir))
+        self._show(agreed_card(plan, told, settings, plan.topology.world_size))
         own = state.life.incident
         self._began_s, self._text_stays = now_s if own is None else own.at_s, True
 

@@ -1,19 +1,27 @@
 """How a run of several nodes stands, from the keys that they agree by: values, and plain words. Pure.
 
-etcd holds what the nodes agreed on. Steps, logs, cards and the restart policy are in each node's folder.
+etcd holds what the nodes agreed on, and the newest card. Steps, logs and journals are in each node's folder.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePath
+from typing import Any
 
+from faultrun.core.budget import restarts_left
 from faultrun.core.span import several
+from faultrun.model.incident import Card
 from faultrun.model.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, Stated
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.printable import printable
 from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
+from faultrun.model.run_settings import RunSettings
 from faultrun.model.topology import NodeId, Topology, node_folder
+from faultrun.observe.agreed_card import agreed_card
+from faultrun.observe.card import duration, headline
 
-_COLUMNS = ("node", "state", "says", "ranks", "address", "boot")
+_SCHEMA = 1
+COLUMNS_OF_NODES = ("node", "state", "says", "ranks", "address", "boot")
 _MOST_NODES = 24
 _MOST_FOLDERS = 8
 _ALIVE, _LOST, _LEFT, _SPARE, _WAITS = "alive", "lost", "left", "spare", "waits"
@@ -72,12 +80,18 @@ class NodesEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartsTold:
-    """What the plan says that was spent when it was made; ``counted``: since training last moved on."""
+    """What the plan says that was spent when it was made; ``counted``: since training last moved on.
+
+    ``left`` of ``allowed`` in ``window_s`` are what would be allowed then; None: an older plan does not say.
+    """
 
     restarts: int
     counted: int
     incidents: int
     high_step: int | None
+    allowed: int | None = None
+    left: int | None = None
+    window_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +99,8 @@ class NodesStatus:
     """The whole run. Without a plan ``incarnation`` is None and ``phase`` is ``gathering``.
 
     ``run_s`` is the run's clock when the plan was written last; ``waits`` what the coordinator waits for.
+    ``card`` is of the newest incident, None where the plan tells of none. ``log_dir`` is that of the node
+    which wrote the plan, with the folders of all nodes where they share it; empty where it does not say.
     """
 
     run_id: str
@@ -103,6 +119,8 @@ class NodesStatus:
     alarms: tuple[NodesAlarm, ...]
     ended: NodesEnd | None
     nodes: tuple[NodeState, ...]
+    card: Card | None = None
+    log_dir: str = ""
 
     @property
     def members(self) -> tuple[NodeState, ...]:
@@ -118,7 +136,10 @@ def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesS
     body = known.parts.get(f"{BODIES}{header.body}") if header is not None else None
     roster = roster if isinstance(roster, Roster) else Roster(entries=())
     plan = body if isinstance(body, Plan) else None
-    point, ledger = (plan.point, plan.ledger) if plan is not None else (None, Ledger())
+    final = known.parts.get(f"{BODIES}{header.last}") if header is not None and header.last else None
+    last = final if isinstance(final, Plan) else plan
+    point = plan.point if plan is not None else None
+    settings = plan.settings if plan is not None else None
     started = header is not None and header.phase is PlanPhase.GO
     return NodesStatus(
         run_id=run_id,
@@ -133,16 +154,47 @@ def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesS
         resumed_from="" if point is None else point.path,
         resumed_step=None if point is None else point.global_step,
         workers_at=f"{header.master_addr}:{header.master_port}" if header is not None and started else "",
-        spent=RestartsTold(
-            restarts=ledger.total_restarts,
-            counted=len(ledger.restarts),
-            incidents=ledger.incidents,
-            high_step=ledger.high_step if ledger.high_step >= 0 else None,
-        ),
+        spent=_spent(Ledger() if last is None else last.ledger, settings, header),
         alarms=tuple(NodesAlarm(incarnation=a.incarnation, node=a.node, why=a.why) for a in common.alarms),
         ended=_end(header),
         nodes=tuple(_nodes(known, header, roster)),
+        card=_card(last, settings, header, roster),
+        log_dir="" if settings is None else settings.log_dir,
     )
+
+
+def document(status: NodesStatus) -> dict[str, Any]:
+    """What ``status --json`` prints; ``docs/several-nodes.md`` describes it."""
+    data = asdict(replace(status, card=None))
+    del data["card"]
+    card = status.card
+    told = None if card is None else {"number": card.incident.number, "headline": headline(card)}
+    return {"schema": _SCHEMA, **data, "restarts_left": status.spent.left, "last_incident": told}
+
+
+def _spent(ledger: Ledger, settings: RunSettings | None, header: PlanHeader | None) -> RestartsTold:
+    """By the run's clock when the plan was written: nobody outside has another."""
+    told = RestartsTold(
+        restarts=ledger.total_restarts,
+        counted=len(ledger.restarts),
+        incidents=ledger.incidents,
+        high_step=ledger.high_step if ledger.high_step >= 0 else None,
+    )
+    if settings is None or header is None:
+        return told
+    policy = settings.policy
+    left = restarts_left(ledger, policy, now_s=header.run_s, high_step=ledger.high_step)
+    return replace(told, allowed=policy.max_restarts, left=left, window_s=policy.window_s)
+
+
+def _card(
+    plan: Plan | None, settings: RunSettings | None, header: PlanHeader | None, roster: Roster
+) -> Card | None:
+    """The newest incident's, as its nodes write it."""
+    if plan is None or plan.aftermath is None or settings is None or header is None:
+        return None
+    gave_up = header.why if header.last else ""
+    return agreed_card(plan, plan.aftermath, settings, roster.topology.world_size, gave_up)
 
 
 def _phase(common: CommonKeys) -> str:
@@ -206,11 +258,11 @@ def _host(address: str) -> str:
 
 def lines(status: NodesStatus) -> Iterator[str]:
     """The whole status, a line each."""
-    yield f"run {status.run_id}  {_title(status)}"
-    for name, text in _facts(status):
+    yield f"run {status.run_id}  {title(status)}"
+    for name, text in facts(status):
         yield f"  {name:<11} {printable(text)}"
     shown = sorted(status.nodes, key=lambda one: one.state in (_ALIVE, _LEFT))[:_MOST_NODES]
-    rows = [_COLUMNS, *(_cells(one) for one in status.nodes if one in shown)]
+    rows = [COLUMNS_OF_NODES, *(cells_of(one) for one in status.nodes if one in shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if status.nodes else ():
         yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
@@ -221,13 +273,15 @@ def lines(status: NodesStatus) -> Iterator[str]:
 def where_files_are(status: NodesStatus) -> Iterator[str]:
     """The folders of nodes that had ranks last, below the ``--log_dir`` that each was started with."""
     for one in status.members[:_MOST_FOLDERS]:
-        yield printable(f"node {one.node} ({one.address}): LOG_DIR/{node_folder(NodeId(one.node))}")
+        folder = PurePath(status.log_dir or "LOG_DIR") / node_folder(NodeId(one.node))
+        yield printable(f"node {one.node} ({one.address}): {folder}")
     more = len(status.members) - _MOST_FOLDERS
     if more > 0:
-        yield f"{several(more, 'more node')}: LOG_DIR/node_NAME"
+        yield printable(f"{several(more, 'more node')}: {status.log_dir or 'LOG_DIR'}/node_NAME")
 
 
-def _title(status: NodesStatus) -> str:
+def title(status: NodesStatus) -> str:
+    """How it stands, in a few words."""
     if status.ended is not None:
         why = printable(status.ended.why.partition("\n")[0])
         return f"ended with exit code {status.ended.exit_code}: {why}"
@@ -237,7 +291,7 @@ def _title(status: NodesStatus) -> str:
     return f"{status.phase}  incarnation {status.incarnation}  {size}"
 
 
-def _facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
+def facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
     """What is worth a line, by name."""
     if status.ended is None:
         if not any(one.says for one in status.nodes):
@@ -256,12 +310,36 @@ def _facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
         yield "workers at", status.workers_at
     spent = status.spent
     if status.incarnation is not None:
-        yield "restarts", f"{spent.restarts} so far; {spent.counted} of them count against --max_restarts"
+        yield "restarts", _restarts(spent)
         yield "incidents", f"{spent.incidents}"
+    if status.card is not None:
+        yield "newest", headline(status.card)
     yield "etcd", ", ".join(status.etcd)
 
 
-def _cells(one: NodeState) -> tuple[str, ...]:
+def _restarts(spent: RestartsTold) -> str:
+    if spent.allowed is None or spent.window_s is None:
+        return f"{spent.restarts} so far; {spent.counted} of them count against --max_restarts"
+    past = "" if spent.high_step is None else f" past step {spent.high_step:,}"
+    back = f"; all again once training is{past or ' further'}" if spent.left != spent.allowed else ""
+    window = duration(spent.window_s)
+    return f"{spent.restarts} so far; {spent.left} of {spent.allowed} left in {window}{back}"
+
+
+def brief(status: NodesStatus) -> str:
+    """The status in one line."""
+    here = sum(one.state == _ALIVE for one in status.nodes)
+    said = f"{status.run_id}  {title(status)}"
+    parts = [] if status.ended is not None else [f"{here} of {len(status.members)} alive"]
+    spares = sum(one.state == _SPARE for one in status.nodes)
+    parts += [several(spares, "spare")] if spares else []
+    parts += [f"waits for {status.waits}"] if status.waits else []
+    parts += [several(status.spent.incidents, "incident")] if status.spent.incidents else []
+    return printable("  ".join((said, *parts)))
+
+
+def cells_of(one: NodeState) -> tuple[str, ...]:
+    """One row, by ``COLUMNS_OF_NODES``."""
     ranks = "" if one.ranks is None else f"{one.ranks[0]}-{one.ranks[1]}"
     says = one.says if not one.stopping else f"{one.says}, told to stop"
     if one.failure:

@@ -9,6 +9,7 @@ from faultrun.core.agree import Rules
 from faultrun.core.secrets import without_secret_words
 from faultrun.model.agreement_spec import AgreementSpec, OnAgreementLoss
 from faultrun.model.membership import LeaseTimes, Terms
+from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import Command, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.nodes_agreement import MemberSetting, MemberWork
@@ -31,6 +32,7 @@ def rules_of(spec: RunSpec) -> Rules:
         exit_code_on_stop=spec.supervision.exit_code_on_stop,
         resume_args=spec.recovery.resume_args,
         lease_ttl_s=0.0 if spec.agreement is None else spec.agreement.lease_ttl_s,
+        settings=RunSettings.of(spec, str(Path(spec.logs.log_dir).absolute().parent)),
     )
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,12 +17,11 @@ from faultrun.cli.console import answer
 from faultrun.cli.in_etcd import or_in_etcd
 from faultrun.cli.options.assumptions import assume_option
 from faultrun.cli.status.gather import gather
+from faultrun.cli.status.of_nodes import show_nodes
 from faultrun.cli.status.saved import SavedSoFar
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import UsageError
 from faultrun.journal.logdir import read_record
-from faultrun.observe import nodes_status
-from faultrun.observe.nodes_status import NodesStatus
 from faultrun.observe.status import RunStatus, brief, lines
 from faultrun.observe.status_ranks import Pace
 from faultrun.terminal import has_colours
@@ -32,19 +31,11 @@ _INTERVAL_S = 1.0
 _NO_RICH = "--watch on a terminal needs rich, which is not installed"
 
 
-def _of_nodes(status: NodesStatus, typed: Mapping[str, Any]) -> int:
-    """The whole run, as its nodes agree."""
-    said = (json.dumps({"schema": _SCHEMA, **asdict(status)}),)
-    for line in said if typed["as_json"] else nodes_status.lines(status):
-        answer(line)
-    return 0
-
-
 @click.command(
     epilog=example(
         "faultrun status --watch",
         "faultrun status --json --log_dir=faultrun_log",
-        "faultrun status --rdzv-endpoint=e0:2379 --rdzv-id=job42",
+        "faultrun status --rdzv-endpoint=e0:2379 --rdzv-id=job42 --watch",
     )
 )
 @log_dir_option()
@@ -55,7 +46,7 @@ def _of_nodes(status: NodesStatus, typed: Mapping[str, Any]) -> int:
     help="How often --watch looks.",
 )  # fmt: skip
 @assume_option()
-@or_in_etcd(_of_nodes, "as_json")
+@or_in_etcd(show_nodes, "as_json", "watch", "interval")
 def status(log_dir: str, as_json: bool, watch: bool, interval: float, assume: str | None) -> int:
     """Show phase, ranks, steps, restarts left, the last fault, the newest checkpoint, and what comes next.
 

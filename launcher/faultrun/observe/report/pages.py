@@ -60,7 +60,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     """``report.md``, for a terminal, an issue or a chat."""
     timelines = [row["timeline"] for row in words.shown_incidents(report["incidents"])[0]]
     parts = [name for name in PARTS if any(name in timeline for timeline in timelines)]
-    return printable(_filled("page.md", report, parts=parts, bar=_bar, cell=_cell, code=_code))
+    return printable(_filled("page.md", report, parts=parts, bar=_bar, cell=cell, code=_code))
 
 
 def _of_page(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _filled(template: str, report: Mapping[str, Any], **more: Any) -> str:
         assumed,
     ]  # fmt: skip
     return (
-        _templates()
+        templates()
         .get_template(template)
         .render(
             report=report,
@@ -114,7 +114,8 @@ def _filled(template: str, report: Mapping[str, Any], **more: Any) -> str:
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """Those of this folder; of ``.html`` nothing that a worker said becomes markup."""
     found = Environment(
         loader=PackageLoader("faultrun.observe", "report"),
         autoescape=lambda name: name is not None and name.endswith(".html"),
@@ -147,7 +148,7 @@ def _bar(share: float) -> int:
     return max(1, round(share * _BAR))
 
 
-def _cell(text: object) -> str:
+def cell(text: object) -> str:
     """One line that cannot end a table cell or begin a tag."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
