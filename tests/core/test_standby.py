@@ -15,6 +15,8 @@ from faultrun.model.actions import (
     DismissStandbys,
     GiveUpHandover,
     RaiseStandbys,
+    SeatStandbys,
+    Spawn,
     StartStandby,
     StartTimer,
 )
@@ -24,6 +26,7 @@ from faultrun.model.events import (
     FirstStep,
     GoGiven,
     IncarnationStarted,
+    NothingWhole,
     Timer,
     TimerFired,
     WorkerExit,
@@ -66,11 +69,23 @@ class Tale:
     def train(self) -> "Tale":
         return self.hears(FirstStep(at_s=self.now_s, incarnation=0, step=1))
 
-    def finds_room(self, at_once: int = 1) -> "Tale":
-        return self.hears(RoomFound(at_s=self.now_s, incarnation=0, at_once=at_once, why="many processors"))
+    def finds_room(self, at_once: int = 1, phase: Phase = Phase.RUNNING) -> "Tale":
+        found = RoomFound(at_s=self.now_s, incarnation=0, at_once=at_once, why="many processors")
+        return self.hears(found, phase)
 
-    def time_comes(self, timer: Timer = Timer.STANDBY) -> "Tale":
-        return self.hears(TimerFired(at_s=self.now_s, incarnation=0, timer=timer))
+    def time_comes(self, timer: Timer = Timer.STANDBY, phase: Phase = Phase.RUNNING) -> "Tale":
+        return self.hears(TimerFired(at_s=self.now_s, incarnation=0, timer=timer), phase)
+
+    def is_seated(self, *ranks: int) -> "Tale":
+        """Workers of these ranks are being started."""
+        state = in_phase(Phase.RUNNING, self.workers)
+        go = GoGiven(at_s=self.now_s, incarnation=0, master_addr="127.0.0.1", master_port=1)
+        spawn = replace(spawn_of(Wanted(workers=len(ranks))), ranks=ranks)
+        self.standbys, step = decide_standbys(
+            self.standbys, go, Step(state=replace(state, node=self.node), actions=(spawn,), why="")
+        )
+        self.said = step.actions
+        return self
 
     def standby(self, rank: int, state: StandbyPhase, phase: Phase = Phase.RUNNING) -> "Tale":
         changed = StandbyChanged(at_s=self.now_s, incarnation=0, rank=rank, state=state, why="because")
@@ -87,6 +102,9 @@ class Tale:
         for rank in (0, 1):
             self.standby(rank, StandbyPhase.STARTING).standby(rank, StandbyPhase.READY)
         return self
+
+
+SURVEYED = NothingWhole(at_s=100.0, incarnation=0, refused=(), why="")
 
 
 def look_at(at_s: float) -> StartTimer:
@@ -130,15 +148,56 @@ def test_as_many_as_there_is_room_for_start_side_by_side_and_the_next_one_when_o
 def test_one_of_several_nodes_has_standbys_for_the_ranks_that_it_is_given() -> None:
     other = NodeId("other")
     seats = Topology(nodes=(NodeSlots(node=other, slots=2), NodeSlots(node=NODE, slots=2)))
-    tale = Tale(StandbyState(ranks=(0, 1)), seats=seats).workers_start().train()
+    tale = Tale(StandbyState(ranks=(0, 1)), seats=seats).is_seated(2, 3).workers_start().train()
     assert tale.finds_room().said == (StartStandby(incarnation=0, rank=2),)
     tale.standby(2, StandbyPhase.STARTING).standby(2, StandbyPhase.READY)
     tale.hears(Drained(at_s=0, incarnation=0, stragglers=(), swept=0, notes=()), Phase.SWEEPING)
-    tale.seats = Topology(nodes=seats.nodes[::-1])
-    dismissed, _ = tale.workers_start().said
-    assert isinstance(dismissed, DismissStandbys)
-    assert (dismissed.ranks, dismissed.why) == ((2,), "this node has other ranks now")
+    first, spawn = tale.is_seated(0, 1).said
+    assert first == SeatStandbys(ranks=((2, 0), (3, 1)))
+    assert isinstance(spawn, Spawn)
+    assert spawn.standbys == {0}
     assert tale.standbys.ranks == (0, 1)
+
+
+def test_a_spare_keeps_standbys_while_it_waits_and_they_take_the_ranks_that_it_is_given() -> None:
+    seats = Topology(nodes=(NodeSlots(node=NodeId(""), slots=2),) * 2)
+    tale = Tale(StandbyState(ranks=(0, 1), asked=True), seats=seats)
+    waits = Phase.AWAITING_PLAN
+    assert tale.hears(SURVEYED, waits).said == (look_at(100.0 + ASKED_SETTLE_S),)
+    assert tale.time_comes(phase=waits).said == ()
+    tale.now_s += ASKED_SETTLE_S
+    assert tale.time_comes(phase=waits).said == (StartStandby(incarnation=0, rank=0),)
+    tale.standby(0, StandbyPhase.STARTING, waits)
+    assert tale.standby(0, StandbyPhase.READY, waits).said == (StartStandby(incarnation=0, rank=1),)
+    tale.standby(1, StandbyPhase.STARTING, waits)
+    raised, dismissed = tale.hears(SURVEYED, Phase.PREPARING).said
+    assert raised == RaiseStandbys(ranks=frozenset({0}))
+    assert isinstance(dismissed, DismissStandbys)
+    assert (dismissed.ranks, dismissed.why) == ((1,), "the wait was over before it was ready")
+    tale.standby(1, StandbyPhase.DISMISSED, Phase.PREPARING)
+    first, spawn = tale.is_seated(2, 3).said
+    assert first == SeatStandbys(ranks=((0, 2), (1, 3)))
+    assert isinstance(spawn, Spawn)
+    assert spawn.standbys == {2}
+    assert tale.workers_start(2).standbys.phases == {}
+
+
+def test_a_spare_beside_others_on_a_busy_machine_waits_for_room_and_a_node_alone_never() -> None:
+    seats = Topology(nodes=(NodeSlots(node=NodeId(""), slots=2),) * 2)
+    tale = Tale(seats=seats)
+    assert tale.hears(SURVEYED, Phase.AWAITING_PLAN).said == (look_at(100.0 + UNSEEN_SETTLE_S),)
+    assert tale.time_comes(phase=Phase.AWAITING_PLAN).said == ()
+    assert tale.finds_room(2, Phase.AWAITING_PLAN).said == tuple(
+        StartStandby(incarnation=0, rank=rank) for rank in (0, 1)
+    )
+    assert Tale().hears(SURVEYED, Phase.AWAITING_PLAN).said == ()
+
+
+def test_what_a_fence_ends_at_once_is_one_loss() -> None:
+    tale = Tale(StandbyState(ranks=(0, 1, 2, 3)), workers=4).workers_start().train().finds_room(4)
+    for rank in range(4):
+        tale.standby(rank, StandbyPhase.LOST)
+    assert (tale.standbys.failures, tale.standbys.ranks) == (1, (0, 1, 2, 3))
 
 
 def test_room_was_room_in_the_life_in_which_it_was_found() -> None:

@@ -23,6 +23,7 @@ from faultrun.model.actions import (
     RequestGasp,
     RequestSave,
     RestorePolicy,
+    SeatStandbys,
     Spawn,
     StartStandby,
     StartTimer,
@@ -185,7 +186,9 @@ class FakeWorld:
             case DismissStandbys(ranks=ranks, state=state):
                 for rank in ranks:
                     self._standby(rank, state)
-            case RaiseAlarm() | RequestSave() | RestorePolicy() | Wake() | RaiseStandbys() | GiveUpHandover():
+            case RaiseAlarm() | RequestSave() | RestorePolicy() | Wake():
+                pass
+            case RaiseStandbys() | GiveUpHandover() | SeatStandbys():
                 pass
 
     def _standby(self, rank: int, state: StandbyPhase) -> None:

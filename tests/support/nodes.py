@@ -26,7 +26,8 @@ from faultrun.supervisor.ports import World
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer, WorkerCommand
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standbys import Standbys
-from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
+from faultrun.supervisor.supervisor_env import SupervisorEnv
+from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.deadline import Deadline
 from faultrun.workers.streams import Streams

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from faultrun.agreement.gateway import Gateway
 
 F = TypeVar("F", bound=Callable[..., int])
-Look = Callable[[], NodesStatus]
+RunLook = Callable[[], NodesStatus]
 """The run as it is now. EtcdError: no member answers; UnknownRun."""
 
-Show = Callable[[Look, Mapping[str, Any]], int]
+Show = Callable[[RunLook, Mapping[str, Any]], int]
 """Gets a way to look at the run, and what else was typed; its answer is the exit code."""
 
 _MOST_NAMED = 8
@@ -75,7 +75,7 @@ def or_in_etcd(show: Show, *beside: str) -> Callable[[F], F]:
 
 
 @contextmanager
-def looking(asked: Asked) -> Iterator[Look]:
+def looking(asked: Asked) -> Iterator[RunLook]:
     """Look at the run that ``asked`` names, as often as wanted, over one connection.
 
     UsageError, ConfigError, EtcdError, UnknownRun.

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.in_etcd import Look, or_in_etcd, reachable
+from faultrun.cli.in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.observe.card import in_colours, render
@@ -17,7 +17,7 @@ from faultrun.observe.nodes_status import where_files_are
 _NAME = re.compile(r"incident_(\d+)\.txt")
 
 
-def _of_nodes(look: Look, typed: Mapping[str, Any]) -> int:
+def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
     """The newest is in the plan; an older one where a node's folder can be read from here."""
     status = look()
     known, number = status.spent.incidents, typed["number"]

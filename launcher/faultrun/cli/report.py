@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.in_etcd import Look, or_in_etcd, reachable
+from faultrun.cli.in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.options.assumptions import assume_option, assumed
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.core.span import several, span
@@ -38,7 +38,7 @@ _CHUNK_BYTES = 2_000_000
 _BESIDE = ("html_file", "zoomable", "as_json", "as_markdown", "quiet", "assume")
 
 
-def _of_nodes(look: Look, typed: Mapping[str, Any]) -> int:
+def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
     """In full where a node's folder can be read from here; else what etcd knows, which says what it lacks."""
     status = look()
     folders = reachable(status)

@@ -13,6 +13,7 @@ from faultrun.model.actions import (
     DismissStandbys,
     GiveUpHandover,
     RaiseStandbys,
+    SeatStandbys,
     Spawn,
     StartStandby,
     StartTimer,
@@ -47,6 +48,7 @@ READY_S = 300.0
 HANDOVER_S = 1.0
 _RETRY_S = 10.0
 _MOST_FAILURES = 3
+_AT_ONCE_S = 1.0
 _MOST_SUSPICIONS = 3
 
 _Decided = tuple["StandbyState", tuple[Action, ...]]
@@ -56,10 +58,11 @@ _Decided = tuple["StandbyState", tuple[Action, ...]]
 class StandbyState:
     """What is known of the standbys. ``ranks`` are those that shall have one; none: standbys are off.
 
-    Before workers run only how many they are counts: one of several nodes does not know its ranks yet.
+    Before workers run only how many they are counts: one of several nodes does not know its ranks yet, and a
+    spare keeps its standbys under the first numbers until it gets a seat (``waits``).
     ``doubts`` are why there are none; every life says so, for those who read no more than its journal.
     ``at_once``: how many may be on their way side by side. ``running``: workers run. ``proved``: they have
-    trained; after ``settled_s`` they have lived long enough. ``warm``: some of them were standbys.
+    trained; after ``settled_s`` they, or the wait, have lasted long enough. ``warm``: some were standbys.
     ``cold_next``: the next start shall not use any. ``suspicions`` counts warm starts that failed before
     they were proved.
     """
@@ -75,7 +78,9 @@ class StandbyState:
     settled_s: float = 0.0
     warm: bool = False
     cold_next: bool = False
+    waits: bool = False
     failures: int = 0
+    last_lost: StandbyChanged | None = None
     suspicions: int = 0
 
     @property
@@ -96,8 +101,14 @@ def decide_standbys(standbys: StandbyState, event: Event, step: Step) -> tuple[S
     Workers that it starts may take the places of those that are ready.
     """
     standbys, wanted = _decide(standbys, event, step.state)
+    standbys, seated = _seated(standbys, step)
     actions = (_warm(action, standbys) for action in step.actions)
-    return standbys, replace(step, actions=(*actions, *wanted))
+    return standbys, replace(step, actions=(*seated, *actions, *wanted))
+
+
+def waits_for_a_seat(run: RunState) -> bool:
+    """Whether this is one of several nodes that has no workers and was told of none, as a spare."""
+    return run.phase is Phase.AWAITING_PLAN and len(run.topology.nodes) > 1
 
 
 def _warm(action: Action, standbys: StandbyState) -> Action:
@@ -109,16 +120,16 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
     if not standbys.ranks:
         said = standbys.doubts and running and isinstance(event, IncarnationStarted)
         return standbys, ((_off(run.incarnation, "; ".join(standbys.doubts)),) if said else ())
-    if standbys.running and not running:
-        return _workers_end(standbys, event.at_s, run.incarnation)
+    if (standbys.running and not running) or standbys.waits is not waits_for_a_seat(run):
+        changes = _workers_end if standbys.running else _wait_changes
+        return changes(standbys, event.at_s, run)
     match event:
         case IncarnationStarted(at_s=at_s) if running:
             settled_s = at_s + (ASKED_SETTLE_S if standbys.asked else UNSEEN_SETTLE_S)
             begun = replace(
                 standbys, running=True, proved=False, settled_s=settled_s, cold_next=False, at_once=1
             )
-            begun, strangers = _seated(begun, run)
-            return begun, (*strangers, _look_at(settled_s, run))
+            return begun, (_look_at(settled_s, run),)
         case WorkerStarted(standby=True, rank=rank):
             return replace(_without(standbys, rank), warm=True), ()
         case FirstStep(at_s=at_s) | FirstStepLogged(at_s=at_s) if running:
@@ -127,6 +138,8 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
         case RoomFound(at_s=at_s) | TimerFired(timer=Timer.STANDBY, at_s=at_s) if running:
             at_once = event.at_once if isinstance(event, RoomFound) else standbys.at_once
             return _look(replace(standbys, at_once=at_once), at_s, run)
+        case RoomFound() | TimerFired(timer=Timer.STANDBY) if standbys.waits:
+            return _while_it_waits(standbys, event, run)
         case TimerFired(timer=Timer.HANDOVER):
             return standbys, (GiveUpHandover(),)
         case StandbyChanged():
@@ -135,24 +148,42 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
             return standbys, ()
 
 
-def _seated(standbys: StandbyState, run: RunState) -> _Decided:
-    """The ranks that this node has now; standbys of those that it had before serve nobody here."""
-    ranks = tuple(run.seats.ranks_of(run.node))[: len(standbys.ranks)]
-    gone = tuple(rank for rank in standbys.phases if rank not in ranks)
-    if not gone:
-        return replace(standbys, ranks=ranks), ()
-    why = "this node has other ranks now"
-    dismissed = DismissStandbys(
-        incarnation=run.incarnation, ranks=gone, state=StandbyPhase.DISMISSED, why=why
-    )
-    return replace(standbys, ranks=ranks), (dismissed,)
+def _seated(standbys: StandbyState, step: Step) -> _Decided:
+    """As workers are started: what was kept for other ranks serves those of this node, in the same order.
+
+    What a standby has read of its rank it compares itself, and leaves its place to a cold start.
+    """
+    spawn = next((action for action in step.actions if isinstance(action, Spawn)), None)
+    if spawn is None:
+        return standbys, ()
+    pairs = tuple(zip(standbys.ranks, spawn.ranks, strict=False))
+    now_of = dict(pairs)
+    phases = {now_of.get(rank, rank): phase for rank, phase in standbys.phases.items()}
+    moved = any(old != new for old, new in pairs) and bool(standbys.phases)
+    ranks = tuple(new for _, new in pairs)
+    return replace(standbys, ranks=ranks, phases=phases), ((SeatStandbys(ranks=pairs),) if moved else ())
 
 
-def _workers_end(standbys: StandbyState, now_s: float, incarnation: int) -> _Decided:
-    """A fault or the end: the processors belong to the survivors' saves and to the restart."""
-    suspicious = standbys.warm and not standbys.proved and now_s < standbys.settled_s
-    suspicions = standbys.suspicions + suspicious
-    standbys = replace(standbys, running=False, warm=False, cold_next=suspicious, suspicions=suspicions)
+def _wait_changes(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
+    """A wait for a seat begins, or is over: it has got one, or the run has ended.
+
+    Nobody trains here, but others may on the same machine, and most waits are over at once.
+    """
+    if standbys.waits:
+        return replace(standbys, waits=False), _make_way(standbys, run.incarnation, "the wait was over")
+    settled_s = now_s + (ASKED_SETTLE_S if standbys.asked else UNSEEN_SETTLE_S)
+    waiting = replace(standbys, waits=True, settled_s=settled_s, at_once=1)
+    return waiting, (_look_at(settled_s, run),)
+
+
+def _while_it_waits(standbys: StandbyState, event: RoomFound | TimerFired, run: RunState) -> _Decided:
+    if isinstance(event, RoomFound):
+        standbys = replace(standbys, at_once=event.at_once, settled_s=event.at_s)
+    return _look(standbys, event.at_s, run) if event.at_s >= standbys.settled_s else (standbys, ())
+
+
+def _make_way(standbys: StandbyState, incarnation: int, why: str) -> tuple[Action, ...]:
+    """Workers are to be started: those that are ready may be asked soon, the others are in the way."""
     wanted: list[Action] = []
     if standbys.usable:
         wanted.append(RaiseStandbys(ranks=standbys.usable))
@@ -162,13 +193,22 @@ def _workers_end(standbys: StandbyState, now_s: float, incarnation: int) -> _Dec
                 incarnation=incarnation,
                 ranks=standbys.starting,
                 state=StandbyPhase.DISMISSED,
-                why="the workers ended before it was ready",
+                why=f"{why} before it was ready",
             )
         )
+    return tuple(wanted)
+
+
+def _workers_end(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
+    """A fault or the end: the processors belong to the survivors' saves and to the restart."""
+    suspicious = standbys.warm and not standbys.proved and now_s < standbys.settled_s
+    suspicions = standbys.suspicions + suspicious
+    standbys = replace(standbys, running=False, warm=False, cold_next=suspicious, suspicions=suspicions)
+    wanted = _make_way(standbys, run.incarnation, "the workers ended")
     if suspicions >= _MOST_SUSPICIONS:
         why = f"{suspicions} starts with standbys failed before their first step"
-        wanted.append(_off(incarnation, why))
-    return standbys, tuple(wanted)
+        wanted = (*wanted, _off(run.incarnation, why))
+    return standbys, wanted
 
 
 def _look(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
@@ -185,12 +225,15 @@ def _look(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
 
 
 def _changed(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _Decided:
+    if event.rank not in (EVERY_RANK, *standbys.ranks):
+        return standbys, ()  # said before this node got its ranks
     known = replace(standbys, phases={**standbys.phases, event.rank: event.state})
     match event.state:
         case StandbyPhase.STARTING:
             return replace(known, starting_since_s=event.at_s), (_look_at(event.at_s + READY_S, run),)
         case StandbyPhase.READY:
-            return _look(known, event.at_s, run) if run.phase is Phase.RUNNING else (known, ())
+            keeps = standbys.waits or run.phase is Phase.RUNNING
+            return _look(known, event.at_s, run) if keeps else (known, ())
         case StandbyPhase.TAKEN:
             return replace(standbys, failures=0), ()
         case StandbyPhase.DISMISSED:
@@ -208,9 +251,11 @@ def _changed(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _D
 
 
 def _lost(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _Decided:
-    """Try again later, a few times."""
-    failures = standbys.failures + 1
-    standbys = replace(standbys, failures=failures)
+    """Try again later, a few times. What ends several at once, as a fence does, is one failure."""
+    last = standbys.last_lost
+    at_once = last is not None and last.rank != event.rank and event.at_s - last.at_s < _AT_ONCE_S
+    failures = standbys.failures + (not at_once)
+    standbys = replace(standbys, failures=failures, last_lost=event)
     if failures < _MOST_FAILURES:
         return standbys, (_look_at(event.at_s + _RETRY_S * failures, run),)
     why = f"{failures} standbys were lost in a row; the last one: {event.why}"

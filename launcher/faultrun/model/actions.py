@@ -189,7 +189,14 @@ class GiveUpHandover:
     """Whoever has got a rank and not answered by now is killed; a cold start takes its place."""
 
 
-StandbyAction = StartStandby | DismissStandbys | RaiseStandbys | GiveUpHandover
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatStandbys:
+    """This node has got other ranks: the standbys of the first of each pair serve the second. No answer."""
+
+    ranks: tuple[tuple[int, int], ...]
+
+
+StandbyAction = StartStandby | DismissStandbys | RaiseStandbys | GiveUpHandover | SeatStandbys
 
 Action = (
     StartTimer

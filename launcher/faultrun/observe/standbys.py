@@ -43,12 +43,18 @@ class StandbyTally:
                 return replace(self, ready={**self.ready, rank: event})
             case StandbyChanged(state=StandbyPhase.OFF, why=why):
                 return replace(self, ready={}, off=why)
+            case WorkerStarted(standby=True, rank=rank) if self.ready and rank not in self.ready:
+                # A spare had it ready before it knew its ranks.
+                return self._without(min(self.ready))
             case StandbyChanged(rank=rank) | WorkerStarted(standby=True, rank=rank):
-                return replace(self, ready={one: was for one, was in self.ready.items() if one != rank})
+                return self._without(rank)
             case RecoveryTimed(standbys=warm, total_s=total_s) if 0 < self.wanted <= warm:
                 return replace(self, warm_s=total_s)
             case _:
                 return self
+
+    def _without(self, rank: int) -> "StandbyTally":
+        return replace(self, ready={one: was for one, was in self.ready.items() if one != rank})
 
     def words(self) -> str:
         """One line; empty where there is nothing to say."""

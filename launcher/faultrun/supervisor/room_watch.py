@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterable
 
 from faultrun.core.room import SHORTEST_LOOK_S, ProcessorSample, processor_room
-from faultrun.core.standby import ASKED_SETTLE_S, SETTLE_S, UNSEEN_ROOM_S, UNSEEN_SETTLE_S
+from faultrun.core.standby import (
+    ASKED_SETTLE_S,
+    SETTLE_S,
+    UNSEEN_ROOM_S,
+    UNSEEN_SETTLE_S,
+    waits_for_a_seat,
+)
 from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
@@ -31,13 +37,18 @@ class RoomWatch:
         self._reactor = reactor
         self._interval_s = interval_s
         self._watch = 0
-        self._looking = False
+        self._looking = self._waits = False
         self._from_s = self._until_s = 0.0
         self._before: ProcessorSample | None = None
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""
-        if not self._wish.count or step.state.phase is not Phase.RUNNING:
+        waits = bool(self._wish.count) and waits_for_a_seat(step.state)
+        if waits and not self._waits:
+            self._before, now_s = self._sample(), self._reactor.now()
+            self._begin(event.incarnation, now_s + ASKED_SETTLE_S, now_s + UNSEEN_SETTLE_S)
+        self._waits = waits
+        if not self._wish.count or (step.state.phase is not Phase.RUNNING and not waits):
             self._looking = False
             return
         match event:

@@ -16,6 +16,7 @@ from faultrun.model.actions import (
     DismissStandbys,
     GiveUpHandover,
     RaiseStandbys,
+    SeatStandbys,
     StandbyAction,
     StartStandby,
 )
@@ -70,6 +71,8 @@ class Standbys:
                 for rank in ranks:
                     self._dismiss(rank)
                     self._post(rank, action.state, action.why)
+            case SeatStandbys(ranks=ranks):
+                self._seat(dict(ranks))
             case RaiseStandbys(ranks=ranks):
                 for rank in ranks & self._standbys.keys():
                     self._standbys[rank].look_alive()
@@ -89,6 +92,10 @@ class Standbys:
         hidden = self._wish.hidden
         env = {name: value for name, value in launch.env.items() if not name.startswith(hidden)}
         self._launches[rank] = replace(launch, env=env if hidden else launch.env)
+
+    def knows(self, rank: int) -> bool:
+        """Whether a standby of ``rank`` could be started."""
+        return rank in self._launches
 
     def take(self, rank: int, launch: Launch, port: int) -> Process | None:
         """Give ``rank`` to its standby and return the process; None: start it cold.
@@ -177,8 +184,9 @@ class Standbys:
         standby = Standby(launch, self._wish, self._log(rank), may_rise=self._may_rise)
         self._standbys[rank] = standby
         self._since_s[rank] = self._reactor.now()
-        self._reactor.watch(standby.process.pidfd, lambda: self._ended(rank))
-        self._reactor.watch(standby.fd, lambda: self._heard(rank, standby))
+        # Its rank is looked up when it matters: a node that waits may be given others.
+        self._reactor.watch(standby.process.pidfd, lambda: self._ended(self._rank_of(standby)))
+        self._reactor.watch(standby.fd, lambda: self._heard(self._rank_of(standby), standby))
         self._post(rank, StandbyPhase.STARTING)
 
     def _heard(self, rank: int, standby: Standby) -> Iterable[Event]:
@@ -213,6 +221,17 @@ class Standbys:
         self._post(rank, StandbyPhase.READY, why, memory_bytes=memory_bytes, imported=imported)
         if plain:  # the next would find out the same, after seconds of imports
             self._wish = replace(self._wish, imports=())
+
+    def _rank_of(self, standby: Standby) -> int:
+        handed = {rank: one.standby for rank, one in self._handovers.items()}
+        return next(rank for rank, one in (*self._standbys.items(), *handed.items()) if one is standby)
+
+    def _seat(self, now_of: Mapping[int, int]) -> None:
+        """What was kept for one rank serves another."""
+        self._launches = {now_of.get(rank, rank): one for rank, one in self._launches.items()}
+        self._standbys = {now_of.get(rank, rank): one for rank, one in self._standbys.items()}
+        self._since_s = {now_of.get(rank, rank): one for rank, one in self._since_s.items()}
+        self._ready = {now_of.get(rank, rank) for rank in self._ready}
 
     def _no_more(self, rank: int) -> Standby:
         """It waits no longer; what it is to be now is the caller's."""

@@ -3,8 +3,7 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -17,38 +16,19 @@ from faultrun.model.exits import ended_well
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
 from faultrun.model.spec import MsScheduler, RunSpec
-from faultrun.model.topology import BootId
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.orphans import Orphans
-from faultrun.supervisor.prepare import WorkerCommand
 from faultrun.supervisor.progress import Incarnation, ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.schedulers import Schedulers, head_start, listens_first
 from faultrun.supervisor.standbys import Standbys
-from faultrun.workers.deadline import Deadline
+from faultrun.supervisor.supervisor_env import SupervisorEnv, foreseen_launch, share_of
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed, why_not_started
-from faultrun.workers.streams import Streams
 from faultrun.workers.sweep import sweep
 
 _SWEEP_PATIENCE_S = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorEnv:
-    """What every worker of this supervisor inherits; read once, where the command line is read."""
-
-    environ: Mapping[str, str]
-    boot: BootId
-    python: str
-    log_dir: Path
-    ascend: bool
-    command: Callable[[Plan, int], WorkerCommand]
-    exits: ExitInspector
-    streams: Streams
-    deadline: Deadline
 
 
 class WorkerGroup:
@@ -102,6 +82,13 @@ class WorkerGroup:
                 at_s=self._reactor.now(), incarnation=number, ranks=order.ranks, master_port=order.master_port
             )
         )
+
+    def foresee(self, rank: int) -> None:
+        """Where no worker of ``rank`` was ever started, say as far as possible how one would be."""
+        if not self.standbys.knows(rank):
+            launch = foreseen_launch(self._spec, self._env, str(self._control.path), rank)
+            if launch is not None:
+                self.standbys.remember(rank, launch)
 
     def request_gasp(self, order: RequestGasp) -> None:
         """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""
@@ -230,8 +217,8 @@ class WorkerGroup:
             env=worker_environment(command.environ, self._spec, placement, shared),
             stdout=files.worker(rank),
             stderr=self._env.streams.errors(files, rank, local_rank),
-            cpus=_share(self._spec.binding.cpus, local_rank),
-            memory_nodes=_share(self._spec.binding.memory_nodes, local_rank),
+            cpus=share_of(self._spec.binding.cpus, local_rank),
+            memory_nodes=share_of(self._spec.binding.memory_nodes, local_rank),
             deadline=self._env.deadline,
         )
         (self._env.log_dir / f"device{rank}").mkdir(exist_ok=True)
@@ -321,7 +308,3 @@ class WorkerGroup:
                     why=why,
                 )
             )
-
-
-def _share(shares: tuple[tuple[int, ...], ...], local_rank: int) -> tuple[int, ...]:
-    return shares[local_rank] if local_rank < len(shares) else ()

@@ -17,6 +17,7 @@ from faultrun.model.actions import (
     RequestGasp,
     RequestSave,
     RestorePolicy,
+    SeatStandbys,
     Spawn,
     StartStandby,
     StartTimer,
@@ -92,7 +93,10 @@ class LocalWorld:
             case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):
                 # A fork would copy the locks that another thread holds.
                 self._reactor.start_timer(Timer.STANDBY, self._reactor.now() + _BUSY_S, incarnation)
-            case StartStandby() | DismissStandbys() | RaiseStandbys() | GiveUpHandover():
+            case StartStandby(rank=rank):
+                self._group.foresee(rank)
+                self._group.standbys.perform(action)
+            case DismissStandbys() | RaiseStandbys() | GiveUpHandover() | SeatStandbys():
                 self._group.standbys.perform(action)
             case VerifySave():
                 self.readings.send(lambda: self._verify(action))

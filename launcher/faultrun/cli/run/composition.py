@@ -65,7 +65,8 @@ from faultrun.supervisor.room_watch import RoomWatch
 from faultrun.supervisor.save_watch import SaveWatch
 from faultrun.supervisor.served_etcd import ServedEtcd
 from faultrun.supervisor.standbys import Standbys
-from faultrun.supervisor.worker_group import SupervisorEnv, WorkerGroup
+from faultrun.supervisor.supervisor_env import SupervisorEnv
+from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.supervisor.world import LocalWorld
 from faultrun.terminal import BottomRow
 from faultrun.workers.signals import SignalPipe

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.in_etcd import Look
+from faultrun.cli.in_etcd import RunLook
 from faultrun.observe.nodes_status import NodesStatus, brief, document, lines
 from faultrun.terminal import has_colours
 
@@ -18,7 +18,7 @@ _PATIENCE_S = 60.0
 """An etcd that is started again is back by then; one that ended with its node is not."""
 
 
-def show_nodes(look: Look, typed: Mapping[str, Any]) -> int:
+def show_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
     """Print it, or with ``watch`` go on until the run has ended, Ctrl-C, or etcd is silent for a minute."""
     as_json: bool = typed["as_json"]
     if not typed["watch"]:
@@ -51,7 +51,7 @@ class _Lines:
             answer(line)
 
 
-def _on_screen(look: Look, interval_s: float) -> None:
+def _on_screen(look: RunLook, interval_s: float) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -70,7 +70,7 @@ def _on_screen(look: Look, interval_s: float) -> None:
         answer(line)
 
 
-def _watch(look: Look, interval_s: float, show: Callable[[NodesStatus], object]) -> NodesStatus:
+def _watch(look: RunLook, interval_s: float, show: Callable[[NodesStatus], object]) -> NodesStatus:
     """Look, and look again, until the run has ended. EtcdError: etcd stayed silent for ``_PATIENCE_S``."""
     from faultrun.agreement.answers import EtcdSilent
 
