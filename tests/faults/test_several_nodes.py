@@ -13,6 +13,7 @@ from support.several_nodes import STORE, Job, job
 pytestmark = pytest.mark.slow
 
 TRAINS = "train()\n"
+ENDS_WHEN_TOLD = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\ntrain()\n"
 ENDS_IN_THE_SECOND_LIFE = "train_in_the_first_life()\n"
 
 
@@ -139,6 +140,27 @@ def test_etcd_that_is_away_ends_no_rank_and_one_that_dies_meanwhile_is_told_at_o
         assert not one.run("b").events("MembershipLost")
         one.host(STORE).thaw()
         assert [one.run(name).ends() for name in "ab"] == [0, 0]
+
+
+def test_a_training_that_has_finished_ends_with_0_on_every_node_although_etcd_is_gone_for_good(
+    tmp_path: Path,
+) -> None:
+    with job(tmp_path, "a", "b", "c", script=ENDS_WHEN_TOLD) as one:
+        one.trains_with_a_spare("a", "b", spare="c")
+        wait_until(lambda: "spare of run job42" in one.run("c").text, what="a spare that knows the plan")
+        one.host(STORE).kill()
+        for name in "ab":
+            one.run(name).event("AgreementSilent")
+        one.run("a").kill(one.rank_on("a"), signum=signal.SIGUSR1)
+        wait_until(
+            lambda: "waiting for the end of the ranks of node b; etcd does not answer" in one.run("a").text,
+            while_runs=one.run("a").pid,
+            what="whom a waits for",
+        )
+        one.run("b").kill(one.rank_on("b"), signum=signal.SIGUSR1)
+        assert [one.run(name).ends() for name in "abc"] == [0, 0, 0]
+        last = "every rank finished, by the word of each node: etcd does not answer; exit code 0, 0 restarts"
+        assert all(last in one.run(name).text for name in "abc")
 
 
 def test_a_supervisor_that_is_killed_comes_back_into_the_same_run(tmp_path: Path) -> None:

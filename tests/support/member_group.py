@@ -22,6 +22,7 @@ from faultrun.model.membership import (
     OwnState,
     PeerAnswer,
     PeerQuestion,
+    PeerWord,
     Remembered,
     Tell,
     Terms,
@@ -99,11 +100,28 @@ class Member:
                 self.told.append(act)
                 self.lease = None
             case AskPeers(question=question):
-                self.known = replace(self.known, answers=tuple(self.run.answers(self, question)))
+                answers = tuple(self.run.answers(self, question))
+                self.known = replace(self.known, answers=answers)
+                self.hears_of(*answers)
+                for one in self.run.reached_by(self):
+                    one.hears_of(question)
             case WarnPeers(alarm=alarm, members=members):
                 for one in self.run.members:
                     if one.fact.node in {entry.node for entry in members}:
                         one.known = replace(one.known, warnings=(*one.known.warnings, alarm))
+
+    def hears_of(self, *said: PeerQuestion | PeerAnswer) -> None:
+        """Note how far these say that they are."""
+        words = {(one.node, one.boot): one for one in self.known.words}
+        for one in said:
+            words[one.node, one.boot] = PeerWord(
+                node=one.node,
+                boot=one.boot,
+                incarnation=one.incarnation,
+                status=one.status,
+                heard_at_s=self.run.now_s,
+            )
+        self.known = replace(self.known, words=tuple(words.values()))
 
     def was_told(self, kind: type) -> list[object]:
         return [event for event in self.told if isinstance(event, kind)]
@@ -115,14 +133,19 @@ class Group:
     def __init__(self, *nodes: str, rules: Rules = RULES, **terms: object) -> None:
         self.rules, self.store, self.now_s = rules, KeyStore(), 1000.0
         self.members = [Member(self, node, **terms) for node in nodes]
+        self.cut_off: list[Member] = []
 
     def __getitem__(self, node: str) -> Member:
         return next(one for one in self.members if one.fact.node == node)
 
     def answers(self, who: Member, question: PeerQuestion) -> list[PeerAnswer]:
-        others = [one for one in self.members if one is not who and one.lease is not None]
-        given = [answer(question, one.fact, one.lease, TIMES, self.now_s) for one in others]
+        given = [answer(question, one.fact, one.lease, TIMES, self.now_s) for one in self.reached_by(who)]
         return [replace(one, asked_at_s=self.now_s) for one in given]
+
+    def reached_by(self, who: Member) -> list[Member]:
+        """Whom ``who`` can ask."""
+        away = self.cut_off if who not in self.cut_off else self.members
+        return [one for one in self.members if one is not who and one not in away and one.lease is not None]
 
     def settles(self) -> "Group":
         quiet = 0

@@ -254,5 +254,5 @@ def finish(state: RunState, event: RunFinished) -> Step:
     if not state.phase.without_workers:
         return Step(state=state, why="the end waits for the workers")
     stop = None if event.stopped is False else state.stop
-    state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code, stop=stop)
+    state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code, stop=stop, unheard=event.unheard)
     return Step(state=state, why=f"the end: {event.why}")

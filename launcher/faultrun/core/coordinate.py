@@ -14,7 +14,7 @@ from faultrun.core.elect import plan_as_seen, still_coordinator
 from faultrun.errors import assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
-from faultrun.model.facts import NodeFact
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Aftermath
 from faultrun.model.membership import (
     BODIES,
@@ -30,7 +30,7 @@ from faultrun.model.membership import (
 )
 from faultrun.model.plan import Plan
 from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
-from faultrun.model.topology import NodeId, Topology
+from faultrun.model.topology import BootId, NodeId, Topology
 from faultrun.model.transaction import Absent, Compare, Delete, NothingNewer, Operation, Put, Transaction
 
 MOST_COMPARES = 100
@@ -39,7 +39,11 @@ MOST_COMPARES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Office:
-    """What a coordinator decides from. ``header`` is None before the first plan and after a run's end."""
+    """What a coordinator decides from. ``header`` is None before the first plan and after a run's end.
+
+    ``finished`` are supervisors that said directly that their ranks of the plan's incarnation all ended with
+    0: one that was cut off from the store, or left without it, states nothing there.
+    """
 
     terms: Terms
     common: CommonKeys
@@ -47,6 +51,7 @@ class Office:
     header: PlanHeader | None
     roster: Roster | None
     body: Plan | None
+    finished: frozenset[tuple[NodeId, BootId]] = frozenset()
 
     @property
     def plan(self) -> Plan | None:
@@ -73,6 +78,8 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
     """The write that follows, or why none does yet. ``too_late``: whoever is missing was waited for."""
     by_node = statements(office)
     facts = numbered(office, by_node)
+    if _finished_by_word(office, facts):
+        return _end(office, run_s, _all_finished(office, run_s))
     following = next_step(rules, office.plan, facts, run_s, frozenset())
     match following:
         case str():
@@ -89,6 +96,28 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
             assert_never(following)
+
+
+def _finished_by_word(office: Office, facts: Mapping[NodeId, NodeFact]) -> bool:
+    """Whether every member has finished, and of some only their direct word tells."""
+    header, roster = office.header, office.roster
+    if header is None or roster is None or header.phase is not PlanPhase.GO:
+        return False
+    life = header.incarnation
+    if office.common.alarm(life) is not None:
+        return False
+    left = [entry for entry in roster.entries if not _states_done(facts.get(entry.node), entry, life)]
+    return bool(left) and all((entry.node, entry.boot) in office.finished for entry in left)
+
+
+def _states_done(fact: NodeFact | None, entry: RosterEntry, incarnation: int) -> bool:
+    here = fact is not None and (fact.boot, fact.incarnation) == (entry.boot, incarnation)
+    return here and fact is not None and fact.status is NodeStatus.DONE
+
+
+def _all_finished(office: Office, run_s: float) -> RunFinished:
+    life = -1 if office.header is None else office.header.incarnation
+    return RunFinished(at_s=run_s, incarnation=life, exit_code=0, why="every rank finished", stopped=False)
 
 
 def statements(office: Office) -> dict[NodeId, Stated]:

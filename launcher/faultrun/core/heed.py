@@ -11,7 +11,7 @@ from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.membership import Fence, KnownKeys, NodesEvent
 from faultrun.model.plan import Plan
-from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster
+from faultrun.model.roster import PlanHeader, PlanPhase, Roster
 
 
 def heeded(
@@ -53,7 +53,7 @@ def _to_the_busy(
 ) -> Iterator[NodesEvent | Fence]:
     """It is ready for an incarnation, or trains: that goes on, begins or ends."""
     life = fact.incarnation
-    alarm = _alarm(known, life)
+    alarm = known.alarm(life)
     newer = header.incarnation > life
     if newer and roster is not None and not roster.has(fact.node, fact.boot):
         yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
@@ -81,7 +81,7 @@ def _to_the_idle(
 ) -> Iterator[NodesEvent]:
     """It has no workers: it looks again, or prepares what is planned."""
     if header.incarnation > fact.incarnation and plan is not None and plan.is_for(fact.node, fact.boot):
-        life, alarm = plan.incarnation, _alarm(known, plan.incarnation)
+        life, alarm = plan.incarnation, known.alarm(plan.incarnation)
         plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
         yield PlanAdopted(at_s=run_s, incarnation=life, plan=plan)
         if alarm is not None or header.phase is PlanPhase.LOOK:
@@ -90,10 +90,3 @@ def _to_the_idle(
             yield IncarnationOver(at_s=run_s, incarnation=life, why=why)
     elif header.phase is PlanPhase.LOOK and fact.look < header.look:
         yield LookAgain(at_s=run_s, incarnation=fact.incarnation, number=header.look)
-
-
-def _alarm(known: KnownKeys, incarnation: int) -> Alarm | None:
-    """Who says that it is over, by the store or directly."""
-    written = None if known.common is None else known.common.alarm(incarnation)
-    said = next((one for one in known.warnings if one.incarnation == incarnation), None)
-    return written or said

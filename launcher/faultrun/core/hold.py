@@ -50,7 +50,12 @@ def answer(
     silent = lease is not None and (is_deaf(lease, times, now_s) or now_s < lease.heard_at_s + times.hold_s)
     deaf = silent and fact.incarnation == question.incarnation
     return PeerAnswer(
-        node=fact.node, boot=fact.boot, incarnation=fact.incarnation, deaf=deaf, asked_at_s=NEVER_S
+        node=fact.node,
+        boot=fact.boot,
+        incarnation=fact.incarnation,
+        deaf=deaf,
+        asked_at_s=NEVER_S,
+        status=fact.status,
     )
 
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from faultrun.core import hold
 from faultrun.core.agree import AWAITS, Rules
+from faultrun.core.completion import finished_by_word
 from faultrun.core.coordinate import Office, coordinated
 from faultrun.core.elect import (
     election,
@@ -30,7 +31,7 @@ from faultrun.core.elect import (
     waits_in_line_s,
 )
 from faultrun.core.heed import heeded
-from faultrun.core.patience import patience_over, refused, since
+from faultrun.core.patience import known_end, patience_over, refused, since
 from faultrun.core.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
 from faultrun.core.spare import spare_words
 from faultrun.core.standpoint import THE_END_OF, Standpoint, standpoint
@@ -158,6 +159,9 @@ def _decided(case: Standpoint) -> tuple[tuple[Act, ...], str]:
         header=case.header,
         roster=case.roster,
         body=case.body,
+        finished=frozenset()
+        if case.header is None
+        else finished_by_word(case.known, case.header.incarnation),
     )
     too_late = since_s is not None and case.clock.now_s >= since_s + case.terms.times.node_wait_s
     run_s = case.clock.run_s + case.remembered.run_ahead_s
@@ -197,14 +201,19 @@ def _unled(case: Standpoint) -> Remembered:
 def _timed(case: Standpoint, waits: str, *, asks: bool) -> Remembered:
     """Since when what has been so."""
     now_s, before, fact = case.clock.now_s, case.remembered, case.own.fact
+    others = case.completion
     alone = not fact.status.busy and before.unled_since_s is not None
+    # Who still has ranks rests on our promise, and tells how they end: there is no limit to that.
+    awaited = case.deaf and others is not None and bool(others.running) and not others.over
+    finished = case.deaf and others is not None and others.everywhere
     return replace(
         before,
         asked_at_s=now_s if asks else None if case.is_heard else before.asked_at_s,
-        waiting_since_s=since(before.waiting_since_s, now_s, holds=bool(waits) or alone),
+        waiting_since_s=since(before.waiting_since_s, now_s, holds=(bool(waits) or alone) and not awaited),
         leaving_since_s=since(
             before.leaving_since_s, now_s, holds=fact.stop is not None and not fact.status.busy
         ),
+        finished_since_s=since(before.finished_since_s, now_s, holds=finished),
     )
 
 
@@ -215,7 +224,8 @@ def _own_end(case: Standpoint) -> Iterator[Tell]:
         return
     end = refused(case.terms, fact, case.common, case.roster, case.clock)
     alone = case.deaf or not leads(case.common, fact)  # who coordinated decides nothing without the store
-    end = end or patience_over(case.rules, case.terms.times, fact, case.remembered, case.clock, alone=alone)
+    end = end or known_end(case)
+    end = end or patience_over(case, alone=alone)
     if end is not None:
         yield Tell(event=end)
 
@@ -277,6 +287,7 @@ def _next_at_s(case: Standpoint) -> float:
         (then.waiting_since_s, times.node_wait_s),
         (then.asked_at_s, times.hold_s / QUESTIONS_A_HOLD),
         (then.leaving_since_s, times.leave_s),
+        (then.finished_since_s, times.leave_s),
     ):
         if since_s is not None:
             moments.append(since_s + wait_s)

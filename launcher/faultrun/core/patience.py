@@ -2,13 +2,20 @@
 
 Pure. While a coordinator is there it ends the run for all; what is here is for those that nobody leads,
 that were told to stop while others were not, or that were started with something else.
+
+A training that has finished must not be told to the platform as failed, or it is started again and does
+hours of work twice; nor may a node say 0 where it knows that another's ranks failed.
 """
 
-from faultrun.core.agree import Rules, stop_exit_code
+from dataclasses import replace
+
+from faultrun.core.agree import stop_exit_code
 from faultrun.core.elect import leads
+from faultrun.core.span import node_names, span
+from faultrun.core.standpoint import Standpoint
 from faultrun.model.events import RunFinished
-from faultrun.model.facts import NodeFact
-from faultrun.model.membership import CommonKeys, LeaseTimes, MemberClock, Remembered, Terms
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.membership import CommonKeys, MemberClock, Terms
 from faultrun.model.roster import Roster
 
 OTHER_ARGUMENTS = 64
@@ -22,24 +29,58 @@ def since(before_s: float | None, now_s: float, *, holds: bool) -> float | None:
     return now_s if before_s is None else before_s
 
 
-def patience_over(
-    rules: Rules,
-    times: LeaseTimes,
-    fact: NodeFact,
-    remembered: Remembered,
-    clock: MemberClock,
-    *,
-    alone: bool,
-) -> RunFinished | None:
+def patience_over(case: Standpoint, *, alone: bool) -> RunFinished | None:
     """The end of this node's part, if it waited long enough. ``alone``: it does not coordinate."""
-    leaving, waiting = remembered.leaving_since_s, remembered.waiting_since_s
+    fact, clock, times = case.own.fact, case.clock, case.terms.times
+    leaving, waiting = case.remembered.leaving_since_s, case.remembered.waiting_since_s
     if leaving is not None and fact.stop is not None and clock.now_s >= leaving + times.leave_s:
-        code, why = stop_exit_code(rules, fact.stop), f"stopped by {fact.stop.value}; the other nodes go on"
+        code = stop_exit_code(case.rules, fact.stop)
+        why = f"stopped by {fact.stop.value}; the other nodes go on"
         return _end(fact, clock, code, why, stopped=True)
     if alone and waiting is not None and clock.now_s >= waiting + times.node_wait_s:
-        why = f"no node that may decide for the run came within {times.node_wait_s:g} s"
-        return _end(fact, clock, NOBODY_CAME, why)
+        return _end(fact, clock, NOBODY_CAME, _nobody_decided(case))
     return None
+
+
+def _nobody_decided(case: Standpoint) -> str:
+    """With what is known of the incarnation that nobody could answer."""
+    fact, wait = case.own.fact, span(case.terms.times.node_wait_s)
+    waited = (
+        f"etcd did not answer for {wait}"
+        if case.deaf
+        else f"no node that may decide for the run came within {wait}"
+    )
+    alarm = case.known.alarm(fact.incarnation)
+    if alarm is not None:
+        return f"{waited}; node {alarm.node}: {alarm.why}" if alarm.node else f"{waited}; {alarm.why}"
+    if case.completion is not None and case.completion.over:
+        return f"{waited}; {node_names(case.completion.over)} did not finish"
+    return f"{waited}; {fact.incident.explanation}" if fact.incident is not None else waited
+
+
+def known_end(case: Standpoint) -> RunFinished | None:
+    """What a node that has finished, and does not hear the store, ends with by what the others said.
+
+    A moment after it knows, so that who has asked it hears the same. Who is silent for as long as the run
+    waits for a node says nothing against it: whatever befell that one, its own end tells.
+    """
+    then, times, fact, others = case.remembered, case.terms.times, case.own.fact, case.completion
+    if not case.deaf or others is None or others.over:
+        return None
+    if then.finished_since_s is not None and case.clock.now_s >= then.finished_since_s + times.leave_s:
+        why = "every rank finished, by the word of each node: etcd does not answer"
+        return _end(fact, case.clock, 0, why)
+    too_late = (
+        then.waiting_since_s is not None and case.clock.now_s >= then.waiting_since_s + times.node_wait_s
+    )
+    if fact.status is not NodeStatus.DONE or others.everywhere or not too_late:
+        return None
+    silent = node_names(others.silent)
+    why = (
+        f"every rank of this node finished; how those of {silent} ended is not known here, because neither "
+        f"etcd nor {silent} answered for {span(times.node_wait_s)}"
+    )
+    return replace(_end(fact, case.clock, 0, why), unheard=others.silent)
 
 
 def refused(

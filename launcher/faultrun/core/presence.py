@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.core import hold
+from faultrun.core.completion import members_to_ask
 from faultrun.core.elect import plan_as_seen
 from faultrun.core.standpoint import Standpoint
 from faultrun.model.membership import (
@@ -86,11 +87,16 @@ def warned(case: Standpoint) -> Iterator[Act]:
 
 
 def questions(case: Standpoint) -> Iterator[AskPeers]:
-    """A node whose workers live by the lease asks in time whether it may do without."""
+    """A node whose workers live by the lease asks whether it may do without; one without any, who is done."""
     fact, asked_at_s = case.own.fact, case.remembered.asked_at_s
-    members = hold.peers_of(fact, case.header, case.roster)
-    if not (case.terms.hold and members and fact.status.busy) or case.is_heard:
+    if fact.status.busy:
+        members = hold.peers_of(fact, case.header, case.roster) if case.terms.hold else ()
+    else:
+        members = members_to_ask(fact, case.header, case.roster)
+    if not members or case.is_heard:
         return
     if asked_at_s is None or case.clock.now_s >= asked_at_s + case.terms.times.hold_s / QUESTIONS_A_HOLD:
-        question = PeerQuestion(node=fact.node, boot=fact.boot, incarnation=fact.incarnation)
+        question = PeerQuestion(
+            node=fact.node, boot=fact.boot, incarnation=fact.incarnation, status=fact.status
+        )
         yield AskPeers(question=question, members=members)

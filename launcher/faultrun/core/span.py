@@ -35,6 +35,12 @@ def percent(share: float) -> str:
     return f"{value:.1f} %"
 
 
+def node_names(nodes: Sequence[str]) -> str:
+    """``node a``, ``nodes a b c``, and with many of them ``nodes a b c d e f g h and 92 more``."""
+    more = f" and {len(nodes) - _LISTED} more" if len(nodes) > _LISTED else ""
+    return f"{'node' if len(nodes) == 1 else 'nodes'} {' '.join(nodes[:_LISTED])}{more}"
+
+
 def rank_names(ranks: Sequence[int]) -> str:
     """``rank 3``, ``ranks 0 1 2``, and with hundreds of them ``ranks 0-17 19-511``."""
     if len(ranks) == 1:

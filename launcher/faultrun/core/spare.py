@@ -3,10 +3,10 @@
 Pure, and taken from the state: a node that was lost and comes back is a spare like any other.
 """
 
+from faultrun.core.completion import is_spare
+from faultrun.core.span import node_names
 from faultrun.core.standpoint import Standpoint
 from faultrun.model.roster import PlanPhase
-
-_NAMED = 8
 
 
 def spare_words(case: Standpoint) -> str:
@@ -16,12 +16,8 @@ def spare_words(case: Standpoint) -> str:
     """
     fact, roster = case.own.fact, case.roster
     over = case.header is None or case.header.phase is PlanPhase.FINISHED
-    if over or roster is None or case.known.own is None or roster.entry(fact.node) is not None:
-        return ""
-    if fact.status.busy or fact.stop is not None or fact.failure is not None:
+    if over or roster is None or case.known.own is None or not is_spare(fact, roster):
         return ""
     names = [entry.node for entry in roster.entries]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    word = "node" if len(names) == 1 else "nodes"
     trains = "trains" if len(names) == 1 else "train"
-    return f"{word} {' '.join(names[:_NAMED])}{more} {trains}; takes the place of a lost one"
+    return f"{node_names(names)} {trains}; takes the place of a lost one"

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from faultrun.core import hold
 from faultrun.core.agree import Rules
+from faultrun.core.completion import Completion, completion
 from faultrun.core.elect import current
+from faultrun.core.span import node_names
 from faultrun.model.membership import (
     BODIES,
     ROSTERS,
@@ -42,6 +44,7 @@ class Standpoint:
     roster: Roster | None
     body: Plan | None
     alive_until_s: float
+    completion: Completion | None
 
     @property
     def common(self) -> CommonKeys:
@@ -71,10 +74,22 @@ class Standpoint:
         if self.own.fact.status.busy:
             return ""
         if self.deaf:
-            return "etcd"
+            return self._waits_for_word
         if self.common.coordinator is None:
             return "a coordinator"
         return self.common.coordinator.waits or self._waits_beside
+
+    @property
+    def _waits_for_word(self) -> str:
+        """What ends the wait for the store: where this node has finished, a word of the others, too."""
+        others = self.completion
+        if others is None or others.over:
+            return "etcd"
+        if others.running:
+            return f"{THE_END_OF}the ranks of {node_names(others.running)}; etcd does not answer"
+        if others.everywhere:
+            return ""
+        return f"etcd, or a word of {node_names(others.silent)}"
 
     @property
     def _waits_beside(self) -> str:
@@ -129,4 +144,5 @@ def standpoint(
         roster=roster,
         body=body if isinstance(body, Plan) else None,
         alive_until_s=max(hold.by_lease_until_s(terms.times, own.lease, known.own), by_peers_s),
+        completion=completion(own.fact, header, roster, known, terms.times, clock.now_s),
     )

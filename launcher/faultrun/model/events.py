@@ -251,12 +251,14 @@ class Drained(Fact):
 class RunFinished(Fact):
     """The run is over; every node exits with ``exit_code``.
 
-    ``stopped``: somebody asked for it; None in journals of versions that did not tell.
+    ``stopped``: somebody asked for it; None in journals of versions that did not tell. ``unheard`` are nodes
+    of which this one, whose own ranks all ended with 0, does not know how theirs did.
     """
 
     exit_code: int
     why: str
     stopped: bool | None = None
+    unheard: tuple[NodeId, ...] = ()
 
 
 Event = (

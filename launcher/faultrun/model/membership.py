@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
-from faultrun.model.facts import NodeFact
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.roster import Alarm, Leadership, PlanHeader, Roster, RosterEntry, Statement
 from faultrun.model.topology import BootId, NodeId
@@ -169,11 +169,12 @@ class NodeKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerQuestion:
-    """Are you deaf, too? Asked by a node that has not heard of the store for ``deaf_s``."""
+    """Are you deaf, too? Asked by a node that has not heard of the store for ``deaf_s``, with its status."""
 
     node: NodeId
     boot: BootId
     incarnation: int
+    status: NodeStatus = NodeStatus.RUNNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +189,18 @@ class PeerAnswer:
     incarnation: int
     deaf: bool
     asked_at_s: float
+    status: NodeStatus = NodeStatus.RUNNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerWord:
+    """How far a peer said that it is, in its question or its answer; ``heard_at_s`` at the latest."""
+
+    node: NodeId
+    boot: BootId
+    incarnation: int
+    status: NodeStatus
+    heard_at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +208,8 @@ class KnownKeys:
     """Everything that a node has read and heard. None: not read yet, which is not the same as empty.
 
     ``own`` is its own statement under its present boot. ``parts`` are rosters and bodies by key, as far
-    as they were fetched. ``answers`` are the newest of each peer, ``warnings`` what peers said directly.
+    as they were fetched. ``answers`` and ``words`` are the newest of each peer, ``warnings`` what peers said
+    directly of incarnations that are over.
     """
 
     common: CommonKeys | None = None
@@ -204,6 +218,13 @@ class KnownKeys:
     parts: Mapping[str, Roster | Plan] = field(default_factory=dict)
     answers: tuple[PeerAnswer, ...] = ()
     warnings: tuple[Alarm, ...] = ()
+    words: tuple[PeerWord, ...] = ()
+
+    def alarm(self, incarnation: int) -> Alarm | None:
+        """Who says that it is over, by the store or directly."""
+        written = None if self.common is None else self.common.alarm(incarnation)
+        said = next((one for one in self.warnings if one.incarnation == incarnation), None)
+        return written or said
 
     @property
     def is_empty(self) -> bool:
@@ -230,7 +251,8 @@ class Remembered:
 
     ``fenced`` is the boot under which nothing is said any more. ``told`` is what this supervisor was told.
     ``run_ahead_s``: how far the run's clock is ahead of this supervisor's. The rest are moments: since when
-    nobody coordinates, something is waited for, peers were asked last, this node could leave.
+    nobody coordinates, something is waited for, peers were asked last, this node could leave, all members
+    are known to have finished.
     """
 
     fenced: BootId | None = None
@@ -241,6 +263,7 @@ class Remembered:
     waiting_since_s: float | None = None
     asked_at_s: float | None = None
     leaving_since_s: float | None = None
+    finished_since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,7 +156,8 @@ class RunState:
 
     ``topology`` and ``windows`` are what this supervisor was started with; ``addr`` is where others reach
     it, ``stop_by_s`` when the platform ends its job. ``stop`` and ``failure`` (exit code, why) say why no
-    incarnation follows; the next supervisor has neither. ValueError: what cannot be.
+    incarnation follows; the next supervisor has neither. ``unheard``: nodes that may not have finished,
+    although this one has. ValueError: what cannot be.
     """
 
     node: NodeId
@@ -172,6 +173,7 @@ class RunState:
     stop: Stop | None = None
     failure: tuple[int, str] | None = None
     exit_code: int | None = None
+    unheard: tuple[NodeId, ...] = ()
 
     def __post_init__(self) -> None:
         if self.done != (self.exit_code is not None):
@@ -204,7 +206,7 @@ class RunState:
     @property
     def trained(self) -> bool:
         """Whether the run came to its own end: every rank returned 0 and nobody had told it to stop."""
-        return self.done and self.stop is None and self.exit_code == 0
+        return self.done and self.stop is None and self.exit_code == 0 and not self.unheard
 
     @property
     def given_up(self) -> bool:

@@ -140,8 +140,8 @@ class ConsoleReporter:
                 self._asked(len(ranks), deadline_s - at_s, step.state)
             case StandbyChanged():
                 self._standby(event)
-            case RunFinished(exit_code=code, why=why):
-                self._finished(code, why, step.state)
+            case RunFinished():
+                self._finished(event, step.state)
 
     def _told_of_nodes(self, event: Event, before: RunState | None, step: Step) -> None:
         """What ends an incarnation from outside this node."""
@@ -264,7 +264,8 @@ class ConsoleReporter:
             case RankMissed(rank=rank):
                 self._bad(f"rank {rank} {state.life.incident.explanation}")
 
-    def _finished(self, code: int, why: str, state: RunState) -> None:
+    def _finished(self, event: RunFinished, state: RunState) -> None:
+        code, why = event.exit_code, event.why
         if state.life.incident is not None:
             self._cards.given_up(state, self._refused, why)
         saved = _saved(state) if state.stop is not None else ""
@@ -274,7 +275,8 @@ class ConsoleReporter:
             why = why.splitlines()[0]
         line = f"{why}{saved}; exit code {code}, {restarts} restart{'s' if restarts != 1 else ''}"
         self.outcome = Outcome(line=line, exit_code=code)
-        ended = Tone.GOOD if code == 0 else Tone.FAILED if state.stop is None else Tone.PLAIN
+        well = Tone.WARNING if event.unheard else Tone.GOOD
+        ended = well if code == 0 else Tone.FAILED if state.stop is None else Tone.PLAIN
         self._say(toned(line, ended))
 
 

@@ -197,6 +197,7 @@ class MemberProcess:
             parts=self._parts,
             answers=self._peers.answers,
             warnings=self._peers.warnings,
+            words=self._peers.words,
         )
 
     def _state_of(self, folder: str) -> PrefixState | None:

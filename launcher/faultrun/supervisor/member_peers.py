@@ -9,7 +9,15 @@ from faultrun.agreement.peers import Call, PeerListener, ask_all
 from faultrun.agreement.seal import Seal
 from faultrun.core import hold
 from faultrun.journal.codec import decode, encode
-from faultrun.model.membership import AskPeers, OwnState, PeerAnswer, PeerQuestion, WarnPeers
+from faultrun.model.facts import NodeStatus
+from faultrun.model.membership import (
+    AskPeers,
+    OwnState,
+    PeerAnswer,
+    PeerQuestion,
+    PeerWord,
+    WarnPeers,
+)
 from faultrun.model.roster import Alarm, RosterEntry
 from faultrun.model.topology import BootId, NodeId
 from faultrun.supervisor.nodes_agreement import MemberSetting
@@ -33,6 +41,7 @@ class PeerTalk:
         self._own = own
         self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
         self._warnings: dict[int, Alarm] = {}
+        self._words: dict[tuple[NodeId, BootId], PeerWord] = {}
         self._listener = PeerListener((setting.host, 0), selector, self._seal, self._reply)
         self.addr = f"{f'[{setting.host}]' if ':' in setting.host else setting.host}:{self._listener.port}"
 
@@ -45,6 +54,11 @@ class PeerTalk:
     def warnings(self) -> tuple[Alarm, ...]:
         """What peers said directly."""
         return tuple(self._warnings.values())
+
+    @property
+    def words(self) -> tuple[PeerWord, ...]:
+        """How far each peer said that it is."""
+        return tuple(self._words.values())
 
     def cut_late(self) -> float | None:
         """See ``PeerListener.cut_late``."""
@@ -66,16 +80,34 @@ class PeerTalk:
                 incarnation=int(said["incarnation"]),
                 deaf=bool(said["deaf"]),
                 asked_at_s=asked_at_s,
+                status=NodeStatus(said["status"]),
             )
             for one, said in zip(act.members, answers, strict=True)
             if said is not None
         }
-        return lambda: self._answers.update(found)
+        return lambda: self._answered(found)
 
     def warn(self, act: WarnPeers) -> Callable[[], object]:
         """Tell every member that the incarnation is over."""
         ask_all(self._calls(act.members, {_WARNS: encode(act.alarm)}), _LONGEST_S)
         return lambda: None
+
+    def _answered(self, found: Mapping[tuple[NodeId, BootId], PeerAnswer]) -> None:
+        self._answers.update(found)
+        for one in found.values():
+            self._note(one, one.asked_at_s)
+
+    def _note(self, one: PeerQuestion | PeerAnswer, heard_at_s: float) -> None:
+        """The newest word of each counts; an answer is no newer than its question."""
+        before = self._words.get((one.node, one.boot))
+        if before is None or before.heard_at_s <= heard_at_s:
+            self._words[one.node, one.boot] = PeerWord(
+                node=one.node,
+                boot=one.boot,
+                incarnation=one.incarnation,
+                status=one.status,
+                heard_at_s=heard_at_s,
+            )
 
     def _calls(self, members: tuple[RosterEntry, ...], says: dict[str, Any]) -> list[Call]:
         return [Call(one.peer_addr, Seal(self._run_id, one.boot), says) for one in members]
@@ -92,5 +124,7 @@ class PeerTalk:
         own = self._own()
         if own is None:
             raise ValueError("nothing was stated here yet")
-        said = hold.answer(question, own.fact, own.lease, self._times, boot_now())
-        return {"deaf": said.deaf, "incarnation": said.incarnation}
+        now_s = boot_now()
+        self._note(question, now_s)
+        said = hold.answer(question, own.fact, own.lease, self._times, now_s)
+        return {"deaf": said.deaf, "incarnation": said.incarnation, "status": said.status.value}

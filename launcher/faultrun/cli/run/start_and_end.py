@@ -76,7 +76,7 @@ def answered_again(claimed: Claimed, spec: RunSpec, say: Callable[[str], None]) 
 
 def at_end(spec: RunSpec, log_dir: Path, end: RunState | None, say: Callable[[str], None]) -> None:
     """Note on its saves that a run ended well, and give configurations back where that was asked for."""
-    if end is not None and end.exit_code == 0 and end.stop is None:
+    if end is not None and end.trained:
         roots, folders = absolute(spec.recovery.checkpoint_dirs), absolute(end.run.save_folders)
         for trouble in mark_finished(roots, folders, spec.run_id):
             say(f"cannot mark a save as finished; a later run {spec.run_id} would go on from it: {trouble}")
