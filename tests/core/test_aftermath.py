@@ -6,12 +6,14 @@ import pytest
 
 from faultrun.core.agree import Rules, next_step
 from faultrun.journal.codec import decode, encode
+from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted
 from faultrun.model.evidence import FaultClass
 from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident, Save, Unsaved
-from faultrun.model.plan import Plan
+from faultrun.model.plan import Plan, Reason
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
 from support.story import POLICY, first_plan
 
@@ -79,6 +81,21 @@ def test_a_rank_that_fell_by_itself_stays_the_incident_although_a_node_is_lost_s
     assert found.aftermath is not None
     assert found.aftermath.incident.cause is Cause.SIGNAL
     assert len(found.ledger.restarts) == 1
+
+
+@pytest.mark.parametrize("followed", [None, HEARD_OF, replace(KILLED, fault_class=FaultClass.CONSEQUENCE)])
+def test_a_node_that_was_told_to_stop_is_no_incident_and_costs_no_budget(followed: Incident | None) -> None:
+    stopped = replace(fact(B), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    found = answered(fact(A, followed), stopped, fact(C, incarnation=-1))
+    assert (found.reason, found.aftermath, found.ledger) == (Reason.CONTINUED, None, BEFORE.ledger)
+    assert found.replaced == (Replacement(node=B, by=C, ranks=(2, 3)),)
+
+
+def test_whoever_has_not_heard_yet_that_a_node_was_told_to_stop_hears_that_it_is_a_stop() -> None:
+    running = replace(fact(A), status=NodeStatus.RUNNING)
+    over = next_step(RULES, BEFORE, {A: running, B: replace(fact(B), stop=StopSource.SIGINT)}, 10)
+    assert isinstance(over, IncarnationOver)
+    assert (over.why, over.stop) == ("node b was told to stop", StopSource.SIGINT)
 
 
 def test_a_plan_of_an_older_journal_has_neither_and_is_read() -> None:

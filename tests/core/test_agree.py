@@ -47,8 +47,10 @@ def plan(incarnation: int = 0, **ledger: object) -> Plan:
     return first_plan(4, incarnation=incarnation, topology=TWO, ledger=Ledger(**ledger))  # type: ignore[arg-type]
 
 
-def finish(incarnation: int = 0, *, exit_code: int, why: str, stopped: bool = False) -> RunFinished:
-    return RunFinished(at_s=10, incarnation=incarnation, exit_code=exit_code, why=why, stopped=stopped)
+def finish(incarnation: int = 0, *, exit_code: int, why: str, stop: StopSource | None = None) -> RunFinished:
+    return RunFinished(
+        at_s=10, incarnation=incarnation, exit_code=exit_code, why=why, stopped=stop is not None, stop=stop
+    )
 
 
 def answer(*facts: NodeFact, after: Plan | None = None, rules: Rules = RULES, now_s: float = 10) -> NextStep:
@@ -154,16 +156,17 @@ def test_what_happened_elsewhere_is_charged_to_nobody_if_none_can_tell_of_it() -
 def test_a_stop_waits_for_workers_and_then_beats_everything_else() -> None:
     stopping = fact(A, NodeStatus.DRAINED, stop=StopSource.SIGINT, failure=(65, "none whole"))
     waiting = answer(stopping, fact(B, NodeStatus.READY), after=plan())
-    assert waiting == IncarnationOver(at_s=10, incarnation=0, why="node a was told to stop")
+    told = "node a was told to stop"
+    assert waiting == IncarnationOver(at_s=10, incarnation=0, why=told, stop=StopSource.SIGINT)
     found = answer(stopping, fact(B, NodeStatus.DONE), after=plan())
-    assert found == finish(exit_code=130, why="stopped by SIGINT; none whole", stopped=True)
+    assert found == finish(exit_code=130, why="stopped by SIGINT; none whole", stop=StopSource.SIGINT)
 
 
 def test_the_user_may_choose_the_exit_code_of_a_stop() -> None:
     rules = replace(RULES, exit_code_on_stop=0)
     stopped = [fact(node, NodeStatus.DRAINED, stop=StopSource.SIGTERM) for node in (A, B)]
     assert answer(*stopped, after=plan(), rules=rules) == finish(
-        exit_code=0, why="stopped by SIGTERM", stopped=True
+        exit_code=0, why="stopped by SIGTERM", stop=StopSource.SIGTERM
     )
 
 

@@ -42,7 +42,7 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
 
     assert story.actions == [
         RequestGasp(ranks=frozenset({0, 1}), deadline_s=25),
-        RaiseAlarm(incarnation=0, why=f"told to stop by {source.value}"),
+        RaiseAlarm(incarnation=0, why=f"told to stop by {source.value}", stop=source),
         StartTimer(timer=Timer.GRACE, at_s=25, incarnation=0),
     ]
     story.returned(0, 143).returned(1, 143).drained()

@@ -6,14 +6,15 @@ import pytest
 
 from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
-from faultrun.model.events import GoGiven, Timer
+from faultrun.model.events import GoGiven, RunFinished, Timer
 from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from support.story import NODE, SIGKILL, Story, checkpoint, first_plan, topology
+from support.story import NODE, SIGKILL, WINDOWS, Story, checkpoint, first_plan, topology
 
 OTHER = NodeId("other")
 TWO_NODES = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=OTHER, slots=2)))
@@ -157,6 +158,66 @@ def test_a_window_is_cut_when_the_node_may_be_taken_for_lost() -> None:
     assert alone(story).performed(Kill) == [Kill(ranks=frozenset({1}))]
     story.killed(1).rang(Timer.REAP).drained()
     assert story.incident.cause is Cause.EXIT
+
+
+@pytest.mark.parametrize("source", [StopSource.SIGINT, StopSource.CONTROL])
+def test_a_person_who_stops_another_node_stops_this_one_with_the_window_of_a_stop(source: StopSource) -> None:
+    story = of_two_nodes()
+    story.tell(stopped_elsewhere(story, source))
+    assert story.performed(RequestGasp)[0].deadline_s == WINDOWS.stop_window_s(None, 0.0)
+    story.returned(0, 143).returned(1, 143).drained()
+    told = story.performed(Publish)[-1].fact
+    assert (told.status, told.stop, told.incident) == (NodeStatus.DRAINED, source, None)
+    end = RunFinished(at_s=9, incarnation=0, exit_code=0, why="stopped", stopped=True, stop=source)
+    state = story.tell(end).state
+    assert state.stop is not None
+    assert not state.trained, "a stop with --exit_code_on_stop=0 is no end of the training"
+
+
+def test_a_stop_that_is_about_another_node_is_no_fault_here_and_no_end() -> None:
+    story = of_two_nodes()
+    story.tell(stopped_elsewhere(story, StopSource.SIGTERM))
+    assert not story.performed(RaiseAlarm)
+    story.returned(0).returned(1, 143).drained().chose(checkpoint(5))
+    told = story.performed(Publish)[-1].fact
+    assert (told.status, told.stop, told.incident) == (NodeStatus.JOINED, None, None)
+    assert told.point == checkpoint(5)
+
+
+def test_the_same_stop_that_reaches_this_node_later_ends_it_without_an_incident() -> None:
+    story = of_two_nodes()
+    story.tell(stopped_elsewhere(story, StopSource.SIGTERM)).told_to_stop(after_s=1)
+    story.returned(0, 143).returned(1, 143).drained()
+    told = story.performed(Publish)[-1].fact
+    assert (told.status, told.stop, told.incident) == (NodeStatus.DRAINED, StopSource.SIGTERM, None)
+
+
+def test_a_node_that_only_hears_of_the_end_of_a_stop_was_stopped_and_not_given_up() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose()
+    story.tell(
+        RunFinished(
+            at_s=1, incarnation=-1, exit_code=130, why="stopped", stopped=True, stop=StopSource.SIGINT
+        )
+    )
+    assert (story.state.exit_code, story.state.given_up) == (130, False)
+
+
+def of_two_nodes() -> Story:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(plan(0)).prepared()
+    go(story)
+    story.actions.clear()
+    return story
+
+
+def stopped_elsewhere(story: Story, source: StopSource) -> IncarnationOver:
+    life = story.state.incarnation
+    return IncarnationOver(
+        at_s=story.now_s, incarnation=life, why=f"told to stop by {source.value}", node=OTHER, stop=source
+    )
 
 
 def test_a_silent_agreement_stops_nobody() -> None:

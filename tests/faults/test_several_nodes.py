@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.agreement.embedded import find_etcd
+from faultrun.cli.report import account_of
 from support.processes import lives, wait_until
 from support.several_nodes import STORE, Job, job
 
@@ -182,12 +183,26 @@ def test_a_stop_to_all_ends_the_run_everywhere_with_one_code(tmp_path: Path) -> 
         assert [one.run(name).ends() for name in "ab"] == [143, 143]
 
 
-def test_a_stop_to_one_leaves_its_place_to_a_spare(tmp_path: Path) -> None:
-    with job(tmp_path, "a", "b", "c", script=TRAINS) as one:
+def test_a_stop_to_one_leaves_its_place_to_a_spare_and_a_person_then_stops_all_from_one(
+    tmp_path: Path,
+) -> None:
+    with job(tmp_path, "a", "b", "c", script=TRAINS, words=("--exit_code_on_stop=0",)) as one:
         one.trains_with_a_spare("a", "b", spare="c")
         one.run("b").signal(signal.SIGTERM)
-        assert one.run("b").ends() == 143
+        assert one.run("b").ends() == 0
         one.trains("a", "c", incarnation=1)
+        one.run("c").signal(signal.SIGINT)
+        assert [one.run(name).ends() for name in "ac"] == [0, 0]
+        for name in "ac":
+            run = one.run(name)
+            assert "stopped by SIGINT; no save was reported; exit code 0, 0 restarts" in run.text
+            assert not [*run.log_dir.glob("incident_*")], "nobody failed"
+            assert run.events("PlanAdopted")[-1]["plan"]["ledger"]["incidents"] == 0
+        told = one.run("a").text
+        assert f"node b: told to stop by {signal.SIGTERM.name}\n" in told
+        assert "node c: told to stop by SIGINT\n" in told
+        account = account_of(one.run("a").log_dir)
+        assert (account.stops, account.faults, account.ended) == (2, [], (0, "stopped by SIGINT"))
 
 
 def test_a_member_process_that_is_killed_ends_its_supervisor_and_no_other(tmp_path: Path) -> None:

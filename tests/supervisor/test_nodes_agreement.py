@@ -81,13 +81,13 @@ with open({str(tmp_path / "orders")!r}, "w") as log:
 """
     supervisor = """
 agreement.state(fact)
-agreement.raise_alarm(3, "rank 1 died")
+agreement.raise_alarm(3, "rank 1 died", None)
 agreement.close()
 """
     printed(member, supervisor)
     stated, alarm, leave = map(json.loads, (tmp_path / "orders").read_text().splitlines())
     assert stated["fact"]["standing"] == "ready"
-    assert alarm == {"alarm": 3, "why": "rank 1 died"}
+    assert alarm == {"alarm": 3, "why": "rank 1 died", "stop": None}
     assert leave == {"leave": True}
 
 

@@ -28,6 +28,7 @@ from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.supervisor.nodes_agreement import NodesAgreement
 from faultrun.supervisor.ports import Agreement
@@ -84,7 +85,10 @@ class Hub:
 
     def _heard(self, said: dict[str, Any], peer: socket.socket) -> None:
         if "over" in said:
-            over = IncarnationOver(at_s=0, incarnation=said["over"], why=said["why"], node=said["node"])
+            stop = None if said["stop"] is None else StopSource(said["stop"])
+            over = IncarnationOver(
+                at_s=0, incarnation=said["over"], why=said["why"], node=said["node"], stop=stop
+            )
             self._tell(over, [one for one in self._peers if one is not peer])
             return
         fact = decode(said["fact"], NodeFact)
@@ -121,8 +125,9 @@ class HubAgreement:
     def state(self, fact: NodeFact) -> None:
         self._send({"fact": encode(fact)})
 
-    def raise_alarm(self, incarnation: int, why: str) -> None:
-        self._send({"over": incarnation, "why": why, "node": self._node})
+    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
+        source = None if stop is None else stop.value
+        self._send({"over": incarnation, "why": why, "node": self._node, "stop": source})
 
     def _send(self, said: dict[str, Any]) -> None:
         self._hub.sendall(json.dumps(said).encode() + b"\n")

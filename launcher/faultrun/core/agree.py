@@ -4,7 +4,7 @@ Pure, and the same for one node or many: the local agreement calls it at once,
 a distributed one calls it at its coordinator.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faultrun.core import crashloop
@@ -17,6 +17,7 @@ from faultrun.core.quarantine import attempts_of
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.plan import Ledger, Plan, Reason
@@ -35,9 +36,6 @@ STOP_EXIT_CODES = {
     StopSource.PRESTOP: 143,
     StopSource.PLATFORM: 143,
 }
-
-_ENDS_THE_RUN = frozenset({StopSource.CONTROL, StopSource.SIGINT})
-"""A person means the run. Whatever else stops a node may be about that machine or pod."""
 
 AWAITS = "waiting for "
 """How ``next_step`` begins when a node is missing; what comes after that says which."""
@@ -87,11 +85,11 @@ def next_step(
             return f"{fact.node} knows of a newer plan"
         if fact.status.busy and fact.incarnation < plan.incarnation:
             return _over(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
-    over = _why_over(rules, plan, here)
+    over, stop = _why_over(rules, plan, here)
     if not over:
         return _go_on(plan, members, now_s)
     if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
-        return _over(plan.incarnation, over, now_s)
+        return replace(_over(plan.incarnation, over, now_s), stop=stop)
     return _between(rules, plan, here, now_s, lost)
 
 
@@ -106,21 +104,21 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     return aftermath(incident, plan, plan, spoken)
 
 
-def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> str:
-    """Why the plan's incarnation cannot begin or go on; empty while it can."""
+def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tuple[str, StopSource | None]:
+    """Why the plan's incarnation cannot begin or go on, and whether for a stop; empty while it can."""
     for seat in plan.topology.nodes:
         fact = here.get(seat.node)
         if fact is None:
-            return loss_words(plan.topology, seat.node, rules.lease_ttl_s)
+            return loss_words(plan.topology, seat.node, rules.lease_ttl_s), None
         if fact.stop is not None:
-            return f"node {seat.node} was told to stop"
+            return f"node {seat.node} was told to stop", fact.stop
         if fact.failure is not None:
-            return f"node {seat.node} cannot go on: {fact.failure[1]}"
+            return f"node {seat.node} cannot go on: {fact.failure[1]}", None
         if not plan.is_for(seat.node, fact.boot):
-            return f"node {seat.node} has another supervisor"
+            return f"node {seat.node} has another supervisor", None
         if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
-            return f"node {seat.node} has given it up"
-    return ""
+            return f"node {seat.node} has given it up", None
+    return "", None
 
 
 def _is_behind(plan: Plan, fact: NodeFact) -> bool:
@@ -186,18 +184,23 @@ def _ending(rules: Rules, spoken: list[NodeFact], now_s: float) -> RunFinished |
     """The end of the run, if somebody asked for it or cannot go on."""
     newest = max((fact.incarnation for fact in spoken), default=-1)
     failed = next((fact.failure for fact in spoken if fact.failure is not None), None)
-    stop = next((fact.stop for fact in spoken if fact.stop is not None), None)
+    stop = _meant_most([fact.stop for fact in spoken if fact.stop is not None])
     if stop is not None and _all_stop(spoken):
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
         why = f"stopped by {stop.value}{besides}"
-        return _finish(newest, now_s, stop_exit_code(rules, stop), why, stopped=True)
+        return _finish(newest, now_s, stop_exit_code(rules, stop), why, stop=stop)
     return None if failed is None else _finish(newest, now_s, *failed)
 
 
 def _all_stop(spoken: list[NodeFact]) -> bool:
     """Whether the run is to end, and not only a node of it, whose place another may take."""
     stops = [fact.stop for fact in spoken]
-    return None not in stops or any(stop in _ENDS_THE_RUN for stop in stops)
+    return None not in stops or any(stop is not None and stop.ends_the_run for stop in stops)
+
+
+def _meant_most(stops: Sequence[StopSource]) -> StopSource | None:
+    """Of several stops that which ends the run, else the first."""
+    return next((stop for stop in stops if stop.ends_the_run), stops[0] if stops else None)
 
 
 def stop_exit_code(rules: Rules, stop: StopSource) -> int:
@@ -233,7 +236,7 @@ def _replan(
         return _adopt(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
     following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
     incident = with_lost(first_incident(spoken), plan, spoken, rules.lease_ttl_s)
-    if incident is None:
+    if incident is None or (_only_followed(incident) and any(fact.stop is not None for fact in spoken)):
         return _adopt(following, now_s)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
     answer = _answer(rules, replace(plan, ledger=ledger), incident, following, high_step)
@@ -255,6 +258,11 @@ def _answer(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_
         ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
         return _adopt(replace(following, ledger=ledger), now_s)
     return _after_fault(rules, plan, incident, following, high_step)
+
+
+def _only_followed(incident: Incident) -> bool:
+    """Whether the ranks that failed had lost their peers: where a node was told to stop, that is no fault."""
+    return incident.cause is Cause.ELSEWHERE or incident.fault_class is FaultClass.CONSEQUENCE
 
 
 def _nothing_in_common(seated: list[NodeFact]) -> str:
@@ -309,5 +317,9 @@ def _over(incarnation: int, why: str, now_s: float) -> IncarnationOver:
     return IncarnationOver(at_s=now_s, incarnation=incarnation, why=why)
 
 
-def _finish(incarnation: int, now_s: float, code: int, why: str, *, stopped: bool = False) -> RunFinished:
-    return RunFinished(at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stopped)
+def _finish(
+    incarnation: int, now_s: float, code: int, why: str, *, stop: StopSource | None = None
+) -> RunFinished:
+    return RunFinished(
+        at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stop is not None, stop=stop
+    )

@@ -24,6 +24,7 @@ from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Incident
 from faultrun.model.plan import Plan
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
+from faultrun.model.stop import Stop, StopSource
 
 _TAKES_A_PLAN = (
     Phase.AWAITING_PLAN,
@@ -254,5 +255,7 @@ def finish(state: RunState, event: RunFinished) -> Step:
     if not state.phase.without_workers:
         return Step(state=state, why="the end waits for the workers")
     stop = None if event.stopped is False else state.stop
+    if event.stopped and stop is None:
+        stop = Stop(source=event.stop or StopSource.SIGTERM)
     state = replace(state, phase=Phase.FINISHED, exit_code=event.exit_code, stop=stop, unheard=event.unheard)
     return Step(state=state, why=f"the end: {event.why}")

@@ -85,8 +85,8 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
         case str():
             gave_up = too_late and following.startswith(AWAITS)
             return _end(office, run_s, _not_come_back(office, following, run_s)) if gave_up else following
-        case IncarnationOver(incarnation=incarnation, why=why):
-            return _alarm(office, incarnation, why)
+        case IncarnationOver():
+            return _alarm(office, following)
         case GoGiven():
             return _go(office, following, run_s)
         case PlanAdopted(plan=plan):
@@ -248,11 +248,12 @@ def _go(office: Office, go: GoGiven, run_s: float) -> Transaction | str:
     return _guarded(office, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
 
 
-def _alarm(office: Office, incarnation: int, why: str) -> Transaction | str:
+def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
     """Incarnation is over: everybody hears it once, whoever says it first."""
+    incarnation, why = over.incarnation, over.why
     if office.common.alarm(incarnation) is not None:
         return f"incarnation {incarnation} ends: {why}"
-    alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why)
+    alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop)
     key = alarm_key(incarnation)
     written = _guarded(office, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
     return replace(written, compares=(Absent(key=key), *written.compares))
@@ -273,6 +274,7 @@ def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None 
         why=end.why,
         stopped=bool(end.stopped),
         last=name_of(known) if known is not None else before.last if before is not None else "",
+        stop=end.stop,
     )
     writes: list[Operation] = [Put(key=PLAN_KEY, value=header)]
     if known is not None:

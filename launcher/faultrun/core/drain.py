@@ -55,12 +55,28 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
 
 
 def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
-    """Another node ended the incarnation: its ranks are gone, so ours save and leave."""
+    """Another node ended the incarnation: its ranks are gone, so ours save and leave.
+
+    If it was told to stop there is no incident. A person who said so meant this node as well.
+    """
+    if event.stop is not None and event.stop.ends_the_run:
+        state = replace(state, stop=state.stop or Stop(source=event.stop))
     if state.phase is not Phase.RUNNING:
         return begin.withdraw(state, event.at_s, event.why)
     why = f"node {event.node}: {event.why}" if event.node else event.why
+    if event.stop is not None:
+        return _drain_for_a_stop(state, event.at_s, why, event.stop)
     incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
     return _drain(state, event.at_s, state.windows.grace_s, why, incident)
+
+
+def _drain_for_a_stop(state: RunState, now_s: float, why: str, source: StopSource) -> Step:
+    """Another node was told to stop. Here ranks have the window of a stop if it is the run's."""
+    left_s = None if state.stop_by_s is None else state.stop_by_s - now_s
+    window_s = state.windows.grace_s if state.stop is None else state.windows.stop_window_s(left_s, 0.0)
+    step = _drain(state, now_s, window_s, why, None)
+    drain = replace(_drain_of(step.state), stop=source)
+    return replace(step, state=replace(step.state, life=replace(step.state.life, drain=drain)))
 
 
 def fence(state: RunState, event: MembershipLost) -> Step:
@@ -87,7 +103,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
     impatience: the window that the hook opened goes on. Whoever asks when every rank
     has returned 0 comes too late to end anything. ``incident``: why the platform asks.
     """
-    if state.phase is Phase.SWEEPING and state.stop is None and state.life.incident is None:
+    if state.phase is Phase.SWEEPING and state.stop is None and state.life.drain is None:
         return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
     before = state.stop or Stop(source=event.source)
     again = before.is_repeated_by(event)
@@ -99,7 +115,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
     match state.phase:
         case Phase.RUNNING:
             why = f"told to stop by {event.source.value}"
-            alarm = RaiseAlarm(incarnation=state.incarnation, why=why)
+            alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stop=event.source)
             # Ranks of other nodes only hear that it is over: they do not agree with ours on a step to save.
             lost = len(state.seats.nodes) > 1
             return _drain(state, event.at_s, window_s, why, incident, alarm, peers_lost=lost)
@@ -263,12 +279,13 @@ def drained(state: RunState, event: Drained) -> Step:
         return Step(state=swept, actions=(timer,), why=why)
     if state.stop is not None or state.failure is not None:
         return begin.await_plan(state, event.at_s, NodeStatus.DRAINED, "no restart follows")
-    if incident is None:
+    if drain is None:
         return begin.await_plan(state, event.at_s, NodeStatus.DONE, "every rank finished")
     if event.stragglers:
         pids = " ".join(str(pid) for pid in event.stragglers)
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
-        return begin.give_up(state, event.at_s, (exit_code_of(incident.status), why))
+        code = exit_code_of(None if incident is None else incident.status)
+        return begin.give_up(state, event.at_s, (code, why))
     state = replace(state, phase=Phase.SURVEYING)
     look = begin.find_recovery_point(state, incident)
     return Step(state=state, actions=(look,), why="all workers are gone")

@@ -45,6 +45,7 @@ def _end(fact: NodeFact, header: PlanHeader, run_s: float) -> NodesEvent | Fence
         exit_code=header.exit_code,
         why=header.why,
         stopped=header.stopped,
+        stop=header.stop,
     )
 
 
@@ -58,7 +59,7 @@ def _to_the_busy(
     if newer and roster is not None and not roster.has(fact.node, fact.boot):
         yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
     elif alarm is not None:
-        yield IncarnationOver(at_s=run_s, incarnation=life, why=alarm.why, node=alarm.node)
+        yield IncarnationOver(at_s=run_s, incarnation=life, why=alarm.why, node=alarm.node, stop=alarm.stop)
     elif newer or (header.incarnation == life and header.phase is PlanPhase.LOOK):
         yield IncarnationOver(at_s=run_s, incarnation=life, why="the other nodes have ended it")
     elif header.incarnation == life and _starts(fact, header):
@@ -87,6 +88,7 @@ def _to_the_idle(
         if alarm is not None or header.phase is PlanPhase.LOOK:
             # The others wait until it has left this one, too: by its word, which names the incarnation.
             why = "the other nodes have ended it" if alarm is None else alarm.why
-            yield IncarnationOver(at_s=run_s, incarnation=life, why=why)
+            stop = None if alarm is None else alarm.stop
+            yield IncarnationOver(at_s=run_s, incarnation=life, why=why, stop=stop)
     elif header.phase is PlanPhase.LOOK and fact.look < header.look:
         yield LookAgain(at_s=run_s, incarnation=fact.incarnation, number=header.look)

@@ -8,6 +8,7 @@ from faultrun.model.facts import NodeFact
 from faultrun.model.hang import PauseHistory, Suspicion
 from faultrun.model.plan import Attempt, Plan
 from faultrun.model.standby import StandbyPhase
+from faultrun.model.stop import StopSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +121,11 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaiseAlarm:
-    """Tell all nodes that the incarnation is over, before anybody has a plan."""
+    """Tell all nodes that the incarnation is over, before anybody has a plan. ``stop``: for our stop."""
 
     incarnation: int
     why: str
+    stop: StopSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

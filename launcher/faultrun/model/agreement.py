@@ -3,15 +3,20 @@
 from dataclasses import dataclass
 
 from faultrun.model.fact import Fact
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncarnationOver(Fact):
-    """Another node cannot go on with ``incarnation``, so nobody can. ``node``: which, if that is known."""
+    """Another node cannot go on with ``incarnation``, so nobody can. ``node``: which, if that is known.
+
+    ``stop``: it was told to stop, which is no fault of anybody.
+    """
 
     why: str
     node: NodeId = NodeId("")
+    stop: StopSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

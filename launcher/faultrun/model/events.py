@@ -22,7 +22,7 @@ from faultrun.model.progress import RankStep
 from faultrun.model.recovery import RecoveryEvent
 from faultrun.model.rendezvous import RendezvousEvent
 from faultrun.model.standby import StandbyEvent
-from faultrun.model.stop import StopRequested
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId
 
 
@@ -251,14 +251,15 @@ class Drained(Fact):
 class RunFinished(Fact):
     """The run is over; every node exits with ``exit_code``.
 
-    ``stopped``: somebody asked for it; None in journals of versions that did not tell. ``unheard`` are nodes
-    of which this one, whose own ranks all ended with 0, does not know how theirs did.
+    ``stopped``: somebody asked for it, by ``stop``; None in journals of versions that did not tell.
+    ``unheard`` are nodes of which this one, whose own ranks all ended with 0, does not know how theirs did.
     """
 
     exit_code: int
     why: str
     stopped: bool | None = None
     unheard: tuple[NodeId, ...] = ()
+    stop: StopSource | None = None
 
 
 Event = (

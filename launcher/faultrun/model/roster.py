@@ -9,6 +9,7 @@ from enum import Enum
 
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 
 
@@ -112,6 +113,7 @@ class PlanHeader:
     why: str = ""
     stopped: bool = False
     last: str = ""
+    stop: StopSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +131,9 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A fact, whoever says it first: ``incarnation`` is over (``all/alarm/<n>``)."""
+    """A fact, whoever says it first: ``incarnation`` is over (``all/alarm/<n>``); ``stop``: for a stop."""
 
     incarnation: int
     node: NodeId
     why: str
+    stop: StopSource | None = None

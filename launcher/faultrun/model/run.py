@@ -12,7 +12,7 @@ from faultrun.model.notice import Platform
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.spec import Windows
-from faultrun.model.stop import Stop
+from faultrun.model.stop import Stop, StopSource
 from faultrun.model.topology import BootId, NodeId, Topology
 
 
@@ -68,7 +68,7 @@ class Drain:
     """How a life ends: from its first fault, or a stop, until all is swept and read back.
 
     ``incident`` is None where nobody failed. ``reading`` are rank and path of the saves that are being
-    read back, ``swept`` says that no process is left.
+    read back, ``swept`` says that no process is left. ``stop``: another node was told to.
     """
 
     incident: Incident | None = None
@@ -77,6 +77,7 @@ class Drain:
     saves: tuple[Save, ...] = ()
     reading: frozenset[tuple[int, str]] = frozenset()
     swept: bool = False
+    stop: StopSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

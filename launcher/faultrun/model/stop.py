@@ -26,6 +26,11 @@ class StopSource(Enum):
         """Whether it came as a signal to our process; a second one means impatience."""
         return self not in (StopSource.CONTROL, StopSource.PRESTOP, StopSource.PLATFORM)
 
+    @property
+    def ends_the_run(self) -> bool:
+        """Whether it means the run: a person does. What else stops a node may be about that machine."""
+        return self in (StopSource.CONTROL, StopSource.SIGINT)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(Fact):

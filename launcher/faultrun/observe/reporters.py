@@ -38,7 +38,7 @@ from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyChanged, StandbyPhase
-from faultrun.model.stop import StopRequested
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.tone import Tone, toned
 from faultrun.observe.card import duration, place_taken
 from faultrun.observe.card_keeper import CardKeeper, local_time
@@ -146,6 +146,8 @@ class ConsoleReporter:
     def _told_of_nodes(self, event: Event, before: RunState | None, step: Step) -> None:
         """What ends an incarnation from outside this node."""
         match event:
+            case IncarnationOver(why=why, node=node, stop=StopSource()):
+                self._say(f"node {node}: {why}" if node else why)
             case IncarnationOver() if before is not None and step.state.phase is not before.phase:
                 incident = step.state.life.incident
                 self._bad(step.why if incident is None else incident.explanation)

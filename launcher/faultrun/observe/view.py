@@ -5,6 +5,7 @@ from pathlib import Path
 
 from faultrun.core.budget import restarts_left
 from faultrun.journal.lines import JournalLine
+from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import (
     FirstStep,
     IncarnationStarted,
@@ -20,7 +21,7 @@ from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, Hang
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
-from faultrun.model.stop import StopRequested
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import Progress
 from faultrun.observe.standbys import StandbyTally
 from faultrun.workers.last_steps import LastSteps, last_steps, progress_of
@@ -119,9 +120,10 @@ class RunView:
                 self.workers[rank].hung = True
             case FirstStep(step=step):
                 self.first_step = (line.at_utc, step)
-            case StopRequested():
+            case StopRequested() | IncarnationOver(stop=StopSource.CONTROL | StopSource.SIGINT):
                 self.stopping = True
-            case RunFinished(exit_code=code):
+            case RunFinished(exit_code=code, stopped=stopped):
+                self.stopping |= bool(stopped)
                 self.ended = (code, line.because)
         if self.last is None or line.phase is not self.phase:
             self.phase, self.phase_why = line.phase, line.why

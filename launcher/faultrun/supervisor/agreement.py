@@ -4,6 +4,7 @@ from faultrun.core.agree import Rules, next_step
 from faultrun.model.events import PlanAdopted
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
+from faultrun.model.stop import StopSource
 from faultrun.supervisor.reactor import Reactor
 
 
@@ -23,5 +24,5 @@ class LocalAgreement:
         if not isinstance(answer, str):
             self._reactor.post(answer)
 
-    def raise_alarm(self, incarnation: int, why: str) -> None:
+    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
         """There is nobody else to tell."""

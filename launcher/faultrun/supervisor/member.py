@@ -43,6 +43,7 @@ from faultrun.model.membership import (
     node_key,
 )
 from faultrun.model.roster import Alarm
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId
 from faultrun.model.transaction import Transaction
 from faultrun.supervisor.member_aloud import Aloud
@@ -50,7 +51,7 @@ from faultrun.supervisor.member_errands import Errands
 from faultrun.supervisor.member_lease import OwnLease
 from faultrun.supervisor.member_peers import PeerTalk
 from faultrun.supervisor.member_store import RunKeys
-from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, TELLS, UNTIL, WHY, Words
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, STOP, TELLS, UNTIL, WHY, Words
 from faultrun.supervisor.nodes_agreement import MemberSetting
 from faultrun.workers.forked import Orders
 from faultrun.workers.sweep import sweep
@@ -136,7 +137,10 @@ class MemberProcess:
             if FACT in order:
                 self._stated(_dated(decode(order[FACT], NodeFact), self._setting.clock.now()))
             if ALARM in order:
-                self._raised = Alarm(incarnation=order[ALARM], node=self._terms.node, why=order[WHY])
+                stop = None if order[STOP] is None else StopSource(order[STOP])
+                self._raised = Alarm(
+                    incarnation=order[ALARM], node=self._terms.node, why=order[WHY], stop=stop
+                )
             self._over |= LEAVE in order
         if not more:
             _, outlived = sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)

@@ -13,6 +13,7 @@ from typing import Any
 FACT = "fact"
 ALARM = "alarm"
 WHY = "why"
+STOP = "stop"
 LEAVE = "leave"
 
 UNTIL = "until"

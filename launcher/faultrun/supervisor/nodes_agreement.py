@@ -18,8 +18,9 @@ from faultrun.model.agreement_spec import EtcdAccess
 from faultrun.model.events import Event
 from faultrun.model.facts import NodeFact
 from faultrun.model.membership import NodesEvent, Terms
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, RunId
-from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, TELLS, UNTIL, WHY
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, STOP, TELLS, UNTIL, WHY
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadline import Deadline
 from faultrun.workers.deadman import Deadman
@@ -94,9 +95,9 @@ class NodesAgreement:
         """See ``ports.Agreement``."""
         self._orders.send({FACT: encode(fact)})
 
-    def raise_alarm(self, incarnation: int, why: str) -> None:
+    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
         """See ``ports.Agreement``."""
-        self._orders.send({ALARM: incarnation, WHY: why})
+        self._orders.send({ALARM: incarnation, WHY: why, STOP: None if stop is None else stop.value})
 
     def close(self) -> None:
         """Leave: the others need not wait for the end of our lease."""

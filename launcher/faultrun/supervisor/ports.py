@@ -11,6 +11,7 @@ from faultrun.model.actions import Action
 from faultrun.model.events import Event
 from faultrun.model.facts import NodeFact
 from faultrun.model.run import Step
+from faultrun.model.stop import StopSource
 
 
 class World(Protocol):
@@ -56,6 +57,6 @@ class Agreement(Protocol):
         """Make ``fact`` this node's newest statement."""
         ...
 
-    def raise_alarm(self, incarnation: int, why: str) -> None:
-        """Tell everybody that ``incarnation`` is over."""
+    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
+        """Tell everybody that ``incarnation`` is over; ``stop``: because this node was told to stop."""
         ...

@@ -110,8 +110,8 @@ class LocalWorld:
                 self._chores.send(lambda: self._preparer.prepare(plan, self._reactor.now()))
             case Publish(fact=fact):
                 self._agreement.state(fact)
-            case RaiseAlarm(incarnation=incarnation, why=why):
-                self._agreement.raise_alarm(incarnation, why)
+            case RaiseAlarm(incarnation=incarnation, why=why, stop=stop):
+                self._agreement.raise_alarm(incarnation, why, stop)
             case other:
                 assert_never(other)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from faultrun.core.stopwatch import silence_s, suspicion_after
 from faultrun.journal.codec import wire_name
 from faultrun.journal.lines import JournalLine
+from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import (
     Drained,
     FaultNotice,
@@ -33,7 +34,7 @@ from faultrun.model.plan import Plan, Reason
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.standby import StandbyChanged
-from faultrun.model.stop import StopRequested
+from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.account.incarnations import (
     FINISHED,
     STILL_RUNNING,
@@ -197,6 +198,9 @@ class Accountant:
     def _workers_end(self, line: JournalLine) -> None:
         match line.event:
             case StopRequested():
+                self._account.stops += 1
+                self._end_life(STOPPED)
+            case IncarnationOver(stop=StopSource()):
                 self._account.stops += 1
                 self._end_life(STOPPED)
             case WorkerExit(clean=True):
