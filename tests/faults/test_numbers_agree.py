@@ -67,7 +67,9 @@ def test_saves_of_the_sdk_and_two_kills(launcher: Launcher) -> None:
     assert run.ends() == 0
     truth = agreed(launcher, run)
     assert (truth.incidents, truth.restarts, truth.saves, truth.newest_step) == (2, 2, 2, 60)
-    assert truth.lost_steps in (0, 1, 2)
+    # Ranks do not wait for each other here: what is lost is how far they are apart at the save.
+    assert truth.lost_steps is not None
+    assert truth.lost_steps < 20
     assert "2 of 3 left this hour (1 earlier one given back for progress)" in run.card(2)
 
 

@@ -52,7 +52,8 @@ def test_a_worker_that_could_never_save_ends_before_it_trains(launcher: Launcher
     (launcher.folder / "taken").write_text("")
     run = script(launcher, 'sdk.start(save=print, directory="taken")\ntrain()')
     assert run.ends() != 0
-    assert "nothing can be saved in" in run.log(0)
+    # Whoever fails first has said why; the others may be told to leave before they have.
+    assert "nothing can be saved in" in run.log(0) + run.log(1)
 
 
 def script(launcher: Launcher, code: str) -> Run:
