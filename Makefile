@@ -13,7 +13,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale soak soak-gasps soak-day soak-hostile soak-pauses soak-properties matrix codes format clean
+.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale soak soak-gasps soak-day soak-hostile soak-nodes soak-pauses soak-properties matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -32,6 +32,7 @@ help:
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
 	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
+	@echo "make soak-nodes N=300 SEED=1: faults over three nodes and a spare with a real etcd; goes on where it was cut off"
 	@echo "make soak-pauses N=200 SEED=1: healthy pauses of 1 to 120 s, of which none may be killed, and hangs with a limit"
 	@echo "make soak-properties EXAMPLES=20000 SEED=1 TESTS=tests/core: the property tests, with that many examples each"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
@@ -100,6 +101,10 @@ soak-day: $(STAMP)
 
 soak-hostile: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.hostile --histories $(N) --seed $(SEED)
+
+soak-nodes: $(STAMP)
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.nodes --faults $(N) --seed $(SEED) \
+		--keep benchmarks/results/attempts/nodes-$(SEED).jsonl --page benchmarks/results/nodes_campaign.md
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix

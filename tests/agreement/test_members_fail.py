@@ -52,9 +52,6 @@ def cluster(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """Three members of this etcd on hosts of their own; the test is on the desk, which reaches all."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PATH", str(program.parent), prepend=os.pathsep)
-        # Without these, 3.5.0 to 3.5.2 may lose what they have answered when they are killed.
-        patched.setenv("ETCD_BACKEND_BATCH_LIMIT", "1")
-        patched.setenv("ETCD_BACKEND_BATCH_INTERVAL", "24h")
         with network("e0", "e1", "e2") as hosts, hosts.desk.inside():
             etcd = EtcdCluster(hosts, ("e0", "e1", "e2"), tmp_path_factory.mktemp("cluster"))
             etcd.start()

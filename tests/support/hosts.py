@@ -137,6 +137,18 @@ class Network:
                 self.lose(one, to=other)
                 self.lose(other, to=one)
 
+    def restore(self, host: Host) -> None:
+        """The cable is in again, and there is power."""
+        self.desk.ip(f"link set {self._ports[host.name]} up")
+
+    def join(self, ones: Sequence[Host], others: Sequence[Host]) -> None:
+        """What ``part`` has parted comes through again."""
+        for pair in [(one, other) for one in ones for other in others]:
+            for sender, to in (pair, pair[::-1]):
+                if (sender.name, to.name) in self._lost:
+                    sender.ip(f"neigh del {to.address} dev eth0")
+                    self._lost.remove((sender.name, to.name))
+
     def power_off(self, host: Host) -> None:
         """The host dies: nobody hears a word from it, not even that its connections are closed."""
         self.cut(host)

@@ -1,0 +1,150 @@
+"""Which promises a run over several nodes broke: by the ranks' own words, the kernel's and the journals'.
+
+Nothing here asks faultrun what it decided: each rank told where it began and what was on the disk then, and
+whose processes were alive was asked of the kernel at the moment when one of a newer incarnation was born.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from benchmarks.campaigns.nodes_ledger import Life, Told
+from benchmarks.campaigns.nodes_plan import LEASE_S
+
+UNNAMED_S = LEASE_S + 5.0
+"""The lease of a lost node, the two seconds that a wait may last unsaid, and three of a crowded machine."""
+
+_NAMED = re.compile(r"waiting for \S|etcd does not answer|etcd has not answered")
+_WAIT = re.compile(r"waiting for (.+?)(, until [\d:]+ \(.*\))?$")
+_NODE = re.compile(r"\bnodes? [a-d]( [a-d])*\b|\b[a-d]\b(?=$|[ ,:;])")
+
+
+@dataclass(slots=True)
+class Broken:
+    """What was promised and not kept, in words, promise by promise."""
+
+    resumes: list[str] = field(default_factory=list)
+    together: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
+    recovery: list[str] = field(default_factory=list)
+    journals: list[str] = field(default_factory=list)
+
+    def by_name(self) -> dict[str, list[str]]:
+        """Only what was broken."""
+        all_of = {name: getattr(self, name) for name in self.__slots__}
+        return {name: words for name, words in all_of.items() if words}
+
+
+def wrong_resumes(told: Sequence[Told], since_life: int) -> Iterator[str]:
+    """Lives after ``since_life`` that did not begin, all ranks alike, at the newest whole save there was."""
+    for one in told:
+        if one.what == "wrong" and one.life > since_life:
+            yield f"rank {one.rank} of incarnation {one.life} has a wrong weight at step {one.step}"
+    for life in sorted({one.life for one in told if one.life > since_life}):
+        begins = {one.rank: one.step for one in told if one.life == life and one.what == "begin"}
+        steps = set(begins.values())
+        if len(steps) > 1:
+            yield f"incarnation {life} began at steps {sorted(steps)}"
+        there = [one.step for one in told if one.life == life and one.what == "there"]
+        newest = max(max(there, default=0), 0)
+        if steps and min(steps) < newest:
+            yield f"incarnation {life} began at step {min(steps)} although a whole save of {newest} was there"
+
+
+def lost_steps(told: Sequence[Told], life: int) -> int:
+    """How many steps the incarnation did again that one before it had done."""
+    done = max((one.step for one in told if one.what == "step" and one.life < life), default=0)
+    began = [one.step for one in told if one.what == "begin" and one.life == life]
+    return max(0, done - min(began)) if began else 0
+
+
+def unnamed_waits(
+    told: Sequence[Told],
+    born: Sequence[Life],
+    said: Sequence[tuple[float, str]],
+    since_s: float,
+    until_s: float,
+) -> Iterator[str]:
+    """Times without any training in which no node said what the run waits for."""
+    marks = [(one.at_s, one.life, "step") for one in told if one.what == "step"]
+    marks += [(one.born_s, one.life, "birth") for one in born if one.is_rank]
+    marks = sorted(mark for mark in marks if since_s - 1 <= mark[0] <= until_s)
+    for (from_s, life, what), (to_s, next_life, _) in pairwise(marks):
+        if what == "birth" or life == next_life or to_s - from_s <= UNNAMED_S:
+            continue
+        lines = [line for at_s, line in said if from_s <= at_s <= from_s + UNNAMED_S and _NAMED.search(line)]
+        if not lines:
+            yield f"for {to_s - from_s:.1f} s nobody said what the run waits for"
+
+
+def waits_said(said: Sequence[tuple[float, str]], since_s: float) -> list[str]:
+    """What nodes said that they wait for, without names."""
+    found = [_WAIT.search(line) for at_s, line in said if at_s >= since_s]
+    return [_NODE.sub("NODE", match[1]) for match in found if match is not None]
+
+
+def unequal_ends(codes: Mapping[str, int], still_running: Sequence[str], wanted: int | None) -> Iterator[str]:
+    """How a run must end: on all nodes, with one code."""
+    if len(set(codes.values())) > 1:
+        yield f"exit codes {dict(codes)}"
+    if still_running:
+        yield f"{' '.join(still_running)} did not end with the others"
+    if wanted is not None and set(codes.values()) - {wanted}:
+        yield f"ended with {sorted(set(codes.values()))} instead of {wanted}"
+
+
+Line = dict[str, object]
+
+
+def read_journal(text: bytes) -> tuple[list[Line], list[str]]:
+    """Whole lines, and what is wrong with the file: only its last line may be cut."""
+    read = [_line(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+    wrong = [f"line {number} of a journal is no JSON" for number, line in enumerate(read, 1) if line is None]
+    return [line for line in read if line is not None], wrong
+
+
+def _line(text: bytes) -> Line | None:
+    with suppress(ValueError):
+        line: Line = json.loads(text)
+        return line
+    return None
+
+
+def journals_disagree(journals: Mapping[str, Sequence[Line]]) -> Iterator[str]:
+    """Two nodes never have two plans for one incarnation, and nobody goes back to an older one."""
+    plans: dict[object, dict[str, str]] = {}
+    for name, lines in journals.items():
+        newest = -1
+        for line in lines:
+            life = line["incarnation"]
+            if line["event"] == "PlanAdopted":
+                plan = line["plan"]
+                assert isinstance(plan, dict)
+                point = plan.get("point") or {}
+                plans.setdefault(life, {})[name] = json.dumps([point.get("path"), point.get("global_step")])
+            if line["event"] == "WorkerStarted":
+                assert isinstance(life, int)
+                if life < newest:
+                    yield f"{name} started a rank of incarnation {life} after one of {newest}"
+                newest = max(newest, life)
+    for life, by_node in plans.items():
+        if len(set(by_node.values())) > 1:
+            yield f"plans of incarnation {life} differ: {by_node}"
+    yield from _ranks_twice(journals)
+
+
+def _ranks_twice(journals: Mapping[str, Sequence[Line]]) -> Iterator[str]:
+    """No rank of an incarnation was started on two nodes."""
+    where: dict[tuple[object, object], set[str]] = {}
+    for name, lines in journals.items():
+        for line in lines:
+            if line["event"] == "WorkerStarted":
+                where.setdefault((line["incarnation"], line["rank"]), set()).add(name)
+    for (life, rank), names in where.items():
+        if len(names) > 1:
+            yield f"rank {rank} of incarnation {life} was started on {' and '.join(sorted(names))}"

@@ -1,0 +1,246 @@
+"""Where a run over several nodes takes place: hosts on a switch, three etcd members, disks, and the platform.
+
+The platform starts a node again that was lost, as Kubernetes does, also one whose supervisor ended by itself
+alone. Everything is in a mount namespace and network namespaces of the campaign's own.
+"""
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.campaigns.nodes_ledger import Census, Ledgers
+from benchmarks.campaigns.nodes_plan import LEASE_S, MEMBERS, NODES, SEATS, Session
+from benchmarks.harness.launched import ROOT, clean_environ
+from benchmarks.jobs.nodes import boot_s
+from support.etcd_cluster import EtcdCluster
+from support.hosts import Network, network
+
+_CLONE_NEWNS = 0x00020000
+_LOOK_S = 0.01
+_BACK_S = 1.0
+_LONE_S = 4.0
+_LATE_S = 15.0
+_JOB = ROOT / "benchmarks" / "jobs" / "nodes.py"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_SIZES_MIB = {"etcd": 256, "logs": 24, "ckpt": 4}
+
+
+def own_mounts() -> None:
+    """Have what is mounted from now on seen by this process and its children alone. OSError: not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+
+
+@dataclass(slots=True)
+class Node:
+    """One host of the run. ``said`` has the lines of its supervisors, each with when it was seen."""
+
+    name: str
+    process: "subprocess.Popen[bytes] | None" = None
+    away: bool = False
+    """It was killed or told to stop, and the platform brings it back when the fault is over."""
+
+    ended_at_s: float = 0.0
+    code: int | None = None
+    """How its last supervisor ended, if that was by itself."""
+
+    alone: list[int] = field(default_factory=list)
+    """Codes of the supervisors that ended by themselves while the run went on."""
+
+    said: list[tuple[float, str]] = field(default_factory=list)
+    read: int = 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether its supervisor is there."""
+        return self.process is not None
+
+    def reap(self, now_s: float) -> None:
+        """Take note of its end."""
+        if self.process is not None and self.process.poll() is not None:
+            code, self.process, self.ended_at_s = self.process.returncode, None, now_s
+            self.code = None if code < 0 or self.away else code
+
+
+class Site:
+    """One run, from its start until ``close``. ``tick`` does what is due."""
+
+    def __init__(self, session: Session, folder: Path, net: Network) -> None:
+        self.session = session
+        self.folder = folder
+        self.net = net
+        self.nodes = {name: Node(name) for name in NODES}
+        self.ranks = SEATS * session.per_node
+        for name in (*(f"etcd/{one}" for one in MEMBERS), *(f"logs/{one}" for one in NODES), "ckpt"):
+            _mount(folder / name, _SIZES_MIB[name.partition("/")[0]])
+        (folder / "told").mkdir()
+        self.ledgers = Ledgers(folder / "told")
+        self.census = Census(folder / "told")
+        self.etcd = EtcdCluster(net, MEMBERS, folder / "etcd")
+        self._due: list[tuple[float, Callable[[], object]]] = []
+
+    def begin(self) -> None:
+        """Start etcd and all supervisors."""
+        self.etcd.start()
+        for node in self.nodes.values():
+            self.start(node)
+
+    def start(self, node: Node) -> None:
+        """The same command on each host."""
+        session, host = self.session, self.net[node.name]
+        options = (
+            f"--framework={'torch' if session.torch else 'plain'}",
+            f"--nnodes={SEATS}",
+            f"--nproc-per-node={session.per_node}",
+            "--rdzv-backend=etcd",
+            f"--rdzv-endpoint={self.etcd.endpoints}",
+            f"--rdzv-id=soak{session.number}",
+            f"--local-addr={host.address}",
+            f"--node_name={node.name}",
+            f"--lease_ttl={LEASE_S}",
+            "--node_wait=60s",
+            "--grace=4s",
+            "--backoff=10ms..50ms",
+            "--max_restarts=1000",
+            f"--checkpoint_dir={self.folder / 'ckpt'}",
+            f"--log_dir={self.folder / 'logs' / node.name}",
+        )
+        job = (
+            f"--guard={session.guard}",
+            f"--collective={'gloo' if session.torch else 'sockets'}",
+            f"--ckpt={self.folder / 'ckpt'}",
+            f"--told={self.folder / 'told'}",
+            f"--finish={self.folder / 'finish'}",
+        )
+        light = () if session.torch else ("-S",)
+        command = (sys.executable, "-m", "faultrun", *options, sys.executable, *light, str(_JOB), *job)
+        environ = {**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}", "FAULTRUN_REPORT": "False"}
+        node.code = None
+        node.process = host.start(command, log=self.console(node), environ=environ, cwd=self.folder)
+
+    def console(self, node: Node) -> Path:
+        """What its supervisors say, one behind the other."""
+        return self.folder / f"{node.name}.out"
+
+    def log_dir(self, node: Node) -> Path:
+        """Where its journal is."""
+        return self.folder / "logs" / node.name / f"node_{node.name}"
+
+    def later(self, after_s: float, do: Callable[[], object]) -> None:
+        """Have something done after a while."""
+        self._due.append((boot_s() + after_s, do))
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing that was broken is to be mended yet, and every node is there."""
+        return not self._due and all(node.runs and not node.away for node in self.nodes.values())
+
+    def tick(self) -> None:
+        """Mend what is due, bring back what has ended, and take in what was said."""
+        now_s = boot_s()
+        due = [one for one in self._due if one[0] <= now_s]
+        self._due = [one for one in self._due if one[0] > now_s]
+        for _, do in due:
+            do()
+        self.ledgers.read()
+        for node in self.nodes.values():
+            self._hear(node, now_s)
+            node.reap(now_s)
+        for node in self.nodes.values():
+            if (
+                not node.runs
+                and not node.away
+                and not self.ending
+                and now_s >= node.ended_at_s + _patience_s(node)
+            ):
+                if node.code is not None:
+                    node.alone.append(node.code)
+                self.start(node)
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """The exit codes of the nodes that have ended by themselves."""
+        return {
+            name: node.code for name, node in self.nodes.items() if not node.runs and node.code is not None
+        }
+
+    @property
+    def ending(self) -> bool:
+        """Whether more than one node has ended by itself: then it is the run, and nobody is brought back."""
+        return len(self.codes) > 1
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over on all nodes that are there, or somebody does not end with the others."""
+        late = self.ending and boot_s() > max(node.ended_at_s for node in self.nodes.values()) + _LATE_S
+        return self.ending and (late or not any(node.runs for node in self.nodes.values()))
+
+    def wait(self, reached: Callable[[], bool], within_s: float) -> bool:
+        """Tick until it is so; False if that takes too long, or the run ends."""
+        deadline_s = boot_s() + within_s
+        while not reached():
+            if boot_s() > deadline_s or self.ended:
+                return False
+            self.tick()
+            time.sleep(_LOOK_S)
+        return True
+
+    def _hear(self, node: Node, now_s: float) -> None:
+        path = self.console(node)
+        if path.exists() and path.stat().st_size > node.read:
+            with path.open("rb") as file:
+                file.seek(node.read)
+                text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            node.read += len(whole)
+            lines = _COLOURS.sub("", whole.decode(errors="replace")).splitlines()
+            node.said += [(now_s, line) for line in lines]
+
+    def close(self) -> None:
+        """End everything, and give back the disks."""
+        self.census.close()
+        for host in (*self.net.hosts.values(), self.net.desk):
+            host.kill()
+        for mounted in (*(f"etcd/{one}" for one in MEMBERS), *(f"logs/{one}" for one in NODES), "ckpt"):
+            subprocess.run(["umount", "-l", str(self.folder / mounted)], check=False, capture_output=True)
+
+
+@contextmanager
+def site(session: Session, folder: Path) -> Iterator[Site]:
+    """Hosts of a run that has not begun."""
+    with network(*NODES, *MEMBERS) as net:
+        one = Site(session, folder, net)
+        try:
+            yield one
+        finally:
+            one.close()
+
+
+def fill(folder: Path) -> Callable[[], object]:
+    """Leave no byte of this disk; what is returned gives it back."""
+    ballast = folder / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    return lambda: ballast.unlink(missing_ok=True)
+
+
+def _patience_s(node: Node) -> float:
+    """Who ended by itself may be the first of all."""
+    return _BACK_S if node.code is None else _LONE_S
+
+
+def _mount(folder: Path, size_mib: int) -> None:
+    folder.mkdir(parents=True)
+    options = f"size={size_mib}m,mode=0700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
