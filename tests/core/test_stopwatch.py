@@ -1,9 +1,11 @@
 """Each recovery is timed part by part: stories without a clock."""
 
+from dataclasses import replace
+
 import pytest
 
 from faultrun.core.stopwatch import Stopwatch, look
-from faultrun.model.events import Event, FirstStep, WorkerStarted
+from faultrun.model.events import Event, FirstStep, PlanAdopted, WorkerStarted
 from faultrun.model.recovery import PARTS, FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import ClusterFormed, RanksMet
 from faultrun.model.run import Phase
@@ -119,3 +121,22 @@ def test_a_suspicion_that_was_dismissed_says_nothing_of_a_later_hang() -> None:
     at(story, 30.0).hangs(1).returned(0, 143).returned(1, 143).drained().chose().prepared().all_run()
     (times,) = timed(story.tell(trains(1, 32.0)))
     assert times.detect_s == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(("incarnation", "times"), [(1, 1), (2, 0)])
+def test_a_node_without_which_others_went_on_times_no_recovery_when_it_has_a_place_again(
+    incarnation: int, times: int
+) -> None:
+    story = Story(2).begins().all_run()
+    story.tell(trains(0, 2.0))
+    goes_on(story, trains(1, 13.0))
+    watch, said = Stopwatch(), []
+    for told, step in story.steps:
+        event = told
+        if event.incarnation == 1:
+            event = replace(event, incarnation=incarnation)
+        if isinstance(event, PlanAdopted) and event.incarnation:
+            event = replace(event, plan=replace(event.plan, incarnation=incarnation))
+        watch, one = look(watch, event, step.state.phase)
+        said += [one] if one is not None else []
+    assert len(said) == times

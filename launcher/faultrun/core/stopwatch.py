@@ -34,9 +34,13 @@ _ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Recovery:
-    """The one that is under way. ``at_s``: when what had happened, for what has and somebody told of."""
+    """The one that is under way. ``at_s``: when what had happened, for what has and somebody told of.
+
+    ``planned`` is the newest incarnation that this supervisor had a part in, or prepared for.
+    """
 
     noticed_s: float
+    planned: int
     detect_s: float = 0.0
     at_s: Mapping[str, float] = field(default_factory=dict)
     standbys: int = 0
@@ -74,9 +78,13 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
         return replace(watch, recovery=None), None
     if before is Phase.RUNNING and phase in _ENDING:
         detect_s = silence_s(event, suspected) if isinstance(event, HangDetected) else 0.0
-        return replace(watch, recovery=_Recovery(noticed_s=event.at_s, detect_s=detect_s)), None
+        recovery = _Recovery(noticed_s=event.at_s, planned=event.incarnation, detect_s=detect_s)
+        return replace(watch, recovery=recovery), None
     if watch.recovery is None:
         return watch, None
+    if isinstance(event, PlanAdopted) and event.plan.incarnation > watch.recovery.planned + 1:
+        # Others recovered without this node; it takes a place in the recovery from a later fault.
+        return replace(watch, recovery=None), None
     recovery = _marked(watch.recovery, event)
     if before is not phase and phase is Phase.PREPARING:
         recovery = replace(recovery, at_s={**recovery.at_s, "prepares": event.at_s})
@@ -107,6 +115,8 @@ def silence_s(hang: HangDetected, suspected: HangSuspected | None) -> float:
 def _marked(recovery: _Recovery, event: Event) -> _Recovery:
     if isinstance(event, WorkerStarted) and event.standby:
         return replace(recovery, standbys=recovery.standbys + 1)
+    if isinstance(event, PlanAdopted):
+        recovery = replace(recovery, planned=event.plan.incarnation)
     if isinstance(event, IncarnationStarted):
         recovery = replace(recovery, incarnation=event.incarnation)
     mark = _MARKED.get(type(event))

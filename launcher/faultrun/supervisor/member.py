@@ -113,7 +113,6 @@ class MemberProcess:
         self._to_be_seen: dict[str, int] = {}
         self._judge_at_s = 0.0
         self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words)
-        self._trouble = ""
 
     def run(self) -> None:
         """Take part until the supervisor leaves or is gone; then leave the run at once."""
@@ -165,9 +164,8 @@ class MemberProcess:
     def _say_trouble(self, error: Exception) -> None:
         if not isinstance(error, EtcdError):
             raise error
-        if str(error) != self._trouble:
-            self._trouble = str(error)
-            self._words.write({SAYS: str(error)})
+        lease = self._lease.present
+        self._aloud.trouble(str(error), -math.inf if lease is None else lease.sent_at_s)
 
     # what is judged
 

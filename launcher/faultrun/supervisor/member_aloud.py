@@ -25,6 +25,7 @@ class Aloud:
         self._words = words
         self._waits = self._spare = ""
         self._since_s = 0.0
+        self._troubles: dict[str, float] = {}
         self.at_s = math.inf
 
     def tell(self, judged: Judgement) -> None:
@@ -42,6 +43,16 @@ class Aloud:
             since_s = self._since_s if judged.waits_since_s is None else judged.waits_since_s
             until = "" if judged.waits.startswith(THE_END_OF) else f", {self._until(since_s - now_s)}"
             self._words.write({SAYS: f"waiting for {judged.waits}{until}"})
+
+    def trouble(self, text: str, heard_at_s: float) -> None:
+        """Say what is wrong with etcd, once in each silence; the members that fail one by one are no news.
+
+        ``heard_at_s``: when a request was sent that etcd answered.
+        """
+        what = text.partition("\n")[0]
+        if what not in self._troubles or self._troubles[what] <= heard_at_s:
+            self._words.write({SAYS: text})
+            self._troubles[what] = boot_now()
 
     def _until(self, begun_s: float) -> str:
         """``begun_s``: when the wait began, from now."""

@@ -1,0 +1,52 @@
+"""What a member process says of etcd to a person, and how often."""
+
+import json
+import math
+import os
+import selectors
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from faultrun.agreement.clock import boot_now
+from faultrun.model.topology import RunId
+from faultrun.supervisor.member_aloud import Aloud
+from faultrun.supervisor.member_words import SAYS, Words
+
+AWAY = "etcd does not answer at e0:2379,e1:2379\n  because: e0:2379: Connection refused"
+NO_LEADER = "etcd does not answer at e0:2379,e1:2379\n  because: e1:2379: etcdserver: no leader"
+Said = Callable[[], list[str]]
+
+
+@pytest.fixture
+def spoken() -> Iterator[tuple[Aloud, Said]]:
+    reads, writes = os.pipe()
+    os.set_blocking(reads, False)
+
+    def said() -> list[str]:
+        return [json.loads(line)[SAYS] for line in os.read(reads, 1 << 16).splitlines()]
+
+    with selectors.DefaultSelector() as selector:
+        yield Aloud(RunId("job42"), 600.0, Words(writes, selector)), said
+    os.close(reads)
+    os.close(writes)
+
+
+def test_members_that_fail_one_by_one_are_one_trouble_and_the_next_silence_is_another(
+    spoken: tuple[Aloud, Said],
+) -> None:
+    aloud, said = spoken
+    heard_at_s = boot_now()
+    for text in (AWAY, NO_LEADER, AWAY, NO_LEADER):
+        aloud.trouble(text, heard_at_s)
+    assert said() == [AWAY]
+    aloud.trouble(NO_LEADER, boot_now())
+    assert said() == [NO_LEADER]
+
+
+def test_trouble_before_anything_was_heard_is_said_once(spoken: tuple[Aloud, Said]) -> None:
+    aloud, said = spoken
+    for text in (AWAY, NO_LEADER):
+        aloud.trouble(text, -math.inf)
+    aloud.trouble("etcd refused the user", -math.inf)
+    assert said() == [AWAY, "etcd refused the user"]
