@@ -33,6 +33,7 @@ class Broken:
     codes: list[str] = field(default_factory=list)
     recovery: list[str] = field(default_factory=list)
     journals: list[str] = field(default_factory=list)
+    cards: list[str] = field(default_factory=list)
 
     def by_name(self) -> dict[str, list[str]]:
         """Only what was broken."""
@@ -136,6 +137,13 @@ def journals_disagree(journals: Mapping[str, Sequence[Line]]) -> Iterator[str]:
         if len(set(by_node.values())) > 1:
             yield f"plans of incarnation {life} differ: {by_node}"
     yield from _ranks_twice(journals)
+
+
+def cards_differ(cards: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """``cards``: by the name of the file, its text on each node that has it."""
+    for card, texts in sorted(cards.items()):
+        if len(set(texts.values())) > 1:
+            yield f"{card} is not the same on {' '.join(sorted(texts))}"
 
 
 def _ranks_twice(journals: Mapping[str, Sequence[Line]]) -> Iterator[str]:

@@ -17,6 +17,7 @@ PROMISES = {
     "codes": "ends with other codes than promised",
     "recovery": "runs that did not go on",
     "journals": "journals that disagree or are torn",
+    "cards": "cards that differ between nodes",
 }
 _KINDS = frozenset(kind.value for kind in Kind)
 _LONGEST = 70

@@ -3,6 +3,7 @@
 import random
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from benchmarks.campaigns.nodes_judge import (
     Broken,
+    cards_differ,
     journals_disagree,
     lost_steps,
     read_journal,
@@ -18,7 +20,7 @@ from benchmarks.campaigns.nodes_judge import (
     waits_said,
     wrong_resumes,
 )
-from benchmarks.campaigns.nodes_plan import Fault, Session, When
+from benchmarks.campaigns.nodes_plan import Fault, Kind, Session, When
 from benchmarks.campaigns.nodes_site import Site, site
 from benchmarks.campaigns.nodes_strike import Striker
 from benchmarks.harness.procfs import environment
@@ -59,6 +61,9 @@ class Passage:
         self._striker = Striker(site, self._chance)
         self._told_apart = 0
         self._alone = 0
+        self._filled: set[str] = set()
+        """Nodes whose disk was full at times: what they wrote then may be cut."""
+
         self.over = False
 
     def starts(self) -> list[str]:
@@ -75,6 +80,8 @@ class Passage:
             self._await(fault)
             at_s, life = boot_s(), self._site.ledgers.newest_life()
             struck = self._striker.strike(fault)
+            if fault.kind is Kind.LOG_DISK:
+                self._filled.add(struck.partition(" ")[0])
             rows.append(
                 {
                     "place": place,
@@ -115,12 +122,16 @@ class Passage:
     def last_words(self) -> Broken:
         """What only the whole run shows: journals, and what is left of it."""
         wrong = Broken()
-        journals = {}
+        journals, cards = {}, defaultdict[str, dict[str, str]](dict)
         for node in self._site.nodes.values():
+            found = [] if node.name in self._filled else self._site.log_dir(node).glob("incident_*.txt")
+            for card in found:
+                cards[card.name][node.name] = card.read_text(errors="replace")
             path = self._site.log_dir(node) / "journal.jsonl"
             journals[node.name], broken = read_journal(path.read_bytes() if path.exists() else b"")
             wrong.journals += [f"{node.name}: {words}" for words in broken]
         wrong.journals += journals_disagree(journals)
+        wrong.cards += cards_differ(cards)
         wrong.together += self._site.census.overlaps()
         if self._site.ended and not self._late():
             until_s = boot_s() + _GONE_S

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks.campaigns.nodes_judge import (
     UNNAMED_S,
+    cards_differ,
     journals_disagree,
     read_journal,
     unequal_ends,
@@ -135,3 +136,8 @@ def test_journals_that_are_torn_or_disagree_are_seen() -> None:
     assert list(journals_disagree({"a": [started, older]})) == [
         "a started a rank of incarnation 0 after one of 1"
     ]
+
+
+def test_cards_that_differ_are_seen() -> None:
+    cards = {"incident_1.txt": {"a": "x", "b": "x"}, "incident_2.txt": {"a": "x", "c": "y"}}
+    assert list(cards_differ(cards)) == ["incident_2.txt is not the same on a c"]
