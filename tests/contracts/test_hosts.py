@@ -193,7 +193,7 @@ def test_a_leader_that_is_cut_off_is_replaced_and_follows_when_healed(
         etcd.get("while cut", through=old)
     hosts.heal()
     etcd.await_leader()
-    assert etcd.get("while cut", through=old) == "1"
+    assert etcd.await_get("while cut", through=old) == "1"
 
 
 def test_a_leader_without_peers_knows_that_it_is_none_though_clients_reach_it(
@@ -208,7 +208,7 @@ def test_a_leader_without_peers_knows_that_it_is_none_though_clients_reach_it(
         etcd.put("alone", "1", through=old)
     hosts.heal()
     etcd.await_leader()
-    assert etcd.get("alone") is None
+    assert etcd.await_get("alone") is None
 
 
 def test_a_frozen_leader_is_replaced_and_follows_when_it_goes_on(
@@ -222,7 +222,7 @@ def test_a_frozen_leader_is_replaced_and_follows_when_it_goes_on(
     etcd.put("while frozen", "1", through=new)
     old.thaw()
     etcd.await_leader()
-    assert etcd.get("while frozen", through=old) == "1"
+    assert etcd.await_get("while frozen", through=old) == "1"
 
 
 def test_members_that_were_killed_come_back_with_what_they_knew(
@@ -239,4 +239,4 @@ def test_members_that_were_killed_come_back_with_what_they_knew(
     for host in rest:
         etcd.start_member(host)
     etcd.await_leader()
-    assert [etcd.get("kept", through=host) for host in rest] == ["1", "1"]
+    assert [etcd.await_get("kept", through=host) for host in rest] == ["1", "1"]

@@ -85,6 +85,16 @@ class EtcdCluster:
         found = self._ask(through, "kv/range", {"key": _encoded(key)}).get("kvs", [])
         return base64.b64decode(found[0]["value"]).decode() if found else None
 
+    def await_get(self, key: str, through: Host | None = None) -> str | None:
+        """The same, once there is an answer: a link that was cut carries messages only after a while."""
+
+        def answered() -> tuple[str | None] | None:
+            with suppress(OSError, ValueError):
+                return (self.get(key, through),)
+            return None
+
+        return wait_until(answered, what=f"an answer about {key}")[0]
+
     def _status(self, host: Host) -> dict[str, Any] | None:
         with suppress(OSError, ValueError):
             return self._ask(host, "maintenance/status", {})
