@@ -71,16 +71,21 @@ def unnamed_waits(
     since_s: float,
     until_s: float,
 ) -> Iterator[str]:
-    """Times without any training in which no node said what the run waits for."""
+    """Times without any training in which no node said what the run waits for.
+
+    They count from when a supervisor has said something: nobody is there to speak when every host is down.
+    """
     marks = [(one.at_s, one.life, "step") for one in told if one.what == "step"]
     marks += [(one.born_s, one.life, "birth") for one in born if one.is_rank]
     marks = sorted(mark for mark in marks if since_s - 1 <= mark[0] <= until_s)
     for (from_s, life, what), (to_s, next_life, _) in pairwise(marks):
-        if what == "birth" or life == next_life or to_s - from_s <= UNNAMED_S:
+        if what == "birth" or life == next_life:
             continue
-        lines = [line for at_s, line in said if from_s <= at_s <= from_s + UNNAMED_S and _NAMED.search(line)]
-        if not lines:
-            yield f"for {to_s - from_s:.1f} s nobody said what the run waits for"
+        lines = [(at_s, line) for at_s, line in said if from_s <= at_s <= to_s]
+        heard_s = min((at_s for at_s, _ in lines), default=to_s if said else from_s)
+        named = [line for at_s, line in lines if at_s <= heard_s + UNNAMED_S and _NAMED.search(line)]
+        if to_s - heard_s > UNNAMED_S and not named:
+            yield f"for {to_s - heard_s:.1f} s nobody said what the run waits for"
 
 
 def waits_said(said: Sequence[tuple[float, str]], since_s: float) -> list[str]:
@@ -140,8 +145,9 @@ def journals_disagree(journals: Mapping[str, Sequence[Line]]) -> Iterator[str]:
 
 
 def cards_differ(cards: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """``cards``: by the name of the file, its text on each node that has it."""
-    for card, texts in sorted(cards.items()):
+    """``cards``: by file, its text on each node. Who leaves the run has no plan to tell of."""
+    for card, of_nodes in sorted(cards.items()):
+        texts = {node: text for node, text in of_nodes.items() if "  restart   none" not in text}
         if len(set(texts.values())) > 1:
             yield f"{card} is not the same on {' '.join(sorted(texts))}"
 

@@ -76,6 +76,20 @@ def test_a_lost_node_is_the_incident_and_is_charged_to_nobody(seen: Incident, be
     assert (found.ledger.restarts, found.ledger.incidents) == ((), 1)
 
 
+@pytest.mark.parametrize(
+    "seen", [HEARD_OF, replace(KILLED, fault_class=FaultClass.CONSEQUENCE, explanation="broken pipe")]
+)
+def test_a_lost_node_that_is_back_before_the_plan_is_the_incident_all_the_same(seen: Incident) -> None:
+    plan = replace(BEFORE, boots=(BootId("1"), BootId("1")))
+    facts = {A: fact(A, seen), B: replace(fact(B), boot=BootId("2"))}
+    found = next_step(RULES, plan, facts, 10)
+    assert isinstance(found, PlanAdopted)
+    assert found.plan.aftermath is not None
+    incident = found.plan.aftermath.incident
+    assert (incident.cause, incident.node, incident.together) == (Cause.NODE, B, (2, 3))
+    assert found.plan.ledger.restarts == ()
+
+
 def test_a_rank_that_fell_by_itself_stays_the_incident_although_a_node_is_lost_since() -> None:
     found = answered(fact(A, KILLED), fact(C, incarnation=-1))
     assert found.aftermath is not None

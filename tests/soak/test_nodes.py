@@ -104,13 +104,16 @@ def test_a_rank_that_ran_on_by_its_own_beats_is_seen(tmp_path: Path) -> None:
 
 def test_a_long_time_without_training_of_which_nobody_says_why_is_seen(tmp_path: Path) -> None:
     lines = [told(0, 0, "step", 1, at_s=10.0)]
-    born = [Life(1, 0, 1, "a", tmp_path / "1_0_1_a.rank", 11.0 + UNNAMED_S, "")]
+    born = [Life(1, 0, 1, "a", tmp_path / "1_0_1_a.rank", 20.0 + UNNAMED_S, "")]
     assert list(unnamed_waits(lines, born, [(12.0, "a: node c was lost")], 9.0, 60.0)) == [
-        f"for {UNNAMED_S + 1:.1f} s nobody said what the run waits for"
+        f"for {UNNAMED_S + 8:.1f} s nobody said what the run waits for"
     ]
     said = [(14.0, "faultrun: waiting for node c, until 21:40:05 (--node_wait, 60 s)")]
     assert not list(unnamed_waits(lines, born, said, 9.0, 60.0))
     assert waits_said(said, 0.0) == ["NODE"]
+    assert not list(unnamed_waits(lines, born, [(20.0, "a: run soak1")], 9.0, 60.0)), (
+        "nobody was there before"
+    )
 
 
 def test_ends_that_are_not_one_are_seen() -> None:

@@ -117,6 +117,7 @@ class RealNode:
         self._boot = BootId(os.urandom(8).hex())
         self._wanted = wanted
         self._folder = folder
+        self.deadline = Deadline()
         spec = self._spec()
         self._reactor = Reactor(RunClock())
         self._control = Control(folder, self._reactor, 30.0)
@@ -184,7 +185,7 @@ class RealNode:
             command=lambda plan, rank: WorkerCommand(args=(self._script(rank),), environ=os.environ),
             exits=ExitInspector(ROWS, self._reactor.clock),
             streams=Streams(Logs(), self._folder),
-            deadline=Deadline(),
+            deadline=self.deadline,
         )
 
     def _script(self, rank: int) -> str:

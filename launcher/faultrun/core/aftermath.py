@@ -35,13 +35,17 @@ def first_incident(spoken: Sequence[NodeFact]) -> Incident | None:
 def with_lost(
     incident: Incident | None, plan: Plan, here: Sequence[NodeFact], lease_ttl_s: float
 ) -> Incident | None:
-    """The same, or the loss of a node where nobody who is ``here`` has seen anything but its consequences."""
-    told = {fact.node for fact in here}
+    """The same, or the loss of a node where nobody who is ``here`` has seen anything but its consequences.
+
+    A node that has come back meanwhile, with another supervisor, was lost like any other.
+    """
+    told = {fact.node for fact in here if plan.is_for(fact.node, fact.boot)}
     gone = [seat.node for seat in plan.topology.nodes if seat.node not in told]
     if incident is None or not gone:
         return incident
     if incident.cause is not Cause.ELSEWHERE and incident.fault_class is not FaultClass.CONSEQUENCE:
         return incident
+    gone.sort(key=lambda node: loss_words(plan.topology, node, lease_ttl_s) != incident.explanation)
     words = [loss_words(plan.topology, node, lease_ttl_s) for node in gone]
     before = [] if incident.explanation in words else [f"before that: {incident.explanation}"]
     return replace(

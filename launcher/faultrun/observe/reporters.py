@@ -151,7 +151,7 @@ class ConsoleReporter:
             case IncarnationOver() if before is not None and step.state.phase is not before.phase:
                 incident = step.state.life.incident
                 self._bad(step.why if incident is None else incident.explanation)
-            case MembershipLost(why=why):
+            case MembershipLost(why=why, boot=boot) if boot:
                 self._bad(f"this node may be taken for lost, so it has no workers now: {why}")
 
     def _started(self, notices: tuple[Notice, ...]) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import Kill, RequestGasp, RestorePolicy, Spawn, Sweep
+from faultrun.model.agreement import MembershipLost
 from faultrun.model.events import Drained, Event, IncarnationStarted, SpawnFailed, WorkerExit, WorkerStarted
 from faultrun.model.evidence import DeathNote
-from faultrun.model.exits import ended_well
+from faultrun.model.exits import Signaled, ended_well
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
 from faultrun.model.spec import MsScheduler, RunSpec
@@ -29,6 +30,7 @@ from faultrun.workers.process import Launch, Process, reap_strangers, start, und
 from faultrun.workers.sweep import sweep
 
 _SWEEP_PATIENCE_S = 10.0
+_OVERDUE = "etcd, or this supervisor, did not answer in time"
 
 
 class WorkerGroup:
@@ -276,6 +278,9 @@ class WorkerGroup:
             self._start_instead(rank, instead)
             return
         yield from self.incarnation.newest_steps()
+        if status == Signaled(signum=signal.SIGKILL) and self._env.deadline.left_s <= 0:
+            # Whoever killed it did so because of that; the member process tells the same in its own time.
+            yield MembershipLost(at_s=self._reactor.now(), incarnation=self.incarnation.number, why=_OVERDUE)
         left = WorkerExit(
             at_s=self._reactor.now(),
             incarnation=self.incarnation.number,
