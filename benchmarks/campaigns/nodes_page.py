@@ -45,6 +45,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
     about = machine.describe()
     seen = ", ".join(f"{name} {value}" for name, value in about.items())
     inside = sum(row["when"] != When.TRAINING.value for row in faults(rows))
+    loads = [float(row["load"]) for row in rows if "load" in row] or [0.0]
     torch = sum(row["run"].startswith("torch") for row in faults(rows))
     return "\n".join(
         (
@@ -52,7 +53,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
             "",
             f"{len(faults(rows))} faults, seed {seed}; {inside} in the recovery from another, {torch} in"
             f" trainings of torch with gloo. Three nodes, a spare, three etcd members, lease {LEASE_S} s.",
-            f"{seen}; load average {machine.load()} at the end.",
+            f"{seen}; load average from {min(loads):g} to {max(loads):g}, median {statistics.median(loads):g}.",
             "",
             summary(rows),
             "",

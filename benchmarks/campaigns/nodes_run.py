@@ -23,6 +23,7 @@ from benchmarks.campaigns.nodes_judge import (
 from benchmarks.campaigns.nodes_plan import Fault, Kind, Session, When
 from benchmarks.campaigns.nodes_site import Site, site
 from benchmarks.campaigns.nodes_strike import Striker
+from benchmarks.harness import machine
 from benchmarks.harness.procfs import environment
 from benchmarks.jobs.nodes import boot_s
 from support.hosts import Host
@@ -35,6 +36,7 @@ _PHASE_S = 6.0
 _ENDS_S = 60.0
 _GONE_S = 3.0
 _LOOK_S = 0.02
+_SPARE = "spare of run"
 _SHOWS_S = 0.3
 """So soon every fault has ended what it ends at once."""
 
@@ -105,6 +107,7 @@ class Passage:
     def ends(self) -> Row:
         """End the run as planned; a row about it."""
         session = self._site.session
+        self._site.wait(self._all_are_here, _STARTS_S)
         at_s, life = boot_s(), self._site.ledgers.newest_life()
         if session.stopped:
             for node in self._site.nodes.values():
@@ -118,6 +121,12 @@ class Passage:
         kind = "stop of all" if session.stopped else "the end"
         row = {"place": -1, "kind": kind, "struck": "all", "when": "training", "at_s": at_s, "life": life}
         return self._finished(row, wrong)
+
+    def _all_are_here(self) -> bool:
+        """Whether every supervisor is the run's: one that comes when the run is over begins another."""
+        seats = {one.node for one in self._site.census.newest()}
+        nodes = self._site.nodes.values()
+        return all(node.name in seats or any(_SPARE in line for _, line in node.here()) for node in nodes)
 
     def last_words(self) -> Broken:
         """What only the whole run shows: journals, and what is left of it."""
@@ -225,6 +234,7 @@ class Passage:
             "waits": waits_said(said, at_s),
             "alone": fresh,
             "ended": sorted(set(self._site.codes.values())) if self._site.ended else None,
+            "load": machine.load(),
             "broken": wrong.by_name(),
         }
 
@@ -274,7 +284,14 @@ def _named(pid: int) -> str:
 
 def _unbegun(session: Session, place: int, wrong: list[str]) -> Row:
     about = {"kind": "the start", "struck": "nobody", "when": "-", "at_s": 0.0, "life": -1, "lives": 0}
-    none: Row = {"recovery_s": None, "lost": None, "waits": [], "alone": [], "ended": None}
+    none: Row = {
+        "load": machine.load(),
+        "recovery_s": None,
+        "lost": None,
+        "waits": [],
+        "alone": [],
+        "ended": None,
+    }
     return {
         "session": session.number,
         "run": session.told(),

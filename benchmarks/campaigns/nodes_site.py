@@ -59,6 +59,12 @@ class Node:
 
     said: list[tuple[float, str]] = field(default_factory=list)
     read: int = 0
+    since: int = 0
+    """How much of ``said`` is of supervisors before this one."""
+
+    def here(self) -> list[tuple[float, str]]:
+        """What the present supervisor has said."""
+        return self.said[self.since :] if self.runs else []
 
     @property
     def runs(self) -> bool:
@@ -125,7 +131,7 @@ class Site:
         light = () if session.torch else ("-S",)
         command = (sys.executable, "-m", "faultrun", *options, sys.executable, *light, str(_JOB), *job)
         environ = {**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}", "FAULTRUN_REPORT": "False"}
-        node.code = None
+        node.code, node.since = None, len(node.said)
         node.process = host.start(command, log=self.console(node), environ=environ, cwd=self.folder)
 
     def console(self, node: Node) -> Path:
