@@ -53,7 +53,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
             "",
             f"{len(faults(rows))} faults, seed {seed}; {inside} in the recovery from another, {torch} in"
             f" trainings of torch with gloo. Three nodes, a spare, three etcd members, lease {LEASE_S} s.",
-            f"{seen}; load average from {min(loads):g} to {max(loads):g}, median {statistics.median(loads):g}.",
+            f"{seen}; load average {min(loads):g} to {max(loads):g}, median {statistics.median(loads):g}.",
             "",
             summary(rows),
             "",
