@@ -180,6 +180,20 @@ def test_the_files_of_all_ranks_are_found_from_any_one(tmp_path: Path) -> None:
     assert found.unreadable == {}
 
 
+def test_the_newest_of_several_nodes_files_of_a_rank_counts_and_a_torn_one_does_not(tmp_path: Path) -> None:
+    a, b, c = (tmp_path / f"node_{name}" for name in "abc")
+    info = _write(a, {0: (0, 2), 1: (1, 3)})
+    _write(b, {2: (2,), 3: (3,)})
+    _write(c, {2: (0, 2), 3: (1, 3)})
+    (c / "device3" / GROUP_INFO_NAME).write_bytes(b"\x12")
+    for at, root in enumerate((a, b, c)):
+        for path in root.glob(f"device*/{GROUP_INFO_NAME}"):
+            os.utime(path, (at, at))
+    found = read_group_files(info, 4, (b, c))
+    assert found.lists == {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (3,)}
+    assert found.unreadable == {}
+
+
 def test_a_pipe_or_a_huge_file_in_place_of_group_info_is_a_reason_and_no_wait(tmp_path: Path) -> None:
     (tmp_path / "device0").mkdir()
     (tmp_path / "device1").mkdir()

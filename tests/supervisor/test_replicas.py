@@ -1,6 +1,7 @@
 """Replica groups from the workers' files: believed when they agree, and in doubt no rank has a replica."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from faultrun.model.spec import Replicas, RunSpec
 from faultrun.supervisor.replicas import known_replicas
-from support.asking import plan
+from support.asking import plan, plan_of_several
 from support.group_infos import group_info
 
 ALONE = tuple(frozenset({rank}) for rank in range(4))
@@ -23,11 +24,12 @@ def spec(tmp_path: Path) -> RunSpec:
     return plan("--worker_num=4", f"--log_dir={tmp_path / 'log'}", str(script)).spec
 
 
-def write(spec: RunSpec, lists: Mapping[int, tuple[int, ...]]) -> None:
+def write(spec: RunSpec, lists: Mapping[int, tuple[int, ...]], run_id: str = "job") -> None:
     for rank, ranks in lists.items():
         folder = Path(spec.logs.log_dir) / f"device{rank}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "group_info.pb").write_bytes(group_info(ranks))
+        (folder.parent / "run.json").write_text(json.dumps({"run_id": run_id}))
 
 
 def needing_groups(spec: RunSpec) -> RunSpec:
@@ -72,3 +74,38 @@ def test_in_doubt_no_rank_has_a_replica(
     assert known.groups == ALONE
     assert why in known.refused[0].why
     assert known.refused[0].path.endswith("device*/group_info.pb")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Callable[[str], RunSpec]:
+    """One of two nodes that share a log_dir."""
+    script = tmp_path / "train.py"
+    script.write_text("import mindspore\n")
+    told = ("--nnodes=2", "--nproc-per-node=2", "--rdzv-backend=etcd", "--rdzv-endpoint=127.0.0.1:1")
+    words = (*told, "--rdzv-id=job", f"--log_dir={tmp_path / 'log'}", str(script))
+    return lambda name: plan_of_several(f"--node_name={name}", *words)
+
+
+def test_nodes_that_share_a_log_dir_read_each_others_files(node: Callable[[str], RunSpec]) -> None:
+    a, b, old = node("a"), node("b"), node("old")
+    write(a, {0: (0, 1), 1: (0, 1)})
+    write(b, {2: (2, 3), 3: (2, 3)})
+    write(old, {2: (2,), 3: (3,)}, run_id="another")
+    pairs = (frozenset({0, 1}), frozenset({2, 3}))
+    for spec in (a, b):
+        known = known_replicas(spec, 4)
+        assert (known.groups, known.refused) == (pairs, ())
+
+
+def test_where_nodes_do_not_share_it_the_files_that_are_missing_are_named(
+    node: Callable[[str], RunSpec],
+) -> None:
+    a = node("a")
+    write(a, {0: (0, 1), 1: (0, 1)})
+    known = known_replicas(a, 4)
+    assert known.groups == ALONE
+    (refused,) = known.refused
+    assert refused.why.startswith(
+        f"group_info.pb of ranks 2 3 is not in {a.logs.log_dir}, and no other node of the run has a folder "
+        "beside it (--log_dir=DIR on a file system that all nodes share); rank 2 is in no group_info list"
+    )

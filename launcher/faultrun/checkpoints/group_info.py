@@ -14,7 +14,7 @@ Source: ``train/node_strategy_pb2.py`` of MindSpore. This module reads the
 bytes; ``core/replica_groups.py`` judges what they mean together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,20 +37,34 @@ class GroupFiles:
     unreadable: dict[int, str] = field(default_factory=dict)
 
 
-def read_group_files(group_info_file: str, world_size: int) -> GroupFiles:
+def read_group_files(group_info_file: str, world_size: int, beside: Sequence[Path] = ()) -> GroupFiles:
     """Read the files of all ranks, given that of any one: ``<root>/device{rank}/<name>``.
 
-    Never raises for what a file holds: a dead rank's file may well be gone.
+    ``beside`` are the roots of other nodes. A rank may have been on several: the newest file that can be
+    read counts. Never raises for what a file holds: a dead rank's file may well be gone.
     """
     example = Path(group_info_file)
+    roots = (example.parent.parent, *beside)
     found = GroupFiles()
     for rank in range(world_size):
-        path = example.parent.parent / f"device{rank}" / example.name
-        try:
-            found.lists[rank] = restore_ranks(read_whole(str(path), MAX_GROUP_INFO_BYTES))
-        except Unreadable as torn:
-            found.unreadable[rank] = f"{path}: {torn}"
+        paths = [root / f"device{rank}" / example.name for root in roots]
+        for path in sorted(paths, key=_changed_ns, reverse=True):
+            try:
+                found.lists[rank] = restore_ranks(read_whole(str(path), MAX_GROUP_INFO_BYTES))
+                break
+            except Unreadable as torn:
+                found.unreadable.setdefault(rank, f"{path}: {torn}")
+        if rank in found.lists:
+            found.unreadable.pop(rank, None)
     return found
+
+
+def _changed_ns(path: Path) -> int:
+    """0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def restore_ranks(data: bytes) -> tuple[int, ...]:

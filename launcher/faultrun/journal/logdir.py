@@ -25,6 +25,7 @@ from faultrun.locks import Busy, hold
 from faultrun.model.events import RunStarted
 from faultrun.model.output import Logs
 from faultrun.model.run import RunState
+from faultrun.model.topology import NODE_FOLDER
 
 RECORD = "run.json"
 _ENDED = "ended"
@@ -182,6 +183,17 @@ def read_record(path: Path) -> dict[str, Any]:
         if isinstance(record, dict):
             return record
     return _recovered_record(path / FILE_NAME)
+
+
+def beside(folder: Path) -> tuple[Path, ...]:
+    """The folders of the other nodes of the same run, where the nodes share their log_dir."""
+    if not folder.name.startswith(NODE_FOLDER):
+        return ()
+    run_id = recorded(read_record(folder), "run_id")
+    others = sorted(folder.parent.glob(f"{NODE_FOLDER}*"))
+    return tuple(
+        other for other in others if other != folder and recorded(read_record(other), "run_id") == run_id
+    )
 
 
 def recorded(record: object, *names: str) -> object:

@@ -49,9 +49,13 @@ class Topology:
         return range(first, first + self.nodes[index].slots)
 
 
+NODE_FOLDER = "node_"
+"""How the folder of one of several nodes begins."""
+
+
 def node_folder(node: NodeId) -> str:
     """Where one of several nodes keeps its files, below the log_dir that all of them may share."""
-    return f"node_{re.sub(r'[^A-Za-z0-9._-]+', '-', node)}"
+    return f"{NODE_FOLDER}{re.sub(r'[^A-Za-z0-9._-]+', '-', node)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from faultrun.checkpoints.group_info import read_group_files
 from faultrun.core.recover import Chosen, Need
 from faultrun.core.replica_groups import Group, agree_on_groups
 from faultrun.errors import ConfigError, NoWholeCheckpoint, UsageError
+from faultrun.journal.logdir import beside
 from faultrun.model.checkpoint import Entry, RecoveryPoint
 
 
@@ -126,7 +127,8 @@ def _world_size(entries: Sequence[Entry]) -> int:
 def _groups(request: ChooseOptions, world_size: int, lost: frozenset[int]) -> tuple[Group, ...] | None:
     if request.group_info is None:
         return None
-    files = read_group_files(request.group_info, world_size)
+    roots = beside(Path(request.group_info).absolute().parent.parent)
+    files = read_group_files(request.group_info, world_size, roots)
     agreed = agree_on_groups(files.lists, world_size, lost)
     if isinstance(agreed, str):
         unreadable = next(iter(files.unreadable.values()), "")
