@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.errors import FaultrunError
 from faultrun.frameworks.mindspore import PROVED, installed_version
 from faultrun.model.spec import Command, MsScheduler
-from support.asking import plan, refusal
+from support.asking import plan, plan_of_several, refusal
 
 INSTALLED = importlib.metadata.version("mindspore")
 BUILTIN, NATIVE = MsScheduler.BUILTIN, MsScheduler.NATIVE
@@ -54,7 +55,24 @@ def test_an_unproved_version_is_left_to_mindspore_and_may_be_tried(
     assert f"proved for MindSpore {' '.join(PROVED)}, and this is 2.99.1" in " ".join(settled.notes)
 
 
-def test_ours_never_listens_but_on_loopback(mindspore_script: str) -> None:
+SEVERAL = ("--nnodes=2", "--rdzv-backend=etcd", "--rdzv-endpoint=127.0.0.1:2379", "--rdzv-id=job")
+
+
+def test_of_several_nodes_each_takes_ours_by_the_same_rules(mindspore_script: str) -> None:
+    def of_several(*words: str, **environ: str) -> MsScheduler:
+        told = plan_of_several(*SEVERAL, "--nproc-per-node=2", *words, mindspore_script, environ=environ)
+        return told.rendezvous.ms_scheduler
+
+    assert of_several() is (BUILTIN if INSTALLED in PROVED else NATIVE)
+    assert of_several("--ms_scheduler=builtin") is BUILTIN
+    assert of_several("--ms_scheduler=native") is NATIVE
+    assert of_several("--local-addr=::1") is NATIVE
+    assert of_several(ASCEND_VISIBLE_DEVICES="0,1") is NATIVE
+    with pytest.raises(FaultrunError, match="listens on IPv4 only"):
+        of_several("--ms_scheduler=builtin", "--local-addr=::1")
+
+
+def test_on_one_node_ours_never_listens_but_on_loopback(mindspore_script: str) -> None:
     error = refusal("--worker_num=2", "--ms_scheduler=builtin", "--master_addr=::1", mindspore_script)
     assert "loopback only" in error.because
 

@@ -284,7 +284,7 @@ def _understood(cluster: MindSporeCluster, frames: Frames, link: int, data: byte
     try:
         for name, body in frames.feed(data):
             for answer in cluster.receive(link, read_request(name, body)):
-                assert frame(answer.name, answer.body, 8118).startswith(b"RPC0")
+                assert frame(answer.name, answer.body, ("127.0.0.1", 8118)).startswith(b"RPC0")
     except NotUnderstood as error:
         return not str(error)
     return True

@@ -72,7 +72,11 @@ def test_what_workers_ask_is_understood(seen: bytes) -> None:
 @pytest.mark.parametrize("seen", TOLD, ids=lambda seen: repr(seen[36:50]))
 def test_we_answer_byte_for_byte_as_the_scheduler_process_did(seen: bytes) -> None:
     name, body = TOLD[seen]
-    assert frame(name, body, 34697) == seen
+    assert frame(name, body, ("127.0.0.1", 34697)) == seen
+
+
+def test_on_another_host_the_scheduler_names_that_host() -> None:
+    assert b"@10.77.0.1:25762@" in frame(Name.SUCCESS, b"3", ("10.77.0.1", 25762))
 
 
 @settings(deadline=None)

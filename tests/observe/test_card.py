@@ -109,6 +109,15 @@ CARDS = {
         host="na", at_local="2026-11-22 20:30:05.123+00:00", trained_after_s=None,
         replaced=(Replacement(node=NodeId("na"), by=NodeId("nc"), ranks=(0, 1)),),
     ),
+    "scheduler_of_a_node": replace(
+        CARD,
+        incident=replace(
+            KILLED, cause=Cause.SCHEDULER, rank=None, status=Signaled(signum=9), node=NodeId("na"),
+            last_line="", explanation="scheduler of node na (pid 7) killed by SIGKILL while it was needed",
+            followers=(0, 1, 2, 3), finding=None, raised=None, at_utc="2026-11-22 20:30:05.123+00:00",
+        ),
+        host="na", at_local="2026-11-22 20:30:05.123+00:00", trained_after_s=None, refused=0,
+    ),
     "never_started": replace(
         CARD,
         incident=replace(

@@ -14,6 +14,7 @@ from faultrun.core.crashloop import BAD_CONFIGURATION, refused_argument
 from faultrun.core.diagnose import exit_code_of
 from faultrun.core.place import common_point, on_own_disks, place, replaced
 from faultrun.core.quarantine import attempts_of
+from faultrun.core.scheduler_choice import left_init, with_scheduler
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -230,6 +231,7 @@ def _replan(
         boots=tuple(fact.boot for fact in seated),
         replaced=() if plan is None else replaced(plan.topology, seats),
     )
+    following = with_scheduler(following, seated)
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
@@ -238,12 +240,13 @@ def _replan(
     incident = with_lost(first_incident(spoken), plan, spoken, rules.lease_ttl_s)
     if incident is None or (_only_followed(incident) and any(fact.stop is not None for fact in spoken)):
         return _adopt(following, now_s)
+    incident = left_init(incident, plan, spoken)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
     answer = _answer(rules, replace(plan, ledger=ledger), incident, following, high_step)
     if not isinstance(answer, PlanAdopted):
         return answer
     told = aftermath(incident, plan, answer.plan, spoken)
-    return _adopt(replace(answer.plan, aftermath=told), now_s)
+    return _adopt(with_scheduler(replace(answer.plan, aftermath=told), seated), now_s)
 
 
 def _answer(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:

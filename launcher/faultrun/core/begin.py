@@ -8,6 +8,7 @@ from dataclasses import replace
 from faultrun.core import gasp, notices
 from faultrun.core.budget import anew
 from faultrun.core.quarantine import attempts_of, quarantined
+from faultrun.core.scheduler_choice import given_up
 from faultrun.model.actions import FindRecoveryPoint, Prepare, Publish, Spawn, StartTimer
 from faultrun.model.agreement import LookAgain
 from faultrun.model.events import (
@@ -54,6 +55,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         boot=event.boot,
         addr=event.addr,
         stop_by_s=event.stop_by_s,
+        native_scheduler=event.native_scheduler,
         phase=Phase.SURVEYING,
         run=replace(state.run, plan=plan_to_go_on_from(state)),
         life=Life(drain=None if incident is None or state.given_up else Drain(incident=incident)),
@@ -168,6 +170,8 @@ def _statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1
             look=look,
             saves=state.life.saves,
             unsaved=gasp.unsaved(state.life),
+            native_scheduler=state.native_scheduler or state.run.native_scheduler,
+            forming=state.life.forming,
         )
     )
 
@@ -182,7 +186,8 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     if not plan.is_for(state.node, state.boot):
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
     life = Life(topology=plan.topology, point=plan.point, alive=state.life.alive & plan.kept)
-    state = replace(state, phase=Phase.AWAITING_PLAN, run=replace(state.run, plan=plan), life=life)
+    run = replace(state.run, plan=plan, native_scheduler=given_up(state, plan))
+    state = replace(state, phase=Phase.AWAITING_PLAN, run=run, life=life)
     if plan.start_at_s > event.at_s:
         return _back_off(state, event.at_s, plan.start_at_s)
     return prepare(state, event.at_s, f"incarnation {plan.incarnation} is planned")
@@ -234,7 +239,7 @@ def spawn(state: RunState, event: GoGiven) -> Step:
         ranks=tuple(rank for rank in ranks if rank not in state.life.alive),
         master_addr=event.master_addr,
         master_port=event.master_port,
-        native_scheduler=state.run.native_scheduler,
+        native_scheduler=state.plan.native_scheduler,
         patience=state.run.patience,
     )
     life = replace(state.life, alive=frozenset(ranks), master_port=event.master_port)

@@ -50,7 +50,8 @@ def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed 
             cause = Cause.SIGNAL if isinstance(status, Signaled) else Cause.EXIT
             return replace(new_incident(state, fault.at_s, cause, describe(status), rank), status=status)
         case HelperExit(status=status):
-            why = f"{fault.name} (pid {fault.pid}) {describe(status)} while it was needed"
+            where = f" of node {state.node}" if len(state.seats.nodes) > 1 else ""
+            why = f"{fault.name}{where} (pid {fault.pid}) {describe(status)} while it was needed"
             return replace(new_incident(state, fault.at_s, Cause.SCHEDULER, why), status=status)
         case SpawnFailed(rank=rank, why=why):
             return new_incident(state, fault.at_s, Cause.SPAWN, why, rank)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from faultrun.core import drain
 from faultrun.core.diagnose import describe, new_incident, open_incident
+from faultrun.core.scheduler_choice import INSTEAD
 from faultrun.errors import assert_never
 from faultrun.model.actions import RestorePolicy, StartTimer
 from faultrun.model.events import Timer, TimerFired, WorkerExit
@@ -17,8 +18,6 @@ from faultrun.model.run import Phase, RunState, Step
 
 FORMING_S = 15.0
 """From the last registration until every ``init()`` is through: 0.6 s, a few on a loaded machine."""
-
-_INSTEAD = "MindSpore's own scheduler process serves the rest of the run"
 
 
 def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | TimerFired) -> Step:
@@ -56,7 +55,7 @@ def missed(state: RunState, event: RankMissed) -> Step:
 
 
 def _give_up(state: RunState, now_s: float, why: str) -> Step:
-    why = f"{why}; {_INSTEAD}"
+    why = f"{why}; {INSTEAD}"
     if state.run.native_scheduler:
         return Step(state=state, why="the built-in scheduler is given up already")
     run, life = replace(state.run, native_scheduler=True), replace(state.life, forming=False)

@@ -113,9 +113,9 @@ class Frames:
         return frames
 
 
-def frame(name: Name, body: bytes, port: int) -> bytes:
-    """One frame as the scheduler at 127.0.0.1:``port`` sends it."""
-    to = b"@127.0.0.1:%d" % port
+def frame(name: Name, body: bytes, address: tuple[str, int]) -> bytes:
+    """One frame as the scheduler at ``address`` (IPv4) sends it: it names itself, not the worker."""
+    to = f"@{address[0]}:{address[1]}".encode()
     return _HEAD.pack(_MAGIC, len(name.value), len(to), 1, len(body)) + name.value + to + b"@" + body
 
 

@@ -139,8 +139,7 @@ class Prepare:
 class Spawn:
     """Start these ranks; answers WorkerStarted or SpawnFailed for each, and IncarnationStarted if all run.
 
-    After the first that cannot be started no other is tried. ``native_scheduler``:
-    MindSpore's scheduler process serves them, whatever the run was started with.
+    After the first that cannot be started no other is tried. ``native_scheduler`` is the plan's.
     ``patience`` is what the run has come through in its lives so far. The standbys of ``standbys`` may
     become workers.
     """

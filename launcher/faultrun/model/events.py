@@ -32,7 +32,8 @@ class RunStarted(Fact):
 
     ``notices`` are what the platform's files said by then. ``run_id`` and ``addr``, where other nodes
     reach this one, are empty in journals of versions that did not write them. ``stop_by_s``: the
-    platform ends the job soon after.
+    platform ends the job soon after. ``native_scheduler``: our own scheduler does not serve this node's
+    ranks (MindSpore).
     """
 
     node: NodeId
@@ -42,6 +43,7 @@ class RunStarted(Fact):
     run_id: str = ""
     stop_by_s: float | None = None
     addr: str = ""
+    native_scheduler: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ class NodeFact:
     which counts arrivals and alarms of all nodes; 0 where it did not. ``look`` is the newest request to look
     through the checkpoints again that ``point`` answers, -1 where it is of before the incarnation's end.
     ``saves`` and ``unsaved`` are what its ranks saved, or could not, as the incarnation ended.
+    ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``forming``: as the incarnation
+    ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
     """
 
     node: NodeId
@@ -56,6 +58,8 @@ class NodeFact:
     look: int = -1
     saves: tuple[Save, ...] = ()
     unsaved: tuple[Unsaved, ...] = ()
+    native_scheduler: bool = False
+    forming: bool = False
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

@@ -71,6 +71,8 @@ class Plan:
     ``kept`` are ranks whose workers live on from the incarnation before. ``replaced``: who has
     another's seat now. ``aftermath`` is of the incident that several nodes had; None on a node alone.
     ``settings`` are for those who look at the run from outside; nodes have their own.
+    ``native_scheduler``: MindSpore's own scheduler process serves its ranks, not ours, on whichever node
+    that is.
     """
 
     incarnation: int
@@ -84,6 +86,7 @@ class Plan:
     replaced: tuple[Replacement, ...] = ()
     aftermath: Aftermath | None = None
     settings: RunSettings | None = None
+    native_scheduler: bool = False
 
     def is_for(self, node: NodeId, boot: BootId) -> bool:
         """Whether ``node`` takes part in it, and under this supervisor."""

@@ -156,7 +156,8 @@ class RunState:
     """Where a run stands on one node: the ``run``, the ``life`` of now, and how this supervisor ends.
 
     ``topology`` and ``windows`` are what this supervisor was started with; ``addr`` is where others reach
-    it, ``stop_by_s`` when the platform ends its job. ``stop`` and ``failure`` (exit code, why) say why no
+    it, ``stop_by_s`` when the platform ends its job, ``native_scheduler`` whether its ranks need MindSpore's
+    scheduler process from the start. ``stop`` and ``failure`` (exit code, why) say why no
     incarnation follows; the next supervisor has neither. ``unheard``: nodes that may not have finished,
     although this one has. ValueError: what cannot be.
     """
@@ -167,6 +168,7 @@ class RunState:
     boot: BootId = BootId("")
     addr: str = ""
     stop_by_s: float | None = None
+    native_scheduler: bool = False
 
     phase: Phase = Phase.NEW
     run: Run = Run()

@@ -102,7 +102,9 @@ def _who(card: Card) -> str:
         return f"node {card.incident.node}" if card.incident.node else "another node"
     if card.incident.cause is Cause.NODE:
         return f"node {card.incident.node}"
-    return "all workers" if card.incident.ordered else "scheduler"
+    several = bool(card.incident.at_utc)
+    scheduler = f"scheduler of node {card.incident.node}" if several else "scheduler"
+    return "all workers" if card.incident.ordered else scheduler
 
 
 def how_and_where(incident: Incident) -> str:

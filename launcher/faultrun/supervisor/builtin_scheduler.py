@@ -32,7 +32,7 @@ class _Link:
 
 
 class BuiltinScheduler:
-    """Serves the ``size`` ranks of one incarnation at ``address`` (loopback, IPv4) and ``port``.
+    """Serves the ``size`` ranks of one incarnation at ``address`` (IPv4) and its port.
 
     OSError when nobody can listen there. ``log`` takes the place of the log of
     MindSpore's scheduler process.
@@ -46,7 +46,7 @@ class BuiltinScheduler:
         self._size = size
         self._cluster = MindSporeCluster(size)
         self._links: dict[int, _Link] = {}
-        self._port = address[1]
+        self._address = address
         self._log = log
         self._met_at_s: float | None = None
         self._left: set[int] = set()
@@ -151,7 +151,7 @@ class BuiltinScheduler:
             link = self._links.get(answer.link)
             if link is None:
                 continue
-            content = frame(answer.name, answer.body, self._port)
+            content = frame(answer.name, answer.body, self._address)
             try:
                 sent = link.connection.send(content, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except OSError:

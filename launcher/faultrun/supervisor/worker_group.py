@@ -16,7 +16,7 @@ from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import Signaled, ended_well
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
-from faultrun.model.spec import MsScheduler, RunSpec
+from faultrun.model.spec import RunSpec
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.orphans import Orphans
 from faultrun.supervisor.progress import Incarnation, ProgressPage
@@ -185,7 +185,6 @@ class WorkerGroup:
         return page
 
     def _shared(self, order: Spawn, files: LogFiles, page: ProgressPage) -> WorkerLaunchSpec:
-        ours = self._spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN
         return WorkerLaunchSpec(
             boot=self._env.boot,
             plan=order.plan,
@@ -196,7 +195,7 @@ class WorkerGroup:
             error_dir=str(files.folder.absolute()),
             group_info_dir=str(self._env.log_dir.absolute()),
             ascend=self._env.ascend,
-            builtin_scheduler=ours and not order.native_scheduler and needs_scheduler(self._spec),
+            builtin_scheduler=needs_scheduler(self._spec) and not order.native_scheduler,
         )
 
     def _start_worker(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, local_rank: int) -> bool:

@@ -49,19 +49,22 @@ def resolve_scheduler(
 ) -> MsScheduler:
     """What serves the first incarnation; UsageError (ConfigError) for a builtin that could never listen.
 
-    With several nodes the builtin one serves those who ask for it.
+    Of several nodes each says what it could do, and the plan what is done.
     """
     asked = ctx.settings.ms_scheduler
     if framework is not Framework.MINDSPORE or workers.simulation is not None:
         because = "only MindSpore's workers look for a scheduler, and no dry run does"
         ctx.no_effect(because, Settings.ms_scheduler)
         return MsScheduler.NATIVE
-    loopback, alone = _loopback(address), workers.nodes == 1
-    if asked is MsScheduler.NATIVE or (asked is None and not (alone and loopback and _simple(ctx.environ))):
+    alone = workers.nodes == 1
+    within_reach = _ipv4(address, loopback=alone)
+    if asked is MsScheduler.NATIVE or (asked is None and not (within_reach and _simple(ctx.environ))):
         return MsScheduler.NATIVE
-    if alone and not loopback:
-        because = f"the built-in scheduler listens on loopback only, and they meet at {address}"
-        hint = "--master_addr=127.0.0.1, or --ms_scheduler=native"
+    if not within_reach:
+        where = "loopback" if alone else "IPv4"
+        because = f"the built-in scheduler listens on {where} only, and they meet at {address}"
+        meets = "--master_addr=127.0.0.1" if alone else "--local-addr with an address of IPv4"
+        hint = f"{meets}, or --ms_scheduler=native"
         raise ctx.settings.refuse(Settings.ms_scheduler, because, hint)
     from faultrun.frameworks.mindspore import PROVED, installed_version
 
@@ -144,10 +147,10 @@ def _address(settings: Settings, host: str, framework: Framework) -> str:
     return address
 
 
-def _loopback(address: str) -> bool:
+def _ipv4(address: str, *, loopback: bool) -> bool:
     """IPv4 only: nobody has seen how MindSpore writes the other kind into its frames."""
     try:
-        return ipaddress.IPv4Address(address).is_loopback
+        return ipaddress.IPv4Address(address).is_loopback or not loopback
     except ValueError:
         return False
 

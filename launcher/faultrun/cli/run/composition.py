@@ -32,13 +32,14 @@ from faultrun.core.begin import plan_to_go_on_from
 from faultrun.core.secrets import without_logins
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.standby import StandbyState
+from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
 from faultrun.journal.logdir import claim, mark_ended, write_record
 from faultrun.model.events import Event, RunStarted
 from faultrun.model.gasp import SaveRequested
 from faultrun.model.run import RunState
-from faultrun.model.spec import RunSpec, SignalAnswer
+from faultrun.model.spec import MsScheduler, RunSpec, SignalAnswer
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, RunId
 from faultrun.platforms import processors
@@ -274,6 +275,8 @@ class Supervisor:
             run_id=self._spec.run_id,
             stop_by_s=clock.of_utc_s(self._spec.supervision.windows.stop_by_utc_s),
             addr=self._spec.rendezvous.master_addr,
+            native_scheduler=needs_scheduler(self._spec)
+            and self._spec.rendezvous.ms_scheduler is MsScheduler.NATIVE,
         )
 
     def _write_record(self, control: Control) -> None:
