@@ -12,6 +12,7 @@ from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Plan
+from faultrun.model.roster import Roster, RosterEntry
 from faultrun.model.run import Life, Phase, Run, RunState
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.story import POLICY, WINDOWS, first_plan
@@ -84,6 +85,17 @@ def test_what_a_node_gave_up_stays_given_up_when_that_node_is_lost() -> None:
     after = planned(replace(said, status=NodeStatus.JOINED), gone, after=plan)
     assert [seat.node for seat in after.topology.nodes] == [C, B]
     assert after.native_scheduler
+
+
+def test_every_node_reads_it_in_the_plan_that_the_store_keeps_in_parts() -> None:
+    plan = replace(planned(fact(A, native_scheduler=True), fact(B)), boots=(BootId("1"), BootId("2")))
+    seats = zip(plan.topology.nodes, plan.boots, strict=True)
+    roster = Roster(entries=tuple(entry(seat.node, boot) for seat, boot in seats))
+    assert roster.completes(replace(plan, topology=Topology(nodes=()), boots=())) == plan
+
+
+def entry(node: NodeId, boot: BootId) -> RosterEntry:
+    return RosterEntry(node=node, slots=2, boot=boot, peer_addr="", machine="")
 
 
 def test_a_node_that_never_could_holds_nobody_else_to_it() -> None:

@@ -4,7 +4,7 @@ Every value here is what one key of the run holds. What all nodes watch is kept 
 nodes and of files lie under names of their own, which the header tells.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from faultrun.model.facts import NodeFact
@@ -67,18 +67,7 @@ class Roster:
 
     def completes(self, body: Plan) -> Plan:
         """The plan whose part without nodes is ``body``."""
-        return Plan(
-            incarnation=body.incarnation,
-            topology=self.topology,
-            reason=body.reason,
-            point=body.point,
-            start_at_s=body.start_at_s,
-            ledger=body.ledger,
-            boots=self.boots,
-            kept=body.kept,
-            replaced=body.replaced,
-            aftermath=body.aftermath,
-        )
+        return replace(body, topology=self.topology, boots=self.boots)
 
 
 class PlanPhase(Enum):
