@@ -203,3 +203,4 @@ def test_who_serves_is_agreed_on_and_a_scheduler_that_dies_is_named_on_every_hos
         wait_until(lambda: at in log.read_text(), while_runs=one.run("c").pid, what="the spare's scheduler")
         plan = one.run("c").event("PlanAdopted", incarnation=3)["plan"]
         assert (plan["native_scheduler"], len(plan["ledger"]["restarts"])) == (True, 1), json.dumps(plan)
+        assert "faultrun: MindSpore's own scheduler process serves the rest of the run\n" in one.run("c").text

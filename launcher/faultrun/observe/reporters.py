@@ -8,6 +8,7 @@ from pathlib import Path
 from faultrun.core.diagnose import describe
 from faultrun.core.hang_decisions import warning
 from faultrun.core.notices import HOLD_S
+from faultrun.core.scheduler_choice import INSTEAD
 from faultrun.core.secrets import without_secret_words
 from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import Refusal
@@ -87,7 +88,7 @@ class ConsoleReporter:
         self._told(event, before, step)
         self._told_of_nodes(event, before, step)
         if before is not None and step.state.run.native_scheduler and not before.run.native_scheduler:
-            self._say(step.why)
+            self._say(INSTEAD if isinstance(event, PlanAdopted) else step.why)
         if before is None or step.state.phase is not before.phase:
             self._kept_back(event, step)
 
