@@ -4,8 +4,8 @@ import sys
 import time
 
 from model.cluster import Setting
-from model.explore import Found, explore, walk
-from model.runs import ALL, MUTANTS
+from model.explore import Found, explore, explore_with_delays, walk
+from model.runs import ALL, DELAYED, MUTANTS
 
 
 def main(minutes: float, seed: int) -> int:
@@ -15,6 +15,10 @@ def main(minutes: float, seed: int) -> int:
         found = explore(setting)
         failed |= bool(found.bad or found.stuck or not found.complete)
         _tell(name, found)
+    for name, (setting, delays) in DELAYED.items():
+        found = explore_with_delays(setting, delays)
+        failed |= bool(found.bad)
+        _tell(f"{name}, {delays} delays", found)
     for mutant in MUTANTS:
         found = explore(mutant.where._replace(away=frozenset(mutant.guards.split())), live=not mutant.law)
         failed |= not (found.bad.startswith(mutant.law) if mutant.law else found.stuck)
@@ -32,7 +36,7 @@ def main(minutes: float, seed: int) -> int:
 def _tell(name: str, found: Found) -> None:
     verdict = found.bad or (f"{found.stuck} stuck" if found.stuck else "holds" if found.complete else "cut")
     sys.stdout.write(
-        f"{name:44} {found.states:>9} states {found.transitions:>10} steps "
+        f"{name:58} {found.states:>9} states {found.transitions:>10} steps "
         f"depth {found.depth:>3} {found.seconds:>7.1f} s  {verdict}\n"
     )
     if found.trace and verdict != "holds" and not name.startswith("without"):

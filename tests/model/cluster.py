@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 DEAF, FENCE, TTL, HOLD = 1, 2, 3, 1
 NO_PROMISE = 2 * HOLD
+LATEST = 2
+"""After how many ticks an answer may still arrive."""
 UP, FROZEN, DEAD = "up", "frozen", "dead"
 WHOLE, NO_ETCD, NOBODY = 0, 1, 2
 ALL_FAULTS = frozenset(["rank", "host", "freeze", "cut", "isolate", "away", "slow", "slowput", "usurp"])
@@ -97,7 +99,7 @@ class Node(NamedTuple):
     late: tuple[object, ...] = ()  # a write of its own that still travels
     sent: Word | None = None  # what it stated last, where a mutant goes by that
     own: tuple[Word, int] | None = None  # what it has read of its own key, where that is apart
-    asked: tuple[Answer, ...] = ()  # answers that are on their way to it, of this tick and the one before
+    asked: tuple[Answer, ...] = ()  # answers that are on their way to it
     got: tuple[Answer, ...] = ()  # answers that have come
 
     @property
@@ -135,6 +137,7 @@ class Step(NamedTuple):
     label: str
     state: State
     fault: bool = False
+    fate: bool = False  # nobody's act: a fault, its end, a lease that etcd drops
 
 
 GHOST = 99

@@ -11,6 +11,7 @@ from model.cluster import (
     DEAD,
     DEAF,
     FROZEN,
+    LATEST,
     NO_PROMISE,
     TTL,
     UP,
@@ -61,17 +62,17 @@ def _before_the_first_plan(setting: Setting) -> State:
 
 def steps(setting: Setting, state: State) -> Iterator[Step]:
     """Every thing that can happen next."""
-    for label, after, fault in _steps(setting, state):
+    for label, after, fault, fate in _steps(setting, state):
         for at, node in enumerate(after.nodes):
             if node is not state.nodes[at]:
                 after = hurried(setting, set_node(after, at, plain(node)), at)  # noqa: PLW2901
-        yield Step(label, after, fault)
+        yield Step(label, after, fault, fate or fault)
 
 
 def _steps(setting: Setting, state: State) -> Iterator[Step]:
     overdue = False
     for at, node in enumerate(state.nodes):
-        yield from around(setting, state, at, node)
+        yield from (step._replace(fate=True) for step in around(setting, state, at, node))
         if node.up == UP and node.phase not in ("ended", "fenced"):
             verdict = judged(setting, state, at)
             late = verdict.overdue and values.is_busy(node.word)
@@ -89,7 +90,7 @@ def _steps(setting: Setting, state: State) -> Iterator[Step]:
                 f"{at}: its deadman kills ranks of {node.incarnation}",
                 set_node(state, at, node._replace(phase="killed")),
             )
-    yield from ends_leases(state)
+    yield from (step._replace(fate=True) for step in ends_leases(state))
     if not overdue:
         yield Step("tick", _tick(state))
     if state.left:
@@ -113,7 +114,7 @@ def _tick(state: State) -> State:
                 heard=heard,
                 granted=min(node.granted + 1, NO_PROMISE),
                 held=False,
-                asked=tuple(one._replace(age=1) for one in node.asked if not one.age),
+                asked=tuple(one._replace(age=one.age + 1) for one in node.asked if one.age < LATEST),
                 got=(),
             )
         )

@@ -39,7 +39,7 @@ def explore(setting: Setting, *, most: int = 3_000_000, seconds: float = 1e9, li
         following: list[State] = []
         for state in level:
             here = number[hash(state)]
-            for label, after, fault in steps(setting, state):
+            for label, after, fault, _ in steps(setting, state):
                 transitions += 1
                 name = hash(after)
                 there = number.get(name)
@@ -86,6 +86,58 @@ def explore(setting: Setting, *, most: int = 3_000_000, seconds: float = 1e9, li
     )
 
 
+def explore_with_delays(setting: Setting, delays: int, *, seconds: float = 1e9) -> Found:
+    """Every state that is reached if at most ``delays`` times somebody is kept waiting.
+
+    Nobody waits if the first who can act does, and time passes when nobody can: whoever else acts first, and
+    time that passes before, is a delay. Fate is free: faults strike and end, leases are dropped, at any time.
+    """
+    began, transitions = time.monotonic(), 0
+    came: dict[int, tuple[int, str]] = {}
+    sometimes: set[str] = set()
+    first = begun(setting)
+    now, bad, last, cut = [(first, hash(first), "")], "", -1, False
+    for _ in range(delays + 1):
+        later: list[tuple[State, int, str]] = []
+        while now and not bad and time.monotonic() - began < seconds:
+            state, before, label = now.pop()
+            here = hash(state)
+            if here in came:
+                continue
+            came[here] = (before, label)
+            sometimes |= {what for what, is_so in SOMETIMES.items() if what not in sometimes and is_so(state)}
+            acts = 0
+            for name, after, _fault, fate in steps(setting, state):
+                transitions += 1
+                bad = broken(setting, state, after)
+                if bad:
+                    last, came[-1] = -1, (here, name)
+                    break
+                if hash(after) not in came:
+                    (now if fate or not acts else later).append((after, here, name))
+                acts += not fate
+        cut = bool(now)
+        if bad or cut:
+            break
+        now = later
+    trace = []
+    while bad and last in came and came[last][1]:
+        last, label = came[last]
+        trace.append(label)
+    took = time.monotonic() - began
+    return Found(
+        len(came),
+        transitions,
+        delays,
+        took,
+        not bad and not cut,
+        bad,
+        0,
+        frozenset(sometimes),
+        tuple(trace[::-1]),
+    )
+
+
 def _stuck(fine: bytearray, backwards: "tuple[array[int], array[int]]") -> list[int]:
     before: dict[int, list[int]] = {}
     for there, here in zip(*backwards, strict=True):
@@ -108,7 +160,7 @@ def walk(setting: Setting, *, seed: int, walks: int, length: int = 200) -> Found
         chance = random.Random(f"{seed} {one}")
         state, trace = begun(setting), []
         for _ in range(length):
-            label, after, _fault = chance.choice(list(steps(setting, state)))
+            label, after, *_ = chance.choice(list(steps(setting, state)))
             transitions += 1
             trace.append(label)
             bad = broken(setting, state, after)

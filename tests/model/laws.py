@@ -108,12 +108,16 @@ def _leader(state: State) -> tuple[bool, bool]:
     return True, not member
 
 
+def _replacing(state: State) -> set[str]:
+    return {one.by for one in values.plan_of(state.etcd.plan).body.replaced} if state.etcd.plan else set()
+
+
 SOMETIMES: dict[str, Callable[[State], bool]] = {
     "trains": lambda state: any(node.phase == "run" for node in state.nodes),
     "trains again": lambda state: any(node.phase == "run" and node.incarnation > 0 for node in state.nodes),
     "spare used": lambda state: any(
-        node.phase == "run" and node.incarnation > 0 and node.boot == 0 and node.up == UP
-        for node in state.nodes[len(values.plan_of(1).roster.entries) :]
+        node.phase == "run" and node.boot == 0 and values.node_id(at) in _replacing(state)
+        for at, node in enumerate(state.nodes)
     ),
     "held": lambda state: any(node.held and node.has_ranks for node in state.nodes),
     "fenced": lambda state: any(node.boot > 0 and node.up == UP for node in state.nodes),

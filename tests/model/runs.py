@@ -53,8 +53,31 @@ ALL = {
     "3+1, a rank, etcd away": _setting(3, 1, 1, "rank away"),
     "3+1, cut off": _setting(3, 1, 1, "cut"),
     "3+1, a host": _setting(3, 1, 1, "host"),
+    "2+0, ranks end, one fault": Setting(2, 0, 1, BRIEF, ends=True),
+    "3+0, answers one by one, etcd away": _setting(3, 0, 1, "away")._replace(rounds=True),
     "2+0, two faults: ranks, hosts, etcd away": _setting(2, 0, 2, "rank host away"),
     "2+0, two faults: ranks, late writes": _setting(2, 0, 2, "rank slow slowput", fine=True),
+}
+
+DELAYED_IN_CI = {
+    "3+1, a frozen node": (_setting(3, 1, 1, "freeze"), 0),
+    "3+1, cut off from all": (_setting(3, 1, 1, "isolate"), 1),
+    "2+1, before the first plan, one fault of any kind": (Setting(2, 1, 1, cold=True), 0),
+}
+"""What is too much to be explored whole: with how many delays it is (``explore_with_delays``)."""
+
+DELAYED = {
+    "3+1, a frozen node": (_setting(3, 1, 1, "freeze"), 2),
+    "3+1, cut off from all": (_setting(3, 1, 1, "isolate"), 2),
+    "2+1, two faults: ranks, a frozen node": (_setting(2, 1, 2, "rank freeze"), 0),
+    "3+1, one fault of any kind, ranks end": (Setting(3, 1, 1, ends=True), 1),
+    "3+1, two faults: ranks, late writes": (_setting(3, 1, 2, "rank slow slowput"), 1),
+    "2+1, two faults of any kind, with saves": (Setting(2, 1, 2, saves=True), 1),
+    "2+1, before the first plan, one fault of any kind": (Setting(2, 1, 1, cold=True), 1),
+    "2+1, answers one by one, etcd away or cut off": (
+        _setting(2, 1, 1, "cutall away cut")._replace(rounds=True),
+        1,
+    ),
 }
 
 MUTANTS_IN_CI = [

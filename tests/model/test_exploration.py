@@ -3,8 +3,8 @@
 import pytest
 
 from model.cluster import Setting
-from model.explore import explore, walk
-from model.runs import IN_CI, MUTANTS_IN_CI, REACHES, Mutant
+from model.explore import explore, explore_with_delays, walk
+from model.runs import DELAYED_IN_CI, IN_CI, LOST, MUTANTS_IN_CI, REACHES, Mutant
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,22 @@ def test_every_fault_at_every_moment_is_survived(name: str) -> None:
     found = explore(IN_CI[name])
     assert (found.bad, found.stuck, found.complete) == ("", 0, True), "\n".join(found.trace)
     assert found.sometimes >= REACHES[name]
+
+
+@pytest.mark.parametrize("name", DELAYED_IN_CI)
+def test_whoever_is_kept_waiting_now_and_then_survives_it(name: str) -> None:
+    setting, delays = DELAYED_IN_CI[name]
+    found = explore_with_delays(setting, delays)
+    assert (found.bad, found.complete) == ("", True), "\n".join(found.trace)
+    assert found.sometimes >= {*LOST, "spare used", "fenced"}
+
+
+def test_a_mutant_dies_where_few_are_kept_waiting() -> None:
+    """So what is explored with delays would have shown it."""
+    for mutant in MUTANTS_IN_CI:
+        away = frozenset(mutant.guards.split())
+        found = explore_with_delays(mutant.where._replace(away=away), 1)
+        assert found.bad.startswith(mutant.law), mutant
 
 
 def test_walks_with_several_faults_break_no_law() -> None:
