@@ -16,6 +16,7 @@ def test_every_fault_at_every_moment_is_survived(name: str) -> None:
     assert found.sometimes >= REACHES[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DELAYED_IN_CI)
 def test_whoever_is_kept_waiting_now_and_then_survives_it(name: str) -> None:
     setting, delays = DELAYED_IN_CI[name]
