@@ -44,8 +44,9 @@ while not (os.path.exists("escaped") and os.path.getsize("escaped")):
     pass
 say(*(worker.pid for worker in workers), open("escaped").read().strip())
 for line in sys.stdin:
+    killed = deadman.deadline.killed_at_s > 0
     deadman.feed(boottime() + float(line))
-    say("fed")
+    say("fed", killed)
 """
 
 
@@ -58,12 +59,14 @@ class Supervised:
     boot: str
     ranks: list[int]
 
-    def feed(self, seconds: float) -> None:
-        """Move the deadline to so many seconds from now; returns when that was done."""
+    def feed(self, seconds: float) -> bool:
+        """Move the deadline to so many seconds from now; whether ranks were killed before."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{seconds}\n")
         self.process.stdin.flush()
-        assert self.line() == ["fed"]
+        done, killed = self.line()
+        assert done == "fed"
+        return killed == "True"
 
     def line(self) -> list[str]:
         assert self.process.stdout is not None
@@ -114,8 +117,9 @@ def test_ranks_live_on_past_a_deadline_that_was_moved_in_time(supervised: Superv
 
 def test_a_sooner_deadline_counts_at_once(supervised: Supervised) -> None:
     supervised.feed(3600)
-    supervised.feed(0)
+    assert not supervised.feed(0)
     wait_until(lambda: not any(living(supervised)), what="the end of all ranks")
+    assert supervised.feed(3600), "its supervisor can tell, although there is more time by now"
 
 
 def test_it_sweeps_and_ends_once_the_supervisor_is_killed(supervised: Supervised) -> None:

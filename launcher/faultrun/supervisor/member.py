@@ -230,6 +230,7 @@ class MemberProcess:
 
     def _fence(self, incarnation: int, why: str) -> None:
         """The workers die here and now, whatever the supervisor does; it hears of it then."""
+        self._setting.deadline.killed_at_s = boot_now()
         sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)
         self._lease.drop()
         boot = self._peers.boot = BootId(os.urandom(8).hex())

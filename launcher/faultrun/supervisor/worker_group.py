@@ -24,6 +24,7 @@ from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.schedulers import Schedulers, head_start, listens_first
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.supervisor_env import SupervisorEnv, foreseen_launch, share_of
+from faultrun.workers.deadline import boottime
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed, why_not_started
@@ -51,12 +52,14 @@ class WorkerGroup:
         self._reactor = reactor
         self._control = control
         self._orphans = Orphans(reactor)
+        self._began_s = boottime()
         self._workers: dict[int, Process] = {}
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
         number = order.plan.incarnation
+        self._began_s = boottime()
         self.leaving, self.request = False, None
         self._orphans = Orphans(self._reactor)
         self.standbys.begin(number)
@@ -277,8 +280,8 @@ class WorkerGroup:
             self._start_instead(rank, instead)
             return
         yield from self.incarnation.newest_steps()
-        if status == Signaled(signum=signal.SIGKILL) and self._env.deadline.left_s <= 0:
-            # Whoever killed it did so because of that; the member process tells the same in its own time.
+        if status == Signaled(signum=signal.SIGKILL) and self._env.deadline.killed_at_s >= self._began_s:
+            # There may be more time by now. The member process tells the same in its own time.
             yield MembershipLost(at_s=self._reactor.now(), incarnation=self.incarnation.number, why=_OVERDUE)
         left = WorkerExit(
             at_s=self._reactor.now(),

@@ -9,7 +9,7 @@ import mmap
 import time
 
 NEVER = math.inf
-_BYTES = 8
+_BYTES = 16
 
 
 class Deadline:
@@ -18,6 +18,7 @@ class Deadline:
     def __init__(self) -> None:
         self._moment = memoryview(mmap.mmap(-1, _BYTES)).cast("d")
         self.at_s = NEVER
+        self.killed_at_s = -NEVER
 
     @property
     def at_s(self) -> float:
@@ -27,6 +28,15 @@ class Deadline:
     @at_s.setter
     def at_s(self, moment_s: float) -> None:
         self._moment[0] = moment_s
+
+    @property
+    def killed_at_s(self) -> float:
+        """When ranks were killed last because their time was over, noted before the first was."""
+        return self._moment[1]
+
+    @killed_at_s.setter
+    def killed_at_s(self, moment_s: float) -> None:
+        self._moment[1] = moment_s
 
     @property
     def left_s(self) -> float:

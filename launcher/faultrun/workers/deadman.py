@@ -11,7 +11,7 @@ import math
 import os
 import select
 
-from faultrun.workers.deadline import NEVER, Deadline
+from faultrun.workers.deadline import NEVER, Deadline, boottime
 from faultrun.workers.forked import Forked
 from faultrun.workers.sweep import kill_tagged, sweep, tagged
 
@@ -79,6 +79,7 @@ class _Watch:
         for pid in tagged(self._boots):
             if self._deadline.left_s > 0:
                 break
+            self._deadline.killed_at_s = boottime()
             kill_tagged(pid, self._boots)
             killed += 1
         return killed
