@@ -112,9 +112,21 @@ def test_survivors_are_signalled_and_other_nodes_told_before_the_disk_is_touched
     ]
 
 
+def test_looks_sweeps_and_statements_begin_while_the_disk_takes_the_written_line() -> None:
+    _, lines, _ = run(one_is_killed)
+    for what, why in (
+        ("Sweep", "WorkerExit"),
+        ("FindRecoveryPoint", "Drained"),
+        ("Publish", "RecoveryPointChosen"),
+    ):
+        at = lines.index(f"perform {what}", lines.index("perform RequestGasp"))
+        assert lines[at - 1 : at + 2] == [f"append {why}", f"perform {what}", "sync"]
+
+
 def test_everything_else_is_on_the_disk_before_it_is_done() -> None:
     _, lines, _ = run(one_is_killed, around=Circumstances(habits={0: Habit.IGNORES}))
-    written_ahead = ("perform RequestGasp", "perform Kill", "perform RaiseAlarm")
+    ahead = "RequestGasp", "Kill", "RaiseAlarm", "Sweep", "FindRecoveryPoint", "Publish"
+    written_ahead = [f"perform {name}" for name in ahead]
     for before, line in pairwise(lines):
         if line.startswith("perform") and line not in written_ahead:
             assert before == "sync" or before.startswith("perform")

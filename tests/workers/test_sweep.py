@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.workers.sweep import TAG_VARIABLE, carries_tag, kill_tagged, sweep, tag, tag_limit, tagged
+from faultrun.workers.sweep import (
+    TAG_VARIABLE,
+    Strangers,
+    carries_tag,
+    kill_tagged,
+    sweep,
+    tag,
+    tag_limit,
+    tagged,
+)
 from support.processes import lives, wait_until
 
 
@@ -77,6 +86,23 @@ def test_several_boots_are_swept_at_once_and_no_boot_means_nobody(crowd: Crowd) 
     assert sweep(frozenset({""}), patience_s=5) == (0, ())
     assert sweep(frozenset({crowd.boot, "another"}), patience_s=5) == (2, ())
     assert [lives(first), lives(second)] == [False, False]
+
+
+def test_strangers_are_not_read_again_and_newcomers_are(crowd: Crowd) -> None:
+    boots, strangers = frozenset({crowd.boot}), Strangers()
+    stranger, ours = crowd.any("exec sleep 60", {}), crowd.tagged()
+
+    def known() -> set[int]:
+        strangers.look(boots)
+        numbers = [entry for entry in os.scandir("/proc") if entry.name.isdigit()]
+        return {int(entry.name) for entry in numbers if strangers.has(entry)}
+
+    wait_until(lambda: stranger in known(), what="a stranger who is known")
+    later = crowd.tagged()
+    wait_until(lambda: set(tagged(boots, strangers)) == {ours, later}, what="both of ours")
+    assert not {ours, later} & known()
+    assert sweep(boots, patience_s=5, strangers=strangers) == (2, ())
+    assert [lives(pid) for pid in (stranger, ours, later)] == [True, False, False]
 
 
 def test_an_empty_tag_is_not_ours(crowd: Crowd) -> None:

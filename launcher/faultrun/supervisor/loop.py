@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from faultrun.core.decide import decide
 from faultrun.core.standby import StandbyState, decide_standbys
-from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp
+from faultrun.model.actions import (
+    Action,
+    FindRecoveryPoint,
+    Kill,
+    Publish,
+    RaiseAlarm,
+    RequestGasp,
+    Sweep,
+)
 from faultrun.model.run import RunState
 from faultrun.supervisor.ports import EventListener, Journal, World
 
@@ -22,18 +30,22 @@ def supervise(
     is killed in between replays the decision instead of forgetting it. Only
     signals to our own workers and alarms to other nodes go out first: workers die
     with us anyway, and a slow or hung disk must not eat the survivors' time to save.
+    What only looks, ends what is ours or tells where we stand begins while the disk
+    takes the line: nothing of it outlives this machine, and nothing follows from it here
+    before the line is safe.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
         for event in world.wait():
             standbys, step = decide_standbys(standbys, event, decide(state, event))
             state = step.state
-            for action in step.actions:
-                if _cannot_wait(action):
-                    world.perform(action)
+            at_once, meanwhile, later = _in_order(step.actions)
+            for action in at_once:
+                world.perform(action)
             journal.append(event, step)
-            later = [action for action in step.actions if not _cannot_wait(action)]
-            if later or state.done:
+            for action in meanwhile:
+                world.perform(action)
+            if meanwhile or later or state.done:
                 journal.sync()
             for action in later:
                 world.perform(action)
@@ -43,5 +55,17 @@ def supervise(
                 return state
 
 
-def _cannot_wait(action: Action) -> bool:
-    return isinstance(action, RequestGasp | Kill | RaiseAlarm)
+def _in_order(actions: Sequence[Action]) -> tuple[list[Action], list[Action], list[Action]]:
+    """Those before the line is written, those while the disk takes it, and those when it is safe."""
+    at_once: list[Action] = []
+    meanwhile: list[Action] = []
+    later: list[Action] = []
+    for action in actions:
+        match action:
+            case RequestGasp() | Kill() | RaiseAlarm():
+                at_once.append(action)
+            case Sweep() | FindRecoveryPoint() | Publish():
+                meanwhile.append(action)
+            case _:
+                later.append(action)
+    return at_once, meanwhile, later

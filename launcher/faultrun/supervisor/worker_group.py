@@ -28,14 +28,15 @@ from faultrun.workers.deadline import boottime
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed, why_not_started
-from faultrun.workers.sweep import sweep
+from faultrun.workers.sweep import Strangers, sweep
 
 _SWEEP_PATIENCE_S = 10.0
 _OVERDUE = "etcd, or this supervisor, did not answer in time"
 
 
 class WorkerGroup:
-    """Owns every process of one node. All methods but ``clean_up`` run in the main thread (PDEATHSIG).
+    """Owns every process of one node. All methods but the two that look through all
+    processes run in the main thread (PDEATHSIG).
 
     ``request`` is what the workers were asked to do before they leave; ``leaving``: they were, or killed.
     """
@@ -55,6 +56,7 @@ class WorkerGroup:
         self._began_s = boottime()
         self._workers: dict[int, Process] = {}
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
+        self._strangers = Strangers()
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
@@ -62,6 +64,7 @@ class WorkerGroup:
         self._began_s = boottime()
         self.leaving, self.request = False, None
         self._orphans = Orphans(self._reactor)
+        self._strangers = Strangers()
         self.standbys.begin(number)
         self._env.exits.begin()
         files = self._env.streams.files(number)
@@ -157,11 +160,17 @@ class WorkerGroup:
         reap_strangers(ours | self._schedulers.pids() | self.standbys.pids())
         return ()
 
+    def look_around(self) -> Iterable[Event]:
+        """While workers run: who is here that ``clean_up`` may pass by; called from the helper thread."""
+        self._strangers.look(frozenset({self._env.boot}))
+        return ()
+
     def clean_up(self, order: Sweep) -> Drained:
         """End what escaped, read what the logs of the dead say last; called from the helper thread."""
         logs, page = self.incarnation.logs, self.incarnation.page
         boots, spare = frozenset({self._env.boot}), self.standbys.pids()
-        swept, stragglers = sweep(boots, patience_s=_SWEEP_PATIENCE_S, spare=spare)
+        patience_s, strangers = _SWEEP_PATIENCE_S, self._strangers
+        swept, stragglers = sweep(boots, patience_s=patience_s, spare=spare, strangers=strangers)
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
             with contextlib.suppress(OSError):

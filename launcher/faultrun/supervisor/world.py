@@ -37,6 +37,8 @@ from faultrun.supervisor.worker_group import WorkerGroup
 _LAST_CHORE_S = 10.0
 _JOIN_BEFORE_FORK_S = 5.0
 _BUSY_S = 1.0
+_LOOK_AROUND_S = 1.0
+"""After a start: the workers need the processors first, and seldom fail at once."""
 
 
 class LocalWorld:
@@ -88,6 +90,7 @@ class LocalWorld:
                 for tasks in self._tasks:
                     tasks.settle(_JOIN_BEFORE_FORK_S)
                 self._group.spawn(action)
+                self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
             case RestorePolicy():
                 self._group.restore_policy(action)
             case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):
@@ -118,6 +121,12 @@ class LocalWorld:
     def settle(self) -> None:
         """Wait, bounded, for what must not be cut; called once the loop has ended."""
         self._chores.settle(_LAST_CHORE_S)
+
+    def _look_around(self) -> Iterable[Event]:
+        """The sweep, for which all nodes wait, then has to read of newcomers only."""
+        if not self._group.leaving and all(tasks.idle() for tasks in self._tasks):
+            self._chores.send(self._group.look_around)
+        return ()
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""

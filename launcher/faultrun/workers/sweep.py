@@ -15,33 +15,75 @@ TAG_VARIABLE = "FAULTRUN_BOOT_ID"
 """Random for each supervisor process, so that a tag can never mean somebody else's process."""
 
 _EMPTY_LOOKS = 2
+_TEARDOWN_S = 0.003  # the kernel tears processes down at its own pace
+_EXEC_S = 0.001
 _PROC = Path("/proc")
 _RLIMIT_LOCKS = 10  # asm-generic/resource.h; the resource module has no name for it
-_LIMIT = re.compile(rb"^Max file locks +(\d+) ", re.MULTILINE)
+_LIMIT = re.compile(rb"^Max file locks +(\d+|unlimited) ", re.MULTILINE)
 
 
-def tagged(boots: frozenset[str]) -> Iterator[int]:
+class Strangers:
+    """Processes that are not ours, as somebody found who looked at them: nobody need look again.
+
+    A process is known by its number and the inode of its folder in ``/proc``, which the next one of that
+    number does not get. Nobody of ours may be started during a look: between fork and tag a child of ours
+    looks like a stranger.
+    """
+
+    def __init__(self) -> None:
+        self._known: set[tuple[int, int]] = set()
+
+    def look(self, boots: frozenset[str]) -> None:
+        """Get to know who is here beside those of ``boots``."""
+        for _ in tagged(boots, self):
+            pass
+
+    def has(self, entry: "os.DirEntry[str]") -> bool:
+        """Whether this process is known not to be ours."""
+        return (int(entry.name), entry.inode()) in self._known
+
+    def note(self, entry: "os.DirEntry[str]") -> None:
+        """This process is not ours, and will never be."""
+        self._known.add((int(entry.name), entry.inode()))
+
+
+def tagged(boots: frozenset[str], strangers: Strangers | None = None) -> Iterator[int]:
     """The pids of living processes that a supervisor of ``boots`` brought into the world.
 
     The tag is in ``/proc/<pid>/limits`` (``tag_limit``). Where limits cannot
     be set it is in ``/proc/<pid>/environ`` alone: the environment at exec,
     which a process inherits through any number of forks and sessions.
+    Who is among ``strangers`` is passed by.
     """
-    me = os.getpid()
-    pids = (int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit())
-    return (pid for pid in pids if pid != me and carries_tag(pid, boots))
+    me = str(os.getpid())
+    for entry in os.scandir(_PROC):
+        if not entry.name.isdigit() or entry.name == me or (strangers is not None and strangers.has(entry)):
+            continue
+        ours = _is_ours(int(entry.name), boots)
+        if ours:
+            yield int(entry.name)
+        elif ours is False and strangers is not None:
+            strangers.note(entry)
 
 
 def carries_tag(pid: int, boots: frozenset[str]) -> bool:
     """Whether ``pid`` lives, is ours to signal, and a supervisor of ``boots`` brought it into the world."""
+    return _is_ours(pid, boots) is True
+
+
+def _is_ours(pid: int, boots: frozenset[str]) -> bool | None:
+    """None where that is not certain: it has ended, is just being executed, or is not ours to ask."""
     try:
-        if _limit_of(pid) not in {tag_limit(boot) for boot in boots if boot}:
-            environ = b"\0" + (_PROC / str(pid) / "environ").read_bytes()
-            return any(f"\0{TAG_VARIABLE}={boot}\0".encode() in environ for boot in boots if boot)
+        limit = _limit_of(pid)
+        if limit not in {tag_limit(boot) for boot in boots if boot}:
+            environ = _environ_of(pid)
+            told = b"\0" + (environ or b"")
+            ours = any(f"\0{TAG_VARIABLE}={boot}\0".encode() in told for boot in boots if boot)
+            return ours or (None if limit is None or environ == b"" else False)
         os.kill(pid, 0)
-        return _lives(pid)
+        return _lives(pid) or None
     except OSError:
-        return False
+        return None
 
 
 @cache
@@ -64,9 +106,18 @@ def tag(boot: str) -> None:
 
 
 def _limit_of(pid: int) -> int | None:
+    """-1 for none; None where nobody tells."""
     with suppress(FileNotFoundError):  # some sandboxes do not tell
         found = _LIMIT.search((_PROC / str(pid) / "limits").read_bytes())
-        return int(found[1]) if found is not None else None
+        if found is not None:
+            return -1 if found[1] == b"unlimited" else int(found[1])
+    return None
+
+
+def _environ_of(pid: int) -> bytes | None:
+    """None for a thread of the kernel, and for a process that has ended: they have no memory."""
+    with suppress(ProcessLookupError):
+        return (_PROC / str(pid) / "environ").read_bytes()
     return None
 
 
@@ -77,19 +128,24 @@ def _lives(pid: int) -> bool:
 
 
 def sweep(
-    boots: frozenset[str], *, patience_s: float, spare: frozenset[int] = frozenset()
+    boots: frozenset[str],
+    *,
+    patience_s: float,
+    spare: frozenset[int] = frozenset(),
+    strangers: Strangers | None = None,
 ) -> tuple[int, tuple[int, ...]]:
     """SIGKILL every tagged process that is not to ``spare``; how many were found, which outlived the wait.
 
     Repeats until two looks in a row find none: a process may fork while the
     others are being killed, and for an instant in its exec it shows no
-    environment at all.
+    environment at all. Give ``strangers`` only where nobody of ``boots`` can be
+    started meanwhile: the second look then reads of newcomers alone.
     """
     found: set[int] = set()
     deadline = time.monotonic() + patience_s
     empty_looks = 0
     while True:
-        alive = set(tagged(boots)) - spare
+        alive = set(tagged(boots, strangers)) - spare
         empty_looks = 0 if alive else empty_looks + 1
         if empty_looks == _EMPTY_LOOKS:
             return len(found), ()
@@ -98,7 +154,7 @@ def sweep(
             kill_tagged(pid, boots)
         if alive and time.monotonic() >= deadline:
             return len(found), tuple(sorted(alive))
-        time.sleep(0.003)  # in the helper thread: the kernel tears processes down at its own pace
+        time.sleep(_TEARDOWN_S if found else _EXEC_S)  # in the helper thread
 
 
 def kill_tagged(pid: int, boots: frozenset[str]) -> None:
