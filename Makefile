@@ -13,7 +13,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale soak soak-gasps soak-day soak-hostile soak-nodes soak-pauses soak-properties matrix codes format clean
+.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-hostile soak-nodes soak-pauses soak-properties matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench   MINUTES=60: restarts next to every rival, the README's table and plot; goes on where it was cut off"
 	@echo "make bench-all  every promise about performance"
 	@echo "make bench-scale  1,000 and 4,000 simulated supervisors at one etcd: two minutes"
+	@echo "make bench-nodes  2 and 3 nodes in network namespaces: a rank, a host, etcd's leader dies; next to torchrun: 20 minutes"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
 	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
@@ -89,6 +90,9 @@ bench-all: bench
 
 bench-scale: $(STAMP)
 	$(BIN)/python -m benchmarks scale
+
+bench-nodes: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks several_nodes
 
 soak: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.kills --runs $(N) --seed $(SEED)

@@ -17,6 +17,7 @@ _MODULES = {
     "loops": "benchmarks.loops",
     "journals": "benchmarks.journals",
     "scale": "benchmarks.scale",
+    "several_nodes": "benchmarks.several_nodes",
     "mindspore": "benchmarks.restart_mindspore",
 }
 _ONLY_BY_NAME = frozenset({"mindspore"})

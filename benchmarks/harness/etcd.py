@@ -1,13 +1,15 @@
 """An etcd of three members on this machine, as long as a benchmark needs it."""
 
+import json
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.procfs import cpu_s, rss_mib
@@ -15,6 +17,8 @@ from benchmarks.harness.procfs import cpu_s, rss_mib
 _MEMBERS = 3
 _ANSWERS_WITHIN_S = 20.0
 _LOOK_AGAIN_S = 0.05
+CLIENTS, _PEERS = 2379, 2380
+"""Where members listen that have a machine each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +79,50 @@ def _start(folder: Path, name: str, client: str, peer: str, cluster: str) -> "su
         "initial-cluster": cluster,
         "log-level": "error",
     }
-    command: Sequence[str] = ["etcd", *(f"--{option}={value}" for option, value in options.items())]
+    command: Sequence[str] = [
+        str(shutil.which("etcd")),
+        *(f"--{option}={value}" for option, value in options.items()),
+    ]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _wait_for(port: int) -> None:
+def start_member(folder: Path, name: str, members: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start the one called ``name`` where the calling thread is; ``members`` have an address each."""
+    client, peer = f"http://{members[name]}:{CLIENTS}", f"http://{members[name]}:{_PEERS}"
+    cluster = ",".join(f"{one}=http://{address}:{_PEERS}" for one, address in members.items())
+    return _start(folder, name, client, peer, cluster)
+
+
+def await_members(members: Mapping[str, str]) -> None:
+    """Wait until each of them answers."""
+    for address in members.values():
+        _wait_for(CLIENTS, address)
+
+
+def leader(members: Mapping[str, str]) -> str:
+    """The name of the member that the others follow. OSError where none answers."""
+    ids, leaders = {}, []
+    for name, address in members.items():
+        asked = Request(f"http://{address}:{CLIENTS}/v3/maintenance/status", data=b"{}", method="POST")
+        with urlopen(asked, timeout=_ANSWERS_WITHIN_S) as answer:
+            status = json.load(answer)
+        ids[status["header"]["member_id"]] = name
+        leaders.append(status["leader"])
+    return ids[leaders[0]]
+
+
+def _wait_for(port: int, address: str = "127.0.0.1") -> None:
     """A member listens for clients once its cluster has a leader."""
     deadline_s = time.monotonic() + _ANSWERS_WITHIN_S
-    while not _listens(port):
+    while not _listens(port, address):
         if time.monotonic() > deadline_s:
             raise NotMeasured(f"no etcd member at port {port} after {_ANSWERS_WITHIN_S:g} s")
         time.sleep(_LOOK_AGAIN_S)
 
 
-def _listens(port: int) -> bool:
+def _listens(port: int, address: str) -> bool:
     with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
+        return client.connect_ex((address, port)) == 0
 
 
 def _free_ports(count: int) -> list[int]:

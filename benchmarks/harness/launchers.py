@@ -154,6 +154,58 @@ _ALL = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """One of ``size`` nodes, number ``at``: its name and address, the first one's, and where etcd is."""
+
+    size: int
+    name: str
+    address: str
+    first: str
+    at: int
+    etcd: str
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherOfNodes:
+    """A launcher on one of several nodes. ``command`` takes the script and its arguments."""
+
+    command: Callable[[Meeting, tuple[str, ...]], tuple[str, ...]]
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def _faultrun_node(node: Meeting, program: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    options = (
+        *(f"--nnodes={node.size}", "--nproc-per-node=1", "--max_restarts=20", f"--log_dir={LOG_DIR}"),
+        *("--rdzv-backend=etcd", f"--rdzv-endpoint={node.etcd}", "--rdzv-id=bench"),
+        *(f"--local-addr={node.address}", f"--node_name={node.name}", f"--lease_ttl={node.lease_s:g}s"),
+        *("--checkpoint_dir=checkpoints", "--resume_arg=--pre_trained={checkpoint}", *more),
+    )
+    return (sys.executable, "-m", "faultrun", *options, *program)
+
+
+def _warm_node(node: Meeting, program: tuple[str, ...]) -> tuple[str, ...]:
+    return _faultrun_node(node, program, "--standby=1")
+
+
+def _torchrun_node(node: Meeting, program: tuple[str, ...]) -> tuple[str, ...]:
+    """As its page on several nodes says; who serves its store is said, for a host name may not tell."""
+    options = (
+        *(f"--nnodes={node.size}", "--nproc-per-node=1", "--max-restarts=20"),
+        *("--rdzv-backend=c10d", f"--rdzv-endpoint={node.first}:29400", "--rdzv-id=bench"),
+        *(f"--rdzv-conf=is_host={int(node.at == 0)}", f"--local-addr={node.address}"),
+    )
+    return (sys.executable, "-m", "torch.distributed.run", *options, *program, "--find_newest")
+
+
+LAUNCHERS_OF_NODES = {
+    OURS: LauncherOfNodes(command=_faultrun_node, environ={"FAULTRUN_STANDBY": "none"}),
+    WARM: LauncherOfNodes(command=_warm_node),
+    "torchrun": LauncherOfNodes(command=_torchrun_node),
+}
+
+
 def launcher(name: str) -> Launcher:
     """The launcher of that name."""
     return _ALL[name]

@@ -36,6 +36,11 @@ def parent(pid: int) -> int:
     return int(fields[1]) if fields else 0
 
 
+def children(pid: int) -> list[int]:
+    """The processes that its main thread has started, and that are there."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def rss_mib(pid: int) -> float:
     """VmRSS of one process; 0 when it is gone."""
     return _kib(_PROC / str(pid) / "status", "VmRSS:") / 1024

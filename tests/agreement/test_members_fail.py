@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from benchmarks.harness.netns import refused
 
 from faultrun.agreement.gateway import Gateway
 from faultrun.agreement.lease import LeaseGone, LeaseKeeper, Renewal, grant
@@ -22,7 +23,6 @@ from faultrun.agreement.watching import PrefixWatch
 from faultrun.model.agreement_spec import EtcdAccess
 from support.etcd_cluster import EtcdCluster
 from support.hosts import Host, Network, network
-from support.netns import refused
 from support.processes import PATIENCE_S, wait_until
 
 pytestmark = [

@@ -11,10 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from benchmarks.harness.netns import refused
 
 from support.etcd_cluster import EtcdCluster
 from support.hosts import Host, Network, network
-from support.netns import refused
 from support.processes import PATIENCE_S, end_all, lives, marked, wait_until
 
 pytestmark = [

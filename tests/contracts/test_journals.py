@@ -35,6 +35,9 @@ class OnDisk:
     def sync(self) -> None:
         self._writer.sync()
 
+    def sync_soon(self) -> None:
+        self._writer.sync_soon()
+
     def events(self) -> Iterable[Event | None]:
         return [event_of(line) for line in lines(self._path)]
 

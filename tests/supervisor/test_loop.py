@@ -58,6 +58,10 @@ class WatchedJournal(MemoryJournal):
         self.protocol.lines.append("sync")
         super().sync()
 
+    def sync_soon(self) -> None:
+        self.protocol.lines.append("sync soon")
+        super().sync_soon()
+
 
 def run(
     upon: Callable[[WatchedWorld, Event], None],
@@ -120,7 +124,7 @@ def test_looks_sweeps_and_statements_begin_while_the_disk_takes_the_written_line
         ("Publish", "RecoveryPointChosen"),
     ):
         at = lines.index(f"perform {what}", lines.index("perform RequestGasp"))
-        assert lines[at - 1 : at + 2] == [f"append {why}", f"perform {what}", "sync"]
+        assert lines[at - 1 : at + 2] == [f"append {why}", f"perform {what}", "sync soon"]
 
 
 def test_everything_else_is_on_the_disk_before_it_is_done() -> None:

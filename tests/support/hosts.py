@@ -15,8 +15,8 @@ from pathlib import Path
 from secrets import token_hex
 
 import pytest
+from benchmarks.harness.netns import Namespace, address, refused, switched
 
-from support.netns import Namespace, new_namespace, refused
 from support.processes import marked
 
 _MARK = "FAULTRUN_TEST_HOST"
@@ -182,24 +182,9 @@ def network(*names: str) -> Iterator[Network]:
 
 def _linked(stack: ExitStack, mark: str, names: Sequence[str]) -> tuple[Host, list[Host]]:
     """The switch, which is the desk as well, and its hosts."""
-    switch = new_namespace("desk")
-    stack.callback(switch.close)
-    lines = ["link set lo up", "link add switch type bridge", f"addr add {_address(_DESK)}/24 dev switch"]
-    hosts = []
-    for at, name in enumerate(names):
-        own = new_namespace(name)
-        stack.callback(own.close)
-        lines += [f"link add port{at} type veth peer name eth0 netns {own.path}"]
-        lines += [f"link set port{at} master switch up"]
-        hosts.append((own, Host(name, _address(at + 1), f"{mark}{name}/", own)))
-    switch.ip(*lines, "link set switch up")
-    for own, host in hosts:
-        own.ip("link set lo up", f"addr add {host.address}/24 dev eth0", "link set eth0 up")
-    return Host("desk", _address(_DESK), f"{mark}desk/", switch), [host for _, host in hosts]
-
-
-def _address(number: int) -> str:
-    return f"10.77.0.{number}"
+    switch = switched(stack, names, desk=_DESK)
+    hosts = [Host(name, switch.addresses[name], f"{mark}{name}/", own) for name, own in switch.hosts.items()]
+    return Host("desk", address(_DESK), f"{mark}desk/", switch.desk), hosts
 
 
 @contextmanager

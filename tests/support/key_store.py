@@ -12,6 +12,7 @@ from faultrun.model.membership import (
     CommonKeys,
     NodeKeys,
     Stated,
+    part_name,
 )
 from faultrun.model.plan import Plan
 from faultrun.model.roster import Alarm, Leadership, PlanHeader, Roster, Statement
@@ -109,7 +110,8 @@ class KeyStore:
         return Stated(statement=kept.value, created=kept.created, changed=kept.changed, lease=kept.lease)
 
     def parts(self) -> dict[str, Roster | Plan]:
-        return {key: one.value for key, one in self.kept.items() if isinstance(one.value, Roster | Plan)}
+        found = self.kept.items()
+        return {part_name(key): one.value for key, one in found if isinstance(one.value, Roster | Plan)}
 
     def _remove(self, ended: Callable[[Kept], bool]) -> None:
         self.kept = {key: one for key, one in self.kept.items() if not ended(one)}

@@ -21,6 +21,7 @@ from faultrun.model.membership import (
     NODES,
     PLAN_KEY,
     ROSTERS,
+    SMALL_BODIES,
     CommonKeys,
     NodeKeys,
     Stated,
@@ -35,6 +36,8 @@ from faultrun.model.transaction import Absent, Compare, Delete, NothingNewer, Op
 
 MOST_COMPARES = 100
 """etcd takes 128 operations in a transaction by default."""
+SMALL_BODY = 4096
+"""Characters of its ``repr``: more than its JSON has. A list of files or of many nodes is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,13 +209,17 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
         look=0 if before is None else before.look,
     )
     writes: list[Operation] = [
-        Put(key=f"{BODIES}{header.body}", value=body),
+        Put(key=f"{SMALL_BODIES if _is_small(body) else BODIES}{header.body}", value=body),
         Put(key=PLAN_KEY, value=header),
     ]
     if before is None or before.roster != header.roster:
         writes.insert(0, Put(key=f"{ROSTERS}{header.roster}", value=roster))
     writes += [Delete(key=key) for key in _outdated(office, header)]
     return _guarded(office, f"plan incarnation {plan.incarnation}", *writes)
+
+
+def _is_small(body: Plan) -> bool:
+    return len(repr(body)) <= SMALL_BODY
 
 
 def _outdated(office: Office, header: PlanHeader) -> list[str]:
@@ -224,7 +231,7 @@ def _outdated(office: Office, header: PlanHeader) -> list[str]:
         if alarm.incarnation < header.incarnation
     ]
     if before is not None and before.body not in ("", header.body):
-        keys.append(f"{BODIES}{before.body}")
+        keys += [f"{folder}{before.body}" for folder in (BODIES, SMALL_BODIES)]
     if before is not None and before.last:
         keys.append(f"{BODIES}{before.last}")
     if before is not None and before.roster not in ("", header.roster):

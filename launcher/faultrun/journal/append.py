@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -34,6 +35,8 @@ class JournalWriter:
         self._seq = next_seq
         self._stamp = {"node": node, "boot": boot}
         self._unwritten = b""
+        self._syncing: threading.Thread | None = None
+        self._all_synced = True
         self.trouble = ""
 
     def append(self, event: Event, step: Step) -> None:
@@ -43,11 +46,33 @@ class JournalWriter:
         text = printable(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
         # A file name that is no UTF-8 holds lone surrogates; escaped with a backslash they are JSON.
         self._unwritten += text.encode(errors="backslashreplace") + b"\n"
+        self._all_synced = False
         self._flush()
 
     def sync(self) -> None:
         """Return once everything written is on the disk."""
         self._flush()
+        if self._syncing is not None:
+            self._syncing.join()
+            self._syncing = None
+        if not self._all_synced:
+            self._all_synced = True
+            self._sync()
+
+    def sync_soon(self) -> None:
+        """Have the disk take everything written, and do not wait for it; ``sync`` waits for that, too."""
+        self._flush()
+        before, self._all_synced = self._syncing, True
+
+        def after_that() -> None:
+            if before is not None:
+                before.join()
+            self._sync()
+
+        self._syncing = threading.Thread(target=after_that, name="faultrun-journal", daemon=True)
+        self._syncing.start()
+
+    def _sync(self) -> None:
         try:
             os.fdatasync(self._fd)
         except OSError as error:

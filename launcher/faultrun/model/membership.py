@@ -26,6 +26,8 @@ ALARMS = "all/alarm/"
 NODES = "node/"
 ROSTERS = "topology/"
 BODIES = "plan/"
+SMALL_BODIES = "all/body/"
+"""A body that is small lies where all nodes watch: each of them needs it, and none has to ask for it."""
 
 
 def node_key(node: NodeId, boot: BootId) -> str:
@@ -38,6 +40,11 @@ def alarm_key(incarnation: int) -> str:
     return f"{ALARMS}{incarnation}"
 
 
+def part_name(key: str) -> str:
+    """Under which name ``KnownKeys.parts`` has what ``key`` holds, wherever that lies."""
+    return f"{BODIES}{key[len(SMALL_BODIES) :]}" if key.startswith(SMALL_BODIES) else key
+
+
 def value_type(key: str) -> type[StoredValue]:
     """What the key holds; ValueError if it is none of a run's."""
     folders: dict[str, type[StoredValue]] = {
@@ -47,6 +54,7 @@ def value_type(key: str) -> type[StoredValue]:
         NODES: Statement,
         ROSTERS: Roster,
         BODIES: Plan,
+        SMALL_BODIES: Plan,
     }
     for folder, of_type in folders.items():
         if key.startswith(folder):
@@ -207,8 +215,8 @@ class PeerWord:
 class KnownKeys:
     """Everything that a node has read and heard. None: not read yet, which is not the same as empty.
 
-    ``own`` is its own statement under its present boot. ``parts`` are rosters and bodies by key, as far
-    as they were fetched. ``answers`` and ``words`` are the newest of each peer, ``warnings`` what peers said
+    ``own`` is its own statement under its present boot. ``parts`` are rosters and bodies by ``part_name``, as
+    far as they were read. ``answers`` and ``words`` are the newest of each peer, ``warnings`` what peers said
     directly of incarnations that are over.
     """
 

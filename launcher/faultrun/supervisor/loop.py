@@ -31,8 +31,8 @@ def supervise(
     signals to our own workers and alarms to other nodes go out first: workers die
     with us anyway, and a slow or hung disk must not eat the survivors' time to save.
     What only looks, ends what is ours or tells where we stand begins while the disk
-    takes the line: nothing of it outlives this machine, and nothing follows from it here
-    before the line is safe.
+    takes the written line: nothing of it outlives this machine, and whatever it leads to
+    here waits for the disk.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
@@ -45,8 +45,10 @@ def supervise(
             journal.append(event, step)
             for action in meanwhile:
                 world.perform(action)
-            if meanwhile or later or state.done:
+            if later or state.done:
                 journal.sync()
+            elif meanwhile:
+                journal.sync_soon()
             for action in later:
                 world.perform(action)
             for listener in listeners:

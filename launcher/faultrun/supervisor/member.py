@@ -28,6 +28,7 @@ from faultrun.journal.codec import decode, encode
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.facts import NodeFact
 from faultrun.model.membership import (
+    PLAN_KEY,
     Act,
     AskPeers,
     Commit,
@@ -191,12 +192,12 @@ class MemberProcess:
         return OwnState(fact=self._fact, lease=self._lease.present, raised=self._raised)
 
     def _known(self) -> KnownKeys:
-        own = self._state_of(node_key(self._terms.node, self._peers.boot))
+        own, common = self._state_of(node_key(self._terms.node, self._peers.boot)), self._state_of("all/")
         return KnownKeys(
-            common=self._keys.common(self._state_of("all/")),
+            common=self._keys.common(common),
             own=None if own is None else self._keys.own(own),
             nodes=self._keys.nodes(self._state_of("node/")),
-            parts=self._parts,
+            parts={**self._parts, **self._keys.small_parts(common)},
             answers=self._peers.answers,
             warnings=self._peers.warnings,
             words=self._peers.words,
@@ -239,7 +240,9 @@ class MemberProcess:
 
     def _commit(self, transaction: Transaction) -> None:
         """Once at a time for each key, and again only when what was written would have been seen."""
-        name = f"write {transaction.then[0].key}"
+        keys = [operation.key for operation in transaction.then]
+        # The parts of a plan have a new name each time that it is made: it is one write all the same.
+        name = f"write {PLAN_KEY if PLAN_KEY in keys else keys[0]}"
         lease = self._lease.number
 
         def work() -> Callable[[], object]:

@@ -35,6 +35,7 @@ class RunKeys:
         self._root = f"{ROOT}/{run_id}/"
         self._common: tuple[PrefixState | None, CommonKeys | None] = (None, None)
         self._statements: dict[str, Stated] = {}
+        self._small: dict[str, Plan] = {}
 
     def watch(
         self, folder: str, changed: Callable[[], object], troubled: Callable[[Exception], object]
@@ -61,6 +62,17 @@ class RunKeys:
         )
         self._common = state, common
         return common
+
+    def small_parts(self, state: PrefixState | None) -> dict[str, Plan]:
+        """Bodies that lie where all nodes watch, by ``part_name``."""
+        if state is None:
+            return {}
+        folder = self._root + membership.SMALL_BODIES
+        there = {key: kv for key, kv in state.keys.items() if key.startswith(folder)}
+        if there.keys() != self._small.keys():  # what a name stands for never changes
+            read = {key: self._small.get(key) or _value(kv, Plan) for key, kv in there.items()}
+            self._small = {key: body for key, body in read.items() if body is not None}
+        return {membership.part_name(key[len(self._root) :]): body for key, body in self._small.items()}
 
     def own(self, state: PrefixState) -> Stated | None:
         """What this node states, from a watch of that key alone."""
@@ -95,9 +107,9 @@ class RunKeys:
             name = key[len(self._root) :]
             if name.startswith(membership.NODES):
                 stated[key] = kv
-            elif name.startswith((membership.ROSTERS, membership.BODIES)):
+            elif name.startswith((membership.ROSTERS, membership.BODIES, membership.SMALL_BODIES)):
                 part = _value(kv, membership.value_type(name))
-                parts.update({} if part is None else {name: part})
+                parts.update({} if part is None else {membership.part_name(name): part})
         nodes = self.nodes(PrefixState(keys=stated, revision=state.revision))
         return KnownKeys(common=self.common(state), nodes=nodes, parts=parts)
 

@@ -37,6 +37,10 @@ class Journal(Protocol):
         """Return once every line is on the disk."""
         ...
 
+    def sync_soon(self) -> None:
+        """Have the disk take every line, without waiting for it."""
+        ...
+
 
 class EventListener(Protocol):
     """Whoever hears what happens, in one list that the loop tells. Must not raise and must not block.

@@ -7,8 +7,8 @@ import ctypes
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -61,6 +61,42 @@ def new_namespace(name: str) -> Namespace:
     finally:
         _enter(before)
         _close(before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """Machines of their own on one switch. ``addresses`` is where the others reach them; ``ports`` are the
+    switch's ends of their cables.
+    """
+
+    desk: Namespace
+    hosts: Mapping[str, Namespace]
+    addresses: Mapping[str, str]
+    ports: Mapping[str, str]
+
+
+def switched(stack: ExitStack, names: Sequence[str], desk: int) -> Switch:
+    """Machines of these names; the switch itself has the address with this last number."""
+    switch = new_namespace("desk")
+    stack.callback(switch.close)
+    lines = ["link set lo up", "link add switch type bridge", f"addr add {address(desk)}/24 dev switch"]
+    hosts = {}
+    for at, name in enumerate(names):
+        own = hosts[name] = new_namespace(name)
+        stack.callback(own.close)
+        lines += [f"link add port{at} type veth peer name eth0 netns {own.path}"]
+        lines += [f"link set port{at} master switch up"]
+    switch.ip(*lines, "link set switch up")
+    addresses = {name: address(at) for at, name in enumerate(names, 1)}
+    for name, own in hosts.items():
+        own.ip("link set lo up", f"addr add {addresses[name]}/24 dev eth0", "link set eth0 up")
+    ports = {name: f"port{at}" for at, name in enumerate(names)}
+    return Switch(desk=switch, hosts=hosts, addresses=addresses, ports=ports)
+
+
+def address(number: int) -> str:
+    """The address on the switch with this last number."""
+    return f"10.77.0.{number}"
 
 
 @cache

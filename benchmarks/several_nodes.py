@@ -1,0 +1,318 @@
+"""A rank, a host or etcd's leader dies in a training over several nodes: how long until all train again."""
+
+import os
+import signal
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.harness import etcd
+from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, NotMeasured, Promise, Unit, Verdict
+from benchmarks.harness.launched import ROOT
+from benchmarks.harness.launchers import LAUNCHERS_OF_NODES, WARM, Meeting
+from benchmarks.harness.netns import refused
+from benchmarks.harness.nodes import Nodes, machines
+from benchmarks.harness.procfs import children, peak_rss_mib, pss_mib
+from benchmarks.harness.series import Readings
+
+TORCHRUN = "torchrun"
+CASES = {"2 nodes": ("a", "b"), "3 nodes": ("a", "b", "c")}
+A_HOST, THE_LEADER = "a host dies, 2 nodes and a spare", "etcd's leader dies, 2 nodes"
+KILLS, STEPS_BEFORE, LEASE_S, STEP_S = 3, 25, 5, 0.1
+_DRAIN_LIMIT_S, _SPAWN_LIMIT_S, _RSS_LIMIT_MIB = 0.025, 0.060, 40.0
+_START_S, _READY_S, _BACK_S = 120.0, 180.0, 120.0
+_WATCHED_S = 8.0
+_PARTS = {
+    "sweep": "Drained",
+    "survey": "RecoveryPointChosen",
+    "plan": "PlanAdopted",
+    "prepare": "Prepared",
+    "go": "GoGiven",
+    "spawn": "WorkerStarted",
+}
+"""What the last node has reached, one after the other, since the last rank was gone."""
+
+
+def measure(attempt: Attempt) -> Mapping[str, list[float]]:
+    """One training; in it several kills of a rank, or one of the others."""
+    if attempt.case in CASES:
+        return _ranks_die(attempt)
+    if attempt.contender == TORCHRUN:
+        why = "no spare takes a place" if attempt.case == A_HOST else "it meets without etcd"
+        raise NotMeasured(f"--nnodes=2 of torchrun: {why}")
+    return _host_dies(attempt) if attempt.case == A_HOST else _leader_dies(attempt)
+
+
+def missing(contender: str) -> str:
+    """Why nothing can be measured here; empty if it can."""
+    return refused() or etcd.missing(contender)
+
+
+def _started(attempt: Attempt, nodes: Nodes, stores: Mapping[str, int], size: int) -> None:
+    """Everybody trains, and whoever has standbys has them ready."""
+    addresses = nodes.switch.addresses
+    script = str(ROOT / "benchmarks" / "jobs" / "ddp.py")
+    contender = LAUNCHERS_OF_NODES[attempt.contender]
+    members = tuple(name for name in addresses if name not in stores)
+    for at, name in enumerate(members):
+        meeting = Meeting(
+            size=size,
+            name=name,
+            address=addresses[name],
+            first=addresses[members[0]],
+            at=at,
+            etcd=",".join(f"{addresses[store]}:{etcd.CLIENTS}" for store in stores),
+            lease_s=LEASE_S,
+        )
+        program = (script, "--steps=1000000", f"--step_s={STEP_S}", "--save_every=10")
+        nodes.start(name, contender.command(meeting, program), contender.environ)
+    nodes.wait_for(lambda: len(nodes.steps()) == size, within_s=_START_S, what="training")
+
+
+def _settled(attempt: Attempt, nodes: Nodes, old: frozenset[int]) -> None:
+    """So many steps in this life, and standbys for the next."""
+
+    def trained() -> bool:
+        done = [note for note in nodes.notes if note.what == "step" and note.pid not in old]
+        return len(done) >= STEPS_BEFORE * len({note.rank for note in done} or {0})
+
+    nodes.wait_for(trained, within_s=_START_S, what="steps after a start")
+    if attempt.contender == WARM:
+        nodes.wait_for(
+            lambda: all(map(_has_standbys, map(nodes.journal, nodes.runs))),
+            within_s=_READY_S,
+            what="the standbys",
+        )
+
+
+def _has_standbys(lines: list[dict[str, Any]]) -> bool:
+    """Whether what was said of standbys last is that they are ready; a spare has none to speak of."""
+    newest = {line["rank"]: line["state"] for line in lines if line["event"] == "StandbyChanged"}
+    has_ranks = any(line["event"] == "WorkerStarted" for line in lines)
+    return not has_ranks or (bool(newest) and set(newest.values()) == {"ready"})
+
+
+def _ranks_die(attempt: Attempt) -> dict[str, list[float]]:
+    names = CASES[attempt.case]
+    found: dict[str, list[float]] = {}
+    with machines(attempt.folder, names, ("store",)) as (nodes, stores):
+        _started(attempt, nodes, stores, len(names))
+        old: frozenset[int] = frozenset()
+        for number in range(KILLS):
+            _settled(attempt, nodes, old)
+            lives = {note.rank: note.pid for note in nodes.notes if note.what == "step"}
+            old = nodes.pids()
+            began_s = time.monotonic()
+            os.kill(lives[number % len(names)], signal.SIGKILL)
+            nodes.wait_for(
+                lambda killed_s=began_s, before=old: (
+                    len(nodes.steps(after_s=killed_s, not_of=before)) == len(names)
+                ),
+                within_s=_BACK_S,
+                what="training again",
+            )
+            steps = nodes.steps(after_s=began_s, not_of=old)
+            parts = {"first_step": max(steps.values()) - began_s}
+            if attempt.contender != TORCHRUN:
+                parts |= _timeline([nodes.journal(name) for name in names], began_s, number)
+            for key, value in parts.items():
+                found.setdefault(key, []).append(value)
+        if attempt.contender != TORCHRUN:
+            found["supervisor"] = [peak_rss_mib(run.pid) for run in nodes.runs.values()]
+            found["member"] = [max(map(pss_mib, children(run.pid))) for run in nodes.runs.values()]
+    return found
+
+
+def _timeline(journals: list[list[dict[str, Any]]], killed_s: float, life: int) -> dict[str, float]:
+    """What the journals of all nodes say of the end of ``life`` and of what followed."""
+
+    def moments(event: str, life: int) -> list[float]:
+        return [
+            line["mono_s"]
+            for lines in journals
+            for line in lines
+            if (line["event"], line["incarnation"]) == (event, life)
+        ]
+
+    exits = moments("WorkerExit", life)
+    gone_s = max(exits)
+    reached = {part: max(moments(event, life + (event in _NEXT))) for part, event in _PARTS.items()}
+    parts, before_s = {}, gone_s
+    for part, at_s in reached.items():
+        parts[part] = max(0.0, at_s - before_s)
+        before_s = max(before_s, at_s)
+    return {
+        "detect": min(exits) - killed_s,
+        "drain": max(moments("GaspRequested", life)) - killed_s,
+        "gone": gone_s - killed_s,
+        **parts,
+        "spawned": reached["spawn"] - gone_s,
+    }
+
+
+_NEXT = ("PlanAdopted", "Prepared", "GoGiven", "WorkerStarted")
+"""These are about the life to come."""
+
+
+def _host_dies(attempt: Attempt) -> dict[str, list[float]]:
+    """All that runs on a host dies, with no word to anybody; a spare has its place."""
+    with machines(attempt.folder, ("a", "b", "c"), ("store",)) as (nodes, stores):
+        _started(attempt, nodes, stores, 2)
+        _settled(attempt, nodes, frozenset())
+        members = [
+            name for name in nodes.runs if any(x["event"] == "WorkerStarted" for x in nodes.journal(name))
+        ]
+        old, began_s = nodes.pids(), time.monotonic()
+        nodes.kill_machine(members[-1])
+        nodes.wait_for(
+            lambda: len(nodes.steps(after_s=began_s, not_of=old)) == 2,
+            within_s=_BACK_S,
+            what="training again",
+        )
+        return {"beyond_lease": [max(nodes.steps(after_s=began_s, not_of=old).values()) - began_s - LEASE_S]}
+
+
+def _leader_dies(attempt: Attempt) -> dict[str, list[float]]:
+    """Training must not notice: the longest time between two steps, in steps as they were before."""
+    with machines(attempt.folder, ("a", "b"), ("e0", "e1", "e2")) as (nodes, stores):
+        _started(attempt, nodes, stores, 2)
+        _settled(attempt, nodes, frozenset())
+        addresses = {name: nodes.switch.addresses[name] for name in stores}
+        with nodes.switch.desk.inside():
+            leader = etcd.leader(addresses)
+        killed_s = time.monotonic()
+        os.kill(stores[leader], signal.SIGKILL)
+        while time.monotonic() < killed_s + _WATCHED_S:
+            nodes.wait_for(lambda: True, within_s=_WATCHED_S, what="steps")
+            nodes.listen(100)
+        at_s = sorted(note.at_s for note in nodes.notes if note.what == "step" and note.rank == 0)
+        gaps = [(late, late - early) for early, late in zip(at_s, at_s[1:], strict=False)]
+        usual_s = statistics.median(gap for late, gap in gaps if late < killed_s)
+        longest_s = max(gap for late, gap in gaps if late > killed_s)
+        return {"gap": [longest_s / usual_s]}
+
+
+def _of_all(readings: Readings, contender: str, metric: str) -> list[float]:
+    return [value for case in CASES for value in readings.of(case, contender, metric).values]
+
+
+def judge_drain(readings: Readings) -> Verdict:
+    """Kill to the last node's signals, on three nodes."""
+    return _within(_case(readings, "3 nodes", "drain"), _DRAIN_LIMIT_S)
+
+
+def judge_spawn(readings: Readings) -> Verdict:
+    """Last rank gone to the last node's start, on three nodes."""
+    return _within(_case(readings, "3 nodes", "spawned"), _SPAWN_LIMIT_S)
+
+
+def _case(readings: Readings, case: str, metric: str) -> dict[str, list[float]]:
+    found = {name: list(readings.of(case, name, metric).values) for name in (WARM, OURS)}
+    return {name: values for name, values in found.items() if values}
+
+
+def _within(found: Mapping[str, list[float]], limit_s: float) -> Verdict:
+    if not found:
+        return Verdict(kept=None, measured="not run")
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    words = ", ".join(f"{name}: median {median * 1e3:.0f} ms" for name, median in medians.items())
+    return Verdict(kept=max(medians.values()) <= limit_s, measured=words)
+
+
+def judge_warm(readings: Readings) -> Verdict:
+    """Standbys against torchrun, case by case."""
+    ratios = {}
+    for case in CASES:
+        warm, rival = readings.of(case, WARM, "first_step"), readings.of(case, TORCHRUN, "first_step")
+        if warm.values and rival.values:
+            ratios[case] = warm.median / rival.median
+    if not ratios:
+        return Verdict(kept=None, measured="not run")
+    words = ", ".join(f"{case} 1/{1 / ratio:.1f}" for case, ratio in ratios.items())
+    return Verdict(kept=max(ratios.values()) <= 1 / 10, measured=words)
+
+
+def judge_cold(readings: Readings) -> Verdict:
+    """A cold start against torchrun's, case by case."""
+    ratios = {}
+    for case in CASES:
+        cold, rival = readings.of(case, OURS, "first_step"), readings.of(case, TORCHRUN, "first_step")
+        if cold.values and rival.values:
+            ratios[case] = cold.median / rival.median
+    if not ratios:
+        return Verdict(kept=None, measured="not run")
+    words = ", ".join(f"{case} {ratio:.2f} of torchrun's" for case, ratio in ratios.items())
+    return Verdict(kept=max(ratios.values()) <= 1, measured=words)
+
+
+def judge_host(readings: Readings) -> Verdict:
+    """What the spare takes when the lease is over."""
+    series = readings.of(A_HOST, WARM, "beyond_lease")
+    if not series.values:
+        return Verdict(kept=None, measured="not run")
+    words = f"lease {series.median:+.2f} s (at most {series.most:+.2f} s, n={len(series)})"
+    return Verdict(kept=series.median <= 1, measured=words)
+
+
+def judge_leader(readings: Readings) -> Verdict:
+    """The longest gap, in usual steps."""
+    series = readings.of(THE_LEADER, WARM, "gap")
+    if not series.values:
+        return Verdict(kept=None, measured="not run")
+    return Verdict(kept=series.median <= 2, measured=f"{series.median:.2f} (at most {series.most:.2f})")
+
+
+def judge_memory(readings: Readings) -> Verdict:
+    """The supervisor at its largest, and its largest helper."""
+    ours, helper = _of_all(readings, WARM, "supervisor"), _of_all(readings, WARM, "member")
+    if not ours:
+        return Verdict(kept=None, measured="not run")
+    words = f"at most {max(ours):.1f} MiB, its member process PSS {max(helper):.1f} MiB"
+    return Verdict(kept=max(ours) <= _RSS_LIMIT_MIB, measured=words)
+
+
+BENCHMARK = Benchmark(
+    name="several_nodes",
+    title="A training over several nodes: a rank, a host, etcd's leader dies",
+    method=(
+        "Each node is a network namespace of this machine with its own address and host name, on one bridge, one torch"
+        f" worker a node over gloo, a step of {STEP_S:g} s, a checkpoint every 10 steps in a folder that all share;"
+        f" faultrun meets at an etcd of one member in a namespace of its own (three where its leader dies), with a"
+        f" lease of {LEASE_S} s; torchrun by its own c10d rendezvous. In each training {KILLS} ranks are killed, on another"
+        f" node each time, after {STEPS_BEFORE} steps, and once standbys are ready. Parts are from the journals of all nodes,"
+        " for the last of them: *sweep* is from the last rank's end until what it left is gone, then *survey*"
+        " (checkpoints), *plan*, *prepare*, *go* and *spawn*; they sum up to *last rank gone → last node spawned*."
+        " All nodes share the processors of this machine."
+    ),
+    contenders=(WARM, OURS, TORCHRUN),
+    cases=(*CASES, A_HOST, THE_LEADER),
+    metrics=(
+        Metric(key="detect", label="kill → noticed", unit=Unit.MILLISECONDS),
+        Metric(key="drain", label="kill → last node draining", unit=Unit.MILLISECONDS),
+        Metric(key="gone", label="kill → last rank gone", unit=Unit.MILLISECONDS),
+        *(Metric(key=part, label=part, unit=Unit.MILLISECONDS) for part in _PARTS),
+        Metric(key="spawned", label="last rank gone → last node spawned", unit=Unit.MILLISECONDS),
+        Metric(key="first_step", label="kill → first step of all", unit=Unit.SECONDS),
+        Metric(key="beyond_lease", label="host death → all train, beyond the lease", unit=Unit.SECONDS),
+        Metric(key="gap", label="longest time between steps, in usual steps", unit=Unit.COUNT),
+        Metric(key="supervisor", label="largest RSS of a supervisor", unit=Unit.MEBIBYTES),
+        Metric(key="member", label="PSS of its largest helper process", unit=Unit.MEBIBYTES),
+    ),
+    promises=(
+        Promise(text="3 nodes: rank death → last node draining ≤ 25 ms", judge=judge_drain),
+        Promise(text="3 nodes: last rank gone → last node spawned ≤ 60 ms", judge=judge_spawn),
+        Promise(text="several nodes, kill → first step of all: warm ≤ 1/10 of torchrun's", judge=judge_warm),
+        Promise(
+            text="several nodes, kill → first step of all: cold no slower than torchrun's", judge=judge_cold
+        ),
+        Promise(text="host death → a spare trains ≤ lease + 1 s", judge=judge_host),
+        Promise(text="etcd's leader killed: longest time between steps ≤ 2 usual steps", judge=judge_leader),
+        Promise(
+            text="several nodes: supervisor ≤ 40 MiB, its member process counted apart", judge=judge_memory
+        ),
+    ),
+    rounds=3,
+    measure=measure,
+    missing=missing,
+)
