@@ -36,9 +36,17 @@ def parent(pid: int) -> int:
     return int(fields[1]) if fields else 0
 
 
-def children(pid: int) -> list[int]:
-    """The processes that its main thread has started, and that are there."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def clones(pid: int) -> list[int]:
+    """Its children that have executed nothing since they were forked: helpers, not workers."""
+    own, children = _words(pid), Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if _words(int(child)) == own]
+
+
+def _words(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def rss_mib(pid: int) -> float:

@@ -8,12 +8,14 @@ import pytest
 from faultrun.core.coordinate import MOST_COMPARES
 from faultrun.core.elect import may_lead
 from faultrun.model.agreement import IncarnationOver, LookAgain
+from faultrun.model.checkpoint import RankFile
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.membership import (
     BODIES,
+    SMALL_BODIES,
     Commit,
     Fence,
     PeerQuestion,
@@ -41,6 +43,20 @@ def test_nodes_join_elect_one_plan_prepare_and_start() -> None:
     header = run.store.common().header
     assert header is not None
     assert len(repr(header)) < 1000
+
+
+def test_a_small_plan_lies_where_all_watch_and_a_list_of_files_does_not() -> None:
+    run = Group("a", "b").starts()
+    (small,) = [key for key in run.store.kept if key.startswith(SMALL_BODIES)]
+    files = tuple(RankFile(rank=rank, path=f"/ckpt/{rank}") for rank in range(200))
+    large = replace(checkpoint(5), files=files)
+    for one in run.members:
+        one.says(NodeStatus.JOINED, point=large)
+    run.settles()
+    assert run.phase == (1, PlanPhase.PREPARE)
+    assert small not in run.store.kept
+    assert [key for key in run.store.kept if key.startswith(BODIES)]
+    assert not [key for key in run.store.kept if key.startswith(SMALL_BODIES)]
 
 
 def test_those_that_start_together_sit_by_node_rank_and_whoever_is_too_many_waits() -> None:

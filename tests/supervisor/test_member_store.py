@@ -10,9 +10,18 @@ from faultrun.agreement.store import WriteOutcome, read
 from faultrun.agreement.transactions import Committed, GuardFailed
 from faultrun.model.agreement_spec import EtcdAccess
 from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.membership import PLAN_KEY, ROSTERS, CommonKeys, alarm_key, node_key
+from faultrun.model.membership import (
+    BODIES,
+    PLAN_KEY,
+    ROSTERS,
+    SMALL_BODIES,
+    CommonKeys,
+    alarm_key,
+    node_key,
+)
+from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
-from faultrun.model.topology import BootId, NodeId, RunId
+from faultrun.model.topology import BootId, NodeId, RunId, Topology
 from faultrun.model.transaction import Absent, NothingNewer, Put, StoredValue, Transaction, Unchanged
 from faultrun.supervisor.member_store import ROOT, RunKeys
 from support.etcds import Member, programs, running
@@ -21,6 +30,14 @@ A, BOOT = NodeId("a"), BootId("boot")
 HEADER = PlanHeader(incarnation=3, phase=PlanPhase.GO, roster="r", body="b", run_s=4.5)
 ALARM = Alarm(incarnation=3, node=A, why="rank 1 was killed")
 ROSTER = Roster(entries=(RosterEntry(node=A, slots=2, boot=BOOT, peer_addr="10.0.0.1:7"),))
+PLAN = Plan(
+    incarnation=3,
+    topology=Topology(nodes=()),
+    reason=Reason.FIRST,
+    point=None,
+    start_at_s=4.5,
+    ledger=Ledger(),
+)
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +100,18 @@ def test_a_large_part_is_fetched_by_its_name_or_is_not_there(keys: RunKeys) -> N
     written(keys, f"{ROSTERS}r", ROSTER)
     assert keys.fetch(f"{ROSTERS}r") == ROSTER
     assert keys.fetch(f"{ROSTERS}other") is None
+
+
+def test_a_small_plan_is_read_with_what_all_watch_and_a_large_one_by_its_name(
+    keys: RunKeys, gateway: Gateway, run_id: RunId
+) -> None:
+    written(keys, f"{SMALL_BODIES}b", PLAN)
+    written(keys, f"{BODIES}other", PLAN)
+    watched = read(gateway, f"{ROOT}/{run_id}/all/")
+    assert keys.small_parts(watched) == {f"{BODIES}b": PLAN}
+    assert keys.small_parts(None) == {}
+    assert keys.fetch(f"{BODIES}other") == PLAN
+    assert keys.everything().parts == {f"{BODIES}b": PLAN, f"{BODIES}other": PLAN}
 
 
 def test_guards_hold_what_they_say(keys: RunKeys, gateway: Gateway, run_id: RunId) -> None:

@@ -23,6 +23,7 @@ class Grounds:
     def __init__(self, roots: Sequence[str], log_dir: Path, *, anew: bool) -> None:
         self._path = log_dir / MOUNTS_FILE
         self._devices = _devices(roots)
+        self._on_disk: dict[str, str] | None = None
         self._mounts = _mounts(roots) | ({} if anew else _kept(self._path))
         self._keep()
 
@@ -39,8 +40,12 @@ class Grounds:
         return any(not _lies_in(_mount_of(root), before) for root, before in self._mounts.items())
 
     def _keep(self) -> None:
+        """All nodes wait for a survey, and a disk takes its time: what is on it need not be written again."""
+        if self._mounts == self._on_disk:
+            return
         with suppress(OSError):  # it is known as long as we live
             replace_durably(self._path, json.dumps(self._mounts).encode())
+            self._on_disk = dict(self._mounts)
 
 
 def unreadable(root: str) -> str:
