@@ -287,10 +287,10 @@ BENCHMARK = Benchmark(
         f" where its leader dies) with a lease of {LEASE_S} s, torchrun by its own c10d rendezvous. In each"
         f" training {KILLS} ranks are killed, on another node each time, after {STEPS_BEFORE} steps and"
         " when standbys are ready. Parts are from the journals, for the last of all nodes: *sweep* is from"
-        " the last rank's end until what it left is gone, then *survey* (of checkpoints), *plan*, *prepare*, *go*"
-        " and *spawn*; they sum up to *last rank gone → last node spawned*. The kernel takes down a killed"
-        " torch process for a while before anybody hears of it: that is *kill → noticed*. All nodes share"
-        " the processors and the disk of this machine."
+        " the last rank's end until what it left is gone, then *survey* (of checkpoints), *plan*,"
+        " *prepare*, *go* and *spawn*; they sum up to *last rank gone → last node spawned*. The kernel"
+        " takes down a killed torch process for a while before anybody hears of it: that is"
+        " *kill → noticed*. All nodes share the processors and the disk of this machine."
     ),
     contenders=(WARM, OURS, TORCHRUN),
     cases=(*CASES, A_HOST, THE_LEADER),
