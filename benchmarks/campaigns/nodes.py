@@ -18,7 +18,7 @@ from benchmarks.campaigns.nodes_page import HEAD, faults, page, shown, summary
 from benchmarks.campaigns.nodes_plan import LEASE_S, draw
 from benchmarks.campaigns.nodes_run import Row, run
 from benchmarks.campaigns.nodes_site import own_mounts
-from support.netns import refused
+from benchmarks.harness.netns import refused
 
 _NOT_POSSIBLE = 77
 
