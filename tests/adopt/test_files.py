@@ -124,8 +124,9 @@ def test_a_batch_script_tells_its_tasks(folder: Path) -> None:
     assert found["options"]["checkpoint_dir"] == ["/scratch/run7"]
     assert any("--signal=TERM@120" in one for one in found["notes"])
     (folder / "job.sbatch").write_text(SBATCH.replace("--nodes=1", "--nodes=4"))
-    error = refused(folder, "job.sbatch")
-    assert error.what == "job.sbatch:3 asks for 4 nodes"
+    found = adopted(folder, "job.sbatch")
+    assert (found["options"]["nnodes"], found["options"]["nproc_per_node"]) == (["4"], ["4"])
+    assert found["read"]["nnodes"] == "job.sbatch:3 #SBATCH"
 
 
 def manifest(command: str, kind: str = "batch.volcano.sh/v1alpha1 Job", replicas: int = 1) -> str:

@@ -139,24 +139,97 @@ def test_what_means_nothing_here_is_said_and_left_out(folder: Path, command: str
 @pytest.mark.parametrize(
     "command",
     [
-        "torchrun --nnodes=2 --nproc-per-node=4 train.py",
         "accelerate launch --num_machines 2 train.py",
         "deepspeed --num_nodes=2 train.py",
-        "srun -N 2 python train.py",
         "srun -n 2 torchrun --nproc-per-node=2 train.py",
-        "msrun --worker_num=8 --local_worker_num=4 train.py",
     ],
 )
-def test_several_nodes_are_refused_plainly(folder: Path, command: str) -> None:
+def test_several_nodes_in_another_way_are_refused_with_the_line_that_would_do(
+    folder: Path, command: str
+) -> None:
     error = refused(folder, command)
     assert "several nodes" in error.what
+    assert "faultrun --nnodes=N --nproc-per-node=M --master_addr=HOST_OF_THE_FIRST SCRIPT" in error.hint
     assert error.exit_code == 64
     assert not (folder / "faultrun.yaml").exists()
 
 
-def test_how_many_nodes_a_variable_says_is_a_doubt(folder: Path) -> None:
-    found = adopted(folder, "torchrun --nnodes=$NNODES --nproc-per-node=2 train.py")
-    assert any("$NNODES" in one for one in found["missing"])
+def test_how_many_nodes_a_variable_says_stays_on_the_command_line(folder: Path) -> None:
+    found = adopted(folder, "torchrun --nnodes=$NNODES --nproc-per-node=2 --master-addr=$FIRST train.py")
+    assert found["command_line"] == "faultrun --nnodes=$NNODES --master_addr=$FIRST train.py"
+    assert found["options"] == {"nproc_per_node": ["2"]}
+    assert not [one for one in found["missing"] if "refuse" in one]
+
+
+FIRST = '"--master_addr=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)"'
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "options"),
+    [
+        (
+            "torchrun --nnodes=2 --node-rank=1 --nproc-per-node=4 --master-addr=gpu07 train.py --lr 1",
+            "faultrun --node_rank=1 train.py --lr 1",
+            {"nnodes": ["2"], "nproc_per_node": ["4"], "master_addr": ["gpu07"]},
+        ),
+        (
+            "torchrun --nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=gpu07:29400 train.py",
+            "faultrun train.py",
+            {
+                "nnodes": ["2"], "nproc_per_node": ["4"], "rdzv_backend": ["c10d"],
+                "rdzv_endpoint": ["gpu07:29400"],
+            },
+        ),
+        (
+            "msrun --worker_num=8 --local_worker_num=4 --master_addr=192.0.2.7 --node_rank=0 train.py",
+            "faultrun --node_rank=0 train.py",
+            {"worker_num": ["8"], "local_worker_num": ["4"], "master_addr": ["192.0.2.7"]},
+        ),
+        (
+            "srun -N2 --ntasks=2 torchrun --nnodes=2 --nproc-per-node=8 --master-addr=$FIRST train.py",
+            "srun -N2 --ntasks=2 faultrun --master_addr=$FIRST train.py",
+            {"nnodes": ["2"], "nproc_per_node": ["8"]},
+        ),
+        (
+            "srun --nodes=2 --ntasks-per-node=8 --gpus=8 python train.py",
+            f"srun --nodes 2 --gpus 8 --ntasks-per-node=1 --kill-on-bad-exit=0 faultrun {FIRST} train.py",
+            {"nnodes": ["2"], "nproc_per_node": ["8"]},
+        ),
+    ],
+)  # fmt: skip
+def test_a_launch_over_several_nodes_is_the_same_over_several_nodes(
+    folder: Path, command: str, line: str, options: dict[str, list[str]]
+) -> None:
+    found = adopted(folder, command)
+    assert (found["command_line"], found["options"]) == (line, options)
+    assert not [one for one in found["missing"] if "refuse" in one]
+    assert any("the same line starts every node" in one for one in found["notes"])
+
+
+def test_where_several_nodes_meet_is_missed_where_nobody_said_it(folder: Path) -> None:
+    (refusal,) = (
+        one
+        for one in adopted(folder, "torchrun --nnodes=2 --nproc-per-node=4 train.py")["missing"]
+        if "refuse" in one
+    )
+    assert refusal.endswith("nothing says where the 2 nodes find each other")
+
+
+def test_a_batch_script_over_several_nodes_gets_one_supervisor_on_each(folder: Path) -> None:
+    (folder / "job.sbatch").write_text(
+        "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=8\n"
+        "#SBATCH --signal=TERM@120\nsrun python train.py\n"
+    )
+    found = adopted(folder, "job.sbatch")
+    assert found["command_line"] == (
+        f"srun --ntasks-per-node=1 --kill-on-bad-exit=0 faultrun {FIRST} train.py"
+    )
+    assert found["options"] == {"nnodes": ["4"], "nproc_per_node": ["8"]}
+    text = (folder / "job.sbatch").read_text()
+    (folder / "job.sbatch").write_text(text.replace("srun python", "python"))
+    assert refused(folder, "job.sbatch").because == (
+        "python is started on the first alone: no srun stands before it"
+    )
 
 
 def test_accelerates_own_configuration_is_read(folder: Path) -> None:

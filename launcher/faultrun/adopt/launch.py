@@ -50,3 +50,8 @@ class FoundLaunch:
     before: tuple[str, ...] = ()
     no_effect: tuple[Remark, ...] = ()
     doubts: tuple[Remark, ...] = ()
+
+    @property
+    def over_nodes(self) -> bool:
+        """Whether it is one of several nodes: the same line stands on each."""
+        return any(one.name in ("nnodes", "local_worker_num") for one in self.options)

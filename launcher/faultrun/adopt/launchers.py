@@ -11,13 +11,16 @@ from pathlib import PurePosixPath
 
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
 from faultrun.adopt.launcher_rows import ALWAYS_SETS, LAUNCHERS, LauncherOptions, Turns
+from faultrun.adopt.over_nodes import ONE_NODE, nodes_of, over_slurm_nodes, srun_words, tasks_of
 from faultrun.errors import UsageError
 
 SameOptions = Callable[[Sequence[str]], tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]]
 """Reads words as ``faultrun run`` does: the options by name, and SCRIPT with its arguments. UsageError."""
 
-ONE_NODE_HERE = "adopt reads launches on one node"
-SEVERAL_HINT = "faultrun takes the launcher's own options: start it with them on every node"
+ONE_NODE_HERE = "adopt reads several nodes of torchrun, msrun and srun only"
+SEVERAL_HINT = (
+    "the same on every node: faultrun --nnodes=N --nproc-per-node=M --master_addr=HOST_OF_THE_FIRST SCRIPT"
+)
 
 _OWN = frozenset({"torchrun", "msrun", "faultrun"})
 MODULE_LAUNCHERS = {
@@ -48,7 +51,7 @@ _HINT = 'faultrun adopt "torchrun --nproc-per-node=4 train.py --lr 1e-3", or a f
 
 
 def read_launch(words: Sequence[str], same: SameOptions) -> FoundLaunch:
-    """What a command starts. UsageError where it starts no training, or asks for several nodes."""
+    """What a command starts. UsageError: it starts no training, or nodes in a way that is not known."""
     return _read(tuple(words), same, _MOST_WRAPPERS)
 
 
@@ -131,31 +134,33 @@ def _options_width(words: Sequence[str]) -> int:
 
 def _of_ours(name: str, behind: tuple[str, ...], same: SameOptions) -> FoundLaunch:
     given, program = same(behind)
-    options, doubts = list[AdoptedOption](), list[Remark]()
+    options = list[AdoptedOption]()
     module, as_written = "module" in given, "no_python" in given
+    several = _over_nodes(given)
     for option, values in given.items():
         if option in ("module", "run_path"):
             continue
         read = f"{name} --{option}"
-        if option == "nnodes":
-            doubts += _one_node(name, "--nnodes", values[-1])
-        elif option in ("nproc_per_node", "local_worker_num") and values[-1].isdecimal():
+        if option == "nnodes" and not several:
+            continue
+        if option in ("nproc_per_node", "local_worker_num") and values[-1].isdecimal() and not several:
             options.append(AdoptedOption(name="worker_num", values=values, read=read))
         else:
             options.append(AdoptedOption(name=option, values=values, read=read))
     counts = [one for one in options if one.name == "worker_num"]
-    if len({one.values for one in counts}) > 1:
-        said = " and ".join(f"{one.read}={one.values[-1]}" for one in counts)
-        raise _several_nodes(said, "fewer workers on this node than in the whole run")
     options = [one for one in options if one not in counts[1:]]
     if not as_written and not module:
         program, module = _program(program)
     if not program:
         because = "no script stands behind its options"
         raise UsageError(f"{name} starts nothing there", because=because, hint=_HINT)
-    return FoundLaunch(
-        launcher=name, program=program, module=module, options=tuple(options), doubts=tuple(doubts)
-    )
+    return FoundLaunch(launcher=name, program=program, module=module, options=tuple(options))
+
+
+def _over_nodes(given: Mapping[str, tuple[str, ...]]) -> bool:
+    """Torchrun's ``--nnodes``, or msrun's workers of which only some are on this node."""
+    own, whole = given.get("local_worker_num", ()), given.get("worker_num", ())
+    return given.get("nnodes", ("",))[-1] not in ONE_NODE or bool(own and whole and own[-1] != whole[-1])
 
 
 def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: int) -> FoundLaunch:
@@ -164,6 +169,10 @@ def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: i
         FoundLaunch(launcher=name, program=(), environment=ALWAYS_SETS.get(name, ())),
     )
     given, rest = _split(behind, row)
+    if name == "srun" and rest:
+        spread = _srun_over_nodes(given, behind[: len(behind) - len(rest)], rest, same, deepest)
+        if spread is not None:
+            return spread
     module = False
     for option, value in given:
         turns = row.get(option.lstrip("-").replace("-", "_"))
@@ -197,6 +206,23 @@ def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: i
     if inner.launcher == "python":
         return replace(found, program=inner.program, module=inner.module, before=inner.before)
     return _nested(found, inner)
+
+
+def _srun_over_nodes(
+    given: list[tuple[str, str]],
+    options: tuple[str, ...],
+    rest: tuple[str, ...],
+    same: SameOptions,
+    deepest: int,
+) -> FoundLaunch | None:
+    """Srun as it is before a launcher that spans the nodes, or in place of one; None on one node."""
+    inner, nodes = _read(rest, same, deepest - 1), nodes_of(given)
+    if inner.launcher in _OWN and inner.over_nodes:
+        return replace(inner, before=("srun", *options, *inner.before))
+    if inner.launcher != "python" or not nodes.isdecimal() or int(nodes) == 1:
+        return None
+    found = replace(inner, launcher="srun")
+    return over_slurm_nodes(found, nodes, tasks_of(given, int(nodes)), "srun", srun_words(given))
 
 
 def _split(words: tuple[str, ...], row: LauncherOptions) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
@@ -278,7 +304,7 @@ def _is_program(word: str) -> bool:
 
 def _one_node(launcher: str, option: str, value: str) -> tuple[Remark, ...]:
     """Nothing for one node; a doubt where a variable says how many. UsageError for several."""
-    if value in ("1", "1:1", "1-1"):
+    if value and value in ONE_NODE:
         return ()
     if "$" in value or not value:
         why = f"{value or 'nothing'} says how many nodes; {ONE_NODE_HERE}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from faultrun.adopt.hand_over import HandOver
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
+from faultrun.adopt.over_nodes import PER_NODE
 from faultrun.adopt.own_processes import devices_of, unmet
 from faultrun.adopt.program import KnownProgram, RecipeFit
 from faultrun.adopt.traced import OriginKind
@@ -88,10 +89,10 @@ def propose(launch: FoundLaunch, program: KnownProgram, no_effect: Mapping[str, 
     every = [*kept, *resume]
     return Proposal(
         launch=launched,
-        options=tuple(one for one in every if not one.open),
-        typed=tuple(one for one in every if one.open),
+        options=tuple(one for one in every if not one.open and one.name not in PER_NODE),
+        typed=tuple(one for one in every if one.open or one.name in PER_NODE),
         missing=tuple(missing),
-        notes=tuple(_notes(program, training)),
+        notes=(*_of_nodes(launched), *_notes(program, training)),
         left_out=tuple(left_out),
     )
 
@@ -226,6 +227,18 @@ def _no_hand_over(shown: str, training: Training) -> list[Remark]:
     if training.loads:
         return [Remark(what=what, why=f"no option or configuration leads to what {training.loads[0]} loads")]
     return [Remark(what=what, why="it loads no checkpoint: a restart begins at the start")]
+
+
+def _of_nodes(launch: FoundLaunch) -> list[str]:
+    """What a person does on the other nodes."""
+    if not launch.over_nodes:
+        return []
+    ranked = any(one.name == "node_rank" and not one.open for one in launch.options)
+    own = ", with a --node_rank of its own" if ranked else ""
+    notes = [f"the same line starts every node{own}; one node more than --nnodes is a spare"]
+    if not any(one.name in ("checkpoint_dir", "recipe") for one in launch.options):
+        notes.append("best with checkpoints in a folder that all nodes share: then any save serves all")
+    return notes
 
 
 def _notes(program: KnownProgram, training: Training) -> list[str]:

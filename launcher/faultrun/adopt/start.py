@@ -11,12 +11,12 @@ from faultrun.adopt.accelerate_config import configured_words
 from faultrun.adopt.container import ContainerStart, dockerfile_start, manifest_start
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
 from faultrun.adopt.launchers import (
-    ONE_NODE_HERE,
     SEVERAL_HINT,
     SameOptions,
     launcher_of,
     read_launch,
 )
+from faultrun.adopt.over_nodes import over_slurm_nodes, tasks_of
 from faultrun.adopt.program import NearbyFiles
 from faultrun.adopt.shell_script import ScriptCommand, ScriptReader, chosen_command
 from faultrun.errors import FaultrunError, UsageError
@@ -243,16 +243,24 @@ def _with_batch_options(start: Start, text: str) -> Start:
     if not told:
         return start
     nodes, line = next((told[name] for name in ("nodes", "N") if name in told), ("1", 0))
-    if nodes.isdecimal() and int(nodes) > 1:
-        raise UsageError(
-            f"{start.file}:{line} asks for {nodes} nodes",
-            because=ONE_NODE_HERE,
-            hint=SEVERAL_HINT,
-        )
     launch = start.launch
     tasks = next((told[name] for name in ("ntasks-per-node", "ntasks", "n") if name in told), None)
     by_srun = start.command is not None and launcher_of(start.command.words) == "srun"
-    if by_srun and launch.launcher == "srun" and tasks is not None and tasks[0].isdecimal():
+    several = nodes.isdecimal() and int(nodes) > 1
+    if several and not launch.over_nodes:
+        if not by_srun or launch.launcher != "srun":
+            because = f"{launch.launcher} is started on the first alone: no srun stands before it"
+            raise UsageError(
+                f"{start.file}:{line} asks for {nodes} nodes",
+                because=because,
+                hint=f"srun before it; {SEVERAL_HINT}",
+            )
+        given = [(f"--{name}", value) for name, (value, _) in told.items()]
+        own = next((one.values[-1] for one in launch.options if one.name == "worker_num"), "")
+        given += [("--ntasks", own)] if own else []
+        share = tasks_of(given, int(nodes))
+        launch = over_slurm_nodes(launch, nodes, share, f"{start.file}:{line} #SBATCH")
+    elif not several and by_srun and launch.launcher == "srun" and tasks is not None and tasks[0].isdecimal():
         if not any(one.name == "worker_num" for one in launch.options):
             chosen = AdoptedOption(
                 name="worker_num", values=(tasks[0],), read=f"{start.file}:{tasks[1]} #SBATCH"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from faultrun import __version__
-from faultrun.adopt.launch import FoundLaunch
+from faultrun.adopt.launch import AdoptedOption, FoundLaunch
 from faultrun.adopt.program import KnownProgram
 from faultrun.adopt.proposal import Proposal
 from faultrun.cli.options.command import FaultrunGroup, run_command
@@ -20,6 +20,14 @@ from faultrun.errors import FaultrunError
 _FOLDER = "checkpoint_dir"
 _NOTHING = " has no effect here: "
 _JUDGED_ELSEWHERE = frozenset({"worker_num", "local_worker_num", "nproc_per_node"})
+
+
+_MEETING = frozenset(
+    {"nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_conf"}
+)
+_SOMEWHERE = "192.0.2.1:2379"
+"""Nobody has this address (RFC 5737): it stands for one that a shell fills in."""
+_SEVERAL = {"nnodes": ("2",), "rdzv_backend": ("etcd",), "rdzv_endpoint": (_SOMEWHERE,)}
 
 
 def same_options(words: Sequence[str]) -> tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]:
@@ -37,8 +45,11 @@ def without_effect(launch: FoundLaunch, program: KnownProgram) -> dict[str, str]
     for one in launch.options:
         if one.open or one.name in _JUDGED_ELSEWHERE or one.name not in OPTIONS:
             continue
+        if launch.over_nodes and one.name in _MEETING:
+            continue
+        size = _SEVERAL if launch.over_nodes else {"worker_num": ("1",)}
         asked = Asked(
-            options={one.name: one.values, "framework": (program.framework.value,), "worker_num": ("1",)},
+            options={**size, one.name: one.values, "framework": (program.framework.value,)},
             words=(str(Path(__file__)),),
         )
         start = f"{OPTIONS[one.name].spelled}{_NOTHING}"
@@ -63,8 +74,8 @@ def refusal_of(proposal: Proposal, page: str, root: Path) -> str:
         config.write_text(page, encoding="utf-8")
         try:
             os.chdir(root)
-            folders = tuple(one for one in proposal.typed if one.name == _FOLDER)
-            options, words = same_options(replace(proposal, typed=folders).words[1:])
+            typed = tuple(_filled_in(one) for one in proposal.typed if one.name in (_FOLDER, *_MEETING))
+            options, words = same_options(replace(proposal, typed=typed).words[1:])
             asked = Asked(options={**options, "config": (str(config),), "dry_run": ("True",)}, words=words)
             resolve(collect(asked, {}), _process(dict(os.environ)))
         except FaultrunError as error:
@@ -73,6 +84,16 @@ def refusal_of(proposal: Proposal, page: str, root: Path) -> str:
         finally:
             os.chdir(before)
     return ""
+
+
+def _filled_in(option: AdoptedOption) -> AdoptedOption:
+    """With something of its kind in place of what only a shell knows."""
+    if not option.open or option.name == _FOLDER:
+        return option
+    host, _, port = _SOMEWHERE.partition(":")
+    instead = {"nnodes": "2", "node_rank": "0", "master_port": port, "rdzv_endpoint": _SOMEWHERE}
+    instead |= {"rdzv_backend": "etcd", "rdzv_conf": "timeout=60", "master_addr": host}
+    return replace(option, values=(instead[option.name],))
 
 
 def _process(environ: Mapping[str, str]) -> ProcessContext:
