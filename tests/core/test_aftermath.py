@@ -5,17 +5,21 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.agree import Rules, next_step
+from faultrun.core.diagnose import hang_incident
 from faultrun.journal.codec import decode, encode
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted
 from faultrun.model.evidence import FaultClass
 from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.incident import Cause, Incident, Save, Unsaved
 from faultrun.model.plan import Plan, Reason
+from faultrun.model.progress import WorkPhase
+from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
-from support.story import POLICY, first_plan
+from support.story import POLICY, first_plan, in_phase
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 SEATS = Topology(nodes=(NodeSlots(node=A, slots=2), NodeSlots(node=B, slots=2)))
@@ -118,3 +122,26 @@ def test_a_plan_of_an_older_journal_has_neither_and_is_read() -> None:
     for word in ("aftermath", "replaced"):
         del written[word]
     assert (decode(written, Plan).aftermath, decode(written, Plan).replaced) == (None, ())
+
+
+def test_of_two_hangs_the_one_that_was_found_stuck_is_told_and_not_the_one_that_waited_for_it() -> None:
+    waits = replace(
+        KILLED, cause=Cause.HANG, status=None, fault_class=FaultClass.CONSEQUENCE, explanation="waits"
+    )
+    stuck = replace(waits, rank=2, node=B, fault_class=FaultClass.TRANSIENT, explanation="is stuck")
+    told = answered(replace(fact(A, waits), alarm=1), fact(B, stuck)).aftermath
+    assert told is not None
+    assert (told.incident.rank, told.incident.node) == (2, B)
+
+
+def test_a_node_whose_ranks_all_wait_tells_of_a_consequence() -> None:
+    hang = HangDetected(
+        at_s=9, incarnation=0, rank=0, step=None, doing=WorkPhase.UNKNOWN, stance=Activity.WAITING,
+        silent_s=9, why="waits", where="", folder="", stacks=(), limit_s=5,
+    )  # fmt: skip
+    alone = in_phase(Phase.RUNNING, 4)
+    assert hang_incident(alone, hang).fault_class is FaultClass.TRANSIENT
+    of_several = replace(alone, life=replace(alone.life, topology=SEATS))
+    assert hang_incident(of_several, hang).fault_class is FaultClass.CONSEQUENCE
+    stuck = replace(hang, stance=Activity.UNINTERRUPTIBLE)
+    assert hang_incident(of_several, stuck).fault_class is FaultClass.TRANSIENT

@@ -236,3 +236,14 @@ def test_an_interpreter_that_leaves_has_no_line_of_a_script_below_its_calls(dump
 def test_whatever_a_dump_says_it_is_read_without_an_error(text: str) -> None:
     main_thread(text)
     main_thread(f"Thread 1\n{text}")
+
+
+def test_where_all_wait_and_other_nodes_have_ranks_the_wait_is_for_those() -> None:
+    verdict = judge(suspicion(0, 1), tuple(look(rank, "S", BACKWARD) for rank in (0, 1)), elsewhere=6)
+    assert isinstance(verdict, Blamed)
+    assert verdict.why == (
+        "waits in a collective for ranks of other nodes (6): every rank of this node waits"
+    )
+    stuck = judge(suspicion(0, 1), (look(0, "S", BACKWARD), look(1, "D")), elsewhere=6)
+    assert isinstance(stuck, Blamed)
+    assert (stuck.rank, stuck.stance) == (1, Activity.UNINTERRUPTIBLE)

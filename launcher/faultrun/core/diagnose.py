@@ -14,7 +14,7 @@ from faultrun.errors import assert_never
 from faultrun.model.events import HelperExit, SpawnFailed, WorkerExit
 from faultrun.model.evidence import DeathNote, FaultClass, Signature
 from faultrun.model.exits import Exited, ExitStatus, Signaled
-from faultrun.model.hang import HangDetected
+from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
 from faultrun.model.rendezvous import RankMissed
@@ -65,12 +65,15 @@ def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed 
 def hang_incident(state: RunState, hang: HangDetected) -> Incident:
     """The incident of a rank that hangs. How it ends is our doing, and says nothing.
 
-    Without a proof it may have been a pause, which passes: such a hang ends no run by coming again.
+    Without a proof it may have been a pause, which passes: such a hang ends no run by coming again. A node
+    of several whose ranks all wait tells of a consequence: who was found stuck elsewhere comes before it.
     """
+    waits = hang.stance is Activity.WAITING and len(state.seats.nodes) > 1
+    unproved = FaultClass.CONSEQUENCE if waits else FaultClass.TRANSIENT
     return replace(
         new_incident(state, hang.at_s, Cause.HANG, hang.why, hang.rank),
         stacks=_stacks(hang),
-        fault_class=FaultClass.UNKNOWN if hang.proved else FaultClass.TRANSIENT,
+        fault_class=FaultClass.UNKNOWN if hang.proved else unproved,
         own_step=hang.step,
     )
 

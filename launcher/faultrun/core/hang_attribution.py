@@ -53,11 +53,15 @@ class Blamed:
 
 
 def judge(
-    suspicion: Suspicion, looks: tuple[ProcessSample, ...], finished: tuple[tuple[int, int], ...] = ()
+    suspicion: Suspicion,
+    looks: tuple[ProcessSample, ...],
+    finished: tuple[tuple[int, int], ...] = (),
+    elsewhere: int = 0,
 ) -> Working | Blamed:
     """Name the rank that the others wait for, or say who works.
 
-    ``finished`` are ranks that have ended well or are done, and their last step.
+    ``finished`` are ranks that have ended well or are done, and their last step. ``elsewhere``: how many
+    ranks other nodes have, of which nobody here knows what they do.
     """
     known = {look.rank: _fed(look, suspicion) for look in looks}
     stances = {rank: activity_of(known[rank]) for rank in suspicion.front if rank in known}
@@ -79,7 +83,10 @@ def judge(
         wait = f"rank {waiting} still waits" if len(candidates) == 1 else f"ranks {waiting} still wait"
         why = f"finished after step {step}, and {wait} in a collective"
         return Blamed(rank=gone, stance=Activity.ENDED, why=why)
-    return Blamed(rank=rank, stance=stances[rank], why=describe(stances[rank], known[rank]), look=known[rank])
+    why = describe(stances[rank], known[rank])
+    if stances[rank] is Activity.WAITING and elsewhere:
+        why = f"waits in a collective for ranks of other nodes ({elsewhere}): every rank of this node waits"
+    return Blamed(rank=rank, stance=stances[rank], why=why, look=known[rank])
 
 
 def acts(blamed: Blamed, suspicion: Suspicion) -> bool:

@@ -122,7 +122,7 @@ class Inspector:
         )
         views = {rank: kernel_view(worker.pid) for rank, worker in workers.items()}
         looks, dumps = self._looked(workers, order.suspicion)
-        verdict = judge(order.suspicion, looks, finished)
+        verdict = judge(order.suspicion, looks, finished, self._group.elsewhere)
         if isinstance(verdict, Working):
             yield from self._answer(order, self._dismissed(verdict.why, verdict.excused_s))
             return

@@ -184,6 +184,11 @@ class WorkerGroup:
             notes=notes,
         )
 
+    @property
+    def elsewhere(self) -> int:
+        """How many ranks of the run other nodes have."""
+        return self._spec.topology.world_size - self._spec.slots
+
     def workers(self) -> dict[int, Process]:
         """Rank to process of the living workers, as they are now."""
         return dict(self._workers)
