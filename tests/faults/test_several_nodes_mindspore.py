@@ -21,6 +21,8 @@ pytestmark = pytest.mark.slow
 TRAIN = Path(__file__).parent / "nodes_mindspore.py"
 PATIENCE_S = 240.0
 TAKEN = 29_777
+LEASE = "--lease_ttl=10s"
+"""Four Pythons that start at once keep a small machine from etcd for seconds; each test loses one host."""
 
 STRANGE = """
 import socket
@@ -113,6 +115,7 @@ def test_a_rank_and_then_the_host_of_the_scheduler_are_lost_and_no_bit_with_them
         f"--master_port={TAKEN}",
         "--hang_timeout=off",
         "--backoff=0s",
+        LEASE,
     )
     program = (str(TRAIN), str(checkpoints), "13", "22")
     told: dict[str, Any] = {"framework": "mindspore", "per_node": 2, "words": words}
@@ -167,7 +170,7 @@ def test_who_serves_is_agreed_on_and_a_scheduler_that_dies_is_named_on_every_hos
     told: dict[str, Any] = {
         "framework": "mindspore",
         "per_node": 2,
-        "words": ("--ms_scheduler=builtin", "--backoff=0s"),
+        "words": ("--ms_scheduler=builtin", "--backoff=0s", LEASE),
     }
     with job(tmp_path, "a", "b", "c", script=STRANGE, program=program, **told) as one:
         one.start("a", "b")
