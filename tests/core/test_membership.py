@@ -175,6 +175,22 @@ def test_a_node_that_is_cut_off_as_it_finishes_is_believed_by_its_direct_word() 
     assert [code for code, _, _ in ends(run.passes(4)).values()] == [0, 0]
 
 
+def test_a_node_that_counted_as_lost_after_it_had_finished_is_believed_when_the_others_finish_too() -> None:
+    run = Group("a", "b").starts()
+    late = run["b"]
+    late.hears = False
+    late.says(NodeStatus.DONE)
+    run.passes(6)
+    assert late.lease is not None
+    run.store.drop(late.lease.number)
+    run.settles()
+    assert run["a"].was_told(IncarnationOver), "its ranks may end by themselves before they hear of it"
+    run["a"].says(NodeStatus.DONE)
+    run.settles()
+    assert run.phase == (0, PlanPhase.FINISHED)
+    assert [code for code, _, _ in ends(run.passes(4)).values()] == [0, 0]
+
+
 def test_an_alarm_reaches_peers_although_the_store_is_silent() -> None:
     run = Group("a", "b").starts()
     for one in run.members:

@@ -101,6 +101,7 @@ class Node(NamedTuple):
     own: tuple[Word, int] | None = None  # what it has read of its own key, where that is apart
     asked: tuple[Answer, ...] = ()  # answers that are on their way to it
     got: tuple[Answer, ...] = ()  # answers that have come
+    finished: tuple[Answer, ...] = ()  # who said directly that its ranks have all come to their end
 
     @property
     def has_ranks(self) -> bool:

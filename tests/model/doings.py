@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from faultrun.model.roster import PlanPhase
 from model import values
 from model.cluster import (
     NO_PROMISE,
     NOBODY,
     UP,
+    Answer,
     Node,
     Setting,
     State,
@@ -49,6 +51,9 @@ def plain(node: Node) -> Node:
     known = {life for life, _ in node.alarms}
     if node.warned >= 0 and (node.warned < node.incarnation or node.warned in known):
         node = node._replace(warned=-1)
+    if any(one.incarnation < node.incarnation for one in node.finished):
+        newer = tuple(one for one in node.finished if one.incarnation >= node.incarnation)
+        node = node._replace(finished=newer)
     if node.raised >= 0 and (node.raised < node.incarnation or node.raised in known):
         node = node._replace(raised=-1)
     return node
@@ -66,7 +71,9 @@ def decided(setting: Setting, state: State, at: int, verdict: Verdict) -> Iterat
             yield from _grant(state, at)
         elif move.kind == "warn":
             yield from _warn(state, at, move)
-        elif move.kind != "fence" or not _hears_in_time(setting, state, at):
+        elif move.kind == "ask" and not values.is_busy(node.word):
+            yield from _asks_who_has_finished(state, at, move)
+        elif not (_is_asked_in_time(state, at) if move.kind == "end" else _waits(setting, state, at, move)):
             new = told(node, move)
             if new != node:
                 yield Step(f"{at}: {_words(move)}", set_node(state, at, new))
@@ -163,6 +170,23 @@ def answered(setting: Setting, state: State, at: int, node: Node) -> Iterator[St
         yield Step(f"{at}: hears {answer.node}, asked {answer.age} ago", set_node(state, at, new))
 
 
+def _waits(setting: Setting, state: State, at: int, move: Move) -> bool:
+    return move.kind == "fence" and _hears_in_time(setting, state, at)
+
+
+def _is_asked_in_time(state: State, at: int) -> bool:
+    """Whether a peer that has finished and can be reached has yet to ask: it does before this node leaves."""
+    node = state.nodes[at]
+    if node.plan != state.etcd.plan or values.plan_of(node.plan).header.phase is PlanPhase.FINISHED:
+        return False
+    said = Answer(at, node.boot, node.word.incarnation)
+    return any(
+        peer.word[:2] == node.word[:2] and said not in peer.finished and peer.phase != "ended"
+        for peer in state.nodes
+        if peer is not node and peer.up == UP and NOBODY not in (peer.net, node.net)
+    )
+
+
 def _hears_in_time(setting: Setting, state: State, at: int) -> bool:
     """Whether a peer that can be reached has yet to answer: questions go out long before the end."""
     node = state.nodes[at]
@@ -196,6 +220,26 @@ def _warn(state: State, at: int, move: Move) -> Iterator[Step]:
                 f"{at}: tells {other} that {move.number} is over",
                 set_node(state, other, peer._replace(warned=move.number)),
             )
+
+
+def _asks_who_has_finished(state: State, at: int, move: Move) -> Iterator[Step]:
+    """Each tells the other how far it is; only that all have finished stays true."""
+    node = state.nodes[at]
+    for other in move.members:
+        peer = state.nodes[other]
+        if peer.up != UP or NOBODY in (peer.net, node.net) or peer.phase in ("fenced", "killed", "ended"):
+            continue
+        after = set_node(state, at, _hears(node, other, peer))
+        after = set_node(after, other, _hears(peer, at, node))
+        if after != state:
+            yield Step(f"{at} and {other}: tell one another how far they are", after)
+
+
+def _hears(node: Node, other: int, peer: Node) -> Node:
+    said = Answer(other, peer.boot, peer.word.incarnation)
+    if peer.word.status != "done" or said in node.finished:
+        return node
+    return node._replace(finished=tuple(sorted((*node.finished, said))))
 
 
 def _write(setting: Setting, state: State, at: int, move: Move) -> Iterator[Step]:

@@ -42,6 +42,8 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
         return "the plan goes back"
     life = now.header.incarnation
     if life > was.header.incarnation:
+        if any(node.phase == "ended" and node.word[:2] == (life - 1, "done") for node in after.nodes):
+            return f"incarnation {life} is planned although a node has ended with 0"
         if any(node.has_ranks and node.incarnation < life for node in after.nodes):
             return f"incarnation {life} is planned while ranks of an older one live"
         step = None if now.body.point is None else now.body.point.global_step
@@ -71,6 +73,8 @@ def _place(written: values.Written) -> tuple[int, int, int]:
 
 def good(setting: Setting, state: State) -> bool:
     """All train, the run has ended, or the run waits for a node and says for which."""
+    if all(node.phase == "ended" or node.up != UP for node in state.nodes):
+        return True
     if not state.etcd.up:
         return False
     if not state.etcd.plan:

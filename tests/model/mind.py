@@ -16,10 +16,12 @@ from faultrun.model.membership import (
     NODES,
     PLAN_KEY,
     Act,
+    AskPeers,
     Commit,
     Fence,
     GrantLease,
     MemberClock,
+    NodesEvent,
     OwnState,
     PeerQuestion,
     Remembered,
@@ -131,25 +133,35 @@ def _without_a_look(away: frozenset[str], members: int, view: View, move: Move) 
 
 def _moves(view: View, act: Act) -> tuple[Move, ...]:
     match act:
-        case Tell(event=PlanAdopted(incarnation=life)):
-            return (Move("plan", life),)
-        case Tell(event=GoGiven(incarnation=life)):
-            return (Move("go", life),)
-        case Tell(event=IncarnationOver(incarnation=life)):
-            return (Move("over", life),)
-        case Tell(event=LookAgain(number=number)):
-            return (Move("look", number),)
-        case Tell(event=RunFinished(exit_code=code)):
-            return (Move("end", code),)
+        case Tell(event=event):
+            return _told(event)
         case Fence(why=why):
             return (Move("fence", words=why),)
         case GrantLease():
             return (Move("grant"),)
+        case AskPeers(members=members):
+            return (Move("ask", members=tuple(index(one.node) for one in members)),)
         case WarnPeers(alarm=alarm, members=members):
             return (Move("warn", alarm.incarnation, members=tuple(index(one.node) for one in members)),)
         case Commit(transaction=txn) if not txn.what.startswith("wait for"):
             compares = tuple(_compare(one) for one in txn.compares)
             return (Move("write", 0, txn.what, compares, _operations(view, txn.then)),)
+        case _:
+            return ()
+
+
+def _told(event: NodesEvent) -> tuple[Move, ...]:
+    match event:
+        case PlanAdopted(incarnation=life):
+            return (Move("plan", life),)
+        case GoGiven(incarnation=life):
+            return (Move("go", life),)
+        case IncarnationOver(incarnation=life):
+            return (Move("over", life),)
+        case LookAgain(number=number):
+            return (Move("look", number),)
+        case RunFinished(exit_code=code):
+            return (Move("end", code),)
         case _:
             return ()
 

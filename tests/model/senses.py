@@ -45,6 +45,7 @@ def view(setting: Setting, state: State, at: int) -> View:
         office=node.office,
         keys=node.keys,
         answers=_answers(setting, state, at) if asks else (),
+        finished=node.finished,
     )
 
 

@@ -21,6 +21,7 @@ from faultrun.model.membership import (
     LeaseTimes,
     NodeKeys,
     PeerAnswer,
+    PeerWord,
     Stated,
     Terms,
 )
@@ -32,7 +33,7 @@ from model.cluster import DEAF, FENCE, HOLD, TTL, Answer, Key, Word
 
 NOW_S = 100.0
 TIMES = LeaseTimes(
-    ttl_s=TTL, fence_s=FENCE, deaf_s=DEAF, hold_s=HOLD, election_s=0.0, node_wait_s=1e9, leave_s=1e9
+    ttl_s=TTL, fence_s=FENCE, deaf_s=DEAF, hold_s=HOLD, election_s=0.0, node_wait_s=1e9, leave_s=0.0
 )
 POLICY = RestartPolicy(max_restarts=9, window_s=3600, backoff_min_s=0, backoff_max_s=0)
 NAMES = "abcdefgh"
@@ -66,6 +67,7 @@ class View(NamedTuple):
     office: tuple[int, int, int] | None
     keys: tuple[Key, ...] | None
     answers: tuple[Answer, ...]
+    finished: tuple[Answer, ...]
 
 
 _plans: list[Written | None] = [None]
@@ -234,6 +236,16 @@ def known(view: View) -> KnownKeys:
         nodes=None if keys is None else NodeKeys(revision=1, stated=keys),
         parts=parts,
         answers=given,
+        words=tuple(
+            PeerWord(
+                node=node_id(one.node),
+                boot=boot_id(one.boot),
+                incarnation=one.incarnation,
+                status=NodeStatus.DONE,
+                heard_at_s=NOW_S,
+            )
+            for one in view.finished
+        ),
         warnings=() if view.warned < 0 else (alarm(view.warned, -1),),
     )
 

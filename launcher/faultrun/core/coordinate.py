@@ -102,13 +102,14 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
 
 
 def _finished_by_word(office: Office, facts: Mapping[NodeId, NodeFact]) -> bool:
-    """Whether every member has finished, and of some only their direct word tells."""
+    """Whether every member has finished, and of some only their direct word tells.
+
+    An alarm says nothing against it: one whose lease was gone was counted as lost while others still ran.
+    """
     header, roster = office.header, office.roster
     if header is None or roster is None or header.phase is not PlanPhase.GO:
         return False
     life = header.incarnation
-    if office.common.alarm(life) is not None:
-        return False
     left = [entry for entry in roster.entries if not _states_done(facts.get(entry.node), entry, life)]
     return bool(left) and all((entry.node, entry.boot) in office.finished for entry in left)
 
