@@ -102,7 +102,8 @@ class Passage:
         if self._site.ended:
             self.over = True
             wrong.codes += unequal_ends(self._site.codes, self._late(), None)
-        return [self._finished(row, wrong if row is rows[-1] else Broken()) for row in rows]
+        found = [self._finished(row, wrong if row is rows[-1] else Broken()) for row in rows]
+        return [*({**row, "ended": None} for row in found[:-1]), found[-1]]
 
     def ends(self) -> Row:
         """End the run as planned; a row about it."""
