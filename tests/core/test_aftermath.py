@@ -94,6 +94,14 @@ def test_a_lost_node_that_is_back_before_the_plan_is_the_incident_all_the_same(s
     assert found.plan.ledger.restarts == ()
 
 
+def test_a_fence_goes_before_what_followed_from_it_and_is_charged_to_nobody() -> None:
+    fenced = replace(KILLED, cause=Cause.FENCE, rank=None, status=None, explanation="etcd has not answered")
+    followed = replace(KILLED, fault_class=FaultClass.CONSEQUENCE, explanation="lost its peer", node=B)
+    found = answered(fact(A, fenced), fact(B, followed))
+    assert found.aftermath is not None
+    assert (found.aftermath.incident.cause, found.ledger.restarts) == (Cause.FENCE, ())
+
+
 def test_a_rank_that_fell_by_itself_stays_the_incident_although_a_node_is_lost_since() -> None:
     found = answered(fact(A, KILLED), fact(C, incarnation=-1))
     assert found.aftermath is not None

@@ -104,6 +104,37 @@ def test_a_node_that_was_taken_for_lost_goes_on_under_another_boot() -> None:
     assert story.performed(Publish)[-1].fact.boot == "third", "who has drained already says so again"
 
 
+@pytest.mark.parametrize("seen_first", ["the fence", "the deadline", "a rank's end", "the end of both"])
+def test_ranks_that_a_fence_killed_were_not_killed_from_outside(seen_first: str) -> None:
+    story = of_two_nodes().reported(r0=7)
+    story.now_s = 50.0
+    lost = MembershipLost(
+        at_s=50, incarnation=0, why="etcd has not answered this node for 9 s", boot=BootId("2"), since_s=49.5
+    )
+    if seen_first == "the fence":
+        story.tell(lost).killed(0).killed(1)
+    elif seen_first == "a rank's end":
+        story.killed(0).tell(lost).killed(1)
+    elif seen_first == "the deadline":
+        story.tell(MembershipLost(at_s=50, incarnation=0, why="overdue")).killed(0).tell(lost).killed(1)
+    else:
+        story.killed(0).killed(1).tell(lost)
+    incident = story.drained().incident
+    assert (incident.cause, incident.rank, incident.number) == (Cause.FENCE, None, 1)
+    assert (incident.explanation, incident.followers) == (lost.why, (0, 1))
+    assert story.chose().performed(Publish)[-1].fact.boot == "2"
+
+
+def test_a_rank_that_fell_before_its_node_was_fenced_stays_the_first_to_fail() -> None:
+    story = of_two_nodes()
+    story.now_s = 20.0
+    story.killed(1)
+    story.now_s = 30.0
+    story.tell(MembershipLost(at_s=30, incarnation=0, why="etcd has not answered", since_s=30))
+    incident = story.killed(0).drained().incident
+    assert (incident.cause, incident.rank, incident.followers) == (Cause.SIGNAL, 1, (0,))
+
+
 def test_a_node_without_workers_looks_again_for_what_a_lost_one_saved() -> None:
     story = drained_beside_a_lost_node().chose(checkpoint(5))
     told = story.performed(Publish)[-1].fact

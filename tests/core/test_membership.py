@@ -19,6 +19,7 @@ from faultrun.model.membership import (
     Commit,
     Fence,
     PeerQuestion,
+    Tell,
     Terms,
     node_key,
 )
@@ -28,7 +29,7 @@ from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
 from faultrun.model.transaction import Absent, CreatedAt, NothingNewer, Unchanged
 from support.member_group import RULES, TIMES, Group, Member
-from support.story import POLICY, checkpoint
+from support.story import POLICY, checkpoint, rule
 
 
 def test_nodes_join_elect_one_plan_prepare_and_start() -> None:
@@ -350,6 +351,27 @@ def test_nobody_trains_past_the_lease_alone() -> None:
     assert not run["b"].was_told(Fence)
 
 
+@pytest.mark.parametrize(
+    ("frozen_s", "late_s", "why"),
+    [
+        (0.0, 0.0, "etcd has not answered this node for 9 s, and not every node says the same"),
+        (8.0, 0.0, "its supervisor stood still for 8 s: frozen, or without a processor"),
+        (12.0, 12.0, "this node stood still for 12 s: frozen, or suspended"),
+    ],
+)
+def test_a_fence_says_what_kept_the_lease_from_being_renewed(
+    frozen_s: float, late_s: float, why: str
+) -> None:
+    run = Group("a", "b").starts()
+    alone = run["a"]
+    alone.hears, run.cut_off = False, [alone]
+    run.passes(8.9, step_s=0.1)
+    run.now_s, alone.frozen_s = run.now_s + 0.2, frozen_s
+    alone.remembered = replace(alone.remembered, due_at_s=run.now_s - late_s)
+    fence = next(act for act in alone.judges().acts if isinstance(act, Fence))
+    assert fence.why.replace("9.1 s", "9 s") == why
+
+
 def test_after_a_fence_nothing_is_said_before_the_supervisor_has_another_boot() -> None:
     run = Group("a", "b").starts()
     run["a"].hears = False
@@ -424,6 +446,51 @@ def test_a_stop_of_one_node_ends_its_part_and_a_stop_of_all_ends_the_run(both: b
     assert (end.exit_code, end.stopped) == (143, True)
     assert run.phase == ((0, PlanPhase.FINISHED) if both else (1, PlanPhase.PREPARE))
     assert bool(run["c"].was_told(PlanAdopted)) is not both
+
+
+def test_a_run_that_is_given_up_tells_every_node_and_spare_the_same_of_its_last_incident() -> None:
+    run = Group("a", "b", "c", rules=replace(RULES, policy=rule(max_restarts=0))).starts()
+    fell = Incident(
+        number=1, incarnation=0, at_s=1, cause=Cause.EXIT, rank=1, status=Exited(code=3), node=NodeId("b")
+    )
+    run["b"].says(NodeStatus.JOINED, incident=fell, look=0)
+    run["a"].says(NodeStatus.JOINED, incident=replace(fell, cause=Cause.ELSEWHERE, rank=None), look=0)
+    run.settles()
+    told = [one.was_told(RunFinished)[0] for one in run.members]
+    assert {(end.exit_code, end.aftermath.incident) for end in told} == {(3, fell)}  # type: ignore[attr-defined]
+    revision = run.store.common().revision
+    assert [end.revision for end in told] == [revision] * 3  # type: ignore[attr-defined]
+    assert 0 < run["a"].was_told(GoGiven)[0].revision < revision  # type: ignore[attr-defined]
+
+
+def test_a_wait_that_ends_the_run_tells_the_loss_that_began_it() -> None:
+    run = Group("a", "b").starts()
+    run.is_gone("b")
+    run.settles()
+    heard = Incident(number=1, incarnation=0, at_s=1, cause=Cause.ELSEWHERE, rank=None, status=None)
+    run["a"].says(NodeStatus.JOINED, incident=heard, look=0)
+    (end,) = run.passes(TIMES.node_wait_s + 1)["a"].was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert end.aftermath is not None
+    assert (end.exit_code, end.aftermath.incident.cause, end.aftermath.incident.node) == (69, Cause.NODE, "b")
+
+
+def test_the_end_is_told_although_what_is_known_of_its_incident_cannot_be_read() -> None:
+    run = Group("a", "b").starts()
+    for one in run.members:
+        one.says(NodeStatus.DONE)
+    run.settles()
+    late = run["b"]
+    late.told.clear()
+    late.remembered = replace(late.remembered, told=(), ended_since_s=None)
+    common = late.known.common
+    assert common is not None
+    assert common.header is not None
+    late.hears = False
+    late.known = replace(late.known, common=replace(common, header=replace(common.header, last="lost")))
+    assert not [act for act in late.judges().acts if isinstance(act, Tell)]
+    run.now_s += TIMES.leave_s
+    assert [act for act in late.judges().acts if isinstance(act, Tell)]
 
 
 def test_a_run_that_was_given_up_goes_on_with_a_fresh_budget_for_those_who_come_after() -> None:

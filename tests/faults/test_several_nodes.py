@@ -9,11 +9,13 @@ import pytest
 from faultrun.agreement.embedded import find_etcd
 from faultrun.cli.report import account_of
 from support.processes import lives, wait_until
+from support.runs import Run
 from support.several_nodes import STORE, Job, job
 
 pytestmark = pytest.mark.slow
 
 TRAINS = "train()\n"
+LONG_LEASE = "--lease_ttl=20s"  # where no node is lost, a machine that is busy loses none
 ENDS_WHEN_TOLD = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\ntrain()\n"
 ENDS_IN_THE_SECOND_LIFE = "train_in_the_first_life()\n"
 
@@ -34,6 +36,18 @@ def one_card(one: Job, *names: str) -> str:
     """The card of the first incident, which is the same text on all of these hosts."""
     (text,) = {(one.run(name).log_dir / "incident_1.txt").read_text() for name in names}
     return text
+
+
+def fenced(run: Run) -> str:
+    """The cause on the card of a node that ended its own ranks, once it is written; as in the report."""
+    path = run.log_dir / "incident_1.txt"
+    wait_until(lambda: path if path.exists() else None, while_runs=run.pid, what="a card")
+    headline, *rows = path.read_text().splitlines()
+    assert "was fenced" in headline
+    (cause,) = (row.split(maxsplit=1)[1] for row in rows if row.split()[0] == "cause")
+    account = account_of(run.log_dir)
+    assert [(fault.cause, fault.what) for fault in account.faults] == [("fence", cause)]
+    return cause
 
 
 def test_all_start_together_and_end_with_one_code(tmp_path: Path) -> None:
@@ -71,6 +85,28 @@ def test_a_rank_that_dies_anywhere_has_all_drain_and_restart(tmp_path: Path, die
             f"incident 1  rank {rank} of 2 killed by SIGKILL   failed first; rank {1 - rank} stop"
         )
         assert f"+00:00 on {dies_on}\n" in card
+
+
+def test_a_run_that_is_given_up_ends_with_one_code_and_one_card_and_tells_what_it_had_read(
+    tmp_path: Path,
+) -> None:
+    with job(tmp_path, "a", "b", "c", script=TRAINS, words=("--max_restarts=0", LONG_LEASE)) as one:
+        one.trains_with_a_spare("a", "b", spare="c")
+        wait_until(lambda: "spare of run job42" in one.run("c").text, what="a spare that knows the plan")
+        rank = one.rank_on("b")
+        one.run("b").kill(rank)
+        assert [one.run(name).ends() for name in "abc"] == [137] * 3
+        card = one_card(one, "a", "b", "c")
+        assert card.startswith(
+            f"incident 1  rank {rank} of 2 killed by SIGKILL   failed first; rank {1 - rank} stop"
+        )
+        assert "  restart   none: " in card
+        assert all(card.rstrip() in one.run(name).text for name in "abc")
+        assert len({one.run(name).text.splitlines()[-1].partition("faultrun: ")[2] for name in "abc"}) == 1
+        for name in "ab":
+            learned = ("PlanAdopted", "GoGiven", "IncarnationOver", "RunFinished")
+            read = [line["revision"] for line in one.run(name).events() if line["event"] in learned]
+            assert 0 < read[0] <= read[1] <= read[-1], read
 
 
 @pytest.mark.parametrize("coordinates", [True, False])
@@ -111,6 +147,7 @@ def test_ranks_of_a_frozen_supervisor_are_dead_before_anybody_takes_their_place(
         one.run("b").signal(signal.SIGCONT)
         one.run("b").event("MembershipLost")
         one.trains("a", "c", incarnation=1)
+        assert fenced(one.run("b")).startswith("its supervisor stood still for ")
 
 
 def test_a_node_that_is_cut_off_kills_its_ranks_in_time_and_comes_back_as_a_spare(tmp_path: Path) -> None:
@@ -123,6 +160,7 @@ def test_a_node_that_is_cut_off_kills_its_ranks_in_time_and_comes_back_as_a_spar
         assert not lives(pid)
         one.run("b").event("MembershipLost")
         one.trains("a", "c", incarnation=1)
+        assert fenced(one.run("b")).startswith("etcd has not answered this node for ")
         one.network.heal()
         one.host("c").kill()
         assert one.run("b").event("WorkerStarted", incarnation=2)["rank"] == rank
@@ -186,7 +224,7 @@ def test_a_stop_to_all_ends_the_run_everywhere_with_one_code(tmp_path: Path) -> 
 def test_a_stop_to_one_leaves_its_place_to_a_spare_and_a_person_then_stops_all_from_one(
     tmp_path: Path,
 ) -> None:
-    with job(tmp_path, "a", "b", "c", script=TRAINS, words=("--exit_code_on_stop=0",)) as one:
+    with job(tmp_path, "a", "b", "c", script=TRAINS, words=("--exit_code_on_stop=0", LONG_LEASE)) as one:
         one.trains_with_a_spare("a", "b", spare="c")
         one.run("b").signal(signal.SIGTERM)
         assert one.run("b").ends() == 0

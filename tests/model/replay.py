@@ -173,7 +173,8 @@ class _Replay:
 
 
 def _charged(fact: NodeFact) -> bool:
-    return fact.incident is not None and fact.incident.cause not in (Cause.ELSEWHERE, Cause.NODE)
+    uncharged = (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE)
+    return fact.incident is not None and fact.incident.cause not in uncharged
 
 
 def _put(at: int, phase: str) -> Callable[[State], State]:

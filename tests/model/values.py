@@ -213,6 +213,7 @@ def known(view: View) -> KnownKeys:
         header, roster, body = plan_of(view.plan)
         common = replace(common, header=header, header_changed=PLAN_CHANGED + view.plan)
         parts = {f"{ROSTERS}{header.roster}": roster, f"{BODIES}{header.body}": body}
+        parts |= {f"{BODIES}{header.last}": body} if header.last else {}
     if view.office is not None:
         node, boot, token = view.office
         leader = Leadership(node=node_id(node), boot=boot_id(boot))

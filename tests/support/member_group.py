@@ -61,7 +61,7 @@ class Member:
         self.hears = True
         self.told: list[object] = []
         self.waits = self.spare = ""
-        self.alive_until_s = 0.0
+        self.alive_until_s = self.frozen_s = 0.0
 
     def says(self, status: NodeStatus, incarnation: int | None = None, **more: object) -> None:
         at = self.fact.incarnation if incarnation is None else incarnation
@@ -78,7 +78,7 @@ class Member:
             self.reads()
             if self.lease is not None and not self.lease.dropped:
                 self.lease = renewed(self.lease, self.run.now_s, self.run.now_s, TIMES)
-        own = OwnState(fact=self.fact, lease=self.lease, raised=self.raised)
+        own = OwnState(fact=self.fact, lease=self.lease, raised=self.raised, frozen_s=self.frozen_s)
         clock = MemberClock(now_s=self.run.now_s, run_s=self.run.now_s - 100)
         judgement = judge(self.run.rules, self.terms, own, self.known, self.remembered, clock)
         self.remembered, self.waits = judgement.remembered, judgement.waits

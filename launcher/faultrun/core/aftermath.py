@@ -23,13 +23,21 @@ def loss_words(seats: Topology, node: NodeId, lease_ttl_s: float) -> str:
 def first_incident(spoken: Sequence[NodeFact]) -> Incident | None:
     """What began it. Nodes' clocks cannot be compared: their evidence is, then who raised the alarm first."""
 
-    def order(known: tuple[Incident, int]) -> tuple[int, bool, bool, bool, int]:
+    def order(known: tuple[Incident, int]) -> tuple[int, int, bool, int]:
         incident, alarm = known
-        followed = incident.fault_class is FaultClass.CONSEQUENCE
-        return -incident.incarnation, incident.cause is Cause.ELSEWHERE, followed, alarm == 0, alarm
+        return -incident.incarnation, _doubt(incident), alarm == 0, alarm
 
     known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
     return min(known, key=order)[0] if known else None
+
+
+def _doubt(incident: Incident) -> int:
+    """How much speaks for it being the consequence of another."""
+    if incident.cause is Cause.ELSEWHERE:
+        return 3
+    if incident.fault_class is FaultClass.CONSEQUENCE:
+        return 2
+    return 1 if incident.cause is Cause.FENCE else 0
 
 
 def with_lost(

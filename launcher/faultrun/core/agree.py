@@ -252,7 +252,7 @@ def _replan(
 def _answer(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
     """What follows an incident, which ``plan``'s ledger has counted."""
     now_s, ledger = following.start_at_s, plan.ledger
-    if incident.cause in (Cause.ELSEWHERE, Cause.NODE):
+    if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
         # Whoever could tell of it is lost, and a lost node is charged to nobody.
         return _adopt(replace(following, ledger=ledger), now_s)
     following = replace(following, reason=Reason.FAULT)

@@ -87,14 +87,17 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
     match following:
         case str():
             gave_up = too_late and following.startswith(AWAITS)
-            return _end(office, run_s, _not_come_back(office, following, run_s)) if gave_up else following
+            if not gave_up:
+                return following
+            told = last_incident(rules, office.plan, facts)
+            return _end(office, run_s, _not_come_back(office, following, run_s), told)
         case IncarnationOver():
             return _alarm(office, following)
         case GoGiven():
             return _go(office, following, run_s)
         case PlanAdopted(plan=plan):
-            told = replace(plan, settings=rules.settings)
-            return _look_first(office, facts, plan, run_s) or _plan(office, by_node, told, run_s)
+            plan = replace(plan, settings=rules.settings)
+            return _look_first(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
         case RunFinished():
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
@@ -268,7 +271,7 @@ def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
 
 
 def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None = None) -> Transaction:
-    """The end of the run. Nodes need nothing but the header; who looks later finds ``told`` beside it."""
+    """The end of the run, with what every node writes its last card from."""
     before, body = office.common.header, office.body
     known = None if told is None or body is None else _telling(body, told)
     header = PlanHeader(

@@ -6,7 +6,7 @@ Called by ``decide`` only, which says when each of them applies.
 from dataclasses import replace
 
 from faultrun.core import begin, gasp
-from faultrun.core.diagnose import conclude, exit_code_of, new_incident, open_incident
+from faultrun.core.diagnose import KILLED, conclude, exit_code_of, new_incident, open_incident
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
 from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, WorkerExit
@@ -81,11 +81,12 @@ def _drain_for_a_stop(state: RunState, now_s: float, why: str, source: StopSourc
 
 def fence(state: RunState, event: MembershipLost) -> Step:
     """Nothing may live here beside whoever gets this node's place; there is no time to save."""
-    state = replace(state, boot=event.boot or state.boot)
+    since_s = event.at_s if event.since_s is None else event.since_s
+    state = _laid_to_the_fence(replace(state, boot=event.boot or state.boot), event, since_s)
     match state.phase:
         case Phase.RUNNING:
-            incident = new_incident(state, event.at_s, Cause.ELSEWHERE, event.why)
-            step = _drain(state, event.at_s, 0.0, event.why, incident)
+            incident = new_incident(state, event.at_s, Cause.FENCE, event.why)
+            step = _drain(state, since_s, 0.0, event.why, incident)
             return kill(step.state, event.at_s, event.why) if step.state.phase is Phase.DRAINING else step
         case Phase.DRAINING:
             return kill(state, event.at_s, event.why)
@@ -94,6 +95,25 @@ def fence(state: RunState, event: MembershipLost) -> Step:
             return begin.await_plan(state, event.at_s, NodeStatus.JOINED, why)
         case _:
             return begin.withdraw(state, event.at_s, event.why)
+
+
+def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -> RunState:
+    """Whoever is found killed since then was killed for this, although its end may be seen first."""
+    drain = state.life.drain
+    if drain is None:
+        return state
+    first = drain.incident
+    if first is not None and first.cause is Cause.FENCE and event.boot:
+        first = replace(first, explanation=event.why)  # who saw the ranks end does not know why
+    elif first is not None and first.status == KILLED and first.at_s >= since_s:
+        ranks = {first.rank, *first.followers, *first.together}
+        first = replace(
+            new_incident(state, first.at_s, Cause.FENCE, event.why),
+            number=first.number,
+            followers=tuple(sorted(rank for rank in ranks if rank is not None)),
+        )
+    drain = replace(drain, incident=first, deadline_s=min(drain.deadline_s, since_s))
+    return replace(state, life=replace(state.life, drain=drain))
 
 
 def stop(state: RunState, event: StopRequested, incident: Incident | None = None) -> Step:

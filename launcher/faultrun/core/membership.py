@@ -33,9 +33,11 @@ from faultrun.core.elect import (
 from faultrun.core.heed import heeded
 from faultrun.core.patience import known_end, patience_over, refused, since
 from faultrun.core.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
+from faultrun.core.span import span
 from faultrun.core.spare import spare_words
 from faultrun.core.standpoint import THE_END_OF, Standpoint, standpoint
 from faultrun.model.agreement import AgreementSilent, LookAgain
+from faultrun.model.events import RunFinished
 from faultrun.model.membership import (
     COORDINATOR_KEY,
     Act,
@@ -57,6 +59,8 @@ from faultrun.model.topology import BootId
 from faultrun.model.transaction import Put, Transaction, Unchanged
 
 _LONGEST_MEMORY = 16
+_STANDS_STILL = 1 / 2
+"""Of a lease: whoever is so late was not only slow."""
 
 
 def judge(
@@ -98,11 +102,18 @@ def _fenced(case: Standpoint, fence: Fence) -> Judgement:
 
 
 def _why_alone(case: Standpoint) -> str:
-    lease = case.own.lease
+    """What kept the lease from being renewed: this node itself, or etcd."""
+    lease, longest_s = case.own.lease, case.terms.times.ttl_s * _STANDS_STILL
+    due_at_s = case.clock.now_s if case.remembered.due_at_s is None else case.remembered.due_at_s
+    late_s = case.clock.now_s - due_at_s
+    if late_s >= max(longest_s, case.own.frozen_s):
+        return f"this node stood still for {span(late_s)}: frozen, or suspended"
+    if case.own.frozen_s >= longest_s:
+        return f"its supervisor stood still for {span(case.own.frozen_s)}: frozen, or without a processor"
     if lease is None or lease.dropped:
         return "etcd has dropped the lease of this node: another may get its place"
     silent_s = case.clock.now_s - lease.sent_at_s
-    return f"etcd has not answered for {silent_s:.1f} s, and not every node says the same"
+    return f"etcd has not answered this node for {span(silent_s)}, and not every node says the same"
 
 
 def _news(case: Standpoint) -> Iterator[Tell | Fence]:
@@ -111,9 +122,23 @@ def _news(case: Standpoint) -> Iterator[Tell | Fence]:
         return
     if case.header is None or (case.header.phase is PlanPhase.FINISHED and not case.knows_whose_end):
         return
+    if _tells_of_the_end_soon(case):
+        return
     fact, ahead_s = case.own.fact, case.remembered.run_ahead_s
     for news in heeded(fact, case.known, case.header, case.roster, case.body, case.clock.run_s, ahead_s):
-        yield news if isinstance(news, Fence) else Tell(event=news)
+        if isinstance(news, RunFinished):
+            yield Tell(event=replace(news, aftermath=case.last_incident))
+        else:
+            yield news if isinstance(news, Fence) else Tell(event=news)
+
+
+def _tells_of_the_end_soon(case: Standpoint) -> bool:
+    """Whether what all write their last card from is on its way: not for long, and not without the store."""
+    header, since_s = case.header, case.remembered.ended_since_s
+    if header is None or header.phase is not PlanPhase.FINISHED or case.own.fact.status.busy:
+        return False
+    lacks = bool(header.last) and case.last_incident is None and not case.deaf
+    return lacks and (since_s is None or case.clock.now_s < since_s + case.terms.times.leave_s)
 
 
 def _silence(case: Standpoint, asked: tuple[AskPeers, ...]) -> Iterator[Tell]:
@@ -206,6 +231,7 @@ def _timed(case: Standpoint, waits: str, *, asks: bool) -> Remembered:
     # Who still has ranks rests on our promise, and tells how they end: there is no limit to that.
     awaited = case.deaf and others is not None and bool(others.running) and not others.over
     finished = case.deaf and others is not None and others.everywhere
+    ended = case.header is not None and case.header.phase is PlanPhase.FINISHED
     return replace(
         before,
         asked_at_s=now_s if asks else None if case.is_heard else before.asked_at_s,
@@ -214,6 +240,7 @@ def _timed(case: Standpoint, waits: str, *, asks: bool) -> Remembered:
             before.leaving_since_s, now_s, holds=fact.stop is not None and not fact.status.busy
         ),
         finished_since_s=since(before.finished_since_s, now_s, holds=finished),
+        ended_since_s=since(before.ended_since_s, now_s, holds=ended),
     )
 
 
@@ -240,24 +267,29 @@ def _is_odd(case: Standpoint) -> bool:
 
 def _judgement(case: Standpoint, acts: tuple[Act, ...], waits: str) -> Judgement:
     """The answer, without what was told before."""
-    told, fresh = list(case.remembered.told), []
+    told, fresh, next_at_s = list(case.remembered.told), [], _next_at_s(case)
     for act in acts:
         words = _words(act, case.own.fact.boot)
         if words and words in told:
             continue
-        fresh.append(act)
+        fresh.append(_as_read(act, case.common.revision))
         if words:
             told.append(words)
     return Judgement(
-        remembered=replace(case.remembered, told=tuple(told[-_LONGEST_MEMORY:])),
+        remembered=replace(case.remembered, told=tuple(told[-_LONGEST_MEMORY:]), due_at_s=next_at_s),
         acts=tuple(fresh),
         alive_until_s=case.alive_until_s,
-        judge_at_s=_next_at_s(case),
+        judge_at_s=next_at_s,
         coordinates=leads(case.common, case.own.fact),
         waits=waits or case.waits_elsewhere,
         waits_since_s=case.remembered.waiting_since_s,
         spare=spare_words(case),
     )
+
+
+def _as_read(act: Act, revision: int) -> Act:
+    """What is told says how much of the store was read by then."""
+    return Tell(event=replace(act.event, revision=revision)) if isinstance(act, Tell) else act
 
 
 def _words(act: Act, boot: BootId) -> str:
@@ -288,6 +320,7 @@ def _next_at_s(case: Standpoint) -> float:
         (then.asked_at_s, times.hold_s / QUESTIONS_A_HOLD),
         (then.leaving_since_s, times.leave_s),
         (then.finished_since_s, times.leave_s),
+        (then.ended_since_s, times.leave_s),
     ):
         if since_s is not None:
             moments.append(since_s + wait_s)

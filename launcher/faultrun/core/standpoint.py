@@ -10,6 +10,7 @@ from faultrun.core.agree import Rules
 from faultrun.core.completion import Completion, completion
 from faultrun.core.elect import current
 from faultrun.core.span import node_names
+from faultrun.model.incident import Aftermath
 from faultrun.model.membership import (
     BODIES,
     ROSTERS,
@@ -105,12 +106,19 @@ class Standpoint:
         return ""
 
     @property
+    def last_incident(self) -> Aftermath | None:
+        """What the nodes told together of the incident that ended the run; None while it was not read."""
+        key = f"{BODIES}{'' if self.header is None else self.header.last}"
+        told = self.known.parts.get(key)
+        return told.aftermath if isinstance(told, Plan) else None
+
+    @property
     def parts_missing(self) -> tuple[str, ...]:
         """What has to be read before the header can be understood."""
         written = self.common.header
         if written is None:
             return ()
-        names = ((ROSTERS, written.roster), (BODIES, written.body))
+        names = ((ROSTERS, written.roster), (BODIES, written.body), (BODIES, written.last))
         keys = (f"{folder}{name}" for folder, name in names if name)
         return tuple(key for key in keys if key not in self.known.parts)
 

@@ -17,8 +17,9 @@ from faultrun.journal.append import BECAUSE
 from faultrun.journal.codec import CodecError, decode, wire_name
 from faultrun.journal.read import event_of, line_of_bytes
 from faultrun.model.actions import Publish
-from faultrun.model.events import Event, Heartbeat, PlanAdopted
-from faultrun.model.incident import Incident
+from faultrun.model.events import Event, Heartbeat, PlanAdopted, RunFinished
+from faultrun.model.incident import Aftermath, Incident
+from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
 
 _PLAN = f'"event":"{wire_name(PlanAdopted)}"'.encode()
@@ -157,9 +158,13 @@ def tail(path: Path) -> Tail:
 
 def _agreed(event: Event | None) -> Incident | None:
     """What several nodes found together; each had told its own part before."""
-    if isinstance(event, PlanAdopted) and event.plan.aftermath is not None:
-        return event.plan.aftermath.incident
-    return None
+    match event:
+        case PlanAdopted(plan=Plan(aftermath=Aftermath(incident=incident))):
+            return incident
+        case RunFinished(aftermath=Aftermath(incident=incident)):
+            return incident
+        case _:
+            return None
 
 
 def _judged(actions: object) -> Incident | None:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from faultrun.model.fact import Fact
+from faultrun.model.fact import FactOfNodes
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncarnationOver(Fact):
+class IncarnationOver(FactOfNodes):
     """Another node cannot go on with ``incarnation``, so nobody can. ``node``: which, if that is known.
 
     ``stop``: it was told to stop, which is no fault of anybody.
@@ -20,26 +20,27 @@ class IncarnationOver(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipLost(Fact):
+class MembershipLost(FactOfNodes):
     """This node may be taken for lost by now: another may get its place, so none of its workers may live.
 
     It is about the node, whatever incarnation it has. ``boot`` is the name under which its supervisor goes
-    on; empty: as before.
+    on; empty: as before. ``since_s``: from then on its workers may have been killed for it; None: from now.
     """
 
     why: str
     boot: BootId = BootId("")
+    since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookAgain(Fact):
+class LookAgain(FactOfNodes):
     """What a lost node saved last may lie there since this one looked. ``number`` counts such requests."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementSilent(Fact):
+class AgreementSilent(FactOfNodes):
     """Nobody answers for the agreement, and every node says so: training goes on.
 
     It is about the node, whatever incarnation it has.

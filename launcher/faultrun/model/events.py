@@ -13,9 +13,10 @@ from faultrun.model.agreement import AgreementEvent
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import ExitStatus, ended_well
-from faultrun.model.fact import Fact
+from faultrun.model.fact import Fact, FactOfNodes
 from faultrun.model.gasp import GaspEvent
 from faultrun.model.hang import HangEvent
+from faultrun.model.incident import Aftermath
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
@@ -81,7 +82,7 @@ class NothingWhole(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAdopted(Fact):
+class PlanAdopted(FactOfNodes):
     """The agreement says how the next incarnation shall look."""
 
     plan: Plan
@@ -114,7 +115,7 @@ class PrepareFailed(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GoGiven(Fact):
+class GoGiven(FactOfNodes):
     """Every node is prepared: workers may start and meet at this address."""
 
     master_addr: str
@@ -250,10 +251,11 @@ class Drained(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinished(Fact):
+class RunFinished(FactOfNodes):
     """The run is over; every node exits with ``exit_code``.
 
     ``stopped``: somebody asked for it, by ``stop``; None in journals of versions that did not tell.
+    ``aftermath`` is of the incident of several nodes that no plan answers any more.
     ``unheard`` are nodes of which this one, whose own ranks all ended with 0, does not know how theirs did.
     """
 
@@ -262,6 +264,7 @@ class RunFinished(Fact):
     stopped: bool | None = None
     unheard: tuple[NodeId, ...] = ()
     stop: StopSource | None = None
+    aftermath: Aftermath | None = None
 
 
 Event = (

@@ -9,3 +9,10 @@ class Fact:
 
     at_s: float
     incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactOfNodes(Fact):
+    """What a node learned of the others. ``revision``: etcd's, up to which it had read by then; 0: none."""
+
+    revision: int = 0

@@ -21,6 +21,7 @@ class Cause(Enum):
     RENDEZVOUS = "rendezvous"
     HANG = "hang"
     NODE = "node"  # a whole node is gone
+    FENCE = "fence"  # a node ended its own ranks, because another may have got its place
     ELSEWHERE = "elsewhere"  # on another node, which knows more
 
 

@@ -122,12 +122,14 @@ class Lease:
 class OwnState:
     """What this node says of itself: the supervisor's newest statement, and that an incarnation is over.
 
-    ``lease``: None before the first is granted, and after a fence.
+    ``lease``: None before the first is granted, and after a fence. ``frozen_s``: for so long the supervisor
+    has not handed on until when its workers may live.
     """
 
     fact: NodeFact
     lease: Lease | None = None
     raised: Alarm | None = None
+    frozen_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +262,7 @@ class Remembered:
     ``fenced`` is the boot under which nothing is said any more. ``told`` is what this supervisor was told.
     ``run_ahead_s``: how far the run's clock is ahead of this supervisor's. The rest are moments: since when
     nobody coordinates, something is waited for, peers were asked last, this node could leave, all members
-    are known to have finished.
+    are known to have finished, the run has ended. ``due_at_s``: when it was to be asked again at the latest.
     """
 
     fenced: BootId | None = None
@@ -272,6 +274,8 @@ class Remembered:
     asked_at_s: float | None = None
     leaving_since_s: float | None = None
     finished_since_s: float | None = None
+    ended_since_s: float | None = None
+    due_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ class PlanHeader:
     ``roster`` and ``body`` are the names of its two large parts. ``look`` counts, over the whole run, how
     often nodes were asked to look through the checkpoints again, ``missing`` names the lost nodes because of
     whom. ``run_s`` is the run's clock when this was written. The rest is about GO and FINISHED; ``last``
-    names a body that tells of the incident which no plan answers any more, for whoever looks from outside.
+    names a body that tells of the incident which no plan answers any more.
     """
 
     incarnation: int

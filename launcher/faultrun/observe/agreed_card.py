@@ -7,18 +7,19 @@ from faultrun.model.run_settings import RunSettings
 
 
 def agreed_card(
-    plan: Plan, told: Aftermath, settings: RunSettings, world_size: int, gave_up: str = ""
+    plan: Plan | None, told: Aftermath, settings: RunSettings, world_size: int, gave_up: str = ""
 ) -> Card:
-    """``plan`` answers the incident, or, where nobody went on, tells of it: ``gave_up`` says why."""
+    """``plan`` answers the incident; where nobody went on it tells of it at most: ``gave_up`` says why."""
     rank = told.incident.rank
-    point: RecoveryPoint | None = None if gave_up else plan.point
+    answer = None if gave_up else plan
+    point: RecoveryPoint | None = None if answer is None else answer.point
     return Card(
         incident=told.incident,
         world_size=world_size,
         saves=told.saves,
         point=point,
         refused=0,
-        restart=None if gave_up else (len(plan.ledger.restarts), settings.policy.max_restarts),
+        restart=None if answer is None else (len(answer.ledger.restarts), settings.policy.max_restarts),
         window_s=settings.policy.window_s,
         why=gave_up,
         log_name=f"{settings.worker_log_name}_{rank}.log" if rank is not None else "",
@@ -28,5 +29,5 @@ def agreed_card(
         refunded=told.refunded,
         at_local=told.incident.at_utc,
         host=told.incident.node,
-        replaced=plan.replaced,
+        replaced=() if plan is None else plan.replaced,
     )

@@ -47,7 +47,7 @@ def headline(card: Card) -> str:
     others = [f"{rank_names(incident.together)} died with it"] if incident.together else []
     if incident.followers:
         others.append(f"{rank_names(incident.followers)} stopped because of it")
-    if others and not incident.ordered and incident.cause is not Cause.NODE:
+    if others and not incident.ordered and incident.cause not in (Cause.NODE, Cause.FENCE):
         others.insert(0, "failed first")
     what = f"{_who(card)} {how_and_where(incident)}"
     return "   ".join(filter(None, (f"incident {incident.number}  {what}", "; ".join(others))))
@@ -100,7 +100,7 @@ def _who(card: Card) -> str:
         return f"rank {card.incident.rank} of {card.world_size}"
     if card.incident.cause is Cause.ELSEWHERE:
         return f"node {card.incident.node}" if card.incident.node else "another node"
-    if card.incident.cause is Cause.NODE:
+    if card.incident.cause in (Cause.NODE, Cause.FENCE):
         return f"node {card.incident.node}"
     several = bool(card.incident.at_utc)
     scheduler = f"scheduler of node {card.incident.node}" if several else "scheduler"
@@ -123,6 +123,8 @@ def _how(incident: Incident) -> str:
         return "cannot go on"
     if incident.cause is Cause.NODE:
         return "was lost"
+    if incident.cause is Cause.FENCE:
+        return "was fenced"
     return "stopped for the platform" if incident.ordered else "could not be started"
 
 
@@ -233,7 +235,7 @@ def _restart(card: Card) -> str:
         begins = f"workers running again after {span(card.restarted_after_s)}"
     else:
         begins = f"in {card.backoff_s:.1f} s" if card.backoff_s > 0 else "restarting now"
-    if card.incident.ordered or card.incident.cause in (Cause.NODE, Cause.ELSEWHERE):
+    if card.incident.ordered or card.incident.cause in (Cause.NODE, Cause.FENCE, Cause.ELSEWHERE):
         return f"{begins}; not counted"
     number, allowed = card.restart
     window = "this hour" if card.window_s == _HOUR_S else f"in {duration(card.window_s)}"

@@ -76,6 +76,11 @@ class CardKeeper:
         own = state.life.incident
         self._began_s, self._text_stays = now_s if own is None else own.at_s, True
 
+    def agreed_end(self, told: Aftermath, state: RunState, why: str) -> None:
+        """No plan follows an incident of several nodes; as in ``agreed``."""
+        settings = RunSettings.of(self._spec, str(self._log_dir))
+        self._show(agreed_card(None, told, settings, state.seats.world_size, why))
+
     def given_up(self, state: RunState, refused: tuple[Refusal, ...], why: str) -> None:
         """No incarnation follows the incident of ``state``."""
         self._show(replace(self._new(state, refused), why=why))

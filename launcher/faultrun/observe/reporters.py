@@ -14,6 +14,7 @@ from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
     ConfigRewritten,
+    Drained,
     Event,
     FaultNotice,
     FirstStep,
@@ -30,6 +31,7 @@ from faultrun.model.events import (
 from faultrun.model.exits import Signaled
 from faultrun.model.gasp import GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
+from faultrun.model.incident import Cause
 from faultrun.model.notice import Notice, UnreadableNotice
 from faultrun.model.output import LogFormat, Stream
 from faultrun.model.plan import Plan, Reason
@@ -44,6 +46,8 @@ from faultrun.model.tone import Tone, toned
 from faultrun.observe.card import duration, place_taken
 from faultrun.observe.card_keeper import CardKeeper, local_time
 from faultrun.observe.standbys import StandbyTally
+
+_FENCED = "the other nodes decide how the run goes on; this one comes back as a spare"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,14 +150,16 @@ class ConsoleReporter:
 
     def _told_of_nodes(self, event: Event, before: RunState | None, step: Step) -> None:
         """What ends an incarnation from outside this node."""
+        incident = step.state.life.incident
         match event:
             case IncarnationOver(why=why, node=node, stop=StopSource()):
                 self._say(f"node {node}: {why}" if node else why)
             case IncarnationOver() if before is not None and step.state.phase is not before.phase:
-                incident = step.state.life.incident
                 self._bad(step.why if incident is None else incident.explanation)
             case MembershipLost(why=why, boot=boot) if boot:
-                self._bad(f"this node may be taken for lost, so it has no workers now: {why}")
+                self._bad(f"fenced, because another may get this node's place; it has no workers now: {why}")
+            case Drained() if incident is not None and incident.cause is Cause.FENCE:
+                self._cards.given_up(step.state, self._refused, _FENCED)
 
     def _started(self, notices: tuple[Notice, ...]) -> None:
         workers, command = self._spec.topology.world_size, without_secret_words(self._spec.command.shown)
@@ -269,7 +275,9 @@ class ConsoleReporter:
 
     def _finished(self, event: RunFinished, state: RunState) -> None:
         code, why = event.exit_code, event.why
-        if state.life.incident is not None:
+        if event.aftermath is not None:
+            self._cards.agreed_end(event.aftermath, state, why)
+        elif state.life.incident is not None and not _answered(state):
             self._cards.given_up(state, self._refused, why)
         saved = _saved(state) if state.stop is not None else ""
         restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
@@ -281,6 +289,12 @@ class ConsoleReporter:
         well = Tone.WARNING if event.unheard else Tone.GOOD
         ended = well if code == 0 else Tone.FAILED if state.stop is None else Tone.PLAIN
         self._say(toned(line, ended))
+
+
+def _answered(state: RunState) -> bool:
+    """Whether the other nodes went on after the incident without this one, whose card says so."""
+    fenced = state.life.incident is not None and state.life.incident.cause is Cause.FENCE
+    return fenced or (len(state.topology.nodes) > 1 and state.exit_code == 0)
 
 
 def _shown(spec: RunSpec) -> str:

@@ -189,7 +189,8 @@ class MemberProcess:
     def _own_state(self) -> OwnState | None:
         if self._fact is None:
             return None
-        return OwnState(fact=self._fact, lease=self._lease.present, raised=self._raised)
+        lease = self._lease
+        return OwnState(fact=self._fact, lease=lease.present, raised=self._raised, frozen_s=lease.behind_s)
 
     def _known(self) -> KnownKeys:
         own, common = self._state_of(node_key(self._terms.node, self._peers.boot)), self._state_of("all/")
@@ -230,13 +231,22 @@ class MemberProcess:
                 assert_never(act)
 
     def _fence(self, incarnation: int, why: str) -> None:
-        """The workers die here and now, whatever the supervisor does; it hears of it then."""
+        """The workers die here and now, whatever the supervisor does; it hears why before they end."""
+        boot = self._peers.boot = BootId(os.urandom(8).hex())
+        now_s, over_s = self._setting.clock.now(), boot_now() - self._setting.deadline.at_s
+        known = self._keys.common(self._state_of("all/"))
+        lost = MembershipLost(
+            at_s=now_s,
+            incarnation=incarnation,
+            why=why,
+            boot=boot,
+            since_s=now_s - max(0.0, over_s),
+            revision=0 if known is None else known.revision,
+        )
+        self._words.write({TELLS: encode(lost)})
         self._setting.deadline.killed_at_s = boot_now()
         sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)
         self._lease.drop()
-        boot = self._peers.boot = BootId(os.urandom(8).hex())
-        lost = MembershipLost(at_s=self._setting.clock.now(), incarnation=incarnation, why=why, boot=boot)
-        self._words.write({TELLS: encode(lost)})
 
     def _commit(self, transaction: Transaction) -> None:
         """Once at a time for each key, and again only when what was written would have been seen."""

@@ -35,7 +35,7 @@ class OwnLease:
         self._errands = errands
         self._troubled = troubled
         self._keeper: LeaseKeeper | None = None
-        self._until_s = self._told_at_s = 0.0
+        self._until_s = self._told_at_s = self._behind_since_s = 0.0
 
     @property
     def number(self) -> int:
@@ -46,8 +46,19 @@ class OwnLease:
         """Note until when workers may live; whether that is news for the supervisor."""
         news = until_s != self._until_s
         if news:
+            if self._is_handed_on:
+                self._behind_since_s = boot_now()
             self._until_s, self._told_at_s = until_s, boot_now()
         return news
+
+    @property
+    def behind_s(self) -> float:
+        """For how long the supervisor has not handed on what it was told; 0 where it has."""
+        return 0.0 if self._is_handed_on else boot_now() - self._behind_since_s
+
+    @property
+    def _is_handed_on(self) -> bool:
+        return self._deadline.at_s == self._until_s
 
     def grant(self) -> Callable[[], object]:
         """An errand: take a new lease, and keep it from then on. EtcdError if nobody grants one."""
@@ -86,8 +97,7 @@ class OwnLease:
         self._keeper.start()
 
     def _supervisor_is_well(self) -> bool:
-        handed_on = self._deadline.at_s == self._until_s
-        return handed_on or boot_now() - self._told_at_s < self._times.ttl_s * _HANDED_ON_WITHIN
+        return self._is_handed_on or boot_now() - self._told_at_s < self._times.ttl_s * _HANDED_ON_WITHIN
 
     def _renewed(self, number: int, news: Renewal | LeaseGone) -> None:
         before = self.present

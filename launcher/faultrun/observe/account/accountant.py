@@ -129,6 +129,8 @@ class Accountant:
             case RecoveryPointChosen() | NothingWhole():
                 self._chose(line.event)
             case RunFinished():
+                if line.judged is not None and self._fault is not None:
+                    self._fault.judged(line.judged)
                 self._end_life("ended")
                 self._settle()
                 self._close_fault("the run ended")
