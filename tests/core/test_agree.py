@@ -174,7 +174,10 @@ def test_a_node_that_cannot_go_on_ends_the_run() -> None:
     found = answer(
         fact(A, NodeStatus.JOINED), fact(B, NodeStatus.JOINED, failure=(65, "none whole")), after=plan()
     )
-    assert found == finish(exit_code=65, why="none whole")
+    assert found == finish(exit_code=65, why="node b: none whole")
+    named = fact(B, NodeStatus.JOINED, failure=(65, "rank 1 has nothing on node b\n  because"))
+    found = answer(fact(A, NodeStatus.JOINED), named, after=plan())
+    assert found == finish(exit_code=65, why="rank 1 has nothing on node b\n  because")
 
 
 def test_asked_again_about_the_same_statements_it_makes_no_second_plan() -> None:
@@ -201,7 +204,7 @@ def test_whoever_is_prepared_hears_of_one_that_cannot_be() -> None:
         at_s=10, incarnation=0, why="node b cannot go on: no such key\n  because"
     )
     assert answer(fact(A, NodeStatus.JOINED), failed, after=plan()) == finish(
-        exit_code=78, why="no such key\n  because"
+        exit_code=78, why="node b: no such key\n  because"
     )
 
 

@@ -190,7 +190,16 @@ def _ending(rules: Rules, spoken: list[NodeFact], now_s: float) -> RunFinished |
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
         why = f"stopped by {stop.value}{besides}"
         return _finish(newest, now_s, stop_exit_code(rules, stop), why, stop=stop)
-    return None if failed is None else _finish(newest, now_s, *failed)
+    if failed is None:
+        return None
+    node = next(fact.node for fact in spoken if fact.failure is not None)
+    why = failed[1] if len(rules.topology.nodes) == 1 else _on_its_node(node, failed[1])
+    return _finish(newest, now_s, failed[0], why)
+
+
+def _on_its_node(node: NodeId, why: str) -> str:
+    """``why`` with the node whose disk, files or processes it is about: all nodes say it."""
+    return why if f"node {node}" in why.partition("\n")[0] else f"node {node}: {why}"
 
 
 def _all_stop(spoken: list[NodeFact]) -> bool:
