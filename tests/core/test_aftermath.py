@@ -6,6 +6,7 @@ import pytest
 
 from faultrun.core.agree import Rules, next_step
 from faultrun.core.diagnose import hang_incident
+from faultrun.core.span import rank_names
 from faultrun.journal.codec import decode, encode
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted
@@ -153,3 +154,9 @@ def test_a_node_whose_ranks_all_wait_tells_of_a_consequence() -> None:
     assert hang_incident(of_several, hang).fault_class is FaultClass.CONSEQUENCE
     stuck = replace(hang, stance=Activity.UNINTERRUPTIBLE)
     assert hang_incident(of_several, stuck).fault_class is FaultClass.TRANSIENT
+
+
+def test_ranks_of_a_node_are_named_by_the_first_and_the_last_however_many_they_are() -> None:
+    assert rank_names(range(4)) == "ranks 0 1 2 3"
+    assert rank_names(range(8, 5_859_498_047)) == "ranks 8-5859498046"
+    assert rank_names((*range(18), *range(19, 30))) == "ranks 0-17 19-29"

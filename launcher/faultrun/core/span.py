@@ -43,6 +43,8 @@ def node_names(nodes: Sequence[str]) -> str:
 
 def rank_names(ranks: Sequence[int]) -> str:
     """``rank 3``, ``ranks 0 1 2``, and with hundreds of them ``ranks 0-17 19-511``."""
+    if isinstance(ranks, range) and ranks.step == 1 and ranks.stop - ranks.start > _LISTED:
+        return f"ranks {ranks[0]}-{ranks[-1]}"  # a node's: nothing is to be looked for
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(ranks) <= _LISTED:
