@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,9 @@ def test_nodes_are_asked_for_one_run_only_with_the_same_text_of_the_script_and_a
     assert asked_of(plan_of_several(*ETCD, str(here), "--lr=1")) != first
     here.write_text("print(2)\n")
     assert asked_of(plan_of_several(*ETCD, str(here))) != first
+    below = asked_of(plan_of_several(*ETCD, sys.executable, str(here)))
+    here.write_text("print(3)\n")
+    assert asked_of(plan_of_several(*ETCD, sys.executable, str(here))) != below
     assert asked_of(plan_of_several(*ETCD, "-m", "json.tool")) == asked_of(
         plan_of_several(*ETCD, "-m", "json.tool")
     )

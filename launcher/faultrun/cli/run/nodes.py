@@ -102,8 +102,12 @@ def asked_of(spec: RunSpec) -> str:
 
 
 def _code(command: Command) -> str:
-    """A digest of SCRIPT itself where an interpreter reads a file: another node may have another text."""
+    """A digest of SCRIPT itself where an interpreter reads a file: another node may have another text.
+
+    Of another program it is the first file of Python that it is given, be it an interpreter or a wrapper.
+    """
     _, *operands = command.prefix
+    files = operands[-1:] or [word for word in command.script_args if word.endswith(".py")][:1]
     with suppress(OSError):
-        return hashlib.sha256(Path(operands[-1]).read_bytes()).hexdigest() if operands else ""
+        return hashlib.sha256(Path(files[0]).read_bytes()).hexdigest() if files else ""
     return ""
