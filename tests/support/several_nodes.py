@@ -1,7 +1,7 @@
 """One run over several hosts, with a real etcd: their supervisors, their journals, and what befalls them."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,13 @@ class Job:
     def start(self, *names: str) -> None:
         """Start the same command on each of these hosts."""
         for name in names:
-            self.nodes[name] = self._started(self.network[name])
+            self.start_as(name)
+
+    def start_as(
+        self, name: str, *words: str, under: tuple[str, ...] = (), environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it on one host with more ``words``, through the command ``under``."""
+        self.nodes[name] = self._started(self.network[name], words, under, environ or {})
 
     def run(self, name: str) -> Run:
         return self.nodes[name]
@@ -70,7 +76,9 @@ class Job:
             f"--node_rank={hosts.index(host)}",
         )
 
-    def _started(self, host: Host) -> Run:
+    def _started(
+        self, host: Host, own_words: tuple[str, ...], under: tuple[str, ...], environ: Mapping[str, str]
+    ) -> Run:
         words = (
             "--nnodes=2",
             f"--nproc-per-node={self.per_node}",
@@ -81,13 +89,14 @@ class Job:
             "--grace=5s",
             f"--log_dir={self.folder / 'logs'}",
             *self.words,
+            *own_words,
         )
         options = (f"--framework={self.framework}", *words)
         own = self.folder / host.name
         own.mkdir(exist_ok=True)
-        command = (*FAULTRUN, *options, *self.program)
+        command = (*under, *FAULTRUN, *options, *self.program)
         console = self.folder / f"{host.name}.out"
-        process = host.start(command, log=console, environ={"FAULTRUN_REPORT": "False"}, cwd=own)
+        process = host.start(command, log=console, environ={"FAULTRUN_REPORT": "False", **environ}, cwd=own)
         log_dir = self.folder / "logs" / f"node_{host.name}"
         return Run(pid=process.pid, log_dir=log_dir, console=console, process=process)
 
@@ -103,8 +112,9 @@ def job(
     per_node: int = 1,
     words: tuple[str, ...] = (),
     only_etcd: bool = False,
+    members: tuple[str, ...] = (STORE,),
 ) -> Iterator[Job]:
-    """Hosts of these names and one for etcd, which runs; no supervisor yet. Every worker runs ``script``.
+    """Hosts of these names and of etcd's ``members``, which run; no supervisor yet. Workers run ``script``.
 
     ``served``: there is no etcd but that of the first host. ``program`` instead of ``script``, ``per_node``
     and ``words`` are as in ``Job``. At the end the journals of all are held to the laws of ``model.laws``;
@@ -113,8 +123,8 @@ def job(
     python = LIGHT_PYTHON if framework == "plain" else (sys.executable,)
     (folder / "train.py").write_text(PRELUDE + script)
     program = program or (*python, str(folder / "train.py"))
-    with network(*names, *(() if served else (STORE,))) as net:
-        etcd = None if served else EtcdCluster(net, [STORE], folder)
+    with network(*names, *(() if served else members)) as net:
+        etcd = None if served else EtcdCluster(net, members, folder)
         if etcd is not None:
             etcd.start()
         yield Job(net, etcd, folder, program, framework, per_node, words)
