@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from faultrun.errors import FaultrunError
 from faultrun.sdk.evidence import write_other_threads
 from faultrun.sdk.progress_slot import ProgressSlot
+from faultrun.sdk.regroup import Regroup
 from faultrun.sdk.session import Session, SupervisorLink
 from faultrun.sdk.state_provider import SaveOrder, StateProvider
 from faultrun.sdk.update_lock import NotSaved
@@ -31,6 +33,7 @@ _STOPPED = 143
 """How a worker leaves after it was asked to: 128 + SIGTERM, as a shell reports it."""
 
 _NOTHING = "the script gave faultrun.sdk nothing to save"
+_HELLO = "hello"
 _TALK_S = 1.0
 _LINE_AFTER_SIGNAL_S = 0.03
 _STALLED_S = 1.0
@@ -46,6 +49,8 @@ class Helper(threading.Thread):
         self._slot = slot
         self._link = SupervisorLink(session)
         self._told: tuple[int, int | None] | None = None
+        self._outbox: deque[tuple[str, dict[str, Any]]] = deque()
+        self.regroup = Regroup()
         self.pipe = WakeupPipe()
         self.provider: StateProvider | None = None
         self.cooperative = False
@@ -62,7 +67,7 @@ class Helper(threading.Thread):
                 poll_at_s = time.monotonic() + _TALK_S
             self._poll(max(0.0, poll_at_s - time.monotonic()), self.pipe.fd)
             termed = self.pipe.read()
-            if self._told is None and self.step is not None:
+            if self._outbox or (self._told is None and self.step is not None):
                 self._talk()
             for content in self._link.receive():
                 self._obey(content)
@@ -80,11 +85,26 @@ class Helper(threading.Thread):
         """Report the newest step, if it is news."""
         if not self._session.socket or not self._link.connect():
             return
+        while self._outbox:
+            kind, fields = self._outbox[0]
+            if not (self._link.introduce() if kind == _HELLO else self._link.send(kind, **fields)):
+                return
+            self._outbox.popleft()
         newest = self.step
         if newest is not None and newest != self._told:
             step, epoch = newest
             if self._link.send("step", step=step, **({} if epoch is None else {"epoch": epoch})):
                 self._told = newest
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Have one message sent, now or as soon as somebody listens. Any thread."""
+        self._outbox.append((kind, fields))
+        self.pipe.poke()
+
+    def begins_again(self) -> None:
+        """The session has moved to the next incarnation: introduce it, and tell its first step at once."""
+        self.step = self._told = None
+        self.say(_HELLO)
 
     def _obey(self, content: dict[str, Any]) -> None:
         match content["kind"]:
@@ -97,7 +117,7 @@ class Helper(threading.Thread):
             case "threads":
                 write_other_threads(self._session)
             case _:
-                pass  # a newer supervisor's word
+                self.regroup.hear(content, self._link.take_fd)
 
     def _gasp(self, request: dict[str, Any]) -> None:
         """Save what there is and leave. Returns only when there is nothing to save and nobody to leave."""

@@ -45,15 +45,25 @@ class ProgressSlot:
 
     def __init__(self, where: str) -> None:
         self._at, self._fd, self._page_bytes = 0, -1, SLOT_BYTES
+        self.is_there = False
+        self._step, self._epoch, self._count = 0, -1, 0
+        self._work = _COMPUTING
+        self._saving = 0
+        self.moves_to(where)
+
+    def moves_to(self, where: str) -> None:
+        """From now on in this page, where no step has been made yet."""
+        before, self._fd = self._fd, -1
         with contextlib.suppress(OSError, ValueError):
             path, _, slot = where.rpartition(":")
             at = int(slot) * SLOT_BYTES
             self._fd, self._page_bytes = _opened(path, at + SLOT_BYTES)
             self._at = at
+        if before >= 0:
+            os.close(before)
         self.is_there = self._fd >= 0
         self._step, self._epoch, self._count = 0, -1, 0
         self._work = _COMPUTING
-        self._saving = 0
         self._tell()
 
     def stepped(self, step: int, epoch: int) -> None:

@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import faultrun
 from faultrun.model.wire import (
     MAX_LINE_BYTES,
     PROGRESS_VARIABLE,
+    REJOIN_VARIABLE,
     SOCKET_VARIABLE,
     message,
     parse,
@@ -26,6 +28,8 @@ from faultrun.model.worker_identity import FOLDERS_VARIABLE, WorkerIdentity
 
 _DEFAULT_GRACE_S = 30.0
 """Length of the grace window when nobody says another: what container platforms give."""
+_FD = struct.Struct("i")
+_FDS_BYTES = socket.CMSG_SPACE(16 * _FD.size)
 _ONE_SECOND = struct.pack("ll", 1, 0)  # struct timeval
 
 
@@ -46,11 +50,13 @@ class ResumePoint:
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Session:
     """One worker of one incarnation. ``socket`` and ``progress`` are "" where faultrun gave none.
 
-    ``folders`` is ``--worker_dir`` with its fields; "" where all ranks work in one place.
+    ``folders`` is ``--worker_dir`` with its fields; "" where all ranks work in one place. ``is_newcomer``: it
+    takes a dead rank's place beside ranks that live on. A process that lives on in the next incarnation
+    changes ``incarnation`` and ``progress`` here, in the one object that all of the SDK holds (``moves_to``).
     """
 
     rank: int = 0
@@ -65,6 +71,12 @@ class Session:
     point: ResumePoint | None = None
     folders: str = ""
     local_world_size: int = 1
+    is_newcomer: bool = False
+
+    def moves_to(self, incarnation: int, progress: str) -> None:
+        """This process is a worker of the next incarnation from now on, with a slot in another page."""
+        self.incarnation = incarnation
+        self.progress = progress
 
     def beside(self, path: Path, rank: int) -> Path:
         """Where ``rank`` has what is ``path`` for us: ``--worker_dir`` may give each a folder of its own.
@@ -109,6 +121,7 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         point=point if point.path else None,
         folders=environ.get(FOLDERS_VARIABLE, ""),
         local_world_size=_number(environ, "LOCAL_WORLD_SIZE") or 1,
+        is_newcomer=environ.get(REJOIN_VARIABLE) == "1",
     )
 
 
@@ -135,6 +148,7 @@ class SupervisorLink:
         self._session = session
         self._lock = threading.Lock()
         self._buffer = b""
+        self._fds: deque[int] = deque()
         self._socket: socket.socket | None = None
 
     @property
@@ -156,6 +170,10 @@ class SupervisorLink:
             return False
         self._buffer = b""
         self._socket = connection
+        return self.introduce()
+
+    def introduce(self) -> bool:
+        """Say hello: first in a connection, and again in every incarnation that this process lives to see."""
         return self.send(
             "hello",
             rank=self._session.rank,
@@ -182,11 +200,17 @@ class SupervisorLink:
         if self._socket is None:
             return []
         try:
-            data = self._socket.recv(MAX_LINE_BYTES, socket.MSG_DONTWAIT)
+            # by hand: socket.recv_fds has no flags before Python 3.12 that would not wait
+            data, ancillary, _, _ = self._socket.recvmsg(
+                MAX_LINE_BYTES, _FDS_BYTES, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+            )
         except (BlockingIOError, TimeoutError):
             return []
         except OSError:
-            data = b""
+            data, ancillary = b"", []
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self._fds.extend(number for (number,) in _FD.iter_unpack(content[: len(content) // 4 * 4]))
         if not data or len(self._buffer) > MAX_LINE_BYTES:
             with self._lock:
                 self._close()
@@ -194,7 +218,13 @@ class SupervisorLink:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         return [content for content in map(parse, lines) if content is not None]
 
+    def take_fd(self) -> int:
+        """The descriptor that came with a message: each is taken once, in the messages' order; -1 for none."""
+        return self._fds.popleft() if self._fds else -1
+
     def _close(self) -> None:
+        while self._fds:
+            os.close(self._fds.popleft())
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.close()

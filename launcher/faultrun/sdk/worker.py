@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faultrun.errors import FaultrunError
 from faultrun.model.progress import WorkPhase
@@ -23,6 +23,7 @@ from faultrun.sdk.ending import ExitWatch
 from faultrun.sdk.evidence import answer_with_stacks, tells_of_a_dead_peer, write_note
 from faultrun.sdk.helper import Helper
 from faultrun.sdk.progress_slot import ProgressSlot
+from faultrun.sdk.regroup import Join, Regroup
 from faultrun.sdk.session import Session, read_identity, read_session
 from faultrun.sdk.stages import Stages
 from faultrun.sdk.state_provider import StateProvider
@@ -63,6 +64,21 @@ class Worker:
         self._helper.start()
         if self._faults is not None:
             self._faults.at("startup")
+
+    @property
+    def regroup(self) -> Regroup:
+        """What is heard of the process group."""
+        return self._helper.regroup
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Tell the supervisor, as soon as it listens."""
+        self._helper.say(kind, **fields)
+
+    def moves_to(self, join: Join) -> None:
+        """This process lives on in the next incarnation. Main thread."""
+        self.session.moves_to(join.incarnation, join.page)
+        self._slot.moves_to(join.page)
+        self._helper.begins_again()
 
     @property
     def _leads(self) -> bool:

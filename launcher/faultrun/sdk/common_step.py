@@ -1,0 +1,66 @@
+"""At which step all ranks go on after a death, and where each gets its state from. Pure.
+
+After a fault the survivors stand at one of two neighbouring steps: nobody ends step n + 1 before all have
+entered it. A rank that was interrupted inside an update has no state that is worth anything, and neither has
+the process that takes a dead rank's place; both may have a memory snapshot.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+NOTHING = -1
+"""Stands for a state that a rank does not have."""
+
+
+class From(Enum):
+    """Where a rank gets the state of the common step from."""
+
+    ITSELF = "its own memory"
+    SNAPSHOT = "its memory snapshot"
+    PEER = "a rank that has it"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one rank has: the step of its ``live`` state, or NOTHING; those of its whole memory snapshots."""
+
+    live: int
+    kept: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonStep:
+    """All go on after ``step``. ``sources``: for each rank; ``giver``: who sends its state to those that ask a peer."""
+
+    step: int
+    sources: tuple[From, ...]
+    giver: int
+
+    @property
+    def takers(self) -> tuple[int, ...]:
+        """The ranks that get their state from ``giver``, in order."""
+        return tuple(rank for rank, source in enumerate(self.sources) if source is From.PEER)
+
+
+def of_replicas(standings: Sequence[Standing]) -> CommonStep | None:
+    """All ranks hold the same state: the most advanced one's. None: nobody has one.
+
+    Snapshots of such ranks hold only what is their own (buffers), and are looked at elsewhere.
+    """
+    step = max((one.live for one in standings), default=NOTHING)
+    if step == NOTHING:
+        return None
+    sources = tuple(From.ITSELF if one.live == step else From.PEER for one in standings)
+    return CommonStep(step=step, sources=sources, giver=sources.index(From.ITSELF))
+
+
+def of_shards(standings: Sequence[Standing]) -> CommonStep | None:
+    """Every rank holds another part: the newest step that each has, live or kept. None: there is none."""
+    had = [one.kept | ({one.live} - {NOTHING}) for one in standings]
+    common = frozenset.intersection(*had) if had else frozenset()
+    if not common:
+        return None
+    step = max(common)
+    sources = tuple(From.ITSELF if one.live == step else From.SNAPSHOT for one in standings)
+    return CommonStep(step=step, sources=sources, giver=NOTHING)

@@ -1,0 +1,122 @@
+"""What the helper thread hears of the process group, and the main thread waits for: a lost peer, the next group.
+
+Knows nothing of a framework. Every word carries its incarnation, for it may come before the main thread has
+noticed anything, or while it enters the group that just broke again.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_PATIENCE_S = 30.0
+_LONGEST_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 where none came along."""
+
+    incarnation: int
+    store: str
+    page: str
+    timeout_s: float
+    memory: int = -1
+
+
+class Regroup:
+    """Between the helper thread, which hears, and the main thread, which waits."""
+
+    def __init__(self) -> None:
+        self._news = threading.Condition()
+        self._lost = -1
+        self._join: Join | None = None
+        self._memory: int | None = None
+        self._refused = ""
+        self.patience_s = _PATIENCE_S
+        """How long the supervisor waits for all to have rejoined."""
+        self.times: dict[str, float] = {}
+        """When what happened in the incident that is under way (monotonic clock)."""
+        self.abort: Callable[[int], None] = lambda incarnation: None
+        """Frees the main thread out of a collective of this incarnation's group. Helper thread."""
+
+    def hear(self, content: Mapping[str, Any], take_fd: Callable[[], int]) -> None:
+        """One message of the supervisor. Helper thread; what is not well-formed is not heard."""
+        match content:
+            case {"kind": "peer_lost", "incarnation": int(incarnation)}:
+                self._hear_lost(incarnation, _seconds(content.get("timeout_s")))
+            case {"kind": "join", "incarnation": int(incarnation), "store": str(store), "page": str(page)}:
+                memory = take_fd() if content.get("fds") == 1 else -1
+                patience_s = _seconds(content.get("timeout_s"))
+                self._hear_join(
+                    Join(incarnation=incarnation, store=store, page=page, timeout_s=patience_s, memory=memory)
+                )
+            case {"kind": "snapshot_fd"}:
+                with self._news:
+                    self._memory = take_fd()
+                    self._news.notify_all()
+            case {"kind": "snapshot_refused"}:
+                self._refused = str(content.get("why", ""))
+
+    def _hear_lost(self, incarnation: int, patience_s: float) -> None:
+        with self._news:
+            if incarnation > self._lost:
+                self._lost = incarnation
+                self.times.setdefault("heard", time.monotonic())
+            self.patience_s = patience_s
+            self._news.notify_all()
+        self.abort(incarnation)
+
+    def _hear_join(self, join: Join) -> None:
+        with self._news:
+            before, self._join = self._join, join
+            self._news.notify_all()
+        if before is not None and before.memory >= 0:  # nobody came to take it
+            with contextlib.suppress(OSError):
+                os.close(before.memory)
+
+    def is_lost(self, incarnation: int) -> bool:
+        """Whether a peer of this incarnation's group is known to be gone. Any thread."""
+        return self._lost >= incarnation
+
+    def is_over(self, incarnation: int) -> bool:
+        """The same, or a newer group is being formed."""
+        join = self._join
+        return self._lost >= incarnation or (join is not None and join.incarnation > incarnation)
+
+    def wait_lost(self, incarnation: int, timeout_s: float) -> bool:
+        """Wait for that word. Main thread."""
+        with self._news:
+            return self._news.wait_for(lambda: self._lost >= incarnation, timeout_s)
+
+    def wait_join(self, after: int, timeout_s: float | None) -> Join | None:
+        """The newest group to enter, once there is one newer than ``after``; None when it never came.
+
+        None for ``timeout_s`` waits for ever: a newcomer that nobody needs yet.
+        """
+
+        def there() -> bool:
+            return self._join is not None and self._join.incarnation > max(after, self._lost)
+
+        with self._news:
+            if not self._news.wait_for(there, timeout_s):
+                return None
+            join, self._join = self._join, None
+            return join
+
+    def memory(self) -> int | None:
+        """The descriptor that was asked for, once; None until it has come."""
+        memory, self._memory = self._memory, None
+        return memory
+
+    @property
+    def refused(self) -> str:
+        """Why there is no memory for snapshots; "" while nobody has said so."""
+        return self._refused
+
+
+def _seconds(told: object) -> float:
+    return float(told) if isinstance(told, int | float) and 0 < told <= _LONGEST_S else _PATIENCE_S
