@@ -64,11 +64,11 @@ class AccelerateGuard(Guard):
     def ended(self) -> Position:
         """Where training stands: a step is complete when it is saved, though nobody has said so yet."""
         updated = self.lock.phase is UpdatePhase.UPDATED
-        return self._position._replace(step=self.global_step + 1) if updated else self._position
+        return self.position._replace(step=self.global_step + 1) if updated else self.position
 
     def goes_on(self, position: Position, epoch_rng: Any) -> None:
         """After accelerate has put back the state of this rank, random numbers too, as of ``position``."""
-        self._position = position
+        self.position = position
         self._pending = (position, current_rng(), self.recorder.at_epoch(position.epoch) or epoch_rng)
 
     @property

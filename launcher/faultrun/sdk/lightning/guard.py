@@ -27,7 +27,7 @@ class LightningGuard(Guard):
         self._trainer = trainer
         self._fit = trainer.fit_loop
         self._next = Next.BATCH
-        self._position = Position()
+        self.position = Position()
         self._stepped: int | None = None
         self._before_validation: int | None = None
         self.batch_is_over = False
@@ -47,14 +47,9 @@ class LightningGuard(Guard):
         return int(self._trainer.global_step)
 
     @property
-    def generator(self) -> Any:
-        """What shuffles the data; None when it is torch's own generator."""
-        return self._generator
-
-    @property
     def place(self) -> FitPlace:
         """Where a fit goes on that is resumed from the last boundary."""
-        epoch, done = self._position.epoch or 0, self._position.step_in_epoch or 0
+        epoch, done = self.position.epoch or 0, self.position.step_in_epoch or 0
         stepped = self._fit.epoch_loop._batches_that_stepped
         if self._stepped is not None:
             stepped = self._stepped + (self._next is not Next.VALIDATION)
@@ -68,7 +63,7 @@ class LightningGuard(Guard):
 
     def opened(self, epoch: int, generator: Any) -> None:
         """The batches of ``epoch`` are about to be opened; ``generator`` shuffles them, if they have one."""
-        self._generator = generator
+        self.generator = generator
         position = Position(self._trainer.global_step, epoch, 0)
         self._epoch_rng = self.recorder.read(self.recorder.epoch(position, generator))
 
@@ -83,12 +78,12 @@ class LightningGuard(Guard):
         self.batch_is_over = True
         if self.what_comes() is Next.VALIDATION:
             self.stands_before(Next.VALIDATION)
-            self._before_validation = self.recorder.step(self._name(), self._generator)
+            self._before_validation = self.recorder.step(self._name(), self.generator)
 
     def fetches(self) -> None:
         """The next batch is fetched: a boundary, if anything was changed since the last one."""
         done = self._fit.epoch_loop.batch_progress.current.processed
-        moved = self._trainer.global_step != self._position.step or self.validated
+        moved = self._trainer.global_step != self.position.step or self.validated
         if moved or not done or self.lock.phase is not UpdatePhase.CLEAN:
             self.boundary(Next.BATCH)
 
@@ -104,7 +99,7 @@ class LightningGuard(Guard):
         if comes is Next.EPOCH and done:
             epoch, done = (epoch if self.epoch_is_over else epoch + 1), 0
         self._next = comes
-        self._position = Position(self._trainer.global_step, epoch, done)
+        self.position = Position(self._trainer.global_step, epoch, done)
 
     def what_comes(self) -> Next:
         """What follows the batch that is over. Any thread, while the main thread stands still."""
@@ -130,7 +125,7 @@ class LightningGuard(Guard):
         """The forward pass is over: survivors can finish this step without this rank."""
         epoch = self.epoch
         done = self._fit.epoch_loop.batch_progress.current.ready
-        self.recorder.under_way(Position(self._trainer.global_step + 1, epoch, done), self._generator)
+        self.recorder.under_way(Position(self._trainer.global_step + 1, epoch, done), self.generator)
 
     def boundary_now(self, slot: int | None = None) -> Boundary:
         """As ``Guard.boundary_now``; before a validation with the random numbers that it begins with."""
@@ -152,8 +147,8 @@ class LightningGuard(Guard):
         """What belongs into a checkpoint that Lightning writes now, on every rank, besides its own."""
         self.stands_before(self.what_comes() if self.batch_is_over else Next.BATCH)
         name = self._name()
-        self.recorder.keep(name, self._generator)
-        rng = self.recorder.read(self.recorder.record(self.recorder.main_slot, name, self._generator))
+        self.recorder.keep(name, self.generator)
+        rng = self.recorder.read(self.recorder.record(self.recorder.main_slot, name, self.generator))
         began = None if self._epoch_rng is None else rng_to_plain(self._epoch_rng)
         return self._own(self._standing(), {"rng": rng_to_plain(rng), "epoch_rng": began})
 
@@ -197,7 +192,7 @@ class LightningGuard(Guard):
         return self._of_era(3) if noted else self._name()
 
     def _of_era(self, era: int) -> Position:
-        return self._position._replace(step_in_epoch=(self._position.step_in_epoch or 0) + era * _ERA)
+        return self.position._replace(step_in_epoch=(self.position.step_in_epoch or 0) + era * _ERA)
 
     def _watch(self) -> None:
         """Lightning runs the whole step inside ``optimizer.step``, which begins before the update."""

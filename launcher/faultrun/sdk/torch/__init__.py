@@ -26,12 +26,14 @@ from faultrun.sdk.session import Session
 from faultrun.sdk.state_provider import check_folder, preflight
 from faultrun.sdk.torch.capture import Buffers, Objects, device_of
 from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.process_group import init_process_group
 from faultrun.sdk.torch.provider import TorchProvider
+from faultrun.sdk.torch.rejoin import Rejoin
 from faultrun.sdk.torch.shards import ModuleState, is_spread, replica_group_of
 from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.worker import worker
 
-__all__ = ["Folder", "Guard", "protect"]
+__all__ = ["Folder", "Guard", "init_process_group", "protect"]
 
 
 def protect(
@@ -79,6 +81,11 @@ def protect(
     if state_fn is None:
         writer = _for_its_replicas(writer, model)
     guard = Guard(parts, this, writer)
+    if this.session.socket:
+        refused = (
+            "" if state_fn is None else "a state_fn says what is saved, and nothing says what else changes"
+        )
+        guard.rejoin = Rejoin(guard, this, model, refused)
     provider = TorchProvider(guard, state_fn, save_fn)
     this.keep(provider)
     preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)

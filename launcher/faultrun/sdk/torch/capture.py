@@ -106,6 +106,11 @@ class Objects:
         for name, one in self._objects.items():
             one.load_state_dict(states[name])
 
+    def load_small(self, states: Mapping[str, Any]) -> None:
+        """Put back what ``capture`` returned."""
+        for name, one in self._small.items():
+            one.load_state_dict(copied(states[name]))
+
 
 class Buffers:
     """Copies of the model's persistent buffers: a forward pass changes some of them (batch norm).
@@ -117,6 +122,7 @@ class Buffers:
     def __init__(self, model: Any) -> None:
         kept = model.state_dict(keep_vars=True)
         live = {name: local_of(one.detach()) for name, one in model.named_buffers() if kept.get(name) is one}
+        self._live = live
         self.copies = {name: one.clone(memory_format=torch.preserve_format) for name, one in live.items()}
         """By name, as they were at the last capture."""
         small = [name for name, one in live.items() if _bytes_of(one) <= _SMALL_BYTES]
@@ -126,6 +132,17 @@ class Buffers:
         on_cpu = all(live[name].device.type == "cpu" and live[name].is_contiguous() for name in small)
         pairs = zip(*self._small, strict=True)  # which keep their memory where it is
         self._moves = [(_memory_of(kept), _memory_of(one)) for kept, one in pairs] if on_cpu else None
+
+    def live(self) -> dict[str, Any]:
+        """By name, as they are."""
+        return dict(self._live)
+
+    def put(self, states: Mapping[str, Any]) -> None:
+        """Give them these values."""
+        with torch.no_grad():
+            for name, one in self._live.items():
+                if name in states:
+                    one.copy_(states[name])
 
     def capture(self) -> None:
         """Copy what may have changed since."""

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,14 +25,20 @@ from faultrun.model.checkpoint import Kind
 from faultrun.model.progress import WorkPhase
 from faultrun.sdk.files import Position, Saved, SaveWriter, numbered
 from faultrun.sdk.session import ResumePoint
+from faultrun.sdk.torch import attempts
+from faultrun.sdk.torch.attempts import Redo
 from faultrun.sdk.torch.batches import check_positions, generator_of, opened_after, set_epoch
 from faultrun.sdk.torch.capture import Boundary, Passage
+from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.recorder import RngRecorder
+from faultrun.sdk.torch.rejoin import Rejoin
 from faultrun.sdk.torch.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state import Parts, assemble, is_ours, load_into, read_state
 from faultrun.sdk.torch.stateful import gathered, taken_apart
 from faultrun.sdk.update_lock import UpdateLock, UpdatePhase
 from faultrun.sdk.worker import Worker
+
+T = TypeVar("T")
 
 
 class Guard:
@@ -55,10 +61,14 @@ class Guard:
         ahead = 2 if worker is None else self.parts.device.ahead
         self._mark = None if worker is None else self.parts.device.mark
         self.history: deque[Boundary] = deque(maxlen=ahead)
-        self._position = Position()
+        self.position = Position()
+        """Of the last whole step; while a batch is worked on, with that batch."""
+        self.rejoin: Rejoin | None = None
+        """How it outlives a peer; None without faultrun."""
         self._pending: tuple[Position, Rng, Rng | None] | None = None
-        self._generator: Any = None
+        self.generator: Any = None
         self.recorder = self._recorder(ahead)
+        self.redo = Redo(self)
         self._updates: list[int] = []
         if worker is not None:
             self._updates = [0] * len(self.parts.optimizers)
@@ -72,17 +82,17 @@ class Guard:
     @property
     def global_step(self) -> int:
         """Steps completed since the very first start."""
-        return self._position.step
+        return self._place().step
 
     @property
     def epoch(self) -> int:
         """The epoch to go on in, as the script counts; 0 when nothing was resumed."""
-        return self._position.epoch or 0
+        return self._place().epoch or 0
 
     @property
     def step_in_epoch(self) -> int:
         """How many batches of ``epoch`` are consumed."""
-        return self._position.step_in_epoch or 0
+        return self._place().step_in_epoch or 0
 
     def resume(self, load: Callable[[str], object] | None = None) -> ResumePoint | None:
         """Put back everything, random numbers too, from where faultrun says; None when training starts anew.
@@ -98,7 +108,7 @@ class Guard:
         if is_ours(state):
             self.load(state)
         elif load is not None:
-            self._position = Position(step=point.step or 0, epoch=point.epoch)
+            self.position = Position(step=point.step or 0, epoch=point.epoch)
             load(point.path)
         else:
             why = "it is not one of faultrun.sdk.torch" if state is not None else "torch.load refuses it"
@@ -123,7 +133,7 @@ class Guard:
         if state["rank"] != rank:
             noted, began = self.recorder.at_step(position), self.recorder.at_epoch(position.epoch)
             rng, epoch_rng = noted or (rng and reseeded(rng, rank)), began or epoch_rng
-        self._position = position
+        self.position = position
         if rng is not None:
             restore_rng(rng)
             self._pending = (position, rng, epoch_rng)
@@ -133,18 +143,16 @@ class Guard:
 
         ``fabric.save`` asks for it too; for ``torch.save`` call it on all ranks and save on one.
         """
-        rng = self.recorder.read(
-            self.recorder.record(self.recorder.main_slot, self._position, self._generator)
-        )
+        rng = self.recorder.read(self.recorder.record(self.recorder.main_slot, self.position, self.generator))
         objects = self.parts.objects.states()
-        return {**gathered(self._position, rng, self._epoch_rng), "objects": objects}
+        return {**gathered(self.position, rng, self._epoch_rng), "objects": objects}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what ``state_dict`` returned, among any number of ranks."""
-        self._position, rng, epoch_rng = taken_apart(state)
+        self.position, rng, epoch_rng = taken_apart(state)
         self.parts.objects.load(state["objects"])
         restore_rng(rng)
-        self._pending = (self._position, rng, epoch_rng)
+        self._pending = (self.position, rng, epoch_rng)
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches of ``loader`` in ``epoch``; after a resume only those that are not done yet.
@@ -156,15 +164,41 @@ class Guard:
         if self._worker is not None:
             check_positions(loader)
         self.in_loop = True
-        for batch in self._open(loader, epoch):
-            last = self._position
-            self._position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
+        if self.rejoin is not None and training_group() is not None:
+            yield from attempts.batches(self, loader, epoch)
+            self._leaves_loop()
+            return
+        for batch in self.open(loader, epoch):
+            last = self.position
+            self.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
             self._works_at(WorkPhase.COMPUTING)
             yield batch
             if self.lock.phase is not UpdatePhase.CLEAN:
                 self.step()
-        self.in_loop = False
-        self._works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
+        self._leaves_loop()
+
+    def steps(self, last: int) -> Iterator[int]:
+        """The global steps up to ``last`` that are not done yet, for a script that fetches its own data.
+
+        Each with ``with guard.attempt():`` around all that it does. Where a rank dies in it, the others
+        take it back, and it comes again. The first call is where a rank that takes a dead one's place waits
+        for it; nothing before may need other ranks but building the model.
+        """
+        return attempts.steps(self, last)
+
+    def attempt(self) -> "attempts.Attempt":
+        """One step, around all that talks to other ranks; do not call ``step`` too.
+
+        In ``steps``, ``batches`` or ``run``. An exception of the script's own comes out of it as ever.
+        """
+        return attempts.Attempt(self)
+
+    def run(self, train: Callable[["Guard"], T]) -> T:
+        """``train(guard)``, which is called again, and goes on after ``guard.global_step``, when a rank has died.
+
+        For scripts that own their loop: all that touches a process group is made inside of ``train``.
+        """
+        return attempts.run(self, train)
 
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
         """A step is complete: call it right after the last of optimizer, scheduler, scaler and averages.
@@ -173,13 +207,13 @@ class Guard:
         particular before anything that talks to other ranks: what is lost
         with a dead peer then is nothing.
         """
-        last = self._position
-        self._position = Position(
+        last = self.position
+        self.position = Position(
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
         self.lock.boundary(self._capture)
         if self._worker is not None:
-            self._worker.step(self._position.step, self._position.epoch)
+            self._worker.step(self.position.step, self.position.epoch)
         if self.is_shard:
             self.lock.let_read()  # going on, it would help peers past the step that is being saved here
 
@@ -219,13 +253,13 @@ class Guard:
         The random numbers go into this slot of the recorder; None: into the next one of its ring.
         """
         recorder, parts, objects = self.recorder, self.parts, self.parts.objects
-        place = self._noted_as(), self._generator
+        place = self._noted_as(), self.generator
         rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
         parts.buffers.capture()
         # a scheduler may change the hyperparameters before the next update
         groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
         updates = tuple(self._updates) or (0,) * len(groups)
-        return Boundary(self._position, rng, groups, objects.capture(), objects.versions(), updates)
+        return Boundary(self.position, rng, groups, objects.capture(), objects.versions(), updates)
 
     def _watch(self) -> None:
         """Be told of every update, and of the end of every forward pass."""
@@ -253,18 +287,65 @@ class Guard:
 
     def _noted_as(self) -> Position:
         """The name that the random numbers of this moment get in the recorder."""
-        return self._position
+        return self.position
 
     def _after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
         self._works_at(WorkPhase.COLLECTIVE if model.training else WorkPhase.EVALUATING)
         if model.training:
-            self.recorder.under_way(self._position._replace(step=self.global_step + 1), self._generator)
+            self.note_under_way()
+            if self.rejoin is not None:
+                self.rejoin.forward_done()
+
+    def note_under_way(self) -> None:
+        """Write down the random numbers of the step under way, which others can finish without us from here on."""
+        if self.rejoin is None or not self.rejoin.is_outside:
+            self.recorder.under_way(self.position._replace(step=self.position.step + 1), self.generator)
+
+    def begin_here(self) -> None:
+        """A loop begins: no new step, but a place to go on from."""
+        if not self.history:
+            self.lock.boundary(self._capture)
+
+    def put_back(self) -> None:
+        """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
+        last, parts = self.history[-1], self.parts
+        parts.buffers.put(parts.buffers.copies)
+        for optimizer, groups in zip(parts.optimizers, last.groups, strict=True):
+            for group, captured in zip(optimizer.param_groups, groups, strict=True):
+                group.update({key: one for key, one in captured.items() if key != "params"})
+        parts.objects.load_small(last.objects)
+        self.position = last.position
+        self.history.pop()
+
+    def came_back(self) -> None:
+        """The state is that of ``position`` again, by whatever way."""
+        if self.history and self.history[-1].position.step >= self.position.step:
+            self.history.clear()
+        if self.in_loop:
+            self._pending = None  # its loader is open
+        self.lock.boundary(self._capture)
+
+    def computes(self) -> None:
+        """A step begins."""
+        self._works_at(WorkPhase.COMPUTING)
+
+    def _place(self) -> Position:
+        """Where to go on. A newcomer does not know until it has taken its place."""
+        if self.rejoin is not None and self._worker is not None and self._worker.session.is_newcomer:
+            self.rejoin.enter()
+        return self.position
+
+    def _leaves_loop(self) -> None:
+        self.in_loop = False
+        self._works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
 
     def _works_at(self, phase: WorkPhase) -> WorkPhase:
         return self._worker.works_at(phase) if self._worker is not None else phase
 
     def _before_update(self, *_: object) -> None:
+        if self.rejoin is not None:
+            self.rejoin.check()
         self._works_at(WorkPhase.UPDATING)
         self._begin()
 
@@ -278,20 +359,20 @@ class Guard:
         if self._mark is not None and passage is not None and passage.left is None:
             passage.left = self._mark()
 
-    def _open(self, loader: Any, epoch: int) -> Iterator[Any]:
+    def open(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches that are left, with the random numbers as they were at this place."""
         if self._pending is not None and epoch < (self._pending[0].epoch or 0):
             return iter(())  # it was done before the save; the loop begins at 0 again
-        self._generator = generator = generator_of(loader)
+        self.generator = generator = generator_of(loader)
         pending, self._pending = self._pending, None
         set_epoch(loader, epoch)
         if pending is None or pending[0].epoch != epoch:
-            self._position = Position(self.global_step, epoch, 0)
-            self._epoch_rng = self.recorder.read(self.recorder.epoch(self._position, generator))
+            self.position = Position(self.position.step, epoch, 0)
+            self._epoch_rng = self.recorder.read(self.recorder.epoch(self.position, generator))
             self.lock.boundary(self._capture)  # an epoch begins: no new step, but a place to go on from
             return iter(loader)
         position, rng, epoch_rng = pending
-        self._position = position
+        self.position = position
         self._epoch_rng = epoch_rng or rng
         restore_rng(self._epoch_rng, generator)
         self.recorder.epoch(position, generator)

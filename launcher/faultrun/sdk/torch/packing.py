@@ -27,7 +27,9 @@ class Packed:
 
     def parts(self) -> list[memoryview]:
         """The tensors' bytes, where they lie: keep ``self`` as long."""
-        return [memory_at(one.data_ptr(), one.nbytes) if one.nbytes else memoryview(b"") for one in self.tensors]
+        return [
+            memory_at(one.data_ptr(), one.nbytes) if one.nbytes else memoryview(b"") for one in self.tensors
+        ]
 
 
 def pack(state: Any) -> Packed:

@@ -61,7 +61,9 @@ class RngRecorder:
         self._turn = self._turn_under_way = self._turn_epoch = 0
         self._kept_steps = range(steps + 6, steps + 6 + _KEPT)
         self._kept_epochs = range(self._kept_steps.stop, self._kept_steps.stop + _KEPT)
-        self._page = _mapped(path, self._kept_epochs.stop * _SLOT_BYTES)
+        self.redo_slots = (self._kept_epochs.stop, self._kept_epochs.stop + 1)
+        """For the beginnings of steps that may have to be made again."""
+        self._page = _mapped(path, (self._kept_epochs.stop + 2) * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
         self._device_rng = device_rng
         self._python, self._numpy = PythonRng(), NumpyRng()

@@ -24,17 +24,17 @@ class TrainerGuard(Guard):
 
     def stands_at(self, position: Position) -> None:
         """``step`` updates are complete; of ``epoch`` so many batches are done, or worked at."""
-        self._position = position
+        self.position = position
 
     def look_again(self) -> None:
         """The state of the last step as it is now: besides the parameters, more may have changed since."""
         self.lock.boundary(self._capture_again)
 
     def _capture_again(self) -> None:
-        if not self.history or self.history[-1].position.step != self._position.step:
+        if not self.history or self.history[-1].position.step != self.position.step:
             self._capture()
             return
-        self._position = self.history[-1].position
+        self.position = self.history[-1].position
         boundary = self.boundary_now(self.history.pop().rng)
         if self._mark is not None:
             boundary = boundary._replace(passage=Passage(done=self._mark()))

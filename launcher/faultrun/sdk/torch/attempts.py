@@ -1,0 +1,160 @@
+"""The loops in which a step may be taken back and made again: ``Guard.steps``, ``batches``, ``attempt``, ``run``.
+
+The same batch and the same random numbers come again with a step that is repeated. Without faultrun, and in a
+script that cannot rejoin, these are plain loops and an exception is an exception.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch.distributed as dist
+
+from faultrun.sdk.files import Position
+from faultrun.sdk.torch.rng import restore_rng
+from faultrun.sdk.update_lock import UpdatePhase
+
+if TYPE_CHECKING:
+    from faultrun.sdk.torch.guard import Guard
+
+T = TypeVar("T")
+
+_KEPT = 2
+"""Ranks differ by one step: the step under way may come again, and the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was yielded for one step, and where that was: the place at its beginning, its epoch."""
+
+    content: Any
+    epoch: int | None
+    step_in_epoch: int | None
+
+
+class Attempt:
+    """``with guard.attempt():`` around one step. It counts the step at its end; a lost peer ends it quietly."""
+
+    def __init__(self, guard: "Guard") -> None:
+        self._guard = guard
+
+    def __enter__(self) -> None:
+        self._guard.redo.attempted = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        guard = self._guard
+        if error is None and guard.rejoin is not None:
+            try:
+                guard.rejoin.check()
+            except ConnectionError as lost:
+                error = lost
+                if not guard.rejoin.undoes(lost):
+                    raise
+                return True
+        if error is not None:
+            return guard.rejoin is not None and isinstance(error, Exception) and guard.rejoin.undoes(error)
+        guard.step()
+        if guard.rejoin is not None:
+            guard.rejoin.stepped()
+        return False
+
+
+class Redo:
+    """What is needed to do a step again: its batch, and the random numbers as it began."""
+
+    def __init__(self, guard: "Guard") -> None:
+        self._guard = guard
+        self._noted: list[int] = []
+        self._batches: dict[int, Batch] = {}
+        self.attempted = False
+        """Whether the step that was yielded last has been attempted."""
+
+    def begins(self, step: int, generator: Any, *, at_boundary: bool) -> None:
+        """``step`` is about to be yielded, perhaps again. ``at_boundary``: nothing of it was fetched yet."""
+        recorder, position = self._guard.recorder, self._guard.position
+        slot = recorder.redo_slots[step % _KEPT]
+        if step in self._noted:
+            restore_rng(recorder.read(slot), generator)
+            return
+        self._noted = [*self._noted[1 - _KEPT :], step]
+        recorder.record(slot, position, generator)
+        if at_boundary and self._guard.history:  # what the script did since the last step has drawn some
+            recorder.record(self._guard.history[-1].rng, position, generator)
+
+    def keep(self, step: int, batch: Batch) -> None:
+        """The batch of ``step``."""
+        self._batches = {one: kept for one, kept in self._batches.items() if one > step - _KEPT}
+        self._batches[step] = batch
+
+    def batch(self, step: int) -> Batch | None:
+        """The batch of ``step``, if it has been fetched before."""
+        return self._batches.get(step)
+
+
+def steps(guard: "Guard", last: int) -> Iterator[int]:
+    """The steps up to ``last``, each again that was taken back."""
+    rejoin = guard.rejoin
+    if rejoin is not None:
+        guard.begin_here()
+        rejoin.enter()
+    while True:
+        if rejoin is not None:
+            rejoin.settle()
+        if guard.position.step >= last:
+            if rejoin is None or rejoin.finish(dist.barrier):
+                return
+            continue
+        step = guard.position.step + 1
+        if rejoin is not None:
+            guard.redo.begins(step, None, at_boundary=True)
+        guard.redo.attempted = False
+        yield step
+        if not guard.redo.attempted:  # the script has gone past it
+            guard.step()
+
+
+def batches(guard: "Guard", loader: Any, epoch: int) -> Iterator[Any]:
+    """``Guard.batches`` of a script that can rejoin."""
+    assert guard.rejoin is not None, "asked for by a guard that has one"
+    guard.rejoin.enter()
+    loaded = guard.open(loader, epoch)
+    while True:
+        guard.rejoin.settle()
+        step = guard.position.step + 1
+        batch = guard.redo.batch(step)
+        if batch is None:
+            try:
+                content = next(loaded)
+            except StopIteration:
+                return
+            batch = Batch(content, epoch, guard.position.step_in_epoch)
+            guard.redo.keep(step, batch)
+        guard.redo.begins(step, guard.generator, at_boundary=False)
+        guard.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
+        guard.redo.attempted = False
+        guard.computes()
+        yield batch.content
+        if not guard.redo.attempted and guard.lock.phase is not UpdatePhase.CLEAN:
+            guard.step()
+
+
+def run(guard: "Guard", train: Callable[["Guard"], T]) -> T:
+    """``train(guard)``, and again from the common step whenever a peer was lost in it."""
+    rejoin = guard.rejoin
+    if rejoin is None:
+        return train(guard)
+    guard.begin_here()
+    rejoin.enter()
+    while True:
+        rejoin.settle()
+        try:
+            result = train(guard)
+        except Exception as error:
+            if not rejoin.undoes(error):
+                raise
+            continue
+        if rejoin.finish(dist.barrier):
+            return result

@@ -1,0 +1,100 @@
+"""What this rank keeps in memory that the supervisor holds: a shard whole, of replicas what is their own.
+
+Replicas differ in their buffers only (batch norm): each writes them down before its gradients leave it, for
+from then on the others can finish the step without it. Shards are copied when their step is complete.
+"""
+
+import mmap
+import os
+from typing import TYPE_CHECKING, Any
+
+from faultrun.sdk.snapshot import SnapshotFull, SnapshotOwner, Snapshots, bytes_needed
+from faultrun.sdk.torch.packing import Packed, pack, unpacked_from
+from faultrun.sdk.worker import Worker
+
+if TYPE_CHECKING:
+    from faultrun.sdk.torch.guard import Guard
+
+
+class Memory:
+    """Of one rank. ``whole``: the whole state is kept, else the buffers. Main thread."""
+
+    def __init__(self, worker: Worker, guard: "Guard", *, whole: bool) -> None:
+        self._worker = worker
+        self._guard = guard
+        self._whole = whole
+        self._wanted = whole or bool(guard.parts.buffers.copies)
+        self._asked = False
+        self._snapshots: Snapshots | None = None
+        self._full = ""
+
+    @property
+    def steps(self) -> frozenset[int]:
+        """Of which there is a whole copy."""
+        return self._snapshots.steps if self._snapshots is not None else frozenset()
+
+    def take(self, fd: int) -> None:
+        """Use this memory, which may hold a dead process's copies of the same rank. Closes ``fd``."""
+        session = self._worker.session
+        try:
+            memory = mmap.mmap(fd, 0)
+        except (OSError, ValueError):
+            return
+        finally:
+            os.close(fd)
+        self._snapshots = Snapshots(memory, SnapshotOwner(run_id=session.run_id, rank=session.rank))
+        self._asked = True
+
+    def stepped(self, incarnation: int) -> bool:
+        """A step is complete. Whether all is kept that a newcomer would need."""
+        if not self._wanted:
+            return True
+        if self._snapshots is None:
+            self._ask()
+            return bool(self._worker.regroup.refused) and not self._whole
+        packed = self._packed()
+        self._write(self._guard.history[-1].position.step, packed)
+        return not self._full or not self._whole
+
+    def note_own(self) -> None:
+        """The step under way may be finished by the others from here on: keep our own part of it."""
+        if self._snapshots is not None and not self._whole:
+            self._write(self._guard.position.step + 1, pack({"buffers": self._guard.parts.buffers.live()}))
+
+    def read(self, step: int) -> Any:
+        """The whole state at ``step``. KeyError: it is not here."""
+        found = self._snapshots.read(step) if self._snapshots is not None else None
+        if found is None:
+            raise KeyError(f"no memory snapshot of step {step}")
+        return unpacked_from(*found)
+
+    def put_own(self, step: int) -> None:
+        """Buffers as this rank had them at ``step``, if they were kept; else they stay those of the giver."""
+        found = self._snapshots.read(step) if self._snapshots is not None and self._wanted else None
+        if found is not None:
+            self._guard.parts.buffers.put(unpacked_from(*found)["buffers"])
+
+    def _packed(self) -> Packed:
+        guard = self._guard
+        if self._whole:
+            return pack(guard.state_at(guard.history[-1]))
+        return pack({"buffers": guard.parts.buffers.live()})
+
+    def _write(self, step: int, packed: Packed) -> None:
+        if self._snapshots is None or self._full:
+            return
+        try:
+            self._snapshots.write(step, self._worker.session.incarnation, packed.plan, packed.parts())
+        except SnapshotFull as error:  # the state has grown
+            self._full = str(error)
+
+    def _ask(self) -> None:
+        fd = self._worker.regroup.memory()
+        if fd is not None:
+            self.take(fd)
+            self._write(self._guard.history[-1].position.step, self._packed())
+        elif not self._asked:
+            self._asked = True
+            packed = self._packed()
+            sizes = [one.nbytes for one in packed.tensors]
+            self._worker.say("snapshot", bytes=bytes_needed(len(packed.plan), sizes))

@@ -1,0 +1,214 @@
+"""The process group of all ranks: made so that it can be left, and made again with the same living processes.
+
+gloo has no abort: ``shutdown(2)`` on the group's own connections frees a rank that waits in a collective
+within milliseconds, dead or stopped peer alike. Never on a listening socket: gloo's thread ends the process
+when ``accept`` fails. A newcomer begins with torch's "fake" group, whose collectives do nothing: a script
+builds its model and comes to its first step without peers.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.regroup import Join
+from faultrun.sdk.worker import worker
+
+_LOOK_S = 0.001
+_MEET_S = 10.0
+"""To connect all to all, once everybody has come: a death in these milliseconds is waited for so long."""
+_ABORTABLE = frozenset({"gloo", "nccl"})
+_FAKE = "fake"
+_RENDEZVOUS = frozenset({"init_method", "store", "rank", "world_size"})
+
+
+class GroupBroken(RuntimeError):
+    """The group that is being formed has lost a rank already. Says "process group", as torch's errors do."""
+
+
+class TrainingGroup:
+    """torch's default group of one process, through all its incarnations. ``how`` is how the script made it."""
+
+    def __init__(self, backend: str, how: dict[str, Any]) -> None:
+        self.backend = backend
+        self._how = how
+        self._store: Any = None
+        self._before: set[tuple[int, int]] | None = connections()
+        self._own: set[tuple[int, int]] = set()
+
+    def settled(self) -> None:
+        """All is connected: what was opened meanwhile belongs to the group."""
+        self._own = connections() - (self._before or set())
+        self._before = None
+
+    @property
+    def why_not(self) -> str:
+        """Why this group cannot be left; "" when it can."""
+        if not set(self.backend.replace(",", ":").split(":")) - {"cpu", "cuda"} <= _ABORTABLE:
+            return f"a group of {self.backend} cannot be left: gloo and nccl can"
+        if len(dist.distributed_c10d._world.pg_map) > 1:
+            return "it has process groups besides the one of all ranks"
+        return ""
+
+    def abort(self) -> None:
+        """Free whoever waits in a collective of it. Any thread; acts on the group that is being formed, too."""
+        if "nccl" in self.backend:
+            with contextlib.suppress(AttributeError, RuntimeError, ValueError):
+                dist.distributed_c10d._abort_process_group()
+        before = self._before
+        shut(self._own if before is None else connections() - before)
+
+    def drop(self) -> None:
+        """Leave it. Nothing may hold it any more that would keep its connections open."""
+        with contextlib.suppress(ValueError, AssertionError):  # it was never formed
+            dist.destroy_process_group()
+        self._store = None
+        self._own = set()
+
+    def form(self, join: Join, is_over: Callable[[], bool]) -> None:
+        """Enter the group of ``join`` with all ranks. GroupBroken as soon as ``is_over``; RuntimeError."""
+        session = worker().session  # type: ignore[union-attr]
+        self._before = connections()
+        world = session.world_size
+        self._store = _Store(dist.FileStore(join.store, world), join.timeout_s, is_over)
+        self._store.meet(session.rank, world)
+        # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
+        dist.distributed_c10d._world.group_count = 0
+        limit = {"timeout": timedelta(seconds=min(_MEET_S, join.timeout_s))}
+        dist.init_process_group(
+            self.backend, store=self._store, rank=session.rank, world_size=world, **{**self._how, **limit}
+        )
+        timeout = self._how.get("timeout")
+        wanted = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
+        dist.distributed_c10d._set_pg_timeout(wanted, dist.group.WORLD)
+        self.settled()
+
+
+_group: TrainingGroup | None = None
+
+
+def training_group() -> TrainingGroup | None:
+    """The one that ``init_process_group`` here has made."""
+    return _group
+
+
+def init_process_group(backend: str | None = None, **how: Any) -> None:
+    """``torch.distributed.init_process_group``, for a script that can outlive the death of a rank.
+
+    The same without faultrun. FaultrunError for a newcomer under a torch that has no "fake" backend.
+    """
+    global _group  # noqa: PLW0603 - a process has one default group
+    this = worker()
+    kept = {key: one for key, one in how.items() if key not in _RENDEZVOUS}
+    if this is not None and this.session.is_newcomer:
+        named = backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        _group = TrainingGroup(named, kept)
+        _fake(this.session.rank, this.session.world_size)
+        return
+    if this is not None:
+        _group = TrainingGroup(backend or "", kept)
+    dist.init_process_group(backend, **how)
+    if _group is not None:
+        _group.backend = backend or dist.distributed_c10d._world.pg_map[dist.group.WORLD][0]
+        _group.settled()
+
+
+def _fake(rank: int, world: int) -> None:
+    try:
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
+
+        dist.init_process_group(_FAKE, rank=rank, world_size=world)
+    except (ImportError, ValueError, RuntimeError) as error:
+        raise FaultrunError(
+            "this rank cannot take a dead one's place",
+            because=f"torch {torch.__version__} has no process group that does nothing: {error}",
+            hint="train with torch 2.13 or newer, or with --on_fault=restart",
+        ) from error
+
+
+def idle_group(rank: int, world: int) -> Any:
+    """A group that does nothing: a place holder where torch's objects want to hold one."""
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    group = dist.ProcessGroup(rank, world)
+    backend = FakeProcessGroup._create_internal(rank, world, FakeProcessGroup.Options())
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+    return group
+
+
+class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
+    """``inner`` whose waits end at once when the group that is formed over it is over.
+
+    torch waits for keys for as long as a collective may take; a rank that died will never write its own.
+    """
+
+    def __init__(self, inner: Any, timeout_s: float, is_over: Callable[[], bool]) -> None:
+        super().__init__()
+        self._inner = inner
+        self._timeout_s = timeout_s
+        self._is_over = is_over
+
+    def meet(self, rank: int, world: int) -> None:
+        """Return once all ranks are here, so that connecting takes milliseconds."""
+        self.set(f"here/{rank}", b"1")
+        self.wait([f"here/{one}" for one in range(world)])
+
+    def set(self, key: str, value: Any) -> None:
+        self._inner.set(key, value)
+
+    def get(self, key: str) -> Any:
+        self.wait([key])
+        return self._inner.get(key)
+
+    def add(self, key: str, amount: int) -> Any:
+        return self._inner.add(key, amount)
+
+    def check(self, keys: Sequence[str]) -> Any:
+        return self._inner.check(list(keys))
+
+    def compare_set(self, key: str, expected: str, desired: str) -> Any:
+        return self._inner.compare_set(key, expected, desired)
+
+    def delete_key(self, key: str) -> Any:
+        return self._inner.delete_key(key)
+
+    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """GroupBroken when it is over, or nobody has written them in time."""
+        limit_s = self._timeout_s if timeout is None else min(self._timeout_s, timeout.total_seconds())
+        until_s = time.monotonic() + limit_s
+        while not self._inner.check(list(keys)):
+            if self._is_over():
+                raise GroupBroken("a rank of the process group is gone before it was formed")
+            if time.monotonic() > until_s:
+                raise GroupBroken(f"not all ranks have come to the process group in {limit_s:g} s")
+            time.sleep(_LOOK_S)
+
+
+def connections() -> set[tuple[int, int]]:
+    """The TCP connections of this process: descriptor and inode. Listening ones are none."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError, ValueError):
+            fd = int(name)
+            if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                with socket.socket(fileno=os.dup(fd)) as one:
+                    listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                    if one.family in (socket.AF_INET, socket.AF_INET6) and not listens:
+                        found.add((fd, os.fstat(one.fileno()).st_ino))
+    return found
+
+
+def shut(sockets: set[tuple[int, int]]) -> None:
+    """End these connections for whoever holds them, forked loaders too; those that are closed already are not."""
+    for fd, inode in sockets:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as one:
+            if os.fstat(one.fileno()).st_ino == inode:
+                one.shutdown(socket.SHUT_RDWR)

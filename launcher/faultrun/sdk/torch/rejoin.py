@@ -1,0 +1,347 @@
+"""Outliving a peer: an attempt at a step is taken back, the next process group entered, the state made common.
+
+What is undone and from where it comes back:
+
+* parameters and optimizers change only inside an update, and no update begins after a collective has failed:
+  they are those of the last whole step;
+* buffers, hyperparameters, schedulers and random numbers come from the last boundary (``capture``);
+* a rank that is behind, was caught inside an update, or is new takes the most advanced rank's state; of
+  shards, all go back to the newest step of which every rank has a copy (``common_step``).
+
+An exception is a peer's fault only if the supervisor says that a peer was lost.
+"""
+
+import gc
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.common_step import NOTHING, CommonStep, From, Standing, of_replicas, of_shards
+from faultrun.sdk.evidence import tells_of_a_dead_peer
+from faultrun.sdk.regroup import Join
+from faultrun.sdk.torch.capture import nothing_is_missing
+from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
+from faultrun.sdk.torch.fsdp2 import Sharded
+from faultrun.sdk.torch.memory import Memory
+from faultrun.sdk.torch.process_group import training_group
+from faultrun.sdk.torch.transfer import exchanged, receive, send
+from faultrun.sdk.update_lock import UpdatePhase
+from faultrun.sdk.worker import Worker
+
+if TYPE_CHECKING:
+    from faultrun.sdk.torch.guard import Guard
+
+_VERDICT_S = 2.0
+"""From the error of a collective to the supervisor's word that a peer is gone: it sees the end of a process."""
+_FIRST_STEPS = 2
+"""DistributedDataParallel arranges its buckets in the second one, together with all ranks."""
+
+
+class PeerLost(ConnectionError):
+    """The gradients of this step were not averaged, because a rank is gone."""
+
+
+class Rejoin:
+    """Of one guard, in a worker of faultrun. Main thread only.
+
+    ``model`` is what the script trains with, with its wrappers. ``refused``: why not, as far as ``protect`` knows.
+    """
+
+    def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str) -> None:
+        self._guard = guard
+        self._worker = worker
+        self._model = model
+        self._refused = refused
+        self._group = training_group()
+        self._averaging: Averaging | None = None
+        self._sharded: Sharded | None = None
+        self._entered = False
+        self._able = False
+        self._steps = 0
+        self._said = False
+        self._undone: Exception | None = None
+        self._live = True
+        self._memory: Memory | None = None
+        self.incarnation = worker.session.incarnation
+        """Of the process group that this process is in."""
+
+    def enter(self) -> None:
+        """Before the first step: prepare, and let a newcomer take its place. FaultrunError: it cannot.
+
+        All that is alive now is looked at by no later garbage collection: one took 0.2 s in the middle of a rejoin.
+        """
+        if self._entered:
+            return
+        self._entered = True
+        why = self._why_not()
+        if why:
+            self._cannot(why)
+            if self._worker.session.is_newcomer:
+                raise FaultrunError(
+                    "this rank cannot take a dead one's place",
+                    because=why,
+                    hint="see docs/survivors-stay.md; --on_fault=restart starts all ranks again instead",
+                )
+            return
+        self._able = True
+        guard = self._guard
+        newcomer = self._worker.session.is_newcomer
+        self._memory = Memory(self._worker, guard, whole=guard.parts.shards is not None)
+        if guard.parts.shards is None:
+            ddp = find_ddp(self._model)
+            if ddp is not None:
+                self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
+        gc.collect()
+        gc.freeze()
+        self._worker.regroup.abort = self._abort
+        if newcomer:
+            self._live = False
+            self._worker.say("can_join")
+            self._rejoin(timeout_s=None)
+
+    def settle(self) -> bool:
+        """Before a step: if a peer was lost, be in the next group and at the common step; whether that was so."""
+        again = False
+        while self._able and (self._undone is not None or self._worker.regroup.is_lost(self.incarnation)):
+            self._rejoin(timeout_s=self._worker.regroup.patience_s)
+            again = True
+        return again
+
+    def check(self) -> None:
+        """PeerLost where the gradients are worth nothing: asked before every update and at the end of a step."""
+        if self._averaging is not None and self._averaging.failed is not None:
+            raise PeerLost("the process group is broken") from self._averaging.failed
+
+    def forward_done(self) -> None:
+        """Survivors can finish this step without us from here on, unless a backward pass tells it better."""
+        if self._averaging is None and self._memory is not None:
+            self._memory.note_own()
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether this is a newcomer that has not taken its place yet."""
+        return self._worker.session.is_newcomer and not self._said
+
+    def stepped(self) -> None:
+        """A step is complete: copy it where that is wanted, and say once that this rank can rejoin."""
+        if not self._able or self._memory is None:
+            return
+        self._steps += 1
+        self._live = True
+        ready = self._memory.stepped(self.incarnation)
+        if not self._said and ready and self._steps >= _FIRST_STEPS:
+            self._say_able()
+
+    def undoes(self, error: Exception) -> bool:
+        """Whether ``error`` ended this attempt because a peer is gone: then ``settle`` takes it back."""
+        regroup = self._worker.regroup
+        if not self._able:
+            return False
+        regroup.times.setdefault("raised", time.monotonic())
+        if not regroup.is_lost(self.incarnation):
+            hopeful = tells_of_a_dead_peer(error) and self._said
+            if not hopeful or not regroup.wait_lost(self.incarnation, _VERDICT_S):
+                regroup.times.pop("raised")
+                return False
+        self._undone = error
+        self._live = self._is_whole()
+        return True
+
+    def finish(self, barrier: Callable[[], object]) -> bool:
+        """All steps are done: leave together. False when a peer was lost in it, and ``settle`` comes next."""
+        if not self._able or not self._said:
+            return True
+        try:
+            barrier()
+        except RuntimeError as error:
+            if not self.undoes(error):
+                raise
+            return False
+        self._able = False
+        self._cannot("all its steps are done")
+        return True
+
+    def _before_gradients(self) -> None:
+        """Nothing of this step has left this rank yet."""
+        if self._memory is not None:
+            self._guard.note_under_way()
+            self._memory.note_own()
+
+    def _is_whole(self) -> bool:
+        """Whether the live state is that of a step: no update has begun since, or nothing of the next is missing."""
+        guard = self._guard
+        if guard.lock.phase is UpdatePhase.CLEAN:
+            return bool(guard.history)
+        if guard.lock.phase is not UpdatePhase.UPDATED or not guard.history:
+            return False
+        last = guard.history[-1]
+        before = guard.history[-2] if len(guard.history) > 1 else None
+        now = guard.boundary_now(guard.recorder.helper_slot)
+        if not nothing_is_missing(before, last, now, guard.parts.objects.uncounted):
+            return False
+        guard.step()
+        return True
+
+    def _rejoin(self, timeout_s: float | None) -> None:
+        """Leave the broken group, and enter one after the other until one holds."""
+        error = self._undone
+        self._undone = None
+        self._leave(error)
+        while True:
+            join = self._worker.regroup.wait_join(
+                self.incarnation if error or self._said else NOTHING, timeout_s
+            )
+            if join is None:
+                raise error if error is not None else PeerLost("no process group was formed again")
+            timeout_s = join.timeout_s
+            if self._enters(join):
+                return
+
+    def _enters(self, join: Join) -> bool:
+        """False: it broke before all were in it, and the next one will come."""
+        regroup = self._worker.regroup
+        self.incarnation = join.incarnation
+        self._worker.moves_to(join)
+        regroup.times["join"] = time.monotonic()
+        try:
+            self._form(join)
+            step = self._make_common(join)
+        except RuntimeError as error:
+            if not regroup.wait_lost(self.incarnation, _VERDICT_S):
+                self._cannot(f"it did not come into the next process group: {error}")
+                raise
+            self._leave(error)
+            return False
+        self._worker.say(
+            "rejoined",
+            incarnation=self.incarnation,
+            step=step,
+            times={name: round(at_s, 6) for name, at_s in regroup.times.items()},
+        )
+        regroup.times.clear()
+        self._say_able()
+        return True
+
+    def _form(self, join: Join) -> None:
+        regroup = self._worker.regroup
+        assert self._group is not None, "a rank without a group of ours is refused"
+        if join.memory >= 0 and self._memory is not None:
+            self._memory.take(join.memory)
+        self._group.drop()  # a newcomer's, which does nothing
+        self._group.form(join, lambda: regroup.is_over(join.incarnation))
+        regroup.times["formed"] = time.monotonic()
+        if self._guard.parts.shards is not None:
+            if self._sharded is None:
+                self._sharded = Sharded(self._root())
+            self._sharded.enters()
+
+    def _leave(self, error: Exception | None) -> None:
+        """Let go of all that the interrupted step holds, the group's connections in particular."""
+        interrupted = error is not None and not isinstance(error, PeerLost)
+        _forget_frames(error)
+        for optimizer in self._guard.parts.optimizers:
+            optimizer.zero_grad()
+        if self._averaging is not None:
+            self._averaging.leaves(interrupted=interrupted)
+        gc.collect()
+        if self._group is not None and not self.is_outside:
+            self._group.drop()
+        self._worker.regroup.times.setdefault("dropped", time.monotonic())
+
+    def _make_common(self, join: Join) -> int:
+        """Agree on the step that all have, and have it. RuntimeError: a rank is gone. FaultrunError: there is none."""
+        guard, device = self._guard, self._device()
+        spread = guard.parts.shards is not None
+        memory = self._memory
+        assert memory is not None, "it was made when this rank entered"
+        live = guard.history[-1].position.step if self._live and guard.history else NOTHING
+        kept = sorted(memory.steps if spread else ())[-2:]
+        told = exchanged([live, *kept, *[NOTHING] * (2 - len(kept))], device)
+        standings = [Standing(one, frozenset(others) - {NOTHING}) for one, *others in told]
+        common = of_shards(standings) if spread else of_replicas(standings)
+        if common is None:
+            why = f"no step that all ranks have, live or in memory: {told}"
+            self._cannot(why)
+            raise FaultrunError(
+                "this rank cannot rejoin", because=why, hint="all ranks start again from the recovery point"
+            )
+        self._get(common)
+        self._worker.regroup.times["restored"] = time.monotonic()
+        return common.step
+
+    def _get(self, common: CommonStep) -> None:
+        guard, device, rank = self._guard, self._device(), self._worker.session.rank
+        layout = self._averaging.layout if self._averaging is not None else None
+        source = common.sources[rank]
+        if rank == common.giver:
+            boundary = guard.history[-1]
+            for taker in common.takers:
+                # each taker's own random numbers come from its own notes
+                send({"state": guard.state_at(boundary), "layout": layout}, taker, device)
+        if source is From.ITSELF:
+            guard.lock.begin()
+            guard.put_back()
+        else:
+            self._live = False  # until it is whole
+            guard.lock.begin()
+            assert self._memory is not None, "it was made when this rank entered"
+            if source is From.SNAPSHOT:
+                guard.load(self._memory.read(common.step))
+            else:
+                got = receive(common.giver, device)
+                guard.load(got["state"])
+                layout = got["layout"]
+                self._memory.put_own(common.step)
+        if self._averaging is not None:
+            self._averaging.enters(layout)
+        guard.came_back()
+        self._live = True
+
+    def _say_able(self) -> None:
+        self._said = True
+        self._worker.say("can_rejoin", incarnation=self.incarnation)
+
+    def _cannot(self, why: str) -> None:
+        self._able = False
+        self._worker.say("cannot_rejoin", incarnation=self.incarnation, why=why[:2000])
+
+    def _abort(self, incarnation: int) -> None:
+        """Helper thread: only what belongs to that group, or to one that is being formed in its place."""
+        if incarnation == self.incarnation and self._group is not None:
+            self._group.abort()
+
+    def _device(self) -> Any:
+        """Where collectives of this group find their tensors."""
+        return "cpu" if self._group is None or "gloo" in self._group.backend else torch.device("cuda")
+
+    def _root(self) -> Any:
+        """The outermost module to which ``fully_shard`` was applied."""
+        return self._guard.parts.model
+
+    def _why_not(self) -> str:
+        if self._refused:
+            return self._refused
+        if self._group is None:
+            return "its process group was not made by sdk.torch.init_process_group"
+        if not self._worker.session.is_newcomer and self._group.why_not:
+            return self._group.why_not
+        if any("ZeroRedundancy" in type(one).__name__ for one in self._guard.parts.optimizers):
+            return "ZeroRedundancyOptimizer keeps another part of its state on every rank"
+        if self._guard.parts.shards is not None:
+            return Sharded(self._root()).why_not
+        ddp = find_ddp(self._model)
+        return why_not(ddp) if ddp is not None else ""
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """The frames of a traceback hold tensors, graphs and the group; the user's own frame goes on, and keeps its."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

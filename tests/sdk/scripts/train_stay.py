@@ -1,0 +1,198 @@
+# ruff: noqa: T201 - what a worker prints goes to its log
+"""Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
+
+The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else shall be: ``bn``,
+``loader``, ``workers``, ``compile``, ``function``, and ``kill-RANK-STEP-PHASE``, which only the first process of a
+rank does.
+"""
+
+import os
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+from faultrun import sdk
+from faultrun.sdk.torch.shards import local_of, packed
+from faultrun.sdk.torch.trees import map_tensors
+
+STEPS, MODE, *WORDS = sys.argv[1:]
+LAST = int(STEPS)
+OUT = Path(os.environ["OUT"])
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+IS_NEW = os.environ.get("FAULTRUN_REJOIN") == "1"
+WIDTH = 64
+PER_EPOCH = 10
+
+
+class Numbers(Dataset[Any]):
+    def __len__(self) -> int:
+        return PER_EPOCH
+
+    def __getitem__(self, at: int) -> Any:
+        return data(at)
+
+
+def data(at: int) -> Any:
+    generator = torch.Generator().manual_seed(at * 1000 + RANK)
+    return torch.randn(8, WIDTH, generator=generator), torch.randint(0, 10, (8,), generator=generator)
+
+
+def build() -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for _ in range(4):
+        norm = [nn.BatchNorm1d(WIDTH)] if "bn" in WORDS else []
+        layers += [nn.Linear(WIDTH, WIDTH), *norm, nn.ReLU(), nn.Dropout(0.1)]
+    return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(7)
+    if "plain" in WORDS:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    else:
+        sdk.torch.init_process_group("gloo", timeout=timedelta(seconds=60))
+    net = build()
+    model: Any = net
+    if "compile" in WORDS:
+        model = torch.compile(net)
+    if MODE == "ddp":
+        how = {"find_unused_parameters": True} if "unused" in WORDS else {}
+        model = DistributedDataParallel(model, bucket_cap_mb=0.02, static_graph="static" in WORDS, **how)
+        if "hook" in WORDS:
+            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+            model.register_comm_hook(None, allreduce_hook)
+    if MODE == "fsdp":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        shape, names = ((WORLD,), ("all",)) if "2d" not in WORDS else ((1, WORLD), ("replicas", "shards"))
+        mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+        for layer in net:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, mesh=mesh)
+        fully_shard(net, mesh=mesh)
+    if "groups" in WORDS:
+        dist.new_group([0, 1])
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=200)
+    torch.manual_seed(100 + RANK)
+    guard = sdk.torch.protect(
+        model, optimizer, directory=os.environ["CKPT"], objects={"scheduler": scheduler}
+    )
+    guard.resume()
+    job = Job(guard, model, net, optimizer, scheduler)
+    if "function" in WORDS:
+        guard.run(job.by_itself)
+    elif "loader" in WORDS:
+        job.with_loader()
+    else:
+        job.with_steps()
+    job.ends()
+    print("done", flush=True)
+    sdk.done()
+    os._exit(0)
+
+
+class Job:
+    def __init__(self, guard: Any, model: Any, net: Any, optimizer: Any, scheduler: Any) -> None:
+        self.guard, self.model, self.net = guard, model, net
+        self.optimizer, self.scheduler = optimizer, scheduler
+        self.step = 0
+        net[len(net) // 2].register_forward_pre_hook(lambda *_: self.at("forward"))
+        net[len(net) // 2].register_forward_hook(self.watch)
+        optimizer.register_step_pre_hook(lambda *_: self.at("update"))
+        optimizer.register_step_post_hook(lambda *_: self.at("updated"))
+
+    def watch(self, _module: Any, _inputs: Any, output: Any) -> None:
+        if output.requires_grad:
+            output.register_hook(lambda _: self.at("backward"))
+
+    def at(self, phase: str) -> None:
+        if f"slow-{RANK}-{self.step}-{phase}" in WORDS and not IS_NEW:
+            time.sleep(0.3)
+        if f"raise-{RANK}-{self.step}-{phase}" in WORDS:
+            raise RuntimeError("my own mistake")
+        if f"kill-{RANK}-{self.step}-{phase}" in WORDS and not IS_NEW:
+            (OUT / f"killed_{RANK}").write_text(repr(time.monotonic()))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def one(self, inputs: Any, labels: Any) -> None:
+        self.at("begin")
+        loss = cross_entropy(self.model(inputs), labels)
+        loss.backward()
+        self.at("reduced")
+        if MODE == "hand":
+            for parameter in self.net.parameters():
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= WORLD
+        self.optimizer.step()
+        self.scheduler.step()
+        self.optimizer.zero_grad()
+        self.at("end")
+
+    def with_steps(self) -> None:
+        for step in self.guard.steps(LAST):
+            self.step = step
+            with self.guard.attempt():
+                self.one(*data(step))
+            self.at("after")
+            self.note()
+
+    def with_loader(self) -> None:
+        workers = 2 if "workers" in WORDS else 0
+        loader = DataLoader(Numbers(), batch_size=None, shuffle=True, num_workers=workers)
+        for epoch in range(self.guard.epoch, LAST // PER_EPOCH):
+            for inputs, labels in self.guard.batches(loader, epoch):
+                self.step = self.guard.position.step + 1
+                with self.guard.attempt():
+                    self.one(inputs, labels)
+                self.at("after")
+                self.note()
+
+    def by_itself(self, guard: Any) -> None:
+        for step in range(guard.global_step + 1, LAST + 1):
+            self.step = step
+            self.one(*data(step))
+            guard.step()
+            self.note()
+
+    def note(self) -> None:
+        if self.guard.position.step >= self.step:  # else it was taken back
+            with (OUT / f"steps_{RANK}").open("a") as file:
+                file.write(f"{self.step} {os.getpid()} {digest(self.net, self.optimizer)}\n")
+
+    def ends(self) -> None:
+        layout = "" if self.guard.rejoin is None else self.guard.rejoin.is_outside
+        random = zlib.crc32(torch.get_rng_state().numpy().tobytes())
+        (OUT / f"final_{RANK}").write_text(f"{digest(self.net, self.optimizer)} {random} {layout}\n")
+
+
+def digest(net: Any, optimizer: Any) -> str:
+    crc = 0
+    for tensor in tensors([net.state_dict(), packed(optimizer.state_dict())]):
+        crc = zlib.crc32(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes(), crc)
+    return f"{crc:08x}"
+
+
+def tensors(state: Any) -> Iterator[Any]:
+    found: list[Any] = []
+    map_tensors(packed(state), lambda one: found.append(local_of(one.detach())))
+    yield from found
+
+
+if __name__ == "__main__":
+    main()

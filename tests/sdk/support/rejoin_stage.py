@@ -1,0 +1,303 @@
+"""A supervisor of the test's own that keeps the survivors: it gives a dead rank's place to a newcomer.
+
+Over the real socket, as ``model.wire`` says: ``peer_lost`` to all that live, a new page, a new store, ``join`` to the
+survivors at once and to the newcomer as soon as it has said hello. It works while the test waits.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faultrun.model.wire import MAX_LINE_BYTES, SLOT_BYTES, message, parse
+from support.preloaded import Forked, preloaded
+
+PATIENCE_S = 90.0
+
+
+@dataclass(slots=True)
+class Rank:
+    """One process of one rank. ``joined`` is the incarnation it was told to enter."""
+
+    number: int
+    process: Forked
+    is_newcomer: bool
+    log: Path
+    peer: socket.socket | None = None
+    joined: int = 0
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    exit_code: int | None = None
+
+    def said(self, kind: str) -> list[dict[str, Any]]:
+        """Its messages of one kind."""
+        return [one for one in self.messages if one["kind"] == kind]
+
+
+@dataclass(slots=True)
+class Incident:
+    """A death and what came of it; times of the monotonic clock. ``incarnation`` is the one that follows."""
+
+    rank: int
+    incarnation: int
+    killed_at_s: float
+    seen_at_s: float
+    rejoined: dict[int, dict[str, Any]] = field(default_factory=dict)
+    first_steps: dict[int, float] = field(default_factory=dict)
+
+    def segments_ms(self) -> dict[str, float]:
+        """From the kill to the end of each part in the last rank."""
+        times = [one["times"] for one in self.rejoined.values()]
+        ends = {"detect": self.seen_at_s}
+        for name in ("heard", "raised", "dropped", "join", "formed", "restored"):
+            ends[name] = max((one[name] for one in times if name in one), default=self.killed_at_s)
+        ends["first"] = max(self.first_steps.values(), default=self.killed_at_s)
+        return {name: round((at_s - self.killed_at_s) * 1000, 1) for name, at_s in ends.items()}
+
+
+class RejoinStage:
+    """``world`` workers of ``script``, started with ``words``. ``replaces``: whether a dead rank is replaced."""
+
+    def __init__(self, folder: Path, world: int, script: Path, *words: str, imports: Sequence[str] = ()) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.world = folder, world
+        self.script, self.words, self.imports = script, words, imports
+        self.replaces = self.gives_memory = True
+        self.incarnation = 0
+        self.ranks: dict[int, Rank] = {}
+        self.dead: list[Rank] = []
+        self.incidents: list[Incident] = []
+        self.on_message: Callable[[Rank, dict[str, Any]], None] = lambda rank, content: None
+        self._parked: dict[int, Rank] = {}
+        self._memories: dict[int, int] = {}
+        self._port = _free_port()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(os.fspath(folder / "s"))
+        self._listener.listen()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._page(0)
+
+    def begin(self) -> None:
+        """Start every rank."""
+        for rank in range(self.world):
+            self.ranks[rank] = self._start(rank, newcomer=False)
+
+    def park(self, rank: int) -> None:
+        """Have a newcomer for ``rank`` wait at its first step before anybody dies."""
+        parked = self._parked[rank] = self._start(rank, newcomer=True)
+        self.wait_for(lambda: bool(parked.said("can_join")), "a parked newcomer")
+
+    def wait_for(self, what: Callable[[], bool], why: str, timeout_s: float = PATIENCE_S) -> None:
+        """Work until ``what`` holds."""
+        until_s = time.monotonic() + timeout_s
+        while not what():
+            assert time.monotonic() < until_s, f"waited {timeout_s:g} s for {why}\n{self.logs()}"
+            for key, _ in self._selector.select(0.05):
+                key.data()
+
+    def wait_ended(self) -> list[int | None]:
+        """Work until every rank has ended; the exit codes."""
+
+        def ended() -> bool:
+            return all(rank.exit_code is not None for rank in self.ranks.values())
+
+        self.wait_for(ended, "the end of all ranks")
+        return [self.ranks[rank].exit_code for rank in sorted(self.ranks)]
+
+    def wait_rejoined(self, deaths: int = 1) -> Incident:
+        """Work until all ranks have made a step after so many deaths; the last incident."""
+
+        def all_are() -> bool:
+            return len(self.incidents) >= deaths and len(self.incidents[-1].first_steps) == self.world
+
+        self.wait_for(all_are, f"every rank's first step after {deaths} deaths")
+        return self.incidents[-1]
+
+    def heard(self, kind: str) -> list[dict[str, Any]]:
+        """The messages of one kind from all that live, each with its rank."""
+        return [{**one, "rank": rank.number} for rank in self.ranks.values() for one in rank.said(kind)]
+
+    def pids(self) -> list[int]:
+        """By rank."""
+        return [self.ranks[rank].process.pid for rank in sorted(self.ranks)]
+
+    def kill(self, *ranks: int) -> None:
+        """SIGKILL, all at once."""
+        for rank in ranks:
+            (self.folder / f"killed_{rank}").write_text(repr(time.monotonic()))
+            self.ranks[rank].process.kill()
+
+    def logs(self) -> str:
+        """The ends of all logs."""
+        return "\n".join(
+            f"--- {log.name}\n{log.read_text(errors='replace')[-2500:]}"
+            for log in sorted(self.folder.glob("*.log"))
+        )
+
+    def close(self) -> None:
+        """Kill what is left."""
+        for rank in (*self.ranks.values(), *self._parked.values(), *self.dead):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(rank.process.pid, signal.SIGKILL)
+            rank.process.wait()
+            if rank.peer is not None:
+                rank.peer.close()
+        self._selector.close()
+        self._listener.close()
+        for fd in self._memories.values():
+            os.close(fd)
+        for number in range(self.incarnation + 1):
+            Path(self._store(number)).unlink(missing_ok=True)
+
+    def _start(self, number: int, *, newcomer: bool) -> Rank:
+        name = f"rank_{number}_{self.incarnation}{'_new' if newcomer else ''}.log"
+        log = self.folder / name
+        new = {"FAULTRUN_REJOIN": "1"} if newcomer else {}
+        environ = {**os.environ, **self._environment(number), **new}
+        with log.open("ab") as out:
+            process = preloaded(*self.imports).start(self.script, *self.words, env=environ, log=out.fileno())
+        rank = Rank(number, process, newcomer, log)
+        pidfd = os.pidfd_open(process.pid)
+        self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._ended(rank, pidfd))
+        return rank
+
+    def _environment(self, rank: int) -> dict[str, str]:
+        return {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(self.world),
+            "LOCAL_WORLD_SIZE": str(self.world),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self._port),
+            "FAULTRUN_RUN_ID": "test-run",
+            "FAULTRUN_INCARNATION": str(self.incarnation),
+            "FAULTRUN_GRACE_S": "20",
+            "FAULTRUN_SOCKET": os.fspath(self.folder / "s"),
+            "FAULTRUN_PROGRESS": f"{self.folder}/progress_{self.incarnation}:{rank}",
+            "TORCHELASTIC_ERROR_FILE": os.fspath(self.folder / f"error_{rank}.json"),
+            "OMP_NUM_THREADS": "1",
+            "OUT": os.fspath(self.folder),
+            "CKPT": os.fspath(self.folder / "ckpt"),
+        }
+
+    def _page(self, incarnation: int) -> None:
+        (self.folder / f"progress_{incarnation}").write_bytes(bytes(SLOT_BYTES * self.world))
+
+    def _store(self, incarnation: int) -> str:
+        return f"/dev/shm/faultrun_test_{os.getpid()}_{self._port}_{incarnation}"
+
+    def _accept(self) -> None:
+        peer, _ = self._listener.accept()
+        buffer = bytearray()
+        self._selector.register(peer, selectors.EVENT_READ, lambda: self._read(peer, buffer))
+
+    def _read(self, peer: socket.socket, buffer: bytearray) -> None:
+        try:
+            data = peer.recv(MAX_LINE_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(peer)
+            peer.close()
+            return
+        buffer += data
+        *lines, rest = bytes(buffer).split(b"\n")
+        buffer[:] = rest
+        for content in filter(None, map(parse, lines)):
+            self._hear(peer, {**content, "at_s": time.monotonic()})
+
+    def _hear(self, peer: socket.socket, content: dict[str, Any]) -> None:
+        known = (*self.ranks.values(), *self._parked.values())
+        if content["kind"] == "hello":
+            for rank in known:
+                if rank.process.pid == content["pid"]:
+                    rank.peer = peer
+        rank = next((one for one in known if one.peer is peer), None)
+        if rank is None:
+            return
+        rank.messages.append(content)
+        self.on_message(rank, content)
+        match content["kind"]:
+            case "hello":
+                self._join(rank)
+            case "snapshot" if self.gives_memory:
+                fd = self._memories[rank.number] = os.memfd_create(f"snapshot-{rank.number}")
+                os.ftruncate(fd, content["bytes"])
+                socket.send_fds(peer, [message("snapshot_fd", fds=1)], [fd])
+            case "snapshot":
+                self._say(rank, "snapshot_refused", why="memory is short")
+            case "rejoined" if content["incarnation"] == self.incarnation:
+                self.incidents[-1].rejoined[rank.number] = content
+            case "step" if self.incidents and rank.number in self.incidents[-1].rejoined:
+                self.incidents[-1].first_steps.setdefault(rank.number, content["at_s"])
+
+    def _say(self, rank: Rank, kind: str, **fields: Any) -> None:
+        if rank.peer is not None:
+            with contextlib.suppress(OSError):
+                rank.peer.send(message(kind, **fields), socket.MSG_NOSIGNAL)
+
+    def _join(self, rank: Rank) -> None:
+        """Tell this rank of the newest incarnation, once."""
+        if rank.joined >= self.incarnation or rank.peer is None or self._parked.get(rank.number) is rank:
+            return
+        first, rank.joined = rank.joined == 0, self.incarnation
+        fields = {
+            "incarnation": self.incarnation,
+            "store": self._store(self.incarnation),
+            "page": f"{self.folder}/progress_{self.incarnation}:{rank.number}",
+            "timeout_s": 30,
+        }
+        memory = self._memories.get(rank.number) if rank.is_newcomer and first else None
+        if memory is None:
+            self._say(rank, "join", **fields)
+        else:
+            socket.send_fds(rank.peer, [message("join", **fields, fds=1)], [memory])
+
+    def _ended(self, rank: Rank, pidfd: int) -> None:
+        at_s = time.monotonic()
+        self._selector.unregister(pidfd)
+        os.close(pidfd)
+        rank.exit_code = rank.process.wait()
+        if rank.exit_code == 0 or self.ranks.get(rank.number) is not rank or not self.replaces:
+            return
+        with contextlib.suppress(ProcessLookupError):  # its loaders hold its connections
+            os.killpg(rank.process.pid, signal.SIGKILL)
+        mark = self.folder / f"killed_{rank.number}"
+        killed_at_s = float(mark.read_text()) if mark.exists() else at_s
+        mark.unlink(missing_ok=True)
+        living = [one for one in self.ranks.values() if one.exit_code is None]
+        for one in living:
+            self._say(one, "peer_lost", incarnation=self.incarnation, timeout_s=30)
+        self.incarnation += 1
+        self._page(self.incarnation)
+        self.incidents.append(Incident(rank.number, self.incarnation, killed_at_s, at_s))
+        self.dead.append(rank)
+        parked = self._parked.pop(rank.number, None)
+        self.ranks[rank.number] = parked or self._start(rank.number, newcomer=True)
+        for one in self.ranks.values():
+            self._join(one)
+
+
+@contextlib.contextmanager
+def rejoining(
+    folder: Path, script: Path, *words: str, world: int = 3, imports: Sequence[str] = ()
+) -> Iterator[RejoinStage]:
+    """A stage that leaves no process behind."""
+    stage = RejoinStage(folder, world, script, *words, imports=imports)
+    try:
+        yield stage
+    finally:
+        stage.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
