@@ -19,6 +19,7 @@ from faultrun.model.wire import MAX_LINE_BYTES, SLOT_BYTES, message, parse
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 90.0
+_MOST_DEATHS = 6
 
 
 @dataclass(slots=True)
@@ -266,6 +267,7 @@ class RejoinStage:
         rank.exit_code = rank.process.wait()
         if rank.exit_code == 0 or self.ranks.get(rank.number) is not rank or not self.replaces:
             return
+        assert len(self.dead) < _MOST_DEATHS, f"rank after rank ends\n{self.logs()}"
         with contextlib.suppress(ProcessLookupError):  # its loaders hold its connections
             os.killpg(rank.process.pid, signal.SIGKILL)
         mark = self.folder / f"killed_{rank.number}"

@@ -44,7 +44,7 @@ def why_not(ddp: Any) -> str:
     for name, words in _REFUSED.items():
         if getattr(ddp, name, None):
             return f"DistributedDataParallel with {words}"
-    if ddp._comm_hooks or ddp.logger._get_ddp_logging_data().get("comm_hook", ""):
+    if ddp._comm_hooks or ddp._get_ddp_logging_data().get("comm_hook", ""):
         return "DistributedDataParallel has a communication hook of its own"
     if any(hasattr(one, "_in_backward_optimizers") for one in ddp.parameters()):
         return "DistributedDataParallel has optimizers inside of its backward pass"
@@ -69,7 +69,8 @@ class Averaging:
         self._last: Layout | None = None
         self.failed: Exception | None = None
         """What has kept the gradients of this step from being averaged."""
-        ddp.register_comm_hook(None, self._hook)
+        # torch looks at the annotations of a hook, and wants none or its own
+        ddp.register_comm_hook(None, lambda _state, bucket: self._hook(bucket))
         if not in_group:
             self._isolate()
 
@@ -97,7 +98,7 @@ class Averaging:
         """Whatever the Reducer itself says to its group from now on, nobody hears."""
         self._ddp.reducer._update_process_group(idle_group(dist.get_rank(), dist.get_world_size()))
 
-    def _hook(self, _state: object, bucket: Any) -> Any:
+    def _hook(self, bucket: Any) -> Any:
         if bucket.index() == 0:
             self._matching, self._held = Matching(self._canonical), []
             if self._in_group and self.failed is None:

@@ -44,7 +44,8 @@ class Sharded:
             if hasattr(root, "_pg_registry"):
                 root._pg_registry = dict.fromkeys(root._pg_registry, group)
             info.shard_process_group = group
-        self._root.reset_iter_state()
+        if self._root._get_fsdp_state()._is_root is not None:  # a newcomer has not run it yet
+            self._root.reset_iter_state()
 
     def _infos(self) -> list[Any]:
         """Each mesh's own, once."""
