@@ -10,23 +10,23 @@ worker -> supervisor
     ack     {step?}                               the gasp request was heard; newest consistent step, if any
     saved   {path, step, size_bytes, took_s, digest, replica_group, stopping}   an empty group: all ranks
     failed  {why}
-    can_rejoin    {incarnation}                   from now on this process outlives the death of a peer
-    cannot_rejoin {incarnation, why}              not, or not any more; an incident that waits for it waits in vain
-    can_join      {}                              a newcomer has come to its first step, and waits for ``join``
-    rejoined      {incarnation, step, times}      in the new group, and at this step; ``times``: names of what has
-                                                  happened since the death, each with its CLOCK_MONOTONIC seconds
-    snapshot      {bytes}                         wants so much shared memory for copies of its state
+    can_rejoin {incarnation}                      from now on this process outlives the death of a peer
+    cannot_rejoin {incarnation, why}              not, or not any more: who waits for it waits in vain
+    can_join {}                                   a newcomer has come to its first step: it waits for ``join``
+    rejoined {incarnation, step, times}           in the new group, at this step; ``times``: what has happened
+                                                  since the death by name, in seconds of CLOCK_MONOTONIC
+    snapshot {bytes}                              wants so much shared memory for copies of its state
 supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL
     save    {deadline_s, step?}                   save and go on training (``faultrun checkpoint-now``)
     threads {}                                    write the stacks of all threads but the main one
-    peer_lost {incarnation, timeout_s?}           a rank of this incarnation's group is gone: leave the group, and
-                                                  wait so long for ``join``
-    join      {incarnation, store, page, timeout_s, fds?}
-                                                  enter this incarnation: ``store`` is a path for a file, ``page``
-                                                  what PROGRESS_VARIABLE has; the worker says hello again. With
-                                                  ``fds`` 1 the memory of its rank's snapshots comes along
-    snapshot_fd {fds}                             the memory (a descriptor, SCM_RIGHTS); in the order of the messages
+    peer_lost {incarnation, timeout_s?}           a rank of this incarnation's group is gone: leave the group,
+                                                  and wait so long for ``join``
+    join    {incarnation, store, page, timeout_s, fds?}
+                                                  enter this incarnation: ``store`` is a path for a file,
+                                                  ``page`` what PROGRESS_VARIABLE has; the worker says hello
+                                                  again. ``fds`` 1: its rank's memory snapshots come along
+    snapshot_fd {fds}                             the memory: a descriptor (SCM_RIGHTS), one a message
     snapshot_refused {why}
 controller (``faultrun stop|status|prestop``) -> supervisor
     stop    {source, late_s?}   status {}         answered by one JSON line each; late_s: since the platform's

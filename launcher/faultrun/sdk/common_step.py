@@ -31,7 +31,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonStep:
-    """All go on after ``step``. ``sources``: for each rank; ``giver``: who sends its state to those that ask a peer."""
+    """All go on after ``step``. ``sources``: for each rank; ``giver``: who sends to those that ask a peer."""
 
     step: int
     sources: tuple[From, ...]

@@ -1,4 +1,4 @@
-"""What the helper thread hears of the process group, and the main thread waits for: a lost peer, the next group.
+"""What the helper thread hears of the process group, and the main thread waits for: the next one.
 
 Knows nothing of a framework. Every word carries its incarnation, for it may come before the main thread has
 noticed anything, or while it enters the group that just broke again.
@@ -18,7 +18,7 @@ _LONGEST_S = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 where none came along."""
+    """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 for none."""
 
     incarnation: int
     store: str
@@ -40,7 +40,7 @@ class Regroup:
         """How long the supervisor waits for all to have rejoined."""
         self.times: dict[str, float] = {}
         """When what happened in the incident that is under way (monotonic clock)."""
-        self.abort: Callable[[int], None] = lambda incarnation: None
+        self.abort: Callable[[int], object] = int
         """Frees the main thread out of a collective of this incarnation's group. Helper thread."""
 
     def hear(self, content: Mapping[str, Any], take_fd: Callable[[], int]) -> None:

@@ -219,7 +219,7 @@ class SupervisorLink:
         return [content for content in map(parse, lines) if content is not None]
 
     def take_fd(self) -> int:
-        """The descriptor that came with a message: each is taken once, in the messages' order; -1 for none."""
+        """The descriptor that came with a message, in the messages' order; -1 for none."""
         return self._fds.popleft() if self._fds else -1
 
     def _close(self) -> None:

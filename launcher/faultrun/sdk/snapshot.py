@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 _MAGIC = b"frsnap1\n"
 _HEADER = struct.Struct("<8sQqqqqqI")
-"""Magic, run, rank, incarnation, step, bytes of the plan, bytes of the body, checksum of the rest and the plan."""
+"""Magic, run, rank, incarnation, step, bytes of plan and body, checksum of the rest and the plan."""
 _HEADER_BYTES = 2048
 _BODIES_AT = 4096
 _ALIGNED = 64
@@ -80,7 +80,7 @@ class Snapshots:
         self._memory[header : header + _HEADER.size] = self._header(step, incarnation, plan, size_bytes)
 
     def read(self, step: int) -> "tuple[bytes, memoryview] | None":
-        """Plan and parts of the copy of ``step``; None when there is no whole one. The parts lie where they are."""
+        """Plan and parts, where they lie, of the copy of ``step``; None when there is no whole one."""
         for which in (0, 1):
             if self._step_at(which) == step:
                 fields = _HEADER.unpack_from(self._memory, which * _HEADER_BYTES)

@@ -64,7 +64,9 @@ class Incident:
 class RejoinStage:
     """``world`` workers of ``script``, started with ``words``. ``replaces``: whether a dead rank is replaced."""
 
-    def __init__(self, folder: Path, world: int, script: Path, *words: str, imports: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, world: int, script: Path, *words: str, imports: Sequence[str] = ()
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.world = folder, world
         self.script, self.words, self.imports = script, words, imports
@@ -219,9 +221,11 @@ class RejoinStage:
             for rank in known:
                 if rank.process.pid == content["pid"]:
                     rank.peer = peer
-        rank = next((one for one in known if one.peer is peer), None)
-        if rank is None:
-            return
+        speaker = next((one for one in known if one.peer is peer), None)
+        if speaker is not None:
+            self._heard(speaker, peer, content)
+
+    def _heard(self, rank: Rank, peer: socket.socket, content: dict[str, Any]) -> None:
         rank.messages.append(content)
         self.on_message(rank, content)
         match content["kind"]:

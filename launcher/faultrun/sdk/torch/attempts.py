@@ -1,4 +1,4 @@
-"""The loops in which a step may be taken back and made again: ``Guard.steps``, ``batches``, ``attempt``, ``run``.
+"""Loops in which a step may be taken back and made again: ``Guard.steps``, ``batches``, ``run``.
 
 The same batch and the same random numbers come again with a step that is repeated. Without faultrun, and in a
 script that cannot rejoin, these are plain loops and an exception is an exception.
@@ -34,7 +34,7 @@ class Batch:
 
 
 class Attempt:
-    """``with guard.attempt():`` around one step. It counts the step at its end; a lost peer ends it quietly."""
+    """``with guard.attempt():`` around one step, which its end counts; a lost peer ends it quietly."""
 
     def __init__(self, guard: "Guard") -> None:
         self._guard = guard

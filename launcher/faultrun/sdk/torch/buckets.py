@@ -1,8 +1,8 @@
 """In which order gradients are added up, told by the layout of their buckets. Pure.
 
-DistributedDataParallel arranges its buckets anew after the first iteration of every wrap. A rank that has just
-come has other buckets than the survivors: their collectives would not meet, and where they did, the sums would
-differ in their last bits, because a ring adds the parts of a buffer in an order that depends on their place.
+DistributedDataParallel arranges its buckets anew after the first iteration of every wrap. A rank that has
+just come has other buckets than the survivors: their collectives would not meet, and where they did, the sums
+would differ in their last bits, because a ring adds up in an order that depends on the place in the buffer.
 So there is one canonical layout, that of the step before the fault; who has another one collects.
 """
 

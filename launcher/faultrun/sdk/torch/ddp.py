@@ -26,7 +26,7 @@ _REFUSED = {
 
 
 def find_ddp(model: Any) -> Any:
-    """The DistributedDataParallel around or inside of what the script trains with; None when there is none."""
+    """The DistributedDataParallel around what the script trains with, or in it; None when there is none."""
     while model is not None and not isinstance(model, DistributedDataParallel):
         model = next(
             (
@@ -56,7 +56,7 @@ def why_not(ddp: Any) -> str:
 
 
 class Averaging:
-    """The hook of one DistributedDataParallel. ``before_first()`` is called before any gradient leaves this rank."""
+    """The hook of one DistributedDataParallel. ``before_first()``: no gradient of this step has left yet."""
 
     def __init__(self, ddp: Any, before_first: Callable[[], None], *, in_group: bool) -> None:
         self._ddp = ddp
@@ -135,7 +135,7 @@ class Averaging:
         return flat
 
     def _average_held(self) -> None:
-        """Own buckets lie differently: put together those that the others reduce, and take them apart again."""
+        """Own buckets lie differently: put together those that the others reduce; take them apart again."""
         held, self._held = self._held, []
         if not held:
             return

@@ -194,7 +194,7 @@ class Guard:
         return attempts.Attempt(self)
 
     def run(self, train: Callable[["Guard"], T]) -> T:
-        """``train(guard)``, which is called again, and goes on after ``guard.global_step``, when a rank has died.
+        """``train(guard)``, called again to go on after ``guard.global_step`` whenever a rank has died.
 
         For scripts that own their loop: all that touches a process group is made inside of ``train``.
         """
@@ -298,7 +298,7 @@ class Guard:
                 self.rejoin.forward_done()
 
     def note_under_way(self) -> None:
-        """Write down the random numbers of the step under way, which others can finish without us from here on."""
+        """Note the random numbers of the step under way: others can finish it without us from here on."""
         if self.rejoin is None or not self.rejoin.is_outside:
             self.recorder.under_way(self.position._replace(step=self.position.step + 1), self.generator)
 

@@ -8,8 +8,11 @@ import mmap
 import os
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from faultrun.sdk.snapshot import SnapshotFull, SnapshotOwner, Snapshots, bytes_needed
-from faultrun.sdk.torch.packing import Packed, pack, unpacked_from
+from faultrun.sdk.torch.capture import Boundary
+from faultrun.sdk.torch.packing import Packed, opened, pack, unpacked_from
 from faultrun.sdk.worker import Worker
 
 if TYPE_CHECKING:
@@ -26,7 +29,15 @@ class Memory:
         self._wanted = whole or bool(guard.parts.buffers.copies)
         self._asked = False
         self._snapshots: Snapshots | None = None
-        self._full = ""
+        self.full = ""
+        """Why there is no room for the state any more; "" while there is."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all is kept that a newcomer would need, as far as it can be."""
+        if not self._wanted or (self._worker.regroup.refused and not self._whole):
+            return True
+        return self._snapshots is not None and bool(self.steps)
 
     @property
     def steps(self) -> frozenset[int]:
@@ -45,16 +56,18 @@ class Memory:
         self._snapshots = Snapshots(memory, SnapshotOwner(run_id=session.run_id, rank=session.rank))
         self._asked = True
 
-    def stepped(self, incarnation: int) -> bool:
-        """A step is complete. Whether all is kept that a newcomer would need."""
+    def rehearse(self) -> None:
+        """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
+        opened(self._packed_at(self._guard.boundary_now(self._guard.recorder.main_slot)).plan)
+
+    def stepped(self) -> None:
+        """A step is complete."""
         if not self._wanted:
-            return True
+            return
         if self._snapshots is None:
             self._ask()
-            return bool(self._worker.regroup.refused) and not self._whole
-        packed = self._packed()
-        self._write(self._guard.history[-1].position.step, packed)
-        return not self._full or not self._whole
+        elif self._whole or not self._is_noted():
+            self._write(self._guard.history[-1].position.step, self._packed())
 
     def note_own(self) -> None:
         """The step under way may be finished by the others from here on: keep our own part of it."""
@@ -74,19 +87,29 @@ class Memory:
         if found is not None:
             self._guard.parts.buffers.put(unpacked_from(*found)["buffers"])
 
+    def _is_noted(self) -> bool:
+        """Whether our own part has not changed since its gradients left: a copy being made anew is none."""
+        found = self._snapshots.read(self._guard.position.step) if self._snapshots is not None else None
+        if found is None:
+            return False
+        noted, live = unpacked_from(*found)["buffers"], self._guard.parts.buffers.live()
+        return all(torch.equal(noted[name], one) for name, one in live.items())
+
     def _packed(self) -> Packed:
-        guard = self._guard
+        return self._packed_at(self._guard.history[-1])
+
+    def _packed_at(self, boundary: Boundary) -> Packed:
         if self._whole:
-            return pack(guard.state_at(guard.history[-1]))
-        return pack({"buffers": guard.parts.buffers.live()})
+            return pack(self._guard.state_at(boundary))
+        return pack({"buffers": self._guard.parts.buffers.live()})
 
     def _write(self, step: int, packed: Packed) -> None:
-        if self._snapshots is None or self._full:
+        if self._snapshots is None or self.full:
             return
         try:
             self._snapshots.write(step, self._worker.session.incarnation, packed.plan, packed.parts())
         except SnapshotFull as error:  # the state has grown
-            self._full = str(error)
+            self.full = str(error)
 
     def _ask(self) -> None:
         fd = self._worker.regroup.memory()

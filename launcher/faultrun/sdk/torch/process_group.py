@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ class GroupBroken(RuntimeError):
 
 
 class TrainingGroup:
-    """torch's default group of one process, through all its incarnations. ``how`` is how the script made it."""
+    """torch's default group of one process, in all its incarnations. ``how``: as the script made it."""
 
     def __init__(self, backend: str, how: dict[str, Any]) -> None:
         self.backend = backend
@@ -58,7 +59,7 @@ class TrainingGroup:
         return ""
 
     def abort(self) -> None:
-        """Free whoever waits in a collective of it. Any thread; acts on the group that is being formed, too."""
+        """Free whoever waits in a collective of it, or forms it. Any thread."""
         if "nccl" in self.backend:
             with contextlib.suppress(AttributeError, RuntimeError, ValueError):
                 dist.distributed_c10d._abort_process_group()
@@ -138,7 +139,8 @@ def idle_group(rank: int, world: int) -> Any:
     from torch._C._distributed_c10d import FakeProcessGroup
 
     group = dist.ProcessGroup(rank, world)
-    backend = FakeProcessGroup._create_internal(rank, world, FakeProcessGroup.Options())
+    made: Any = FakeProcessGroup  # torch's stubs know another one
+    backend = made._create_internal(rank, world, made.Options())
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
     group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
     return group
@@ -195,10 +197,10 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
 def connections() -> set[tuple[int, int]]:
     """The TCP connections of this process: descriptor and inode. Listening ones are none."""
     found = set()
-    for name in os.listdir("/proc/self/fd"):
+    for place in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            fd = int(name)
-            if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+            fd = int(place.name)
+            if str(place.readlink()).startswith("socket:"):
                 with socket.socket(fileno=os.dup(fd)) as one:
                     listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
                     if one.family in (socket.AF_INET, socket.AF_INET6) and not listens:
@@ -207,7 +209,7 @@ def connections() -> set[tuple[int, int]]:
 
 
 def shut(sockets: set[tuple[int, int]]) -> None:
-    """End these connections for whoever holds them, forked loaders too; those that are closed already are not."""
+    """End these connections for all who hold them, forked loaders too; closed ones are nobody's."""
     for fd, inode in sockets:
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as one:
             if os.fstat(one.fileno()).st_ino == inode:

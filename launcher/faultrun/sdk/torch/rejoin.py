@@ -1,4 +1,4 @@
-"""Outliving a peer: an attempt at a step is taken back, the next process group entered, the state made common.
+"""Outliving a peer: a step is taken back, the next process group entered, the state made common.
 
 What is undone and from where it comes back:
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
 
 _VERDICT_S = 2.0
-"""From the error of a collective to the supervisor's word that a peer is gone: it sees the end of a process."""
+"""From the error of a collective to the supervisor's word that a peer is gone."""
 _FIRST_STEPS = 2
 """DistributedDataParallel arranges its buckets in the second one, together with all ranks."""
 
@@ -48,7 +48,7 @@ class PeerLost(ConnectionError):
 class Rejoin:
     """Of one guard, in a worker of faultrun. Main thread only.
 
-    ``model`` is what the script trains with, with its wrappers. ``refused``: why not, as far as ``protect`` knows.
+    ``model`` is what the script trains with, in its wrappers. ``refused``: why not, as ``protect`` knows.
     """
 
     def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str) -> None:
@@ -63,6 +63,7 @@ class Rejoin:
         self._able = False
         self._steps = 0
         self._said = False
+        self._inside = not worker.session.is_newcomer
         self._undone: Exception | None = None
         self._live = True
         self._memory: Memory | None = None
@@ -72,7 +73,7 @@ class Rejoin:
     def enter(self) -> None:
         """Before the first step: prepare, and let a newcomer take its place. FaultrunError: it cannot.
 
-        All that is alive now is looked at by no later garbage collection: one took 0.2 s in the middle of a rejoin.
+        No later garbage collection looks at what is alive now: one took 0.2 s in the middle of a rejoin.
         """
         if self._entered:
             return
@@ -95,6 +96,7 @@ class Rejoin:
             ddp = find_ddp(self._model)
             if ddp is not None:
                 self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
+        self._memory.rehearse()
         gc.collect()
         gc.freeze()
         self._worker.regroup.abort = self._abort
@@ -103,16 +105,13 @@ class Rejoin:
             self._worker.say("can_join")
             self._rejoin(timeout_s=None)
 
-    def settle(self) -> bool:
-        """Before a step: if a peer was lost, be in the next group and at the common step; whether that was so."""
-        again = False
+    def settle(self) -> None:
+        """Before a step: if a peer was lost, be in the next group and at the common step."""
         while self._able and (self._undone is not None or self._worker.regroup.is_lost(self.incarnation)):
             self._rejoin(timeout_s=self._worker.regroup.patience_s)
-            again = True
-        return again
 
     def check(self) -> None:
-        """PeerLost where the gradients are worth nothing: asked before every update and at the end of a step."""
+        """PeerLost where gradients are worth nothing: asked before every update and at the end of a step."""
         if self._averaging is not None and self._averaging.failed is not None:
             raise PeerLost("the process group is broken") from self._averaging.failed
 
@@ -124,7 +123,7 @@ class Rejoin:
     @property
     def is_outside(self) -> bool:
         """Whether this is a newcomer that has not taken its place yet."""
-        return self._worker.session.is_newcomer and not self._said
+        return not self._inside
 
     def stepped(self) -> None:
         """A step is complete: copy it where that is wanted, and say once that this rank can rejoin."""
@@ -132,9 +131,8 @@ class Rejoin:
             return
         self._steps += 1
         self._live = True
-        ready = self._memory.stepped(self.incarnation)
-        if not self._said and ready and self._steps >= _FIRST_STEPS:
-            self._say_able()
+        self._memory.stepped()
+        self._say_if_able()
 
     def undoes(self, error: Exception) -> bool:
         """Whether ``error`` ended this attempt because a peer is gone: then ``settle`` takes it back."""
@@ -172,7 +170,7 @@ class Rejoin:
             self._memory.note_own()
 
     def _is_whole(self) -> bool:
-        """Whether the live state is that of a step: no update has begun since, or nothing of the next is missing."""
+        """Whether the live state is a step's: no update has begun, or nothing of the next is missing."""
         guard = self._guard
         if guard.lock.phase is UpdatePhase.CLEAN:
             return bool(guard.history)
@@ -209,13 +207,14 @@ class Rejoin:
         regroup.times["join"] = time.monotonic()
         try:
             self._form(join)
-            step = self._make_common(join)
+            step = self._make_common()
         except RuntimeError as error:
+            self._inside = True
             if not regroup.wait_lost(self.incarnation, _VERDICT_S):
-                self._cannot(f"it did not come into the next process group: {error}")
-                raise
+                raise self._gives_up(f"the next process group failed: {error}") from error
             self._leave(error)
             return False
+        self._inside = True
         self._worker.say(
             "rejoined",
             incarnation=self.incarnation,
@@ -223,7 +222,8 @@ class Rejoin:
             times={name: round(at_s, 6) for name, at_s in regroup.times.items()},
         )
         regroup.times.clear()
-        self._say_able()
+        self._said = False
+        self._say_if_able()
         return True
 
     def _form(self, join: Join) -> None:
@@ -248,12 +248,12 @@ class Rejoin:
         if self._averaging is not None:
             self._averaging.leaves(interrupted=interrupted)
         gc.collect()
-        if self._group is not None and not self.is_outside:
+        if self._group is not None and self._inside:
             self._group.drop()
         self._worker.regroup.times.setdefault("dropped", time.monotonic())
 
-    def _make_common(self, join: Join) -> int:
-        """Agree on the step that all have, and have it. RuntimeError: a rank is gone. FaultrunError: there is none."""
+    def _make_common(self) -> int:
+        """Agree on the step that all have, and have it. RuntimeError: a rank is gone. PeerLost: there is none."""
         guard, device = self._guard, self._device()
         spread = guard.parts.shards is not None
         memory = self._memory
@@ -264,11 +264,7 @@ class Rejoin:
         standings = [Standing(one, frozenset(others) - {NOTHING}) for one, *others in told]
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
-            why = f"no step that all ranks have, live or in memory: {told}"
-            self._cannot(why)
-            raise FaultrunError(
-                "this rank cannot rejoin", because=why, hint="all ranks start again from the recovery point"
-            )
+            raise self._gives_up(f"there is no step that all ranks have, live or in memory: {told}")
         self._get(common)
         self._worker.regroup.times["restored"] = time.monotonic()
         return common.step
@@ -301,13 +297,28 @@ class Rejoin:
         guard.came_back()
         self._live = True
 
-    def _say_able(self) -> None:
-        self._said = True
-        self._worker.say("can_rejoin", incarnation=self.incarnation)
+    def _say_if_able(self) -> None:
+        """Once in every incarnation; and that it is over if a copy has no room any more."""
+        assert self._memory is not None, "it was made when this rank entered"
+        if self._memory.full:
+            self._cannot(f"its memory snapshot is too small: {self._memory.full}")
+        elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
+            self._said = True
+            self._worker.say("can_rejoin", incarnation=self.incarnation)
+
+    @property
+    def _came_late(self) -> bool:
+        """Whether it was told of the buckets, and need not wait until they are arranged."""
+        return self._worker.session.is_newcomer and self._inside
 
     def _cannot(self, why: str) -> None:
         self._able = False
         self._worker.say("cannot_rejoin", incarnation=self.incarnation, why=why[:2000])
+
+    def _gives_up(self, why: str) -> PeerLost:
+        """An error that tells of a lost peer: the request to save comes, and the process waits for it."""
+        self._cannot(why)
+        return PeerLost(f"this rank cannot rejoin: {why}")
 
     def _abort(self, incarnation: int) -> None:
         """Helper thread: only what belongs to that group, or to one that is being formed in its place."""
@@ -338,7 +349,7 @@ class Rejoin:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """The frames of a traceback hold tensors, graphs and the group; the user's own frame goes on, and keeps its."""
+    """The frames of a traceback hold tensors, graphs and the group; the script's own goes on, and keeps its."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
