@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - what a worker prints goes to its log
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
-The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else shall be: ``bn``,
+The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
 ``loader``, ``workers``, ``compile``, ``function``, and ``kill-RANK-STEP-PHASE``, which is done once.
 """
 

@@ -1,7 +1,7 @@
 """A supervisor of the test's own that keeps the survivors: it gives a dead rank's place to a newcomer.
 
-Over the real socket, as ``model.wire`` says: ``peer_lost`` to all that live, a new page, a new store, ``join`` to the
-survivors at once and to the newcomer as soon as it has said hello. It works while the test waits.
+Over the real socket, as the wire has it: ``peer_lost`` to all that live, a new page, a new store, ``join``
+to the survivors at once and to the newcomer as soon as it has said hello. It works while the test waits.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from faultrun.model.wire import MAX_LINE_BYTES, SLOT_BYTES, message, parse
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 90.0
-_MOST_DEATHS = 6
+_MOST_DEATHS = 12
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Incident:
 
 
 class RejoinStage:
-    """``world`` workers of ``script``, started with ``words``. ``replaces``: whether a dead rank is replaced."""
+    """``world`` workers of ``script`` with ``words``. ``replaces``: whether a dead rank is replaced."""
 
     def __init__(
         self, folder: Path, world: int, script: Path, *words: str, imports: Sequence[str] = ()
@@ -277,12 +277,21 @@ class RejoinStage:
         mark = self.folder / f"killed_{rank.number}"
         killed_at_s = float(mark.read_text()) if mark.exists() else at_s
         mark.unlink(missing_ok=True)
-        living = [one for one in self.ranks.values() if one.exit_code is None]
+        self._replace(rank, killed_at_s, at_s)
+
+    def freeze(self, rank: int) -> None:
+        """Stop a rank for good and give its place to a newcomer: it keeps its connections, and lives."""
+        frozen = self.ranks[rank]
+        frozen.process.send_signal(signal.SIGSTOP)
+        self._replace(frozen, time.monotonic(), time.monotonic())
+
+    def _replace(self, rank: Rank, killed_at_s: float, seen_at_s: float) -> None:
+        living = [one for one in self.ranks.values() if one.exit_code is None and one is not rank]
         for one in living:
             self._say(one, "peer_lost", incarnation=self.incarnation, timeout_s=30)
         self.incarnation += 1
         self._page(self.incarnation)
-        self.incidents.append(Incident(rank.number, self.incarnation, killed_at_s, at_s))
+        self.incidents.append(Incident(rank.number, self.incarnation, killed_at_s, seen_at_s))
         self.dead.append(rank)
         parked = self._parked.pop(rank.number, None)
         self.ranks[rank.number] = parked or self._start(rank.number, newcomer=True)

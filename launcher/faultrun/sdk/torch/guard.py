@@ -129,9 +129,14 @@ class Guard:
         rng, epoch_rng = (
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
         )
-        rank = self.writer.session.rank
+        rank, recorder = self.writer.session.rank, self.recorder
         if state["rank"] != rank:
-            noted, began = self.recorder.at_step(position), self.recorder.at_epoch(position.epoch)
+            noted, began = recorder.at_step(position), recorder.at_epoch(position.epoch)
+            if (
+                noted is None and self.rejoin is not None
+            ):  # it may have ended the step, and not begun an epoch
+                noted = recorder.near_step(position.step)
+                began = noted if position.step_in_epoch == 0 else began
             rng, epoch_rng = noted or (rng and reseeded(rng, rank)), began or epoch_rng
         self.position = position
         if rng is not None:

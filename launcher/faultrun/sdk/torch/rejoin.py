@@ -250,10 +250,10 @@ class Rejoin:
         gc.collect()
         if self._group is not None and self._inside:
             self._group.drop()
-        self._worker.regroup.times.setdefault("dropped", time.monotonic())
+            self._worker.regroup.times["dropped"] = time.monotonic()
 
     def _make_common(self) -> int:
-        """Agree on the step that all have, and have it. RuntimeError: a rank is gone. PeerLost: there is none."""
+        """Agree on the step that all have, and have it. RuntimeError: a rank is gone; PeerLost: no step."""
         guard, device = self._guard, self._device()
         spread = guard.parts.shards is not None
         memory = self._memory
@@ -349,7 +349,7 @@ class Rejoin:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """The frames of a traceback hold tensors, graphs and the group; the script's own goes on, and keeps its."""
+    """The frames of a traceback hold tensors, graphs and the group; the script's own keeps its."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

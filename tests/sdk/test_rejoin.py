@@ -1,0 +1,199 @@
+"""Real ranks on gloo, real kills: survivors keep their process, and the end is that of an undisturbed run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sdk.support.rejoin_stage import RejoinStage, rejoining
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+SCRIPT = Path(__file__).parent / "scripts" / "train_stay.py"
+IMPORTS = (
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.testing._internal.distributed.fake_pg",
+)
+DDP = ("24", "ddp", "bn")
+FSDP = ("24", "fsdp")
+LOADER = ("30", "hand", "bn", "loader", "workers")
+
+Ends = list[str]
+_undisturbed: dict[tuple[str, ...], Ends] = {}
+
+
+def ends(stage: RejoinStage) -> Ends:
+    """Checksums of parameters, optimizer, buffers and random numbers of each rank at its end."""
+    assert stage.wait_ended() == [0] * stage.world, stage.logs()
+    return [(stage.folder / f"final_{rank}").read_text() for rank in range(stage.world)]
+
+
+def undisturbed(folder: Path, words: tuple[str, ...]) -> Ends:
+    """The same of a run in which nobody dies."""
+    if words not in _undisturbed:
+        with stage_of(folder / "undisturbed", *words) as stage:
+            stage.begin()
+            _undisturbed[words] = ends(stage)
+    return _undisturbed[words]
+
+
+def stage_of(folder: Path, *words: str):  # type: ignore[no-untyped-def]
+    return rejoining(folder, SCRIPT, *words, imports=IMPORTS)
+
+
+def steps_of(stage: RejoinStage, rank: int) -> list[tuple[int, int]]:
+    """The steps that a rank has finished, each with the process that did it."""
+    lines = (stage.folder / f"steps_{rank}").read_text().splitlines()
+    return [(int(step), int(pid)) for step, pid, _ in map(str.split, lines)]
+
+
+def assert_all_did_every_step_once(stage: RejoinStage, last: int) -> None:
+    for rank in range(stage.world):
+        steps = [step for step, _ in steps_of(stage, rank)]
+        assert steps == sorted(set(steps)), "a step was done twice"
+        assert set(steps) >= set(range(1, last + 1)) - {int(one) for one in killed_in(stage, rank)}
+
+
+def killed_in(stage: RejoinStage, rank: int) -> set[int]:
+    """The steps in which this rank was killed: it may have finished them, and not written it down."""
+    return {int(place.name.split("_")[2]) for place in stage.folder.glob(f"struck_{rank}_*")}
+
+
+def test_a_rank_of_ddp_may_die_in_any_phase_of_a_step(tmp_path: Path) -> None:
+    kills = (
+        *("kill-1-5-begin", "kill-2-8-forward", "kill-0-11-backward"),
+        *("kill-1-14-reduced", "kill-2-17-update", "kill-0-20-updated"),
+    )
+    with stage_of(tmp_path / "hit", *DDP, *kills) as stage:
+        stage.begin()
+        first = stage.pids()
+        assert ends(stage) == undisturbed(tmp_path, DDP)
+        assert_all_did_every_step_once(stage, 24)
+        assert len(stage.incidents) == len(kills)
+        assert {incident.rank for incident in stage.incidents} == {0, 1, 2}
+        for rank, pid in enumerate(first):
+            died_in = min(killed_in(stage, rank))
+            assert {by for step, by in steps_of(stage, rank) if step < died_in} == {pid}
+
+
+def test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory(tmp_path: Path) -> None:
+    kills = (
+        "kill-1-5-begin",
+        "kill-0-9-backward",
+        "kill-2-13-update",
+        "kill-1-17-updated",
+        "kill-0-21-after",
+    )
+    with stage_of(tmp_path / "hit", *FSDP, *kills) as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, FSDP)
+        assert len(stage.incidents) == len(kills)
+
+
+def test_without_memory_a_shard_cannot_come_back_and_nobody_says_it_could(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "refused", "4", "fsdp") as stage:
+        stage.gives_memory = False
+        stage.begin()
+        ends(stage)
+        assert not stage.heard("can_rejoin")
+
+
+def test_loaders_and_their_workers_are_kept_and_give_the_same_batch_again(tmp_path: Path) -> None:
+    kills = ("kill-1-6-begin", "kill-2-14-reduced", "kill-0-20-end")
+    with stage_of(tmp_path / "hit", *LOADER, *kills) as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, LOADER)
+
+
+def test_two_ranks_may_die_at_once_and_a_newcomer_while_it_rejoins(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", *DDP, "kill-1-6-backward", "kill-2-6-backward") as stage:
+        stage.begin()
+        stage.wait_rejoined(2)
+        struck: list[int] = []
+
+        def strike(rank, content):  # type: ignore[no-untyped-def]
+            if content["kind"] == "can_join" and not struck:  # its ``join`` is on the way to it
+                struck.append(rank.number)
+                stage.kill(rank.number)
+
+        stage.on_message = strike
+        stage.kill(0)
+        assert ends(stage) == undisturbed(tmp_path, DDP)
+        assert struck == [0]
+        assert len(stage.incidents) == 4
+
+
+def test_a_survivor_may_die_while_it_rejoins(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", *DDP, "kill-1-6-reduced") as stage:
+        stage.begin()
+
+        def strike(rank, content):  # type: ignore[no-untyped-def]
+            if content["kind"] == "hello" and content["incarnation"] == 1 and rank.number == 2:
+                stage.kill(2)
+
+        stage.on_message = strike
+        assert ends(stage) == undisturbed(tmp_path, DDP)
+        assert len(stage.incidents) == 2
+
+
+def test_a_peer_that_stands_still_is_left_before_it_is_dead(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", *DDP) as stage:
+        stage.begin()
+        stage.wait_for(lambda: len(stage.heard("can_rejoin")) == 3, "all can rejoin")
+        frozen = stage.pids()[1]
+        stage.freeze(1)
+        assert ends(stage) == undisturbed(tmp_path, DDP)
+        assert Path(f"/proc/{frozen}").exists()
+
+
+def test_a_mistake_of_the_scripts_own_ends_its_rank_as_ever(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", "9", "ddp", "raise-1-6-reduced") as stage:
+        stage.replaces = False
+        stage.begin()
+        stage.wait_for(lambda: stage.ranks[1].exit_code is not None, "the end of rank 1")
+        assert stage.ranks[1].exit_code == 1
+        assert "RuntimeError: my own mistake" in stage.logs()
+        assert not stage.heard("rejoined")
+
+
+def test_a_function_is_entered_again(tmp_path: Path) -> None:
+    words = ("12", "hand", "function")
+    with stage_of(tmp_path / "hit", *words, "kill-2-5-begin", "kill-0-9-end") as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, words)
+
+
+def test_a_compiled_model_keeps_its_code(tmp_path: Path) -> None:
+    words = ("12", "ddp", "compile")
+    with stage_of(tmp_path / "hit", *words, "kill-1-6-backward") as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, words)
+
+
+def test_without_faultrun_it_trains_to_the_same_end(tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, DDP)
+    with stage_of(tmp_path / "unused", *DDP) as stage:
+        environs = [stage._environment(rank) for rank in range(3)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), *DDP],
+            env={
+                **{
+                    name: one for name, one in environ.items() if not name.startswith(("FAULTRUN", "TORCHEL"))
+                },
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "OUT": str(tmp_path),
+                "CKPT": str(tmp_path / "ckpt"),
+            },
+        )
+        for environ in environs
+    ]
+    assert [rank.wait(120) for rank in ranks] == [0, 0, 0]
+    found = [(tmp_path / f"final_{rank}").read_text().split()[:2] for rank in range(3)]
+    assert found == [one.split()[:2] for one in expected]

@@ -1,0 +1,80 @@
+"""What cannot outlive a peer is refused by name, before anybody has died."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
+
+from faultrun.sdk.torch.ddp import find_ddp, why_not
+from faultrun.sdk.torch.fsdp2 import Sharded
+from faultrun.sdk.torch.process_group import TrainingGroup
+
+pytestmark = [pytest.mark.torch, pytest.mark.long]
+
+
+@pytest.fixture(autouse=True)
+def a_group_of_four() -> Iterator[None]:
+    dist.init_process_group("fake", rank=0, world_size=4)
+    yield
+    dist.destroy_process_group()
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"find_unused_parameters": True}, "find_unused_parameters"),
+        ({"static_graph": True}, "static_graph"),
+        ({}, ""),
+    ],
+)
+def test_what_of_ddp_is_refused(how: dict[str, Any], words: str) -> None:
+    why = why_not(DistributedDataParallel(net(), **how))
+    assert words in why
+    assert bool(words) == bool(why)
+
+
+def test_a_hook_of_the_scripts_own_is_not_replaced() -> None:
+    ddp = DistributedDataParallel(net())
+    ddp.register_comm_hook(None, allreduce_hook)
+    assert "communication hook of its own" in why_not(ddp)
+
+
+def test_sparse_gradients_and_a_part_of_the_ranks_are_refused() -> None:
+    assert "sparse" in why_not(DistributedDataParallel(nn.Embedding(4, 4, sparse=True)))
+    some = dist.new_group([0, 1])
+    assert "not over all ranks" in why_not(DistributedDataParallel(net(), process_group=some))
+
+
+def test_ddp_is_found_inside_of_what_wraps_it() -> None:
+    ddp = DistributedDataParallel(net())
+    assert find_ddp(torch.compile(ddp)) is ddp
+    assert find_ddp(net()) is None
+
+
+def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_left() -> None:
+    assert TrainingGroup("gloo", {}).why_not == ""
+    assert "mpi" in TrainingGroup("mpi", {}).why_not
+    dist.new_group([0, 1])
+    assert "process groups besides" in TrainingGroup("gloo", {}).why_not
+
+
+def test_fully_shard_is_refused_over_more_than_one_dimension_or_a_part_of_the_model() -> None:
+    flat = init_device_mesh("cpu", (4,))
+    assert Sharded(fully_shard(net(), mesh=flat)).why_not == ""
+    part = net()
+    fully_shard(part[0], mesh=flat)  # type: ignore[index]
+    assert "whole model" in Sharded(part).why_not
+    both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+    assert "more than one dimension" in Sharded(fully_shard(net(), mesh=both)).why_not
