@@ -30,7 +30,6 @@ STEPS, MODE, *WORDS = sys.argv[1:]
 LAST = int(STEPS)
 OUT = Path(os.environ["OUT"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-IS_NEW = os.environ.get("FAULTRUN_REJOIN") == "1"
 WIDTH = 64
 PER_EPOCH = 10
 
@@ -59,33 +58,23 @@ def build() -> nn.Sequential:
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(7)
-    if "plain" in WORDS:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    else:
-        sdk.torch.init_process_group("gloo", timeout=timedelta(seconds=60))
+    sdk.torch.init_process_group("gloo", timeout=timedelta(seconds=60))
     net = build()
     model: Any = net
     if "compile" in WORDS:
         model = torch.compile(net)
     if MODE == "ddp":
-        how = {"find_unused_parameters": True} if "unused" in WORDS else {}
-        model = DistributedDataParallel(model, bucket_cap_mb=0.02, static_graph="static" in WORDS, **how)
-        if "hook" in WORDS:
-            from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
-            model.register_comm_hook(None, allreduce_hook)
+        # several buckets; the compiler, which cuts at their limits, takes none below a MiB
+        model = DistributedDataParallel(model, bucket_cap_mb=None if "compile" in WORDS else 0.02)
     if MODE == "fsdp":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        shape, names = ((WORLD,), ("all",)) if "2d" not in WORDS else ((1, WORLD), ("replicas", "shards"))
-        mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+        mesh = init_device_mesh("cpu", (WORLD,))
         for layer in net:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)
         fully_shard(net, mesh=mesh)
-    if "groups" in WORDS:
-        dist.new_group([0, 1])
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=200)
     torch.manual_seed(100 + RANK)
@@ -121,8 +110,6 @@ class Job:
             output.register_hook(lambda _: self.at("backward"))
 
     def at(self, phase: str) -> None:
-        if f"slow-{RANK}-{self.step}-{phase}" in WORDS and not IS_NEW:
-            time.sleep(0.3)
         if f"raise-{RANK}-{self.step}-{phase}" in WORDS:
             raise RuntimeError("my own mistake")
         struck = OUT / f"struck_{RANK}_{self.step}_{phase}"
@@ -177,9 +164,8 @@ class Job:
                 file.write(f"{self.step} {os.getpid()} {digest(self.net, self.optimizer)}\n")
 
     def ends(self) -> None:
-        layout = "" if self.guard.rejoin is None else self.guard.rejoin.is_outside
         random = zlib.crc32(torch.get_rng_state().numpy().tobytes())
-        (OUT / f"final_{RANK}").write_text(f"{digest(self.net, self.optimizer)} {random} {layout}\n")
+        (OUT / f"final_{RANK}").write_text(f"{digest(self.net, self.optimizer)} {random}\n")
 
 
 def digest(net: Any, optimizer: Any) -> str:

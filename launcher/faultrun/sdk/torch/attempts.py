@@ -57,8 +57,6 @@ class Attempt:
         if error is not None:
             return guard.rejoin is not None and isinstance(error, Exception) and guard.rejoin.undoes(error)
         guard.step()
-        if guard.rejoin is not None:
-            guard.rejoin.stepped()
         return False
 
 
@@ -83,6 +81,18 @@ class Redo:
         recorder.record(slot, position, generator)
         if at_boundary and self._guard.history:  # what the script did since the last step has drawn some
             recorder.record(self._guard.history[-1].rng, position, generator)
+
+    def put_back(self) -> None:
+        """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
+        guard = self._guard
+        last, parts = guard.history[-1], guard.parts
+        parts.buffers.put(parts.buffers.copies)
+        for optimizer, groups in zip(parts.optimizers, last.groups, strict=True):
+            for group, captured in zip(optimizer.param_groups, groups, strict=True):
+                group.update({key: one for key, one in captured.items() if key != "params"})
+        parts.objects.load_small(last.objects)
+        restore_rng(guard.recorder.read(last.rng), guard.generator)
+        guard.position = last.position
 
     def keep(self, step: int, batch: Batch) -> None:
         """The batch of ``step``."""

@@ -219,6 +219,8 @@ class Guard:
         self.lock.boundary(self._capture)
         if self._worker is not None:
             self._worker.step(self.position.step, self.position.epoch)
+        if self.rejoin is not None:
+            self.rejoin.stepped()
         if self.is_shard:
             self.lock.let_read()  # going on, it would help peers past the step that is being saved here
 
@@ -312,23 +314,13 @@ class Guard:
         if not self.history:
             self.lock.boundary(self._capture)
 
-    def put_back(self) -> None:
-        """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
-        last, parts = self.history[-1], self.parts
-        parts.buffers.put(parts.buffers.copies)
-        for optimizer, groups in zip(parts.optimizers, last.groups, strict=True):
-            for group, captured in zip(optimizer.param_groups, groups, strict=True):
-                group.update({key: one for key, one in captured.items() if key != "params"})
-        parts.objects.load_small(last.objects)
-        self.position = last.position
-        self.history.pop()
-
     def came_back(self) -> None:
         """The state is that of ``position`` again, by whatever way."""
-        if self.history and self.history[-1].position.step >= self.position.step:
-            self.history.clear()
-        if self.in_loop:
-            self._pending = None  # its loader is open
+        while self.history and self.history[-1].position.step >= self.position.step:
+            self.history.pop()
+        if self.in_loop and self._pending is not None:  # its loader is open
+            restore_rng(self._pending[1], self.generator)
+            self._pending = None
         self.lock.boundary(self._capture)
 
     def computes(self) -> None:

@@ -280,7 +280,7 @@ class Rejoin:
                 send({"state": guard.state_at(boundary), "layout": layout}, taker, device)
         if source is From.ITSELF:
             guard.lock.begin()
-            guard.put_back()
+            guard.redo.put_back()
         else:
             self._live = False  # until it is whole
             guard.lock.begin()
