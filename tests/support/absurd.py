@@ -119,7 +119,9 @@ class Fitting:
                 return TimerFired(**now, timer=Timer.GRACE)
             case Phase.KILLING if self.later_s > 10:
                 return TimerFired(**now, timer=Timer.REAP)
-            case Phase.RUNNING | Phase.DRAINING | Phase.KILLING:
+            case Phase.REPLACING if self.later_s > 10:
+                return TimerFired(**now, timer=Timer.REJOIN)
+            case Phase.RUNNING | Phase.REPLACING | Phase.DRAINING | Phase.KILLING:
                 rank = (
                     self.rank if self.rank in state.life.alive else min(state.life.alive, default=self.rank)
                 )

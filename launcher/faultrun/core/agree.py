@@ -81,6 +81,8 @@ def next_step(
     if plan is None:
         return _between(rules, None, here, now_s, lost)
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
+    if len(members) == 1 and members[0].status is NodeStatus.REPLACING:
+        return _keep(rules, plan, members[0], now_s)
     for fact in here.values():
         if fact.incarnation > plan.incarnation:
             return f"{fact.node} knows of a newer plan"
@@ -103,6 +105,35 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     if incident is None or incident.incarnation != plan.incarnation:
         return None
     return aftermath(incident, plan, plan, spoken)
+
+
+def _keep(rules: Rules, plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
+    """Who lives goes on in the next incarnation; the restart of the others is charged like one of all."""
+    incident = fact.incident
+    if fact.incarnation != plan.incarnation or incident is None:
+        return "workers run"
+    following = replace(
+        plan,
+        incarnation=plan.incarnation + 1,
+        reason=Reason.FAULT,
+        point=None,
+        start_at_s=now_s,
+        kept=fact.kept,
+        since=plan.started,
+        replaced=(),
+        aftermath=None,
+    )
+    ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
+    answer = _answer(rules, replace(plan, ledger=ledger), incident, following, fact.high_step)
+    match answer:
+        case PlanAdopted(plan=kept) if kept.start_at_s <= now_s:
+            return answer
+        case PlanAdopted():
+            return _over(plan.incarnation, "the next start has to wait", now_s)
+        case RunFinished(why=why):
+            return _over(plan.incarnation, why, now_s)
+        case _:
+            return answer
 
 
 def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tuple[str, StopSource | None]:

@@ -148,10 +148,11 @@ def _look_for(state: RunState, number: int) -> Step:
 def await_plan(state: RunState, now_s: float, status: NodeStatus, why: str, *, look: int = -1) -> Step:
     """Tell the agreement where this node stands and let it say what comes next."""
     state = replace(state, phase=Phase.AWAITING_PLAN)
-    return Step(state=state, actions=(_statement(state, now_s, status, look),), why=why)
+    return Step(state=state, actions=(statement(state, now_s, status, look),), why=why)
 
 
-def _statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1) -> Publish:
+def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1) -> Publish:
+    """What this node says of itself from now on."""
     return Publish(
         fact=NodeFact(
             node=state.node,
@@ -172,6 +173,7 @@ def _statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1
             unsaved=gasp.unsaved(state.life),
             native_scheduler=state.native_scheduler or state.run.native_scheduler,
             forming=state.life.forming,
+            kept=state.life.alive if status is NodeStatus.REPLACING else frozenset(),
         )
     )
 
@@ -217,7 +219,7 @@ def ready(state: RunState, event: Prepared) -> Step:
     """The node is prepared; say so, with the port that it holds."""
     life = replace(state.life, master_port=event.master_port)
     state = replace(state, phase=Phase.AWAITING_GO, life=life)
-    return Step(state=state, actions=(_statement(state, event.at_s, NodeStatus.READY),), why="prepared")
+    return Step(state=state, actions=(statement(state, event.at_s, NodeStatus.READY),), why="prepared")
 
 
 def withdraw(state: RunState, now_s: float, why: str) -> Step:
@@ -245,7 +247,7 @@ def spawn(state: RunState, event: GoGiven) -> Step:
     life = replace(state.life, alive=frozenset(ranks), master_port=event.master_port)
     run = replace(state.run, platform=notices.started(state.run.platform))
     state = replace(state, phase=Phase.RUNNING, run=run, life=life)
-    running = _statement(state, event.at_s, NodeStatus.RUNNING)
+    running = statement(state, event.at_s, NodeStatus.RUNNING)
     return Step(state=state, actions=(running, spawn), why=f"incarnation {state.incarnation} starts")
 
 

@@ -1,15 +1,15 @@
 """The supervisor's mind: one pure function from a fact to a decision.
 
 This is the table: which fact means what in which phase. The transitions
-themselves are in ``begin`` (no worker runs) and ``drain`` (from running to
-none); a phase is changed there and nowhere else. None of them reads a clock,
-file, environment or process: time arrives on events, waiting leaves as
-``StartTimer``.
+themselves are in ``begin`` (no worker runs), ``drain`` (from running to
+none) and ``replacing`` (survivors stay); a phase is changed there and nowhere
+else. None of them reads a clock, file, environment or process: time arrives
+on events, waiting leaves as ``StartTimer``.
 """
 
 from dataclasses import replace
 
-from faultrun.core import begin, drain, gasp, hang_decisions, notices, rendezvous
+from faultrun.core import begin, drain, gasp, hang_decisions, notices, rendezvous, replacing
 from faultrun.core.diagnose import describe, new_incident
 from faultrun.core.span import span
 from faultrun.model.actions import RequestSave
@@ -51,6 +51,7 @@ from faultrun.model.gasp import (
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
+from faultrun.model.rejoin import DeathsExamined, RankCanRejoin, RankRejoined, RejoinFailed
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import RoomFound, StandbyChanged
@@ -71,7 +72,9 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
         case RunFinished():
             return begin.finish(state, event)
         case PlanAdopted():
-            return begin.adopt(state, event)
+            return (
+                replacing.adopt(state, event) if state.phase is Phase.REPLACING else begin.adopt(state, event)
+            )
         case StopRequested():
             return drain.stop(state, event)
         case FaultNotice():
@@ -86,13 +89,15 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
                 state=replace(state, run=known),
                 why="a checkpoint of this run lies there: it will never begin at zero",
             )
+        case WorkerExit() if _lived_on(state, event):
+            return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:
             return Step(state=state, why=f"stale: incarnation {event.incarnation} is gone")
         case _:
             return _decide_in_phase(state, event)
 
 
-def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR0912  one row a case
+def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR0912, PLR0915  one row a case
     """The table: what a fact of this incarnation means in each phase. The first row that fits counts."""
     match state.phase, event:
         case Phase.SURVEYING, RecoveryPointChosen():
@@ -109,6 +114,16 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             )
         case Phase.PREPARING, Prepared():
             return begin.ready(state, event)
+        case Phase.REPLACING, WorkerExit():
+            return replacing.another(state, event)
+        case Phase.REPLACING, DeathsExamined():
+            return replacing.examined(state, event)
+        case Phase.REPLACING, IncarnationOver():
+            return replacing.refused(state, event)
+        case ((Phase.RUNNING | Phase.REPLACING), TimerFired(timer=Timer.REJOIN)):
+            return replacing.overdue(state, event)
+        case ((Phase.RUNNING | Phase.REPLACING), (RankCanRejoin() | RankRejoined() | RejoinFailed())):
+            return replacing.heard(state, event)
         case _, LookAgain():
             return begin.asked_to_look(state, event)
         case _, IncarnationOver():
@@ -135,6 +150,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return hang_decisions.goes_on(state, event)
         case Phase.RUNNING, HangDetected():
             return hang_decisions.hang(state, event)
+        case Phase.RUNNING, WorkerExit(rank=rank) if not replacing.refusal(state, rank):
+            return replacing.begin(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)
         case Phase.RUNNING, RankMissed():
@@ -165,7 +182,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.unkillable(state)
         case Phase.SWEEPING, Drained():
             return drain.drained(state, event)
-        case ((Phase.RUNNING | Phase.DRAINING), Heartbeat()):
+        case ((Phase.RUNNING | Phase.REPLACING | Phase.DRAINING), Heartbeat()):
             high_step = max((state.run.high_step, *(step.step for step in event.steps)))
             run = replace(state.run, high_step=high_step)
             return Step(state=replace(state, run=run, life=state.life.stepped(event.steps)), why="progress")
@@ -181,12 +198,21 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case _, RecoveryTimed(total_s=total_s, first_step_s=first_step_s):
             what = "workers running" if first_step_s is None else "training"
             return Step(state=state, why=f"{what} again after {span(total_s)}")
+        case Phase.RUNNING, FirstStep():
+            return Step(state=replacing.stepped(state), why="every rank trains")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
             return Step(state=state, why="noted")
         case _, (ConfigRewritten() | GaspRequested() | GaspAcknowledged() | GaspFailed()):
             return Step(state=state, why="noted")
         case _:
             return Step(state=state, why=f"{type(event).__name__} means nothing while {state.phase.value}")
+
+
+def _lived_on(state: RunState, event: WorkerExit) -> bool:
+    """Whether it is of a worker that outlived the incarnation that it was started for, or was seen in."""
+    plan = state.plan
+    kept = frozenset() if plan is None else plan.kept
+    return event.rank in kept & state.life.alive and event.incarnation < state.incarnation
 
 
 def _notice(state: RunState, event: FaultNotice) -> Step:

@@ -54,6 +54,11 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     return _drain(state, incident.at_s, state.windows.grace_s, why, incident, alarm)
 
 
+def leave_group(state: RunState, now_s: float, why: str, incident: Incident) -> Step:
+    """Survivors that wanted to stay save and leave like any."""
+    return _drain(state, now_s, state.windows.grace_s, why, incident)
+
+
 def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """Another node ended the incarnation: its ranks are gone, so ours save and leave.
 
@@ -84,8 +89,8 @@ def fence(state: RunState, event: MembershipLost) -> Step:
     since_s = event.at_s if event.since_s is None else event.since_s
     state = _laid_to_the_fence(replace(state, boot=event.boot or state.boot), event, since_s)
     match state.phase:
-        case Phase.RUNNING:
-            incident = new_incident(state, event.at_s, Cause.FENCE, event.why)
+        case Phase.RUNNING | Phase.REPLACING:
+            incident = state.life.incident or new_incident(state, event.at_s, Cause.FENCE, event.why)
             step = _drain(state, since_s, 0.0, event.why, incident)
             return kill(step.state, event.at_s, event.why) if step.state.phase is Phase.DRAINING else step
         case Phase.DRAINING:
@@ -133,8 +138,9 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
     left_s = None if state.stop_by_s is None else state.stop_by_s - event.at_s
     window_s = state.windows.stop_window_s(left_s, event.late_s)
     match state.phase:
-        case Phase.RUNNING:
+        case Phase.RUNNING | Phase.REPLACING:
             why = f"told to stop by {event.source.value}"
+            incident = incident or state.life.incident
             alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stop=event.source)
             # Ranks of other nodes only hear that it is over: they do not agree with ours on a step to save.
             lost = len(state.seats.nodes) > 1

@@ -33,6 +33,33 @@ class RequestGasp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Regroup:
+    """Tell ``ranks`` that a peer is gone and will be replaced: leave the group, stay alive. No answer."""
+
+    incarnation: int
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExamineDeaths:
+    """Read the death notes of ``dead`` while the others live; answers DeathsExamined."""
+
+    incarnation: int
+    dead: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRanks:
+    """Kill what the dead ``ranks`` left behind outside of their process groups; the others live. No answer.
+
+    ``incarnation`` is the newest that they may have been started for.
+    """
+
+    incarnation: int
+    ranks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSave:
     """Ask every rank that can be asked to save within ``window_s``, and to go on. No answer of its own."""
 
@@ -208,6 +235,9 @@ Action = (
     | Kill
     | VerifySave
     | Sweep
+    | Regroup
+    | ExamineDeaths
+    | SweepRanks
     | FindRecoveryPoint
     | Publish
     | RaiseAlarm

@@ -21,6 +21,7 @@ from faultrun.model.notice import Notice
 from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.recovery import RecoveryEvent
+from faultrun.model.rejoin import RejoinEvent
 from faultrun.model.rendezvous import RendezvousEvent
 from faultrun.model.standby import StandbyEvent
 from faultrun.model.stop import StopRequested, StopSource
@@ -227,6 +228,7 @@ class Timer(Enum):
     FORMING = "forming"  # ranks that met at our own scheduler, until their init() is through
     STANDBY = "standby"  # the next look after the standbys
     LOOK = "look"  # a folder of checkpoints that is gone for the moment
+    REJOIN = "rejoin"  # survivors and the newcomer, until they are one group
     HANDOVER = "handover"  # standbys that got a rank and have not answered yet
 
 
@@ -291,6 +293,7 @@ Event = (
     | StopRequested
     | FaultNotice
     | GaspEvent
+    | RejoinEvent
     | TimerFired
     | Drained
     | RunFinished

@@ -16,6 +16,7 @@ class NodeStatus(Enum):
     DRAINED = "drained"  # its workers of this incarnation are gone
     READY = "ready"  # it applied the plan and holds a port; no worker has been started
     RUNNING = "running"  # its workers of this incarnation may live
+    REPLACING = "replacing"  # some of its workers are gone, and the others wait for who takes their place
     DONE = "done"  # its workers of this incarnation all ended 0
 
     @property
@@ -38,6 +39,7 @@ class NodeFact:
     ``saves`` and ``unsaved`` are what its ranks saved, or could not, as the incarnation ended.
     ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``forming``: as the incarnation
     ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
+    ``kept`` are ranks that live on while others are replaced.
     """
 
     node: NodeId
@@ -60,6 +62,7 @@ class NodeFact:
     unsaved: tuple[Unsaved, ...] = ()
     native_scheduler: bool = False
     forming: bool = False
+    kept: frozenset[int] = frozenset()
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

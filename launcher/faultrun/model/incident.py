@@ -20,6 +20,7 @@ class Cause(Enum):
     PLATFORM = "platform"
     RENDEZVOUS = "rendezvous"
     HANG = "hang"
+    REJOIN = "rejoin"  # survivors and the newcomer did not become one group
     NODE = "node"  # a whole node is gone
     FENCE = "fence"  # a node ended its own ranks, because another may have got its place
     ELSEWHERE = "elsewhere"  # on another node, which knows more

@@ -68,8 +68,9 @@ class Plan:
     """One incarnation to be. Workers start no earlier than ``start_at_s``.
 
     ``boots`` are the supervisors that it was made for, in the order of the nodes; empty in older journals.
-    ``kept`` are ranks whose workers live on from the incarnation before. ``replaced``: who has
-    another's seat now. ``aftermath`` is of the incident that several nodes had; None on a node alone.
+    ``kept`` are ranks whose workers live on, with their logs, since the last start of all, incarnation
+    ``since``; there is no ``point`` then: their memory is. ``replaced``: who has another's seat now.
+    ``aftermath`` is of the incident that several nodes had; None on a node alone.
     ``settings`` are for those who look at the run from outside; nodes have their own.
     ``native_scheduler``: MindSpore's own scheduler process serves its ranks, not ours, on whichever node
     that is.
@@ -87,6 +88,12 @@ class Plan:
     aftermath: Aftermath | None = None
     settings: RunSettings | None = None
     native_scheduler: bool = False
+    since: int = -1
+
+    @property
+    def started(self) -> int:
+        """The incarnation that began with a start of all workers; the log files have its number."""
+        return self.since if self.kept else self.incarnation
 
     def is_for(self, node: NodeId, boot: BootId) -> bool:
         """Whether ``node`` takes part in it, and under this supervisor."""

@@ -27,6 +27,7 @@ class Phase(Enum):
     PREPARING = "preparing"  # rewriting configurations, reserving ports
     AWAITING_GO = "awaiting_go"
     RUNNING = "running"
+    REPLACING = "replacing"  # a rank is gone; the others live and wait for who takes its place
     DRAINING = "draining"  # survivors are inside the grace window
     KILLING = "killing"  # the window is over; the kernel owes us the rest
     SWEEPING = "sweeping"  # helpers and escaped descendants
@@ -38,7 +39,7 @@ class Phase(Enum):
         return self in _WITHOUT_WORKERS
 
 
-_DRAINS = frozenset({Phase.DRAINING, Phase.KILLING})
+_DRAINS = frozenset({Phase.REPLACING, Phase.DRAINING, Phase.KILLING})
 _WITHOUT_DRAIN = frozenset(
     {Phase.BACKING_OFF, Phase.HOLDING, Phase.PREPARING, Phase.AWAITING_GO, Phase.RUNNING}
 )
@@ -65,7 +66,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """How a life ends: from its first fault, or a stop, until all is swept and read back.
+    """How a life ends: from its first fault, or a stop, until all is swept and read back or replaced.
 
     ``incident`` is None where nobody failed. ``reading`` are rank and path of the saves that are being
     read back, ``swept`` says that no process is left. ``stop``: another node was told to.
@@ -88,7 +89,9 @@ class Life:
     where its workers meet. ``alive`` are this node's ranks that have not been reaped. ``forming``: they
     have met at our own MindSpore scheduler and are not through ``init()``. ``drain`` is None until it ends.
     ``more_points`` are what else this node could resume from. ``look`` was asked for while this node was
-    looking through the checkpoints, 0: nothing was.
+    looking through the checkpoints, 0: nothing was. ``rejoinable`` are ranks that can leave their group and
+    form another, ``rejoining`` those of which that is awaited, ``regroups`` how often in a row without a step
+    of all.
     """
 
     topology: Topology | None = None
@@ -102,6 +105,9 @@ class Life:
     forming: bool = False
     drain: Drain | None = None
     look: int = 0
+    rejoinable: frozenset[int] = frozenset()
+    rejoining: frozenset[int] = frozenset()
+    regroups: int = 0
 
     @property
     def newest(self) -> RankStep | None:

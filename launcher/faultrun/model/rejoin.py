@@ -1,0 +1,40 @@
+"""What ranks say while the place of a dead one is taken and they keep their processes."""
+
+from dataclasses import dataclass
+
+from faultrun.model.evidence import DeathNote
+from faultrun.model.fact import Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCanRejoin(Fact):
+    """``rank`` can leave its process group and form another, from the step that it is at on."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathsExamined(Fact):
+    """What the logs of ``dead`` say last, and the kernel of them, while the others live."""
+
+    dead: tuple[int, ...]
+    notes: tuple[DeathNote, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRejoined(Fact):
+    """``rank`` is in the group of this incarnation, with the state of global step ``step``."""
+
+    rank: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejoinFailed(Fact):
+    """``rank`` cannot come back by itself: all must begin anew."""
+
+    rank: int
+    why: str
+
+
+RejoinEvent = RankCanRejoin | DeathsExamined | RankRejoined | RejoinFailed
