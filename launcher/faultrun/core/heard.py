@@ -9,6 +9,7 @@ from typing import Any
 
 from faultrun.model.events import Event
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
+from faultrun.model.rejoin import RankCanRejoin, RankRejoined, RejoinFailed
 
 _LONGEST_TEXT = 2000
 _PATH_MAX = 4096  # limits.h, with the zero at its end
@@ -31,9 +32,28 @@ def said(content: Mapping[str, Any], rank: int, incarnation: int, at_s: float) -
             digest=short(content.get("digest", "")),
             replica_group=_ranks(content.get("replica_group")),
         )
+    if kind in ("can_rejoin", "cannot_rejoin", "rejoined"):
+        return _of_its_group(content, rank, at_s)
     if kind == "failed":
         return GaspFailed(at_s=at_s, incarnation=incarnation, rank=rank, why=short(content.get("why", "")))
     return None
+
+
+def _of_its_group(content: Mapping[str, Any], rank: int, at_s: float) -> Event | None:
+    """Of the incarnation that it names: a rank may speak before it has heard of the next."""
+    incarnation, step = whole(content.get("incarnation")), whole(content.get("step"))
+    if incarnation is None:
+        return None
+    match content["kind"]:
+        case "can_rejoin":
+            return RankCanRejoin(at_s=at_s, incarnation=incarnation, rank=rank)
+        case "cannot_rejoin":
+            why = short(content.get("why", ""))
+            return RejoinFailed(at_s=at_s, incarnation=incarnation, rank=rank, why=why)
+        case "rejoined" if step is not None:
+            return RankRejoined(at_s=at_s, incarnation=incarnation, rank=rank, step=step)
+        case _:
+            return None
 
 
 def whole(value: object) -> int | None:

@@ -117,6 +117,11 @@ def heard(state: RunState, event: RankCanRejoin | RankRejoined | RejoinFailed) -
         case RankCanRejoin():
             able = replace(life, rejoinable=life.rejoinable | {rank})
             return Step(state=replace(state, life=able), why=f"rank {rank} can survive another's death")
+        case RejoinFailed(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
+            unable = replace(life, rejoinable=life.rejoinable - {rank})
+            return Step(
+                state=replace(state, life=unable), why=f"rank {rank} cannot survive another's death: {why}"
+            )
         case RejoinFailed(why=why):
             return abandon(state, event.at_s, f"rank {rank} cannot rejoin: {why}", rank)
         case RankRejoined() if rank not in life.rejoining:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, RunSpec
 from faultrun.model.topology import BootId
-from faultrun.model.wire import PROGRESS_VARIABLE, SOCKET_VARIABLE
+from faultrun.model.wire import PROGRESS_VARIABLE, REJOIN_VARIABLE, SOCKET_VARIABLE
 from faultrun.model.worker_identity import FOLDERS_VARIABLE
 
 GROUP_INFO = "GROUP_INFO_FILE"
 _OWNED = (
     "FAULTRUN_RESTART_REASON",
+    REJOIN_VARIABLE,
     "FAULTRUN_RESUME_FROM",
     "FAULTRUN_RESUME_EPOCH",
     "FAULTRUN_RESUME_STEP",
@@ -78,6 +79,7 @@ def worker_environment(
         **_always(spec, seat, life),
         **_as_torchrun(spec, seat, life),
         **_resume(life.plan, seat.rank),
+        **({REJOIN_VARIABLE: "1"} if life.plan.kept else {}),
         **_group_info(seat, life),
         **_mindspore(spec, seat, life),
         **_tensorflow(spec, seat),

@@ -179,6 +179,7 @@ class SupervisorLink:
             rank=self._session.rank,
             pid=os.getpid(),
             incarnation=self._session.incarnation,
+            newcomer=self._session.is_newcomer,
             sdk=faultrun.__version__,
         )
 

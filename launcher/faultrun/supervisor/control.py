@@ -87,15 +87,38 @@ class Control:
         self._page: ProgressPage | None = None
         self._first_step_told = False
         self._began: dict[int, int] = {}
+        self._kept: frozenset[int] = frozenset()
+        self._newcomers: dict[int, _Peer] = {}
+        self._joins: dict[int, bytes] = {}
         reactor.watch(self._listener.fileno(), self._accept)
 
-    def begin(self, incarnation: int, page: ProgressPage) -> None:
-        """Forget the workers of the incarnation before; listen for those of this one."""
+    def begin(self, incarnation: int, page: ProgressPage, kept: frozenset[int] = frozenset()) -> None:
+        """Forget the workers of the incarnation before, but those that live on; listen for the others."""
         self._incarnation = incarnation
         self._page = page
         self._first_step_told = False
         self._began.clear()
-        self._ranks.clear()
+        self._joins.clear()
+        self._kept = kept
+        for rank in self._ranks.keys() - kept:
+            del self._ranks[rank]
+
+    def tell_lost_peer(self, ranks: frozenset[int], timeout_s: float) -> None:
+        """Have these ranks leave their group, and wait so long for the next."""
+        line = message("peer_lost", incarnation=self._incarnation, timeout_s=timeout_s)
+        for rank in sorted(ranks & self._ranks.keys()):
+            self._ranks[rank].send(line)
+
+    def send_join(self, rank: int, join: Mapping[str, Any]) -> None:
+        """Have ``rank`` enter this incarnation's group; one that has not come yet hears it when it does."""
+        line = message("join", incarnation=self._incarnation, **join)
+        peer = self._ranks.get(rank) or self._newcomers.pop(rank, None)
+        if peer is None:
+            self._joins[rank] = line
+            return
+        self._ranks[rank] = peer
+        peer.rank = rank
+        peer.send(line)
 
     def request_gasp(self, ranks: frozenset[int], window_s: float, *, peers_lost: bool) -> None:
         """Ask every connected rank to save and leave in ``window_s``. ``peers_lost`` as in RequestGasp."""
@@ -179,7 +202,8 @@ class Control:
                 self._drop(peer)
 
     def _is_guest(self, peer: _Peer) -> bool:
-        return peer.rank is None or self._ranks.get(peer.rank) is not peer
+        waits = peer in self._newcomers.values()
+        return not waits and (peer.rank is None or self._ranks.get(peer.rank) is not peer)
 
     def _pause(self) -> None:
         """Listen again in a moment: a socket that cannot be accepted is readable for ever."""
@@ -201,7 +225,9 @@ class Control:
 
     def _heard(self, peer: _Peer, content: Mapping[str, Any]) -> Iterable[Event]:
         kind = content["kind"]
-        if kind == "hello" and content.get("incarnation") == self._incarnation:
+        if kind == "hello" and content.get("newcomer") is True and peer.rank is None:
+            self._welcome(peer, whole(content.get("rank")))
+        elif kind == "hello" and content.get("incarnation") == self._incarnation:
             rank = whole(content.get("rank"))
             if rank is not None and self._page is not None and rank in self._page.ranks:
                 peer.rank = rank
@@ -223,6 +249,18 @@ class Control:
             peer.watches_saves = True
             peer.send(message("saving", ranks=self.connected, deadline_s=window_s))
 
+    def _welcome(self, peer: _Peer, rank: int | None) -> None:
+        """A newcomer is here: it gets its place now, or when its time comes."""
+        if rank is None or self._page is None or rank not in self._page.ranks:
+            return
+        line = self._joins.pop(rank, None)
+        if line is None:
+            self._newcomers[rank] = peer
+            return
+        peer.rank = rank
+        self._ranks[rank] = peer
+        peer.send(line)
+
     def _worker_says(self, rank: int, content: Mapping[str, Any]) -> Iterable[Event]:
         if content["kind"] in ("saved", "failed"):
             self._pass_on(rank, content)
@@ -239,6 +277,8 @@ class Control:
         steps = self._page.steps() if self._page is not None and not self._first_step_told else ()
         if not steps or self._page is None or len(steps) < len(self._page.ranks):
             return
+        if len(self._began) < len(self._page.ranks) and self._kept:
+            return
         self._first_step_told = True
         newest = max(step.step for step in steps)
         began = min(self._began.values(), default=newest)
@@ -249,6 +289,8 @@ class Control:
         self._peers.pop(peer.fd, None)
         if peer.rank is not None and self._ranks.get(peer.rank) is peer:
             del self._ranks[peer.rank]
+        for rank in [rank for rank, one in self._newcomers.items() if one is peer]:
+            del self._newcomers[rank]
         peer.close()
 
 

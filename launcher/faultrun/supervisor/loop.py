@@ -10,6 +10,7 @@ from faultrun.model.actions import (
     Kill,
     Publish,
     RaiseAlarm,
+    Regroup,
     RequestGasp,
     Sweep,
 )
@@ -64,7 +65,7 @@ def _in_order(actions: Sequence[Action]) -> tuple[list[Action], list[Action], li
     later: list[Action] = []
     for action in actions:
         match action:
-            case RequestGasp() | Kill() | RaiseAlarm():
+            case RequestGasp() | Regroup() | Kill() | RaiseAlarm():
                 at_once.append(action)
             case Sweep() | FindRecoveryPoint() | Publish():
                 meanwhile.append(action)

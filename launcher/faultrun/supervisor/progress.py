@@ -68,6 +68,11 @@ class ProgressPage:
         word = self.words().get(rank)
         return word is not None and phase_of(word.phase) is WorkPhase.DONE
 
+    def forget(self, ranks: Collection[int]) -> None:
+        """Have these ranks be mute again: somebody else takes their places. OSError: the disk."""
+        for rank in ranks:
+            os.pwrite(self._fd, bytes(SLOT_BYTES), SLOT_BYTES * self.ranks.index(rank))
+
     def close(self) -> None:
         """Let go of the page; the file stays for whoever wants to read it."""
         os.close(self._fd)

@@ -1,6 +1,8 @@
 """The workers of this node, and MindSpore's scheduler: started, signalled, reaped."""
 
 import contextlib
+import errno
+import os
 import signal
 import time
 from collections.abc import Iterable
@@ -9,13 +11,23 @@ from pathlib import Path
 
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler
-from faultrun.model.actions import Kill, RequestGasp, RestorePolicy, Spawn, Sweep
+from faultrun.model.actions import (
+    ExamineDeaths,
+    Kill,
+    Regroup,
+    RequestGasp,
+    RestorePolicy,
+    Spawn,
+    Sweep,
+    SweepRanks,
+)
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.events import Drained, Event, IncarnationStarted, SpawnFailed, WorkerExit, WorkerStarted
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import Signaled, ended_well
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
+from faultrun.model.rejoin import DeathsExamined
 from faultrun.model.spec import RunSpec
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.orphans import Orphans
@@ -28,9 +40,10 @@ from faultrun.workers.deadline import boottime
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed, why_not_started
-from faultrun.workers.sweep import Strangers, sweep
+from faultrun.workers.sweep import Strangers, sweep, sweep_ranks
 
 _SWEEP_PATIENCE_S = 10.0
+_SHM = Path("/dev/shm")
 _OVERDUE = "etcd, or this supervisor, did not answer in time"
 
 
@@ -57,29 +70,32 @@ class WorkerGroup:
         self._workers: dict[int, Process] = {}
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
         self._strangers = Strangers()
+        self._store: Path | None = None
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
-        number = order.plan.incarnation
+        number, kept = order.plan.incarnation, order.plan.kept
         self._began_s = boottime()
         self.leaving, self.request = False, None
         self._orphans = Orphans(self._reactor)
         self._strangers = Strangers()
         self.standbys.begin(number)
-        self._env.exits.begin()
-        files = self._env.streams.files(number)
+        if not kept:
+            self._env.exits.begin()
+        files = self._env.streams.files(order.plan.started)
         self.incarnation.number, self.incarnation.logs = number, files
         started = 0
         try:
-            self._env.streams.open(files, order.ranks)
-            page = self._new_page(files, order.ranks)
+            page = self._same_page(order) if kept else self._begin_logs(order, files)
             shared = self._shared(order, files, page)
-            if needs_scheduler(self._spec) and self._is_first(order.plan):
+            if kept:
+                self._join(order, page)
+            elif needs_scheduler(self._spec) and self._is_first(order.plan):
                 self._schedulers.provide(shared, files)
-            for local_rank, rank in enumerate(order.ranks):
-                warm = self._start_worker(order, shared, files, local_rank)
+            for rank in order.ranks:
+                warm = self._start_worker(order, shared, files, rank)
                 started += 1
-                if local_rank == 0 and not warm:
+                if started == 1 and not warm and not kept:
                     head_start(self._spec, order, self._workers[rank])
         except OSError as error:
             # Those behind the first that cannot be started would only be killed again.
@@ -87,7 +103,10 @@ class WorkerGroup:
             return
         self._reactor.post(
             IncarnationStarted(
-                at_s=self._reactor.now(), incarnation=number, ranks=order.ranks, master_port=order.master_port
+                at_s=self._reactor.now(),
+                incarnation=number,
+                ranks=self._ranks_of(order.plan),
+                master_port=order.master_port,
             )
         )
 
@@ -97,6 +116,25 @@ class WorkerGroup:
             launch = foreseen_launch(self._spec, self._env, str(self._control.path), rank)
             if launch is not None:
                 self.standbys.remember(rank, launch)
+
+    def regroup(self, order: Regroup) -> None:
+        """Free the survivors from the group that has lost a rank; they wait for ``spawn`` with another."""
+        self._control.tell_lost_peer(order.ranks, self._spec.supervision.windows.rejoin_s)
+
+    def examine(self, order: ExamineDeaths) -> DeathsExamined:
+        """Read what the dead said last, while the others live; called from the helper thread."""
+        logs, page = self.incarnation.logs, self.incarnation.page
+        notes: tuple[DeathNote, ...] = ()
+        if logs is not None and page is not None:
+            notes = self._env.exits.notes(order.dead, logs, page.reporting())
+        return DeathsExamined(
+            at_s=self._reactor.now(), incarnation=order.incarnation, dead=order.dead, notes=notes
+        )
+
+    def sweep_ranks(self, order: SweepRanks) -> None:
+        """Kill what escaped from the groups of the dead; called from the helper thread."""
+        ours = self.standbys.pids() | frozenset(worker.pid for worker in self._workers.values())
+        sweep_ranks(self._env.boot, order.ranks, order.incarnation, spare=ours)
 
     def request_gasp(self, order: RequestGasp) -> None:
         """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""
@@ -193,6 +231,42 @@ class WorkerGroup:
         """Rank to process of the living workers, as they are now."""
         return dict(self._workers)
 
+    def _begin_logs(self, order: Spawn, files: LogFiles) -> ProgressPage:
+        self._env.streams.open(files, order.ranks)
+        self._drop_store()
+        return self._new_page(files, order.ranks)
+
+    def _same_page(self, order: Spawn) -> ProgressPage:
+        """Survivors write on where they have written."""
+        page = self.incarnation.page
+        if page is None:
+            raise OSError(errno.ENOENT, "there is no progress page that survivors write")
+        page.forget(order.ranks)
+        self._control.begin(order.plan.incarnation, page, order.plan.kept)
+        return page
+
+    def _join(self, order: Spawn, page: ProgressPage) -> None:
+        """Have survivors and newcomers meet over a file that nobody of them keeps open for the others."""
+        self._drop_store()
+        self._store = _store_folder(self._env.log_dir) / f"faultrun-{self._env.boot}-{order.plan.incarnation}"
+        self._store.unlink(missing_ok=True)
+        timeout_s = self._spec.supervision.windows.rejoin_s
+        for slot, rank in enumerate(page.ranks):
+            join = {
+                "store": str(self._store.absolute()),
+                "page": f"{page.path.absolute()}:{slot}",
+                "timeout_s": timeout_s,
+            }
+            self._control.send_join(rank, join)
+
+    def _drop_store(self) -> None:
+        if self._store is not None:
+            self._store.unlink(missing_ok=True)
+            self._store = None
+
+    def _ranks_of(self, plan: Plan) -> tuple[int, ...]:
+        return tuple(plan.topology.ranks_of(self._spec.node))
+
     def _new_page(self, files: LogFiles, ranks: tuple[int, ...]) -> ProgressPage:
         if self.incarnation.page is not None:
             self.incarnation.page.close()
@@ -215,15 +289,16 @@ class WorkerGroup:
             builtin_scheduler=needs_scheduler(self._spec) and not order.native_scheduler,
         )
 
-    def _start_worker(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, local_rank: int) -> bool:
+    def _start_worker(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> bool:
         """True when a standby became this worker."""
-        rank, topology = order.ranks[local_rank], order.plan.topology
+        topology, seats = order.plan.topology, self._ranks_of(order.plan)
+        local_rank = seats.index(rank)
         command = self._env.command(order.plan, rank)
         placement = WorkerPlacement(
             rank=rank,
             local_rank=local_rank,
             node_rank=topology.node_rank(self._spec.node),
-            local_world_size=len(order.ranks),
+            local_world_size=len(seats),
             device=command.device,
         )
         cwd = self._spec.identity.folder_of(rank, local_rank, placement.node_rank)
@@ -240,14 +315,15 @@ class WorkerGroup:
             deadline=self._env.deadline,
         )
         (self._env.log_dir / f"device{rank}").mkdir(exist_ok=True)
-        port = listens_first(self._spec, order, local_rank)
+        port = 0 if order.plan.kept else listens_first(self._spec, order, local_rank)
         standby = self.standbys.take(rank, launch, port) if rank in order.standbys else None
         self.standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
         if shared.builtin_scheduler and topology.world_size > 1 and self._is_first(order.plan):
             # Only where our scheduler is it is known when they are through init().
             without_preempting(self._workers[rank].pid)
-        self._env.streams.show(files, rank, local_rank)
+        if not order.plan.kept:
+            self._env.streams.show(files, rank, local_rank)
         return standby is not None
 
     def _is_first(self, plan: Plan) -> bool:
@@ -329,3 +405,12 @@ class WorkerGroup:
                     why=why,
                 )
             )
+
+
+def _store_folder(log_dir: Path) -> Path:
+    """Where a file that all workers of this machine read and write costs least."""
+    return _SHM if os.access(_SHM, os.W_OK | os.X_OK) else log_dir
+
+
+def _share(shares: tuple[tuple[int, ...], ...], local_rank: int) -> tuple[int, ...]:
+    return shares[local_rank] if local_rank < len(shares) else ()

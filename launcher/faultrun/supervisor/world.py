@@ -6,6 +6,7 @@ from faultrun.errors import assert_never
 from faultrun.model.actions import (
     Action,
     DismissStandbys,
+    ExamineDeaths,
     FindRecoveryPoint,
     GiveUpHandover,
     Inspect,
@@ -14,6 +15,7 @@ from faultrun.model.actions import (
     Publish,
     RaiseAlarm,
     RaiseStandbys,
+    Regroup,
     RequestGasp,
     RequestSave,
     RestorePolicy,
@@ -22,6 +24,7 @@ from faultrun.model.actions import (
     StartStandby,
     StartTimer,
     Sweep,
+    SweepRanks,
     VerifySave,
     Wake,
 )
@@ -91,6 +94,12 @@ class LocalWorld:
                     tasks.settle(_JOIN_BEFORE_FORK_S)
                 self._group.spawn(action)
                 self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
+            case Regroup():
+                self._group.regroup(action)
+            case ExamineDeaths():
+                self._chores.send(lambda: (self._group.examine(action),))
+            case SweepRanks():
+                self._chores.send(lambda: self._group.sweep_ranks(action) or ())
             case RestorePolicy():
                 self._group.restore_policy(action)
             case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):

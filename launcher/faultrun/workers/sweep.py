@@ -157,6 +157,20 @@ def sweep(
         time.sleep(_TEARDOWN_S if found else _EXEC_S)  # in the helper thread
 
 
+def sweep_ranks(boot: str, ranks: frozenset[int], incarnation: int, *, spare: frozenset[int]) -> None:
+    """SIGKILL what ``ranks`` that are gone left behind, one look; processes of other ranks live.
+
+    Known by the environment at exec: what was forked from a process that had been a standby is found when
+    all are swept.
+    """
+    for pid in set(tagged(frozenset({boot}))) - spare:
+        with suppress(OSError, ValueError, KeyError):
+            environ = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+            told = dict(entry.split(b"=", 1) for entry in environ if b"=" in entry)
+            if int(told[b"RANK"]) in ranks and int(told[b"FAULTRUN_INCARNATION"]) <= incarnation:
+                kill_tagged(pid, frozenset({boot}))
+
+
 def kill_tagged(pid: int, boots: frozenset[str]) -> None:
     """SIGKILL ``pid`` if it still carries the tag; its number may belong to a stranger by now."""
     with suppress(OSError), pidfd_of(pid) as pidfd:
