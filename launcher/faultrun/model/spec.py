@@ -60,6 +60,14 @@ MAY_BE_LATE_S = 3.0
 """Of these; the rest is for the end of all processes."""
 
 
+class OnFault(Enum):
+    """What becomes of the survivors of a fault."""
+
+    AUTO = "auto"  # they stay where their script can
+    REPLACE = "replace"  # the same, and it is said why they cannot
+    RESTART = "restart"  # all start again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
     """Every bounded wait of a drain, in seconds.

@@ -131,10 +131,11 @@ class WorkerGroup:
             at_s=self._reactor.now(), incarnation=order.incarnation, dead=order.dead, notes=notes
         )
 
-    def sweep_ranks(self, order: SweepRanks) -> None:
-        """Kill what escaped from the groups of the dead; called from the helper thread."""
+    def sweep_ranks(self, order: SweepRanks) -> Iterable[Event]:
+        """Kill what escaped from the groups of the dead; called from the helper thread. Nothing to tell."""
         ours = self.standbys.pids() | frozenset(worker.pid for worker in self._workers.values())
         sweep_ranks(self._env.boot, order.ranks, order.incarnation, spare=ours)
+        return ()
 
     def request_gasp(self, order: RequestGasp) -> None:
         """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""

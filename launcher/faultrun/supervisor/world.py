@@ -99,7 +99,7 @@ class LocalWorld:
             case ExamineDeaths():
                 self._chores.send(lambda: (self._group.examine(action),))
             case SweepRanks():
-                self._chores.send(lambda: self._group.sweep_ranks(action) or ())
+                self._chores.send(lambda: self._group.sweep_ranks(action))
             case RestorePolicy():
                 self._group.restore_policy(action)
             case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):

@@ -16,6 +16,7 @@ from faultrun.model.output import LogFormat, Logs, Stream, View
 from faultrun.model.spec import (
     Framework,
     MsScheduler,
+    OnFault,
     Recovery,
     Rendezvous,
     RestartPolicy,
@@ -147,6 +148,12 @@ class FailureOptions(Options):
     """Spare processes that have imported the framework and take a worker's place at once; auto: one for each
     worker where memory allows and nothing speaks against it.
     """
+    on_fault = Option("auto|replace|restart", one_of(OnFault), default=OnFault.AUTO, example="restart")
+    """auto: survivors keep their processes where the script can (guard.steps of sdk.torch), and all start again
+    where not; replace: the same, and it is said why not; restart: all start again.
+    """
+    rejoin_timeout = Option("TIME", values.seconds(), default=30.0, example="10s")
+    """How long survivors and who takes a dead rank's place may need to be one group; then all start again."""
     grace = Option("TIME", values.seconds(), default=_WINDOWS.grace_s)
     """Time to save after a peer died: SIGTERM to SIGKILL."""
     stop_grace = Option(

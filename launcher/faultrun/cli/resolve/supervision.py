@@ -14,6 +14,7 @@ from faultrun.model.spec import (
     PLATFORM_MARGIN_S,
     TERMINATION_VARIABLE,
     Framework,
+    OnFault,
     RestartPolicy,
     Simulation,
     Supervision,
@@ -74,7 +75,12 @@ def resolve_windows(settings: Settings, environ: Mapping[str, str]) -> Windows:
     """
     both_s = settings.shutdown_timeout
     grace_s = settings.grace if both_s is None or settings.gave(Settings.grace) else both_s
-    windows = Windows(grace_s=grace_s, stop_by_utc_s=_slurm_end_utc_s(environ))
+    stays = settings.on_fault is not OnFault.RESTART
+    windows = Windows(
+        grace_s=grace_s,
+        stop_by_utc_s=_slurm_end_utc_s(environ),
+        rejoin_s=settings.rejoin_timeout if stays else 0.0,
+    )
     for option, stop_s in ((Settings.stop_grace, settings.stop_grace), (Settings.shutdown_timeout, both_s)):
         if stop_s is not None:
             return replace(windows, stop_grace_s=stop_s, stop_grace_source=settings.where(option))
