@@ -17,6 +17,7 @@ from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.snapshots import SnapshotMemory
 from support.desk import Desk, open_desk
 
 
@@ -234,7 +235,7 @@ def test_who_does_not_read_does_not_hold_up_the_supervisor(desk: Desk) -> None:
 
 def test_only_our_own_user_may_open_the_socket_and_it_goes_at_the_end(tmp_path: Path) -> None:
     reactor = Reactor(RunClock())
-    control = Control(tmp_path, reactor, 30.0)
+    control = Control(tmp_path, reactor, 30.0, SnapshotMemory(lambda: None))
     assert stat.S_IMODE(control.path.stat().st_mode) == 0o600
     control.close()
     assert not control.path.exists()
@@ -245,7 +246,7 @@ def test_a_socket_that_a_killed_supervisor_left_is_replaced(tmp_path: Path) -> N
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "control.sock"))
     reactor = Reactor(RunClock())
-    control = Control(tmp_path, reactor, 30.0)
+    control = Control(tmp_path, reactor, 30.0, SnapshotMemory(lambda: None))
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(str(control.path))
     control.close()
@@ -256,7 +257,7 @@ def test_a_path_too_long_for_a_socket_is_replaced_by_one_that_is_not(tmp_path: P
     deep = tmp_path / ("a" * 60) / ("b" * 60)
     deep.mkdir(parents=True)
     reactor = Reactor(RunClock())
-    control = Control(deep, reactor, 30.0)
+    control = Control(deep, reactor, 30.0, SnapshotMemory(lambda: None))
     assert len(os.fsencode(control.path)) <= 107
     control.close()
     reactor.close()

@@ -13,6 +13,7 @@ from faultrun.model.wire import message
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.snapshots import SnapshotMemory
 
 E = TypeVar("E", bound=Event)
 
@@ -82,7 +83,7 @@ class Peer:
 def open_desk(folder: Path) -> Iterator[Desk]:
     """A desk of two workers whose socket is in ``folder``; nothing of it is left afterwards."""
     reactor = Reactor(RunClock())
-    control = Control(folder, reactor, 30.0)
+    control = Control(folder, reactor, 30.0, SnapshotMemory(lambda: None))
     page = ProgressPage(folder / "progress", (0, 1))
     control.begin(3, page)
     desk = Desk(control, reactor, page)

@@ -25,6 +25,7 @@ from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.ports import World
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer, WorkerCommand
 from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.snapshots import SnapshotMemory
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.supervisor_env import SupervisorEnv
 from faultrun.supervisor.worker_group import WorkerGroup
@@ -120,7 +121,7 @@ class RealNode:
         self.deadline = Deadline()
         spec = self._spec()
         self._reactor = Reactor(RunClock())
-        self._control = Control(folder, self._reactor, 30.0)
+        self._control = Control(folder, self._reactor, 30.0, SnapshotMemory(lambda: None))
         clock = self._reactor.clock
         devices = DeviceAssignment(spec, os.environ, lambda line: None)
         preparer = Preparer(spec, os.environ, folder / "original", clock, lambda line: None, devices)

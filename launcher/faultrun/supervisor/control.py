@@ -17,6 +17,7 @@ from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.snapshots import SnapshotMemory
 
 _GOODBYE_S = 3.0
 _SAVE_S = 60.0
@@ -62,6 +63,11 @@ class _Peer:
         with contextlib.suppress(OSError):
             self._connection.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
+    def send_with(self, line: bytes, fd: int) -> None:
+        """The same, and a descriptor with it."""
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._connection, [line], [fd], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
     def wait_for_goodbye(self, patience_s: float) -> None:
         """Wait, bounded, until the other side has read what was sent and hung up."""
         with contextlib.suppress(OSError):
@@ -77,7 +83,8 @@ class _Peer:
 class Control:
     """Listens on ``path``. Only processes of our own user are heard, and only what is well-formed."""
 
-    def __init__(self, log_dir: Path, reactor: Reactor, stop_window_s: float) -> None:
+    def __init__(self, log_dir: Path, reactor: Reactor, stop_window_s: float, memory: SnapshotMemory) -> None:
+        self._memory = memory
         self._stop_window_s = stop_window_s
         self.path, self._listener = _listen(log_dir)
         self._reactor = reactor
@@ -89,7 +96,7 @@ class Control:
         self._began: dict[int, int] = {}
         self._kept: frozenset[int] = frozenset()
         self._newcomers: dict[int, _Peer] = {}
-        self._joins: dict[int, bytes] = {}
+        self._joins: dict[int, dict[str, Any]] = {}
         reactor.watch(self._listener.fileno(), self._accept)
 
     def begin(self, incarnation: int, page: ProgressPage, kept: frozenset[int] = frozenset()) -> None:
@@ -100,6 +107,8 @@ class Control:
         self._began.clear()
         self._joins.clear()
         self._kept = kept
+        if not kept:
+            self._memory.drop()
         for rank in self._ranks.keys() - kept:
             del self._ranks[rank]
 
@@ -111,14 +120,24 @@ class Control:
 
     def send_join(self, rank: int, join: Mapping[str, Any]) -> None:
         """Have ``rank`` enter this incarnation's group; one that has not come yet hears it when it does."""
-        line = message("join", incarnation=self._incarnation, **join)
-        peer = self._ranks.get(rank) or self._newcomers.pop(rank, None)
-        if peer is None:
-            self._joins[rank] = line
-            return
+        told = {"incarnation": self._incarnation, **join}
+        survivor, newcomer = self._ranks.get(rank), self._newcomers.pop(rank, None)
+        if survivor is not None:
+            survivor.send(message("join", **told))
+        elif newcomer is not None:
+            self._seat(newcomer, rank, told)
+        else:
+            self._joins[rank] = told
+
+    def _seat(self, peer: _Peer, rank: int, join: dict[str, Any]) -> None:
+        """From now on ``peer`` is ``rank``, and what that kept of its state is here."""
         self._ranks[rank] = peer
         peer.rank = rank
-        peer.send(line)
+        memory = self._memory.of(rank)
+        if memory is None:
+            peer.send(message("join", **join))
+        else:
+            peer.send_with(message("join", fds=1, **join), memory)
 
     def request_gasp(self, ranks: frozenset[int], window_s: float, *, peers_lost: bool) -> None:
         """Ask every connected rank to save and leave in ``window_s``. ``peers_lost`` as in RequestGasp."""
@@ -170,6 +189,7 @@ class Control:
             self._drop(peer)
         self._reactor.forget(self._listener.fileno())
         self._listener.close()
+        self._memory.drop()
         with contextlib.suppress(OSError):
             self.path.unlink()
 
@@ -253,23 +273,30 @@ class Control:
         """A newcomer is here: it gets its place now, or when its time comes."""
         if rank is None or self._page is None or rank not in self._page.ranks:
             return
-        line = self._joins.pop(rank, None)
-        if line is None:
+        join = self._joins.pop(rank, None)
+        if join is None:
             self._newcomers[rank] = peer
-            return
-        peer.rank = rank
-        self._ranks[rank] = peer
-        peer.send(line)
+        else:
+            self._seat(peer, rank, join)
 
     def _worker_says(self, rank: int, content: Mapping[str, Any]) -> Iterable[Event]:
         if content["kind"] in ("saved", "failed"):
             self._pass_on(rank, content)
-        if content["kind"] == "step":
+        if content["kind"] == "snapshot":
+            self._grant(rank, whole(content.get("bytes")) or 0)
+        elif content["kind"] == "step":
             yield from self._first_step(rank, whole(content.get("step")))
         else:
             event = said(content, rank, self._incarnation, self._reactor.now())
             if event is not None:
                 yield event
+
+    def _grant(self, rank: int, size_bytes: int) -> None:
+        given = self._memory.grant(rank, size_bytes)
+        if isinstance(given, int):
+            self._ranks[rank].send_with(message("snapshot_fd", fds=1), given)
+        else:
+            self._ranks[rank].send(message("snapshot_refused", why=given))
 
     def _first_step(self, rank: int, step: int | None) -> Iterable[Event]:
         if step is not None:

@@ -65,6 +65,7 @@ from faultrun.supervisor.resume_check import ResumeCheck
 from faultrun.supervisor.room_watch import RoomWatch
 from faultrun.supervisor.save_watch import SaveWatch
 from faultrun.supervisor.served_etcd import ServedEtcd
+from faultrun.supervisor.snapshots import SnapshotMemory
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.supervisor_env import SupervisorEnv
 from faultrun.supervisor.worker_group import WorkerGroup
@@ -134,7 +135,9 @@ class Supervisor:
         nodes = self._nodes(helpers, clock)
         reactor = Reactor(clock)
         windows = self._spec.supervision.windows
-        control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s))
+        control = self._kept(
+            Control(self.log_dir, reactor, windows.stop_grace_s, SnapshotMemory(spendable_bytes))
+        )
         self._write_record(control)
         journal = self._kept(
             JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
