@@ -15,6 +15,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed
+from faultrun.model.rejoin import DeathsExamined, RankRejoined
 from faultrun.model.rendezvous import ClusterFormed, RanksMet
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopRequested
@@ -22,14 +23,16 @@ from faultrun.model.stop import StopRequested
 _STEPS = (FirstStep, FirstStepLogged)
 _MARKED: Mapping[type, str] = {
     Drained: "drained",
+    DeathsExamined: "drained",
     PlanAdopted: "planned",
     Prepared: "prepared",
     IncarnationStarted: "started",
     RanksMet: "met",
     ClusterFormed: "formed",
+    RankRejoined: "formed",
 }
 _OF_THE_NEW = (RanksMet, ClusterFormed)
-_ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
+_ENDING = (Phase.REPLACING, Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,11 @@ def _marked(recovery: _Recovery, event: Event) -> _Recovery:
         recovery = replace(recovery, planned=event.plan.incarnation)
     if isinstance(event, IncarnationStarted):
         recovery = replace(recovery, incarnation=event.incarnation)
+    if isinstance(event, PlanAdopted) and event.plan.kept:
+        at_once = dict.fromkeys(("prepares", "prepared"), event.at_s)
+        recovery = replace(recovery, at_s={**recovery.at_s, **at_once})
+    if isinstance(event, RankRejoined) and "started" in recovery.at_s:
+        recovery = replace(recovery, at_s={**recovery.at_s, "met": recovery.at_s["started"]})
     mark = _MARKED.get(type(event))
     if mark is None or (isinstance(event, _OF_THE_NEW) and event.incarnation != recovery.incarnation):
         return recovery

@@ -64,6 +64,8 @@ def lost_steps(card: Card) -> int | None:
             if began is None or card.checked.epoch is not None
             else max(0, card.incident.step - began + 1)
         )
+    if card.kept:
+        return None if card.rejoined_step is None else max(0, card.incident.step - card.rejoined_step)
     if card.point is None:
         return card.incident.step
     if not card.handed_over and card.checked is None:
@@ -195,6 +197,9 @@ def _resume(card: Card) -> str:
     by_log = " by the logs" if card.incident.step_from_log else ""
     lost_text = "" if lost is None else f", lost {lost} step{'s' if lost != 1 else ''}{by_log}"
     elsewhere = checked is not None and checked.began is Began.ELSEWHERE
+    if card.kept:
+        step = "" if card.rejoined_step is None else f"step {card.rejoined_step} in "
+        return f"{step}the memory of {rank_names(card.kept)}, which stayed{lost_text}"
     if point is None:
         if checked is not None and elsewhere:
             return checked.why

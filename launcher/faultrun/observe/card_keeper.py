@@ -9,7 +9,7 @@ from pathlib import Path
 
 from faultrun.core import gasp
 from faultrun.core.resumption import place_checked
-from faultrun.core.span import span
+from faultrun.core.span import several, span
 from faultrun.files import replace_whole
 from faultrun.journal.codec import encode
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
@@ -21,7 +21,7 @@ from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import RunSpec
 from faultrun.model.tone import Tone, toned
 from faultrun.observe.agreed_card import agreed_card
-from faultrun.observe.card import in_colours, render
+from faultrun.observe.card import in_colours, lost_steps, render
 
 
 def local_time() -> datetime:
@@ -63,6 +63,7 @@ class CardKeeper:
                 restart=(len(charged), self._spec.supervision.policy.max_restarts),
                 refunded=len(before) if len(charged) == 1 and before != charged else 0,
                 backoff_s=max(0.0, plan.start_at_s - now_s),
+                kept=tuple(sorted(plan.kept)),
             )
         )
 
@@ -90,6 +91,11 @@ class CardKeeper:
         if self._card is not None:
             self._update(replace(self._card, restarted_after_s=at_s - self._began_s))
 
+    def rejoined(self, step: int) -> None:
+        """Survivors and newcomers are one group, at this step."""
+        if self._card is not None and self._card.kept:
+            self._update(replace(self._card, rejoined_step=step))
+
     def checked(self, event: ResumeChecked) -> bool:
         """Where the script began; whether that was after an incident."""
         if self._card is None or self._card.incident.incarnation >= event.incarnation:
@@ -110,6 +116,9 @@ class CardKeeper:
         if checked is not None:
             as_chosen = ", as chosen" if checked.began is Began.AS_CHOSEN and self._card.point else ""
             where = f" ({place_checked(checked).words}{as_chosen})"
+        elif self._card.rejoined_step is not None:
+            lost = several(lost_steps(self._card) or 0, "step")
+            where = f" (from step {self._card.rejoined_step}, {lost} lost)"
         self._say(toned(f"training again {span(event.total_s)} after the failure{where}", Tone.GOOD))
 
     def _new(self, state: RunState, refused: tuple[Refusal, ...]) -> Card:

@@ -50,6 +50,8 @@ class LifeMarks:
         if plan is None or plan.reason is Reason.FIRST:
             return []
         why = f"after {self._fault}" if plan.reason is Reason.FAULT and self._fault else "continued"
+        if plan.kept:
+            return [why, f"{several(len(plan.kept), 'worker')} stayed"]
         if plan.point is None:
             return [why]
         step = plan.point.global_step

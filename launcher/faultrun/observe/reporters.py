@@ -1,6 +1,6 @@
 """Tell people what happens, in words: a listener of the supervisor (``ports.EventListener``)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +10,7 @@ from faultrun.core.hang_decisions import warning
 from faultrun.core.notices import HOLD_S
 from faultrun.core.scheduler_choice import INSTEAD
 from faultrun.core.secrets import without_secret_words
+from faultrun.core.span import rank_names
 from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.events import (
@@ -26,6 +27,7 @@ from faultrun.model.events import (
     RunFinished,
     RunStarted,
     SpawnFailed,
+    TimerFired,
     WorkerExit,
 )
 from faultrun.model.exits import Signaled
@@ -37,6 +39,7 @@ from faultrun.model.output import LogFormat, Stream
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
+from faultrun.model.rejoin import RankRejoined, RejoinFailed
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
@@ -115,8 +118,13 @@ class ConsoleReporter:
             case ConfigRewritten(file=file, key=key, after=after):
                 self._say(f"rewrote {file}: {key} = {after}")
             case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
-                self._say(f"incarnation {life}: {_workers(len(ranks))} running, port {port}")
+                kept = step.state.plan.kept if step.state.plan is not None else frozenset()
+                self._say(f"incarnation {life}: {_running(ranks, kept, port)}")
                 self._cards.running(event.at_s)
+            case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
+                self._cards.rejoined(at)
+            case RejoinFailed() | TimerFired() if before and step.state.phase is not before.phase:
+                self._bad(step.why)
             case FirstStep() if _from_nothing(step.state.plan):
                 self._good(f"training: every rank has done a step (step {event.step})")
             case ResumeChecked(began=began, why=why):
@@ -329,6 +337,13 @@ def _saved(state: RunState) -> str:
 def _from_nothing(plan: Plan | None) -> bool:
     """Of an incarnation that follows another, or resumes, the check of its first step tells."""
     return plan is not None and plan.point is None and plan.reason is Reason.FIRST
+
+
+def _running(ranks: Collection[int], kept: Collection[int], port: int) -> str:
+    if not kept:
+        return f"{_workers(len(ranks))} running, port {port}"
+    new = rank_names(tuple(sorted(set(ranks) - set(kept))))
+    return f"{new} started again, {_workers(len(kept))} stayed"
 
 
 def _workers(count: int) -> str:

@@ -33,5 +33,5 @@ class ResumeCheck:
         """The very first incarnation has nothing to be compared with."""
         if plan.point is None and plan.reason is Reason.FIRST:
             self._origin = place_of(first)
-        else:
+        elif not plan.kept:
             self._reactor.post(check(first, plan.point, self._recovery, self._origin))

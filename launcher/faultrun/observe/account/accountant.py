@@ -61,7 +61,7 @@ from faultrun.observe.account.timeline import (
 from faultrun.observe.view import RunView
 
 _NOTICE = wire_name(FaultNotice)
-_ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
+_ENDING = (Phase.REPLACING, Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 
 class Accountant:

@@ -87,6 +87,9 @@ class IncidentRecord:
 
     def resumes_with(self, plan: Plan) -> None:
         """An incarnation shall follow."""
+        if plan.kept:
+            self._resumes_at(self.step)  # until the first step tells better
+            return
         self._resumes_at(0 if plan.point is None else plan.point.global_step)
         if self.periodic_step is None and plan.point is not None and plan.point.kind is not Kind.GASP:
             self.periodic_step = plan.point.global_step

@@ -36,6 +36,7 @@ SPENT_IN = {
     Phase.PREPARING: Spending.SPAWN,
     Phase.AWAITING_GO: Spending.SPAWN,
     Phase.RUNNING: Spending.TRAINING,
+    Phase.REPLACING: Spending.CHOOSE,
     Phase.DRAINING: Spending.DRAIN,
     Phase.KILLING: Spending.DRAIN,
     Phase.SWEEPING: Spending.DRAIN,
