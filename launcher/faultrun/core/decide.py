@@ -51,7 +51,7 @@ from faultrun.model.gasp import (
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
-from faultrun.model.rejoin import DeathsExamined, RankCanRejoin, RankRejoined, RejoinFailed
+from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import RoomFound, StandbyChanged
@@ -122,7 +122,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return replacing.refused(state, event)
         case ((Phase.RUNNING | Phase.REPLACING), TimerFired(timer=Timer.REJOIN)):
             return replacing.overdue(state, event)
-        case ((Phase.RUNNING | Phase.REPLACING), (RankCanRejoin() | RankRejoined() | RejoinFailed())):
+        case ((Phase.RUNNING | Phase.REPLACING), (RankCanRejoin() | RankRejoined() | RankCannotRejoin())):
             return replacing.heard(state, event)
         case _, LookAgain():
             return begin.asked_to_look(state, event)

@@ -9,7 +9,7 @@ from typing import Any
 
 from faultrun.model.events import Event
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
-from faultrun.model.rejoin import RankCanRejoin, RankRejoined, RejoinFailed
+from faultrun.model.rejoin import RankCannotRejoin, RankCanRejoin, RankRejoined
 
 _LONGEST_TEXT = 2000
 _PATH_MAX = 4096  # limits.h, with the zero at its end
@@ -49,7 +49,7 @@ def _of_its_group(content: Mapping[str, Any], rank: int, at_s: float) -> Event |
             return RankCanRejoin(at_s=at_s, incarnation=incarnation, rank=rank)
         case "cannot_rejoin":
             why = short(content.get("why", ""))
-            return RejoinFailed(at_s=at_s, incarnation=incarnation, rank=rank, why=why)
+            return RankCannotRejoin(at_s=at_s, incarnation=incarnation, rank=rank, why=why)
         case "rejoined" if step is not None:
             return RankRejoined(at_s=at_s, incarnation=incarnation, rank=rank, step=step)
         case _:

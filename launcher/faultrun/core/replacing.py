@@ -15,7 +15,7 @@ from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
-from faultrun.model.rejoin import DeathsExamined, RankCanRejoin, RankRejoined, RejoinFailed
+from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.run import Drain, Phase, RunState, Step
 
 MOST_REGROUPS = 3
@@ -108,7 +108,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     return Step(state=state, actions=(running, spawn, timer), why=why)
 
 
-def heard(state: RunState, event: RankCanRejoin | RankRejoined | RejoinFailed) -> Step:
+def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoin) -> Step:
     """What a living rank says of its group."""
     life, rank = state.life, event.rank
     match event:
@@ -117,12 +117,12 @@ def heard(state: RunState, event: RankCanRejoin | RankRejoined | RejoinFailed) -
         case RankCanRejoin():
             able = replace(life, rejoinable=life.rejoinable | {rank})
             return Step(state=replace(state, life=able), why=f"rank {rank} can survive another's death")
-        case RejoinFailed(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
+        case RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
             unable = replace(life, rejoinable=life.rejoinable - {rank})
             return Step(
                 state=replace(state, life=unable), why=f"rank {rank} cannot survive another's death: {why}"
             )
-        case RejoinFailed(why=why):
+        case RankCannotRejoin(why=why):
             return abandon(state, event.at_s, f"rank {rank} cannot rejoin: {why}", rank)
         case RankRejoined() if rank not in life.rejoining:
             return Step(state=state, why="noted")

@@ -30,11 +30,11 @@ class RankRejoined(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RejoinFailed(Fact):
+class RankCannotRejoin(Fact):
     """``rank`` cannot come back by itself: all must begin anew."""
 
     rank: int
     why: str
 
 
-RejoinEvent = RankCanRejoin | DeathsExamined | RankRejoined | RejoinFailed
+RejoinEvent = RankCanRejoin | DeathsExamined | RankRejoined | RankCannotRejoin

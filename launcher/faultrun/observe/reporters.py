@@ -39,7 +39,7 @@ from faultrun.model.output import LogFormat, Stream
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
-from faultrun.model.rejoin import RankRejoined, RejoinFailed
+from faultrun.model.rejoin import RankCannotRejoin, RankRejoined
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.spec import RunSpec
@@ -123,7 +123,7 @@ class ConsoleReporter:
                 self._cards.running(event.at_s)
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
                 self._cards.rejoined(at)
-            case RejoinFailed() | TimerFired() if before and step.state.phase is not before.phase:
+            case RankCannotRejoin() | TimerFired() if before and step.state.phase is not before.phase:
                 self._bad(step.why)
             case FirstStep() if _from_nothing(step.state.plan):
                 self._good(f"training: every rank has done a step (step {event.step})")

@@ -277,6 +277,7 @@ class Accountant:
             resumed_step=plan.point.global_step if plan.point is not None else None,
             high_before=self._account.high_step,
             blind=self._blind,
+            stayed=bool(plan.kept),
             after_fault=self._fault.number if self._fault is not None else None,
         )
         if self._fault is not None:

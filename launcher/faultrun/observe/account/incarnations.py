@@ -30,6 +30,7 @@ class IncarnationRecord:
     a global one. ``stuck_s``: since when it hung, until its end. ``unread``: nobody looked how far it was
     by its logs at its end. ``blind``: that is not known of an earlier one. ``repeated_steps``: how many of
     its steps an earlier one had done, None: nobody knows. ``standbys``: ranks that did not start cold.
+    ``stayed``: workers lived on from the incarnation before, with their state.
     """
 
     number: int
@@ -52,6 +53,7 @@ class IncarnationRecord:
     end: str = ""
     workers: int = 0
     standbys: int = 0
+    stayed: bool = False
     unread: bool = True
     repeated_steps: int | None = None
 
@@ -68,6 +70,8 @@ class IncarnationRecord:
     def start_step(self) -> int | None:
         """The step it began behind: what it resumed from, unless its first step shows that it did not."""
         begun = None if self.began is None else self.began - 1
+        if self.stayed:
+            return self.high_before if begun is None else begun
         if self.resumed_from and self.resumed_step is None:
             return begun
         resumed = self.resumed_step or 0
