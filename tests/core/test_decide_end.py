@@ -23,7 +23,7 @@ from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
-from support.story import SIGKILL, SIGTERM, Story, checkpoint, rule
+from support.story import SIGKILL, SIGTERM, STAYING, Story, checkpoint, rule
 
 
 @pytest.mark.parametrize(
@@ -278,6 +278,7 @@ def in_every_phase() -> list[tuple[Phase, Story]]:
         Story(2).starts(),
         Story(2).starts().chose(),
         Story(2).begins(),
+        Story(2, windows=STAYING).begins().can_rejoin(0, 1).killed(0),
         Story(2).begins().killed(0),
         Story(2).begins().killed(0).rang(Timer.GRACE),
         Story(2).begins().killed(0).killed(1, SIGTERM),

@@ -32,11 +32,12 @@ from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVer
 from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.notice import RankStatus, ReportedRank, ResetNotice
 from faultrun.model.progress import WorkPhase
+from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import RunState
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId
-from support.story import NODE, first_plan, new_run
+from support.story import NODE, STAYING, first_plan, new_run
 
 DESIGN = Path(__file__).parents[2] / "launcher" / "DESIGN.md"
 Arrow = tuple[str, str, str]
@@ -54,6 +55,13 @@ def facts(state: RunState) -> Iterator[Event]:
     for later_s in (0.0, 9.0):
         plan = first_plan(2, incarnation=state.incarnation + 1, start_at_s=later_s)
         yield PlanAdopted(at_s=0.0, incarnation=plan.incarnation, plan=plan)
+    kept = first_plan(2, incarnation=state.incarnation + 1, kept=state.life.alive)
+    yield PlanAdopted(at_s=0.0, incarnation=kept.incarnation, plan=kept)
+    yield DeathsExamined(**now, dead=tuple(one.rank for one in state.life.exits), notes=())
+    for rank in state.life.alive:
+        yield RankCanRejoin(**now, rank=rank)
+        yield RankRejoined(**now, rank=rank, step=1)
+        yield RankCannotRejoin(**now, rank=rank, why="no memory")
     yield Prepared(**now, master_port=1)
     yield PrepareFailed(**now, exit_code=78, why="no such key")
     yield GoGiven(**now, master_addr="here", master_port=1)
@@ -110,6 +118,9 @@ def kind(state: RunState) -> object:
         len(life.alive),
         len(life.finished) > 0,
         life.forming,
+        life.rejoinable,
+        life.rejoining,
+        min(life.regroups, 1),
         None
         if drain is None
         else (drain.incident is None, bool(drain.reading), drain.swept, drain.deadline_s > 0),
@@ -122,7 +133,7 @@ def kind(state: RunState) -> object:
 
 
 def arrows() -> set[Arrow]:
-    border, known, found = [new_run(2)], {kind(new_run(2))}, set()
+    border, known, found = [new_run(2, STAYING)], {kind(new_run(2, STAYING))}, set()
     while border:
         state = border.pop()
         for event in facts(state):

@@ -164,7 +164,7 @@ _PLAIN: dict[str, Any] = {
     "window_s": 12.0,
     "number": 1,
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
-    "swept": 0, "notes": (), "notice": ResetNotice(),
+    "swept": 0, "notes": (), "dead": (1,), "notice": ResetNotice(),
     "at_once": 2, "state": StandbyPhase.READY, "doing": WorkPhase.SAVING, "stance": Activity.DEAD,
     "silent_s": 1.5, "limit_s": 1.0, "acts_s": 300.0, "paused_s": 4.0, "longest_s": 4.0, "warned": True,
     "suspicion": Suspicion(front=(0, 1), behind=(1,), silent_s=1.5, limit_s=1.0),

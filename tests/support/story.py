@@ -45,6 +45,7 @@ from faultrun.model.incident import Card, Incident
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import RankStep
+from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
 from faultrun.model.spec import RestartPolicy, Windows
 from faultrun.model.stop import StopRequested, StopSource
@@ -55,6 +56,7 @@ NODE = NodeId("here")
 SIGKILL, SIGTERM, SIGSEGV = 9, 15, 11
 POLICY = RestartPolicy(max_restarts=3, window_s=3600, backoff_min_s=1, backoff_max_s=60)
 WINDOWS = Windows(grace_s=30, stop_grace_s=20, reap_s=10)
+STAYING = replace(WINDOWS, rejoin_s=15)
 
 A = TypeVar("A")
 
@@ -250,6 +252,24 @@ class Story:
             status=status,
             done=done,
         )
+
+    def can_rejoin(self, *ranks: int) -> "Story":
+        for rank in ranks:
+            self.now(RankCanRejoin, rank=rank)
+        return self
+
+    def examined(self, *notes: DeathNote) -> "Story":
+        """The dead of this incarnation, whose last words have been read."""
+        dead = tuple(one.rank for one in self.state.life.exits)
+        return self.now(DeathsExamined, dead=dead, notes=notes)
+
+    def rejoined(self, *ranks: int, step: int = 41) -> "Story":
+        for rank in ranks:
+            self.now(RankRejoined, rank=rank, step=step)
+        return self
+
+    def cannot_rejoin(self, rank: int, why: str = "out of memory") -> "Story":
+        return self.now(RankCannotRejoin, rank=rank, why=why)
 
     def is_silent(self, *ranks: int) -> "Story":
         suspicion = Suspicion(front=ranks, behind=ranks, silent_s=1.2, limit_s=1.0, usual_s=0.05)

@@ -126,10 +126,9 @@ def _keep(rules: Rules, plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
     answer = _answer(rules, replace(plan, ledger=ledger), incident, following, fact.high_step)
     match answer:
-        case PlanAdopted(plan=kept) if kept.start_at_s <= now_s:
-            return answer
-        case PlanAdopted():
-            return _over(plan.incarnation, "the next start has to wait", now_s)
+        case PlanAdopted(plan=kept):
+            # Survivors wait with all they hold; what fails again and again is soon given up (core.replacing).
+            return _adopt(replace(kept, start_at_s=now_s), now_s)
         case RunFinished(why=why):
             return _over(plan.incarnation, why, now_s)
         case _:

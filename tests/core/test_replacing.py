@@ -1,0 +1,266 @@
+"""A rank dies, the others stay, somebody takes its place; and every way in which that is left."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faultrun.core.replacing import MOST_REGROUPS
+from faultrun.model.actions import (
+    ExamineDeaths,
+    FindRecoveryPoint,
+    Kill,
+    Prepare,
+    Regroup,
+    RequestGasp,
+    Spawn,
+    StartTimer,
+    SweepRanks,
+)
+from faultrun.model.events import FirstStep, Timer, WorkerExit
+from faultrun.model.exits import Exited, ExitStatus, Signaled
+from faultrun.model.incident import Cause
+from faultrun.model.plan import Reason
+from faultrun.model.rejoin import DeathsExamined
+from faultrun.model.run import Phase
+from faultrun.model.spec import RestartPolicy
+from faultrun.model.stop import StopSource
+from support.story import NODE, POLICY, SIGKILL, SIGTERM, STAYING, WINDOWS, Story, checkpoint
+
+
+def training(world_size: int = 3, *, able: int | None = None, policy: RestartPolicy = POLICY) -> Story:
+    """All run and have done steps; the first ``able`` ranks can rejoin, by default all."""
+    story = Story(world_size, policy, STAYING).begins(checkpoint(30))
+    story.can_rejoin(*range(world_size if able is None else able))
+    story.reported(**{f"r{rank}": 41 for rank in range(world_size)})
+    story.performed(Spawn)
+    return story
+
+
+def test_the_others_are_freed_at_once_and_only_the_dead_rank_is_started() -> None:
+    story = training().killed(1)
+    assert story.phase is Phase.REPLACING
+    (freed,) = [action for action in story.actions if isinstance(action, Regroup)]
+    assert (freed.incarnation, freed.ranks) == (0, {0, 2})
+    assert not [action for action in story.actions if isinstance(action, RequestGasp | Kill)]
+    (examine,) = story.performed(ExamineDeaths)
+    assert examine.dead == (1,)
+    story.examined()
+    assert story.phase is Phase.RUNNING
+    assert not [action for action in story.actions if isinstance(action, FindRecoveryPoint | Prepare)]
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), {0, 2}, 1)
+    assert (spawn.plan.started, spawn.plan.reason, spawn.plan.point) == (0, Reason.FAULT, None)
+    assert spawn.master_port == 29500
+    assert len(spawn.plan.ledger.restarts) == 1  # charged like a restart of all
+
+
+def test_once_all_are_one_group_what_the_dead_left_behind_is_swept() -> None:
+    story = training().killed(1).examined().rejoined(0, 2)
+    assert not story.performed(SweepRanks)
+    assert story.state.life.rejoining == {1}
+    (swept,) = story.rejoined(1).performed(SweepRanks)
+    assert (swept.ranks, swept.incarnation) == ({1}, 0)
+    story.rang(Timer.REJOIN)
+    assert (story.phase, story.whys[-1]) == (Phase.RUNNING, "all have rejoined")
+
+
+def test_the_same_processes_survive_one_death_after_the_other() -> None:
+    story = training()
+    for number, rank in enumerate((1, 0, 2, 1), 1):
+        story.killed(rank).examined()
+        assert (story.plan.incarnation, story.plan.kept) == (number, {0, 1, 2} - {rank})
+        assert story.plan.started == 0
+        story.rejoined(0, 1, 2, step=41 + number).can_rejoin(0, 1, 2)
+        story.now(FirstStep, step=42 + number).reported(r0=42 + number, r1=42 + number, r2=42 + number)
+    assert story.plan.ledger.total_restarts == 4
+    story.returned(0).returned(1).returned(2).drained()
+    assert story.state.exit_code == 0
+
+
+def test_two_that_die_at_once_are_replaced_together() -> None:
+    story = training(4).killed(1).killed(3)
+    assert [action.dead for action in story.performed(ExamineDeaths)] == [(1,), (1, 3)]
+    story.now_s += 0.1
+    story.examined()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept) == ((1, 3), {0, 2})
+
+
+def test_words_of_the_first_death_alone_answer_nothing_once_there_are_two() -> None:
+    story = training(3).killed(1)
+    first = story.performed(ExamineDeaths)[0]
+    story.killed(2)
+    story.now(DeathsExamined, dead=first.dead, notes=())
+    assert (story.phase, story.whys[-1]) == (Phase.REPLACING, "another rank has died meanwhile")
+
+
+def test_a_death_that_was_noticed_as_the_plan_came_is_no_stale_news() -> None:
+    story = training().killed(1).examined()
+    status = Signaled(signum=SIGKILL)
+    story.now(WorkerExit, incarnation=0, node=NODE, rank=2, pid=102, status=status)
+    assert story.phase is Phase.REPLACING
+    story.examined()
+    (_, spawn) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((2,), {0, 1}, 2)
+
+
+def test_a_newcomer_that_dies_before_it_is_in_is_replaced_too() -> None:
+    story = training().killed(1).examined().rejoined(0, 2).killed(1).examined()
+    (_, spawn) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), {0, 2}, 2)
+
+
+def test_what_kills_a_rank_each_time_is_not_fed_for_ever() -> None:
+    story = training(policy=replace(POLICY, max_restarts=99))
+    for _ in range(MOST_REGROUPS):
+        story.killed(1, after_s=400).examined()
+        if story.phase is not Phase.RUNNING:
+            break
+    else:
+        story.killed(1)
+    assert story.phase is Phase.DRAINING
+
+
+@pytest.mark.parametrize(
+    ("why", "story"),
+    [
+        ("not wanted", lambda: Story(3, POLICY, WINDOWS).begins().can_rejoin(0, 1, 2)),
+        ("one cannot", lambda: training(able=2)),
+        ("nobody else lives", lambda: training(1)),
+        ("one has finished", lambda: training().returned(2)),
+    ],
+)
+def test_where_survivors_cannot_stay_they_save_and_leave(why: str, story: "type[Story]") -> None:
+    told = story().killed(0)
+    assert told.phase in (Phase.DRAINING, Phase.SWEEPING), why
+    assert not told.performed(Regroup)
+
+
+def test_who_does_not_come_back_in_time_is_named_and_all_begin_anew() -> None:
+    story = training().killed(1).examined().rejoined(0)
+    story.performed(Spawn)
+    story.rang(Timer.REJOIN, after_s=15)
+    assert story.phase is Phase.DRAINING
+    assert story.incident.cause is Cause.REJOIN
+    assert story.incident.explanation == "ranks 1 2 did not rejoin within 15 s"
+    (asked,) = story.performed(RequestGasp)
+    assert asked.ranks == {0, 1, 2}
+    for rank in (0, 1, 2):
+        story.killed(rank, SIGTERM)
+    story.recovers(checkpoint(30))
+    assert (story.plan.kept, story.plan.incarnation, story.plan.started) == (frozenset(), 2, 2)
+    assert story.performed(Spawn)[-1].ranks == (0, 1, 2)
+    assert story.state.life.rejoinable == frozenset()
+
+
+def test_whoever_cannot_rejoin_says_so_and_nobody_waits_for_the_others() -> None:
+    story = training().killed(1).examined().cannot_rejoin(2)
+    assert story.phase is Phase.DRAINING
+    assert story.incident.explanation == "rank 2 cannot rejoin: out of memory"
+
+
+def test_a_survivor_that_cannot_ends_it_before_a_plan_came_and_the_death_stays_the_incident() -> None:
+    story = training().killed(1).cannot_rejoin(2)
+    assert story.phase is Phase.DRAINING
+    assert (story.incident.rank, story.incident.cause) == (1, Cause.SIGNAL)
+
+
+def test_a_rank_that_has_done_all_its_steps_cannot_rejoin_and_that_ends_nothing() -> None:
+    story = training().cannot_rejoin(2, "all its steps are done")
+    assert story.phase is Phase.RUNNING
+    assert story.killed(0).phase is Phase.DRAINING
+
+
+def test_without_a_restart_left_the_survivors_save_and_the_run_ends_as_ever() -> None:
+    story = training(policy=replace(POLICY, max_restarts=0)).killed(1).examined()
+    assert story.phase is Phase.DRAINING
+    assert story.performed(RequestGasp)[0].ranks == {0, 2}
+    story.killed(0, SIGTERM).killed(2, SIGTERM).drained().chose(checkpoint(41))
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)
+
+
+def test_a_stop_in_the_middle_is_a_stop() -> None:
+    story = training().killed(1).told_to_stop(StopSource.SIGTERM)
+    assert story.phase is Phase.DRAINING
+    assert story.performed(RequestGasp)[0].ranks == {0, 2}
+    story.killed(0, SIGTERM).killed(2, SIGTERM).drained()
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143)
+
+
+def test_the_wait_for_the_dead_ranks_words_is_bounded() -> None:
+    story = training().killed(1)
+    (timer,) = [one for one in story.performed(StartTimer) if one.timer is Timer.REJOIN]
+    assert timer.at_s == story.now_s + 15
+    assert story.rang(Timer.REJOIN, after_s=15).phase is Phase.DRAINING
+
+
+class World:
+    """The processes as they are: started by Spawn, gone by their exit. What is ordered must fit them."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.living = {*range(story.state.topology.world_size)}
+        self._seen = len(story.steps)
+
+    def obeys(self) -> None:
+        for _, step in self.story.steps[self._seen :]:
+            for action in step.actions:
+                if isinstance(action, Spawn):
+                    assert not self.living & {*action.ranks}
+                    assert self.living >= action.plan.kept
+                    self.living.update(action.ranks)
+                if isinstance(action, Regroup):
+                    assert action.ranks <= self.living
+        self._seen = len(self.story.steps)
+        assert self.story.state.life.alive == self.living or self.story.phase.without_workers
+
+    def loses(self, rank: int, status: ExitStatus) -> None:
+        if rank in self.living:
+            self.living.discard(rank)
+            self.story.ended(rank, status, after_s=1.0)
+
+    def ends(self) -> None:
+        """Answer whatever the supervisor waits for; every rank that runs finishes."""
+        story = self.story
+        answers: dict[Phase, Callable[[], object]] = {
+            Phase.SURVEYING: lambda: story.chose(checkpoint(41)),
+            Phase.BACKING_OFF: lambda: story.rang(Timer.BACKOFF),
+            Phase.PREPARING: story.prepared,
+            Phase.REPLACING: story.examined,
+            Phase.RUNNING: lambda: self.loses(min(self.living), Exited(code=0)),
+            Phase.DRAINING: lambda: self.loses(min(self.living), Signaled(signum=SIGTERM)),
+            Phase.KILLING: lambda: self.loses(min(self.living), Signaled(signum=SIGKILL)),
+            Phase.SWEEPING: story.drained,
+        }
+        for _ in range(40):
+            if story.phase is Phase.FINISHED:
+                return
+            answers[story.phase]()
+            self.obeys()
+        raise AssertionError(f"stuck while {story.phase.value}: {story.whys[-3:]}")
+
+
+RANKS = st.integers(0, 2)
+HAPPENINGS: "dict[str, Callable[[World, int], object]]" = {
+    "killed": lambda world, rank: world.loses(rank, Signaled(signum=SIGKILL)),
+    "failed": lambda world, rank: world.loses(rank, Exited(code=3)),
+    "can rejoin": lambda world, rank: world.story.can_rejoin(rank),
+    "rejoined": lambda world, rank: world.story.rejoined(rank),
+    "cannot": lambda world, rank: world.story.cannot_rejoin(rank),
+    "examined": lambda world, _: world.story.examined(),
+    "late": lambda world, _: world.story.rang(Timer.REJOIN, after_s=20),
+    "told to stop": lambda world, _: world.story.told_to_stop(),
+    "stepped": lambda world, _: world.story.now(FirstStep, step=50),
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), RANKS), max_size=25))
+def test_whatever_happens_no_rank_lives_twice_and_the_end_is_reached(what: "list[tuple[str, int]]") -> None:
+    world = World(training())
+    for name, rank in what:
+        HAPPENINGS[name](world, rank)
+        world.obeys()
+    world.ends()
