@@ -43,15 +43,15 @@ def test_the_others_are_freed_at_once_and_only_the_dead_rank_is_started() -> Non
     story = training().killed(1)
     assert story.phase is Phase.REPLACING
     (freed,) = [action for action in story.actions if isinstance(action, Regroup)]
-    assert (freed.incarnation, freed.ranks) == (0, {0, 2})
+    assert (freed.incarnation, freed.ranks) == (0, frozenset({0, 2}))
     assert not [action for action in story.actions if isinstance(action, RequestGasp | Kill)]
     (examine,) = story.performed(ExamineDeaths)
     assert examine.dead == (1,)
     story.examined()
-    assert story.phase is Phase.RUNNING
+    assert story.state.phase is Phase.RUNNING
     assert not [action for action in story.actions if isinstance(action, FindRecoveryPoint | Prepare)]
     (spawn,) = story.performed(Spawn)
-    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), {0, 2}, 1)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), frozenset({0, 2}), 1)
     assert (spawn.plan.started, spawn.plan.reason, spawn.plan.point) == (0, Reason.FAULT, None)
     assert spawn.master_port == 29500
     assert len(spawn.plan.ledger.restarts) == 1  # charged like a restart of all
@@ -60,9 +60,9 @@ def test_the_others_are_freed_at_once_and_only_the_dead_rank_is_started() -> Non
 def test_once_all_are_one_group_what_the_dead_left_behind_is_swept() -> None:
     story = training().killed(1).examined().rejoined(0, 2)
     assert not story.performed(SweepRanks)
-    assert story.state.life.rejoining == {1}
+    assert story.state.life.rejoining == frozenset({1})
     (swept,) = story.rejoined(1).performed(SweepRanks)
-    assert (swept.ranks, swept.incarnation) == ({1}, 0)
+    assert (swept.ranks, swept.incarnation) == (frozenset({1}), 0)
     story.rang(Timer.REJOIN)
     assert (story.phase, story.whys[-1]) == (Phase.RUNNING, "all have rejoined")
 
@@ -71,7 +71,7 @@ def test_the_same_processes_survive_one_death_after_the_other() -> None:
     story = training()
     for number, rank in enumerate((1, 0, 2, 1), 1):
         story.killed(rank).examined()
-        assert (story.plan.incarnation, story.plan.kept) == (number, {0, 1, 2} - {rank})
+        assert (story.plan.incarnation, story.plan.kept) == (number, frozenset({0, 1, 2}) - {rank})
         assert story.plan.started == 0
         story.rejoined(0, 1, 2, step=41 + number).can_rejoin(0, 1, 2)
         story.now(FirstStep, step=42 + number).reported(r0=42 + number, r1=42 + number, r2=42 + number)
@@ -86,7 +86,7 @@ def test_two_that_die_at_once_are_replaced_together() -> None:
     story.now_s += 0.1
     story.examined()
     (spawn,) = story.performed(Spawn)
-    assert (spawn.ranks, spawn.plan.kept) == ((1, 3), {0, 2})
+    assert (spawn.ranks, spawn.plan.kept) == ((1, 3), frozenset({0, 2}))
 
 
 def test_words_of_the_first_death_alone_answer_nothing_once_there_are_two() -> None:
@@ -104,13 +104,13 @@ def test_a_death_that_was_noticed_as_the_plan_came_is_no_stale_news() -> None:
     assert story.phase is Phase.REPLACING
     story.examined()
     (_, spawn) = story.performed(Spawn)
-    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((2,), {0, 1}, 2)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((2,), frozenset({0, 1}), 2)
 
 
 def test_a_newcomer_that_dies_before_it_is_in_is_replaced_too() -> None:
     story = training().killed(1).examined().rejoined(0, 2).killed(1).examined()
     (_, spawn) = story.performed(Spawn)
-    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), {0, 2}, 2)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), frozenset({0, 2}), 2)
 
 
 def test_what_kills_a_rank_each_time_is_not_fed_for_ever() -> None:
@@ -147,7 +147,7 @@ def test_who_does_not_come_back_in_time_is_named_and_all_begin_anew() -> None:
     assert story.incident.cause is Cause.REJOIN
     assert story.incident.explanation == "ranks 1 2 did not rejoin within 15 s"
     (asked,) = story.performed(RequestGasp)
-    assert asked.ranks == {0, 1, 2}
+    assert asked.ranks == frozenset({0, 1, 2})
     for rank in (0, 1, 2):
         story.killed(rank, SIGTERM)
     story.recovers(checkpoint(30))
@@ -177,7 +177,7 @@ def test_a_rank_that_has_done_all_its_steps_cannot_rejoin_and_that_ends_nothing(
 def test_without_a_restart_left_the_survivors_save_and_the_run_ends_as_ever() -> None:
     story = training(policy=replace(POLICY, max_restarts=0)).killed(1).examined()
     assert story.phase is Phase.DRAINING
-    assert story.performed(RequestGasp)[0].ranks == {0, 2}
+    assert story.performed(RequestGasp)[0].ranks == frozenset({0, 2})
     story.killed(0, SIGTERM).killed(2, SIGTERM).drained().chose(checkpoint(41))
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)
 
@@ -185,7 +185,7 @@ def test_without_a_restart_left_the_survivors_save_and_the_run_ends_as_ever() ->
 def test_a_stop_in_the_middle_is_a_stop() -> None:
     story = training().killed(1).told_to_stop(StopSource.SIGTERM)
     assert story.phase is Phase.DRAINING
-    assert story.performed(RequestGasp)[0].ranks == {0, 2}
+    assert story.performed(RequestGasp)[0].ranks == frozenset({0, 2})
     story.killed(0, SIGTERM).killed(2, SIGTERM).drained()
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143)
 

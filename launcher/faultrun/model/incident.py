@@ -121,8 +121,8 @@ class Card:
     ``checked``: where it really began, once that is known. ``looked_in`` are the
     checkpoint folders. ``refunded`` restarts were given back for progress.
     ``at_local`` is the wall-clock time of the fault with its offset, ``host`` the machine.
-    ``replaced``: whose place another node takes. ``kept`` are ranks that stayed, and ``rejoined_step`` the step
-    that all went on after, once they were one group; None before.
+    ``replaced``: whose place another node takes. ``kept`` are ranks that stayed, and ``rejoined_step`` the
+    step that all went on after, once they were one group; None before.
     """
 
     incident: Incident

@@ -99,7 +99,7 @@ class ConsoleReporter:
         if before is None or step.state.phase is not before.phase:
             self._kept_back(event, step)
 
-    def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901, PLR0912  one row a case
+    def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901, PLR0912, PLR0915  one row a case
         match event:
             case RunStarted(notices=notices):
                 self._started(notices)

@@ -24,7 +24,8 @@ class SnapshotMemory:
         self.drop((rank,))
         free = self._free_bytes()
         if free is not None and size_bytes > _SHARE * free:
-            return f"{size_bytes >> 20} MiB for copies of its state are more than half of the {free >> 20} MiB free"
+            wanted, there = size_bytes >> 20, free >> 20
+            return f"{wanted} MiB for copies of its state are more than half of the {there} MiB free"
         try:
             fd = os.memfd_create(f"faultrun-rank-{rank}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except OSError as error:

@@ -149,8 +149,8 @@ class FailureOptions(Options):
     worker where memory allows and nothing speaks against it.
     """
     on_fault = Option("auto|replace|restart", one_of(OnFault), default=OnFault.AUTO, example="restart")
-    """auto: survivors keep their processes where the script can (guard.steps of sdk.torch), and all start again
-    where not; replace: the same, and it is said why not; restart: all start again.
+    """auto: survivors keep their processes where the script can (guard.steps of sdk.torch), else all start
+    again; replace: the same, and it is said why not; restart: all start again.
     """
     rejoin_timeout = Option("TIME", values.seconds(), default=30.0, example="10s")
     """How long survivors and who takes a dead rank's place may need to be one group; then all start again."""
