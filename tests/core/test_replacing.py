@@ -23,7 +23,7 @@ from faultrun.model.events import FirstStep, Timer, WorkerExit
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.incident import Cause
 from faultrun.model.plan import Reason
-from faultrun.model.rejoin import DeathsExamined
+from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopSource
@@ -160,6 +160,12 @@ def test_whoever_cannot_rejoin_says_so_and_nobody_waits_for_the_others() -> None
     story = training().killed(1).examined().cannot_rejoin(2)
     assert story.phase is Phase.DRAINING
     assert story.incident.explanation == "rank 2 cannot rejoin: out of memory"
+
+
+def test_what_a_survivor_says_before_it_has_heard_of_the_plan_counts() -> None:
+    story = training().killed(1).examined()
+    story.now(RankCannotRejoin, incarnation=0, rank=2, why="no memory")
+    assert story.phase is Phase.DRAINING
 
 
 def test_a_survivor_that_cannot_ends_it_before_a_plan_came_and_the_death_stays_the_incident() -> None:

@@ -89,7 +89,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
                 state=replace(state, run=known),
                 why="a checkpoint of this run lies there: it will never begin at zero",
             )
-        case WorkerExit() if _lived_on(state, event):
+        case (WorkerExit() | RankCannotRejoin()) if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:
             return Step(state=state, why=f"stale: incarnation {event.incarnation} is gone")
@@ -208,8 +208,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return Step(state=state, why=f"{type(event).__name__} means nothing while {state.phase.value}")
 
 
-def _lived_on(state: RunState, event: WorkerExit) -> bool:
-    """Whether it is of a worker that outlived the incarnation that it was started for, or was seen in."""
+def _lived_on(state: RunState, event: WorkerExit | RankCannotRejoin) -> bool:
+    """Whether it is of a worker that outlived the incarnation in which it said so, or was seen to end."""
     plan = state.plan
     kept = frozenset() if plan is None else plan.kept
     return event.rank in kept & state.life.alive and event.incarnation < state.incarnation

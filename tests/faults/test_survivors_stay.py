@@ -1,0 +1,123 @@
+"""A rank dies and the others keep their processes: the real program, with real ranks and real kills."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.processes import lives, wait_until
+from support.runs import Launcher, Run
+
+STAYS = Path(__file__).parent / "stays.py"
+TRAIN = Path(__file__).parent.parent / "sdk" / "scripts" / "train_stay.py"
+
+
+def staying(launcher: Launcher, *words: str, options: tuple[str, ...] = (), last: int = 100_000) -> Run:
+    """Three ranks that can rejoin, all of which have said so."""
+    own = ("--worker_num=3", "--checkpoint_dir=ck", "--backoff=10ms..20ms", *options)
+    run = launcher.command(*own, sys.executable, "-u", str(STAYS), str(last), *words).trains(range(3))
+    for rank in range(3):
+        run.event("RankCanRejoin", rank=rank)
+    return run
+
+
+def pids(run: Run) -> list[int]:
+    return [run.worker(rank) for rank in range(3)]
+
+
+def rejoined(run: Run, incarnation: int) -> None:
+    for rank in range(3):
+        run.event("RankRejoined", rank=rank, incarnation=incarnation)
+
+
+def test_survivors_keep_their_processes_through_one_death_after_the_other(launcher: Launcher) -> None:
+    run = staying(launcher, "forks-1")
+    first = pids(run)
+    left = int(wait_until((launcher.folder / "forked_1").read_text, what="a process left behind"))
+    run.kill(1)
+    rejoined(run, 1)
+    assert [pid == before for pid, before in zip(pids(run), first, strict=True)] == [True, False, True]
+    wait_until(lambda: not lives(left), what="the end of what the dead rank left behind")
+    run.event("FirstStep", incarnation=1)
+    run.kill(0, 2)
+    rejoined(run, run.event("FirstStep", incarnation=run.event("PlanAdopted")["incarnation"])["incarnation"])
+    assert run.worker(1) not in first
+    assert not run.events("GaspRequested")
+    card = run.card(1)
+    assert "resume    step " in card
+    assert " in the memory of ranks 0 2, which stayed, lost " in card
+    assert "1 worker stayed" in run.text or "started again, " in run.text
+    run.signal(15)
+    assert run.ends() == 143
+    assert [line["rank"] for line in run.events("WorkerStarted", incarnation=0)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("lingers-1", "rank 1 did not rejoin within 1 s"),
+        ("cannot-2", "rank 2 cannot rejoin: it does not want to"),
+    ],
+)
+def test_whoever_does_not_come_back_is_named_and_all_begin_anew(
+    word: str, why: str, launcher: Launcher
+) -> None:
+    run = staying(launcher, word, options=("--rejoin_timeout=1s", "--grace=5s"))
+    first = pids(run)
+    run.kill(1)
+    plan = run.event("IncarnationStarted", incarnation=2)
+    assert plan["ranks"] == [0, 1, 2]
+    run.trains(range(3), incarnation=2)
+    assert not set(first) & set(pids(run))
+    assert why in run.text
+    assert run.events("PlanAdopted")[-1]["plan"]["kept"] == []
+    # What the survivors saved as they left is where all go on.
+    assert run.events("PlanAdopted")[-1]["plan"]["point"]["kind"] == "gasp"
+    run.signal(15)
+    assert run.ends() == 143
+
+
+def test_a_newcomer_that_dies_each_time_is_not_started_for_ever(launcher: Launcher) -> None:
+    run = staying(launcher, "falls-1", options=("--max_restarts=9",))
+    run.kill(1)
+    run.event("GaspRequested")
+    kept = [line["plan"]["kept"] for line in run.events("PlanAdopted")]
+    assert kept == [[], [0, 2], [0, 2], [0, 2]]
+    run.signal(15)
+    assert run.ends() == 143
+
+
+def test_told_to_restart_all_are_started_again(launcher: Launcher) -> None:
+    run = staying(launcher, options=("--on_fault=restart",))
+    run.kill(1)
+    run.trains(range(3), incarnation=1)
+    assert run.events("GaspRequested")
+    assert run.events("IncarnationStarted", incarnation=1)[0]["ranks"] == [0, 1, 2]
+    run.signal(15)
+    assert run.ends() == 143
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_path: Path) -> None:
+    ends = []
+    for number, kill in enumerate(((), ("kill-1-8-backward", "kill-0-16-update"))):
+        folder = tmp_path / f"run_{number}"
+        for name in ("out", "ck"):
+            (folder / name).mkdir(parents=True)
+        own = Launcher(folder)
+        words = ("--framework=torch", "--worker_num=3", "--standby=none", str(TRAIN), "24", mode, *kill)
+        run = own.command(*words, environ={"OUT": str(folder / "out"), "CKPT": str(folder / "ck")})
+        try:
+            assert run.ends(300) == 0, run.text
+        finally:
+            assert own.close() == []
+        ends.append([(folder / "out" / f"final_{rank}").read_text() for rank in range(3)])
+    assert ends[0] == ends[1]
+    assert [line["plan"]["kept"] for line in run.events("PlanAdopted")] == [[], [0, 2], [1, 2]]
+    started = [(line["incarnation"], line["rank"]) for line in run.events("WorkerStarted")]
+    assert started == [(0, 0), (0, 1), (0, 2), (1, 1), (2, 0)]
+    assert os.environ.get("FAULTRUN_REJOIN") is None
+    for number in (1, 2):
+        assert ", lost 0 steps" in run.card(number)
