@@ -1,6 +1,5 @@
 """A rank dies and the others keep their processes: the real program, with real ranks and real kills."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -118,6 +117,6 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_p
     assert [line["plan"]["kept"] for line in run.events("PlanAdopted")] == [[], [0, 2], [1, 2]]
     started = [(line["incarnation"], line["rank"]) for line in run.events("WorkerStarted")]
     assert started == [(0, 0), (0, 1), (0, 2), (1, 1), (2, 0)]
-    assert os.environ.get("FAULTRUN_REJOIN") is None
-    for number in (1, 2):
-        assert ", lost 0 steps" in run.card(number)
+    # A shard that was killed in its update goes on from the step before, and the others with it.
+    lost = ", lost 0 steps", ", lost 1 step" if mode == "fsdp" else ", lost 0 steps"
+    assert all(words in run.card(number) for number, words in enumerate(lost, 1))
