@@ -63,6 +63,7 @@ class Averaging:
         self._before_first = before_first
         self._number = {id(one): number for number, one in enumerate(ddp.module.parameters())}
         self._in_group = in_group
+        self._place = dist.get_rank(), dist.get_world_size()
         self._canonical: Layout | None = None
         self._matching = Matching(None)
         self._held: list[tuple[Any, list[Any], Any]] = []
@@ -96,7 +97,7 @@ class Averaging:
 
     def _isolate(self) -> None:
         """Whatever the Reducer itself says to its group from now on, nobody hears."""
-        self._ddp.reducer._update_process_group(idle_group(dist.get_rank(), dist.get_world_size()))
+        self._ddp.reducer._update_process_group(idle_group(*self._place))
 
     def _hook(self, bucket: Any) -> Any:
         if bucket.index() == 0:
