@@ -69,6 +69,8 @@ class Redo:
         self._batches: dict[int, Batch] = {}
         self.attempted = False
         """Whether the step that was yielded last has been attempted."""
+        self.in_function = False
+        """Whether the script's own loop runs, which does not say when a step begins."""
 
     def begins(self, step: int, generator: Any, *, at_boundary: bool) -> None:
         """``step`` is about to be yielded, perhaps again. ``at_boundary``: nothing of it was fetched yet."""
@@ -91,7 +93,8 @@ class Redo:
             for group, captured in zip(optimizer.param_groups, groups, strict=True):
                 group.update({key: one for key, one in captured.items() if key != "params"})
         parts.objects.load_small(last.objects)
-        restore_rng(guard.recorder.read(last.rng), guard.generator)
+        if self.in_function:  # a loop has noted them as the step began; an open loader has drawn some since
+            restore_rng(guard.recorder.read(last.rng), guard.generator)
         guard.position = last.position
 
     def keep(self, step: int, batch: Batch) -> None:
@@ -156,6 +159,7 @@ def run(guard: "Guard", train: Callable[["Guard"], T]) -> T:
     rejoin = guard.rejoin
     if rejoin is None:
         return train(guard)
+    guard.redo.in_function = True
     guard.begin_here()
     rejoin.enter()
     while True:
