@@ -89,7 +89,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
                 state=replace(state, run=known),
                 why="a checkpoint of this run lies there: it will never begin at zero",
             )
-        case (WorkerExit() | RankCannotRejoin()) if _lived_on(state, event):
+        case WorkerExit() | RankCannotRejoin() if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:
             return Step(state=state, why=f"stale: incarnation {event.incarnation} is gone")

@@ -27,6 +27,7 @@ from faultrun.model.events import (
     RunFinished,
     RunStarted,
     SpawnFailed,
+    Timer,
     TimerFired,
     WorkerExit,
 )
@@ -80,6 +81,7 @@ class ConsoleReporter:
         self._before: RunState | None = None
         self._refused: tuple[Refusal, ...] = ()
         self._unknown = ""
+        self._unable: set[str] = set()
         self._cards = CardKeeper(spec, log_dir, say, now)
         self._standbys = StandbyTally(wanted=spec.standby.count)
         self._no_standbys = ""
@@ -123,8 +125,12 @@ class ConsoleReporter:
                 self._cards.running(event.at_s)
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
                 self._cards.rejoined(at)
-            case RankCannotRejoin() | TimerFired() if before and step.state.phase is not before.phase:
+            case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if _left(before, step):
                 self._bad(step.why)
+            case RankCannotRejoin(rank=rank, why=why) if before and rank not in before.life.rejoinable:
+                if why not in self._unable:
+                    self._warn(f"survivors of a fault cannot stay: {why}; all ranks will start again")
+                self._unable.add(why)
             case FirstStep() if _from_nothing(step.state.plan):
                 self._good(f"training: every rank has done a step (step {event.step})")
             case ResumeChecked(began=began, why=why):
@@ -337,6 +343,11 @@ def _saved(state: RunState) -> str:
 def _from_nothing(plan: Plan | None) -> bool:
     """Of an incarnation that follows another, or resumes, the check of its first step tells."""
     return plan is not None and plan.point is None and plan.reason is Reason.FIRST
+
+
+def _left(before: RunState | None, step: Step) -> bool:
+    """Whether the phase is another now."""
+    return before is not None and step.state.phase is not before.phase
 
 
 def _running(ranks: Collection[int], kept: Collection[int], port: int) -> str:
