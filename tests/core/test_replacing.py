@@ -11,9 +11,9 @@ from faultrun.core.replacing import MOST_REGROUPS
 from faultrun.model.actions import (
     ExamineDeaths,
     FindRecoveryPoint,
+    FreeSurvivors,
     Kill,
     Prepare,
-    Regroup,
     RequestGasp,
     Spawn,
     StartTimer,
@@ -42,7 +42,7 @@ def training(world_size: int = 3, *, able: int | None = None, policy: RestartPol
 def test_the_others_are_freed_at_once_and_only_the_dead_rank_is_started() -> None:
     story = training().killed(1)
     assert story.phase is Phase.REPLACING
-    (freed,) = [action for action in story.actions if isinstance(action, Regroup)]
+    (freed,) = [action for action in story.actions if isinstance(action, FreeSurvivors)]
     assert (freed.incarnation, freed.ranks) == (0, frozenset({0, 2}))
     assert not [action for action in story.actions if isinstance(action, RequestGasp | Kill)]
     (examine,) = story.performed(ExamineDeaths)
@@ -136,7 +136,7 @@ def test_what_kills_a_rank_each_time_is_not_fed_for_ever() -> None:
 def test_where_survivors_cannot_stay_they_save_and_leave(why: str, story: "type[Story]") -> None:
     told = story().killed(0)
     assert told.phase in (Phase.DRAINING, Phase.SWEEPING), why
-    assert not told.performed(Regroup)
+    assert not told.performed(FreeSurvivors)
 
 
 def test_who_does_not_come_back_in_time_is_named_and_all_begin_anew() -> None:
@@ -218,7 +218,7 @@ class World:
                     assert not self.living & {*action.ranks}
                     assert self.living >= action.plan.kept
                     self.living.update(action.ranks)
-                if isinstance(action, Regroup):
+                if isinstance(action, FreeSurvivors):
                     assert action.ranks <= self.living
         self._seen = len(self.story.steps)
         assert self.story.state.life.alive == self.living or self.story.phase.without_workers

@@ -10,7 +10,7 @@ from dataclasses import replace
 from faultrun.core import drain
 from faultrun.core.begin import statement
 from faultrun.core.diagnose import conclude, new_incident, open_incident
-from faultrun.model.actions import ExamineDeaths, Regroup, Spawn, StartTimer, SweepRanks
+from faultrun.model.actions import ExamineDeaths, FreeSurvivors, Spawn, StartTimer, SweepRanks
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.facts import NodeStatus
@@ -164,8 +164,8 @@ def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) ->
     return drain.leave_group(state, now_s, why, incident)
 
 
-def _regroup(state: RunState) -> Regroup:
-    return Regroup(incarnation=state.incarnation, ranks=state.life.alive)
+def _regroup(state: RunState) -> FreeSurvivors:
+    return FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
 
 
 def _examine(state: RunState) -> ExamineDeaths:

@@ -33,7 +33,7 @@ class RequestGasp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Regroup:
+class FreeSurvivors:
     """Tell ``ranks`` that a peer is gone and will be replaced: leave the group, stay alive. No answer."""
 
     incarnation: int
@@ -235,7 +235,7 @@ Action = (
     | Kill
     | VerifySave
     | Sweep
-    | Regroup
+    | FreeSurvivors
     | ExamineDeaths
     | SweepRanks
     | FindRecoveryPoint

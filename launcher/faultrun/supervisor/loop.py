@@ -7,10 +7,10 @@ from faultrun.core.standby import StandbyState, decide_standbys
 from faultrun.model.actions import (
     Action,
     FindRecoveryPoint,
+    FreeSurvivors,
     Kill,
     Publish,
     RaiseAlarm,
-    Regroup,
     RequestGasp,
     Sweep,
 )
@@ -65,7 +65,7 @@ def _in_order(actions: Sequence[Action]) -> tuple[list[Action], list[Action], li
     later: list[Action] = []
     for action in actions:
         match action:
-            case RequestGasp() | Regroup() | Kill() | RaiseAlarm():
+            case RequestGasp() | FreeSurvivors() | Kill() | RaiseAlarm():
                 at_once.append(action)
             case Sweep() | FindRecoveryPoint() | Publish():
                 meanwhile.append(action)

@@ -13,8 +13,8 @@ from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, w
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import (
     ExamineDeaths,
+    FreeSurvivors,
     Kill,
-    Regroup,
     RequestGasp,
     RestorePolicy,
     Spawn,
@@ -117,7 +117,7 @@ class WorkerGroup:
             if launch is not None:
                 self.standbys.remember(rank, launch)
 
-    def regroup(self, order: Regroup) -> None:
+    def regroup(self, order: FreeSurvivors) -> None:
         """Free the survivors from the group that has lost a rank; they wait for ``spawn`` with another."""
         self._control.tell_lost_peer(order.ranks, self._spec.supervision.windows.rejoin_s)
 

@@ -8,6 +8,7 @@ from faultrun.model.actions import (
     DismissStandbys,
     ExamineDeaths,
     FindRecoveryPoint,
+    FreeSurvivors,
     GiveUpHandover,
     Inspect,
     Kill,
@@ -15,7 +16,6 @@ from faultrun.model.actions import (
     Publish,
     RaiseAlarm,
     RaiseStandbys,
-    Regroup,
     RequestGasp,
     RequestSave,
     RestorePolicy,
@@ -94,7 +94,7 @@ class LocalWorld:
                     tasks.settle(_JOIN_BEFORE_FORK_S)
                 self._group.spawn(action)
                 self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
-            case Regroup():
+            case FreeSurvivors():
                 self._group.regroup(action)
             case ExamineDeaths():
                 self._chores.send(lambda: (self._group.examine(action),))

@@ -33,7 +33,7 @@ class Batch:
     step_in_epoch: int | None
 
 
-class Attempt:
+class StepAttempt:
     """``with guard.attempt():`` around one step, which its end counts; a lost peer ends it quietly."""
 
     def __init__(self, guard: "Guard") -> None:

@@ -191,12 +191,12 @@ class Guard:
         """
         return attempts.steps(self, last)
 
-    def attempt(self) -> "attempts.Attempt":
+    def attempt(self) -> "attempts.StepAttempt":
         """One step, around all that talks to other ranks; do not call ``step`` too.
 
         In ``steps``, ``batches`` or ``run``. An exception of the script's own comes out of it as ever.
         """
-        return attempts.Attempt(self)
+        return attempts.StepAttempt(self)
 
     def run(self, train: Callable[["Guard"], T]) -> T:
         """``train(guard)``, called again to go on after ``guard.global_step`` whenever a rank has died.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
 
 
-class Memory:
+class StateCopies:
     """Of one rank. ``whole``: the whole state is kept, else the buffers. Main thread."""
 
     def __init__(self, worker: Worker, guard: "Guard", *, whole: bool) -> None:

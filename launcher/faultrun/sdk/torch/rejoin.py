@@ -26,7 +26,7 @@ from faultrun.sdk.regroup import Join
 from faultrun.sdk.torch.capture import nothing_is_missing
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
-from faultrun.sdk.torch.memory import Memory
+from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.transfer import exchanged, receive, send
 from faultrun.sdk.update_lock import UpdatePhase
@@ -66,7 +66,7 @@ class Rejoin:
         self._inside = not worker.session.is_newcomer
         self._undone: Exception | None = None
         self._live = True
-        self._memory: Memory | None = None
+        self._memory: StateCopies | None = None
         self.incarnation = worker.session.incarnation
         """Of the process group that this process is in."""
 
@@ -91,7 +91,7 @@ class Rejoin:
         self._able = True
         guard = self._guard
         newcomer = self._worker.session.is_newcomer
-        self._memory = Memory(self._worker, guard, whole=guard.parts.shards is not None)
+        self._memory = StateCopies(self._worker, guard, whole=guard.parts.shards is not None)
         if guard.parts.shards is None:
             ddp = find_ddp(self._model)
             if ddp is not None:
