@@ -98,6 +98,33 @@ def test_told_to_restart_all_are_started_again(launcher: Launcher) -> None:
 
 
 @pytest.mark.torch
+def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_path: Path) -> None:
+    for name in ("out", "ck"):
+        (tmp_path / name).mkdir()
+    own = Launcher(tmp_path)
+    words = ("--framework=torch", "--worker_num=2", "--standby=1", str(TRAIN), "100000", "ddp", "slow")
+    run = own.command(*words, environ={"OUT": str(tmp_path / "out"), "CKPT": str(tmp_path / "ck")})
+    try:
+        parked = "its standby at the first step"
+        wait_until(lambda: bool(run.events("StandbyChanged", state="parked")), within_s=240, what=parked)
+        assert run.log(0) == ""
+        run.kill(0)
+        for rank in range(2):
+            run.event("RankRejoined", incarnation=1, rank=rank)
+        (came,) = run.events("WorkerStarted", incarnation=1)
+        assert (came["rank"], came["standby"]) == (0, True)
+        assert Path(f"/proc/{came['pid']}/fd/1").readlink() == (
+            run.log_dir / "incarnation_0" / "worker_0.log"
+        )
+        run.event("FirstStep", incarnation=1)
+        run.signal(15)
+        assert run.ends() == 143
+        assert "1 restart" in run.text
+    finally:
+        assert own.close() == []
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_path: Path) -> None:
     ends = []

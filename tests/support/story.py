@@ -88,7 +88,7 @@ def in_phase(phase: Phase, world_size: int = 1) -> RunState:
         new_run(world_size),
         phase=phase,
         run=Run(plan=first_plan(world_size)),
-        life=Life(drain=Drain() if phase in (Phase.DRAINING, Phase.KILLING) else None),
+        life=Life(drain=Drain() if phase in (Phase.REPLACING, Phase.DRAINING, Phase.KILLING) else None),
         exit_code=0 if phase is Phase.FINISHED else None,
     )
 

@@ -12,6 +12,7 @@ from faultrun.model.actions import (
     Action,
     DismissStandbys,
     GiveUpHandover,
+    ParkStandby,
     RaiseStandbys,
     SeatStandbys,
     Spawn,
@@ -27,6 +28,7 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.recovery import FirstStepLogged
+from faultrun.model.rejoin import RankCanRejoin
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
 
@@ -50,6 +52,8 @@ _RETRY_S = 10.0
 _MOST_FAILURES = 3
 _AT_ONCE_S = 1.0
 _MOST_SUSPICIONS = 3
+
+_PARKED = (StandbyPhase.PARKING, StandbyPhase.PARKED)
 
 _Decided = tuple["StandbyState", tuple[Action, ...]]
 
@@ -90,6 +94,11 @@ class StandbyState:
         return frozenset() if self.cold_next else frozenset(ready)
 
     @property
+    def parked(self) -> tuple[int, ...]:
+        """Ranks whose standby runs the user's program: it can join survivors, and begin nothing anew."""
+        return tuple(rank for rank, phase in self.phases.items() if phase in _PARKED)
+
+    @property
     def starting(self) -> tuple[int, ...]:
         """Ranks whose standby is not ready yet."""
         return tuple(rank for rank, phase in self.phases.items() if phase is StandbyPhase.STARTING)
@@ -112,14 +121,19 @@ def waits_for_a_seat(run: RunState) -> bool:
 
 
 def _warm(action: Action, standbys: StandbyState) -> Action:
-    return replace(action, standbys=standbys.usable) if isinstance(action, Spawn) else action
+    if not isinstance(action, Spawn):
+        return action
+    parked = frozenset(standbys.parked) if action.plan.kept else frozenset()
+    return replace(action, standbys=standbys.usable | parked)
 
 
-def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
+def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:  # noqa: PLR0911  one row a case
     running = run.phase is Phase.RUNNING
     if not standbys.ranks:
         said = standbys.doubts and running and isinstance(event, IncarnationStarted)
         return standbys, ((_off(run.incarnation, "; ".join(standbys.doubts)),) if said else ())
+    if standbys.parked and not running and run.phase is not Phase.REPLACING:
+        return _unpark(standbys, event, run)
     if (standbys.running and not running) or standbys.waits is not waits_for_a_seat(run):
         changes = _workers_end if standbys.running else _wait_changes
         return changes(standbys, event.at_s, run)
@@ -140,6 +154,8 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
             return _look(replace(standbys, at_once=at_once), at_s, run)
         case RoomFound() | TimerFired(timer=Timer.STANDBY) if standbys.waits:
             return _while_it_waits(standbys, event, run)
+        case RankCanRejoin() if running:
+            return _park(standbys, run)
         case TimerFired(timer=Timer.HANDOVER):
             return standbys, (GiveUpHandover(),)
         case StandbyChanged():
@@ -154,7 +170,7 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
     What a standby has read of its rank it compares itself, and leaves its place to a cold start.
     """
     spawn = next((action for action in step.actions if isinstance(action, Spawn)), None)
-    if spawn is None:
+    if spawn is None or spawn.plan.kept:  # then only some are started, and all have their seats
         return standbys, ()
     pairs = tuple(zip(standbys.ranks, spawn.ranks, strict=False))
     now_of = dict(pairs)
@@ -162,6 +178,27 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
     moved = any(old != new for old, new in pairs) and bool(standbys.phases)
     ranks = tuple(new for _, new in pairs)
     return replace(standbys, ranks=ranks, phases=phases), ((SeatStandbys(ranks=pairs),) if moved else ())
+
+
+def _unpark(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
+    """No survivor stays: who has run the program already is of no use to a start from a checkpoint."""
+    parked = standbys.parked
+    for rank in parked:
+        standbys = _without(standbys, rank)
+    why = "it had run the program for survivors that did not stay"
+    gone = DismissStandbys(incarnation=run.incarnation, ranks=parked, state=StandbyPhase.DISMISSED, why=why)
+    standbys, wanted = _decide(standbys, event, run)
+    return standbys, (gone, *wanted)
+
+
+def _park(standbys: StandbyState, run: RunState) -> _Decided:
+    """One after the other, once every rank here can outlive the others: it costs what a start costs."""
+    able = run.life.rejoinable >= {*run.seats.ranks_of(run.node)} and run.windows.rejoin_s > 0
+    ready = [rank for rank, phase in standbys.phases.items() if phase is StandbyPhase.READY]
+    if not able or not ready or StandbyPhase.PARKING in standbys.phases.values():
+        return standbys, ()
+    known = replace(standbys, phases={**standbys.phases, ready[0]: StandbyPhase.PARKING})
+    return known, (ParkStandby(incarnation=run.incarnation, rank=ready[0]),)
 
 
 def _wait_changes(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
@@ -185,8 +222,9 @@ def _while_it_waits(standbys: StandbyState, event: RoomFound | TimerFired, run: 
 def _make_way(standbys: StandbyState, incarnation: int, why: str) -> tuple[Action, ...]:
     """Workers are to be started: those that are ready may be asked soon, the others are in the way."""
     wanted: list[Action] = []
-    if standbys.usable:
-        wanted.append(RaiseStandbys(ranks=standbys.usable))
+    hopeful = standbys.usable | {*standbys.parked}
+    if hopeful:
+        wanted.append(RaiseStandbys(ranks=hopeful))
     if standbys.starting:
         wanted.append(
             DismissStandbys(
@@ -232,8 +270,14 @@ def _changed(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _D
         case StandbyPhase.STARTING:
             return replace(known, starting_since_s=event.at_s), (_look_at(event.at_s + READY_S, run),)
         case StandbyPhase.READY:
+            known, parks = _park(known, run) if run.phase is Phase.RUNNING else (known, ())
             keeps = standbys.waits or run.phase is Phase.RUNNING
-            return _look(known, event.at_s, run) if keeps else (known, ())
+            known, wanted = _look(known, event.at_s, run) if keeps else (known, ())
+            return known, (*parks, *wanted)
+        case StandbyPhase.PARKING:
+            return known, ()
+        case StandbyPhase.PARKED:
+            return _park(known, run) if run.phase is Phase.RUNNING else (known, ())
         case StandbyPhase.TAKEN:
             return replace(standbys, failures=0), ()
         case StandbyPhase.DISMISSED:

@@ -14,6 +14,7 @@ from faultrun.model.wire import PROGRESS_VARIABLE, REJOIN_VARIABLE, SOCKET_VARIA
 from faultrun.model.worker_identity import FOLDERS_VARIABLE
 
 GROUP_INFO = "GROUP_INFO_FILE"
+ERROR_VARIABLE = "TORCHELASTIC_ERROR_FILE"
 _OWNED = (
     "FAULTRUN_RESTART_REASON",
     REJOIN_VARIABLE,
@@ -64,6 +65,11 @@ class WorkerLaunchSpec:
     group_info_dir: str
     ascend: bool
     builtin_scheduler: bool = False
+
+
+def error_file(folder: str, rank: int) -> str:
+    """Where a rank writes of what it died."""
+    return f"{folder}/error_{rank}.json"
 
 
 def worker_environment(
@@ -123,7 +129,7 @@ def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dic
         "TORCHELASTIC_RESTART_COUNT": str(life.plan.incarnation),
         "TORCHELASTIC_MAX_RESTARTS": str(spec.supervision.policy.max_restarts),
         "TORCHELASTIC_RUN_ID": spec.run_id,
-        "TORCHELASTIC_ERROR_FILE": f"{life.error_dir}/error_{seat.rank}.json",
+        ERROR_VARIABLE: error_file(life.error_dir, seat.rank),
         "PYTHONUNBUFFERED": "1",
         "FAULTRUN_RUN_ID": spec.run_id,
         "FAULTRUN_BOOT_ID": life.boot,

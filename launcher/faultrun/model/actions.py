@@ -196,6 +196,14 @@ class StartStandby:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkStandby:
+    """Have the standby of ``rank`` run the user's program up to its first step; answers StandbyChanged."""
+
+    incarnation: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DismissStandbys:
     """End these standbys; answers StandbyChanged for each: ``state`` is what they are called from now on."""
 
@@ -244,5 +252,6 @@ Action = (
     | Prepare
     | Spawn
     | RestorePolicy
+    | ParkStandby
     | StandbyAction
 )

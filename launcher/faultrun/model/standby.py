@@ -14,6 +14,8 @@ class StandbyPhase(Enum):
 
     STARTING = "starting"  # imports its framework and rehearses, at low priority
     READY = "ready"  # waits for its turn
+    PARKING = "parking"  # runs the user's program as its rank, up to the first step
+    PARKED = "parked"  # waits there to join ranks that live
     TAKEN = "taken"  # answered the hand-over: the user's program runs in it
     LOST = "lost"  # died, hung, or refused
     DISMISSED = "dismissed"  # not ready when the processors were needed for something else

@@ -22,7 +22,7 @@ supervisor -> worker
     threads {}                                    write the stacks of all threads but the main one
     peer_lost {incarnation, timeout_s?}           a rank of this incarnation's group is gone: leave the group,
                                                   and wait so long for ``join``
-    join    {incarnation, store, page, timeout_s, fds?}
+    join    {incarnation, store, page, timeout_s, fds?, stdout?, stderr?, error_file?}
                                                   enter this incarnation: ``store`` is a path for a file,
                                                   ``page`` what PROGRESS_VARIABLE has; the worker says hello
                                                   again. ``fds`` 1: its rank's memory snapshots come along

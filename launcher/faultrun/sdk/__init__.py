@@ -34,6 +34,7 @@ __all__ = [
     "RecoveryPoint",
     "WorkPhase",
     "done",
+    "is_newcomer",
     "phase",
     "resume",
     "should_stop",
@@ -138,6 +139,12 @@ def resume() -> RecoveryPoint | None:
     """Where this worker is to go on; None when training starts from nothing, or without faultrun."""
     this = worker()
     return this.session.point if this is not None else None
+
+
+def is_newcomer() -> bool:
+    """Whether this process takes, or is to take, a dead rank's place while the other ranks live and train."""
+    this = worker()
+    return this is not None and this.session.is_newcomer
 
 
 def should_stop() -> bool:

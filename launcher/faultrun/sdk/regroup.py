@@ -25,6 +25,9 @@ class Join:
     page: str
     timeout_s: float
     memory: int = -1
+    stdout: str = ""
+    stderr: str = ""
+    error_file: str = ""
 
 
 class Regroup:
@@ -52,7 +55,14 @@ class Regroup:
                 memory = take_fd() if content.get("fds") == 1 else -1
                 patience_s = _seconds(content.get("timeout_s"))
                 self._hear_join(
-                    Join(incarnation=incarnation, store=store, page=page, timeout_s=patience_s, memory=memory)
+                    Join(
+                        incarnation=incarnation,
+                        store=store,
+                        page=page,
+                        timeout_s=patience_s,
+                        memory=memory,
+                        **{name: str(content.get(name, "")) for name in ("stdout", "stderr", "error_file")},
+                    )
                 )
             case {"kind": "snapshot_fd"}:
                 with self._news:

@@ -76,6 +76,10 @@ class Worker:
 
     def moves_to(self, join: Join) -> None:
         """This process lives on in the next incarnation. Main thread."""
+        for path, fd in ((join.stdout, 1), (join.stderr, 2)):
+            if path:
+                _speak_into(path, fd)
+        self.session.error_file = join.error_file or self.session.error_file
         self.session.moves_to(join.incarnation, join.page)
         self._slot.moves_to(join.page)
         self._helper.begins_again()
@@ -258,3 +262,13 @@ def _as_the_end_begins(call: Callable[[], None]) -> None:
     if register is not None:
         with contextlib.suppress(RuntimeError):  # the end has begun
             register(call)
+
+
+def _speak_into(path: str, fd: int) -> None:
+    """A newcomer that has run ahead speaks where its rank does from now on; what it has said stays there."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        os.dup2(opened, fd)
+        os.close(opened)

@@ -13,6 +13,7 @@ from typing import Any
 from faultrun.core.heard import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep
 from faultrun.model.gasp import SaveRequested
+from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.supervisor.progress import ProgressPage
@@ -252,6 +253,14 @@ class Control:
             if rank is not None and self._page is not None and rank in self._page.ranks:
                 peer.rank = rank
                 self._ranks[rank] = peer
+        elif kind == "can_join":
+            for rank in [rank for rank, one in self._newcomers.items() if one is peer]:
+                yield StandbyChanged(
+                    at_s=self._reactor.now(),
+                    incarnation=self._incarnation,
+                    rank=rank,
+                    state=StandbyPhase.PARKED,
+                )
         elif peer.rank is not None:
             if self._ranks.get(peer.rank) is peer:
                 yield from self._worker_says(peer.rank, content)

@@ -56,6 +56,7 @@ class Standbys:
         self._since_s: dict[int, float] = {}
         self._heaviest_bytes = wish.estimate_bytes
         self._ready: set[int] = set()
+        self._parked: set[int] = set()
         self._proved_hook = False
         self._probing = False
         self._incarnation = -1
@@ -87,6 +88,18 @@ class Standbys:
         """From now on it is about this incarnation."""
         self._incarnation = incarnation
 
+    def park(self, rank: int, launch: Launch) -> None:
+        """Have the standby of ``rank`` become ``launch``, and remain a standby."""
+        standby = self._standbys.get(rank)
+        if standby is None or rank not in self._ready:
+            return
+        if standby.hand_over(launch, launch.argv[self._wish.arguments_at :], 0, quietly=True):
+            self._parked.add(rank)
+            self._ready.discard(rank)
+        else:
+            self._dismiss(rank)
+            self._post(rank, StandbyPhase.LOST, "it cannot be given its rank")
+
     def remember(self, rank: int, launch: Launch) -> None:
         """``launch`` is how the worker of ``rank`` is started at present; its standby will be like it."""
         hidden = self._wish.hidden
@@ -105,7 +118,14 @@ class Standbys:
         """
         if rank not in self._standbys:
             return None
+        parked = rank in self._parked
         standby = self._no_more(rank)
+        if parked:
+            self._reactor.forget(standby.process.pidfd)
+            standby.look_alive()
+            self._close(standby)
+            self._post(rank, StandbyPhase.TAKEN)
+            return standby.process
         self._reactor.forget(standby.process.pidfd)
         if not standby.hand_over(launch, launch.argv[self._wish.arguments_at :], port):
             self._end(standby)
@@ -167,7 +187,7 @@ class Standbys:
 
     def _probe(self, rank: int, launch: Launch) -> None:
         """Once a run: a Python that passed our hook by would run the program a second time."""
-        asked = probe(launch, self._log(rank), self._wish.program_at)
+        asked = probe(launch, self.log(rank), self._wish.program_at)
         self._probing = True
 
         def ended(status: ExitStatus | None) -> None:
@@ -181,7 +201,7 @@ class Standbys:
         self._reap(asked, ended)
 
     def _start_proved(self, rank: int, launch: Launch) -> None:
-        standby = Standby(launch, self._wish, self._log(rank), may_rise=self._may_rise)
+        standby = Standby(launch, self._wish, self.log(rank), may_rise=self._may_rise)
         self._standbys[rank] = standby
         self._since_s[rank] = self._reactor.now()
         # Its rank is looked up when it matters: a node that waits may be given others.
@@ -236,6 +256,7 @@ class Standbys:
     def _no_more(self, rank: int) -> Standby:
         """It waits no longer; what it is to be now is the caller's."""
         self._ready.discard(rank)
+        self._parked.discard(rank)
         return self._standbys.pop(rank)
 
     def _ended(self, rank: int) -> Iterable[Event]:
@@ -283,7 +304,8 @@ class Standbys:
         missing = self._wish.count - len(self._ready)
         return short_of_memory(missing, self._heaviest_bytes, self._free_bytes())
 
-    def _log(self, rank: int) -> Path:
+    def log(self, rank: int) -> Path:
+        """What the standby of ``rank`` prints."""
         return self._log_dir / f"standby_{rank}.log"
 
     def _post(

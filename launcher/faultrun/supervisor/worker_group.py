@@ -5,11 +5,19 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
+from faultrun.frameworks.environment import (
+    ERROR_VARIABLE,
+    WorkerLaunchSpec,
+    WorkerPlacement,
+    error_file,
+    worker_environment,
+)
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import (
     ExamineDeaths,
@@ -29,6 +37,7 @@ from faultrun.model.gasp import GaspRequested
 from faultrun.model.plan import Plan
 from faultrun.model.rejoin import DeathsExamined
 from faultrun.model.spec import RunSpec
+from faultrun.model.wire import PROGRESS_VARIABLE
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.orphans import Orphans
 from faultrun.supervisor.progress import Incarnation, ProgressPage
@@ -71,6 +80,7 @@ class WorkerGroup:
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
         self._strangers = Strangers()
         self._store: Path | None = None
+        self._parked_as: Callable[[int], Launch] | None = None
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
@@ -116,6 +126,21 @@ class WorkerGroup:
             launch = foreseen_launch(self._spec, self._env, str(self._control.path), rank)
             if launch is not None:
                 self.standbys.remember(rank, launch)
+
+    def park(self, rank: int) -> None:
+        """Have the standby of ``rank`` run the program up to its first step, and wait there for survivors."""
+        if self._parked_as is not None:
+            self.standbys.park(rank, self._parked_as(rank))
+
+    def _parked_launch(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
+        """As the newcomer of a plan to come; what it writes before that is its own."""
+        ranks = frozenset(self._ranks_of(order.plan))
+        plan = replace(order.plan, point=None, kept=ranks - {rank}, since=order.plan.started)
+        launch = self._launch(plan, replace(shared, plan=plan), files, rank)
+        log = self.standbys.log(rank)
+        env = {**launch.env, ERROR_VARIABLE: str(log.with_suffix(".error.json").absolute())}
+        del env[PROGRESS_VARIABLE]  # the slot is another's, who lives
+        return replace(launch, env=env, stdout=log, stderr=None)
 
     def regroup(self, order: FreeSurvivors) -> None:
         """Free the survivors from the group that has lost a rank; they wait for ``spawn`` with another."""
@@ -253,12 +278,25 @@ class WorkerGroup:
         self._store.unlink(missing_ok=True)
         timeout_s = self._spec.supervision.windows.rejoin_s
         for slot, rank in enumerate(page.ranks):
-            join = {
+            join: dict[str, Any] = {
                 "store": str(self._store.absolute()),
                 "page": f"{page.path.absolute()}:{slot}",
                 "timeout_s": timeout_s,
             }
+            if rank in order.ranks:
+                join |= self._outputs(rank, slot)
             self._control.send_join(rank, join)
+
+    def _outputs(self, rank: int, local_rank: int) -> dict[str, str]:
+        """Where a newcomer writes that has run so far as nobody."""
+        files = self.incarnation.logs
+        assert files is not None, "workers that live have logs"
+        errors = self._env.streams.errors(files, rank, local_rank) or files.worker(rank)
+        return {
+            "stdout": str(files.worker(rank).absolute()),
+            "stderr": str(errors.absolute()),
+            "error_file": error_file(str(files.folder.absolute()), rank),
+        }
 
     def _drop_store(self) -> None:
         if self._store is not None:
@@ -292,9 +330,26 @@ class WorkerGroup:
 
     def _start_worker(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> bool:
         """True when a standby became this worker."""
-        topology, seats = order.plan.topology, self._ranks_of(order.plan)
+        local_rank = self._ranks_of(order.plan).index(rank)
+        launch = self._launch(order.plan, shared, files, rank)
+        (self._env.log_dir / f"device{rank}").mkdir(exist_ok=True)
+        port = 0 if order.plan.kept else listens_first(self._spec, order, local_rank)
+        standby = self.standbys.take(rank, launch, port) if rank in order.standbys else None
+        if not order.plan.kept:
+            self._parked_as = partial(self._parked_launch, order, shared, files)
+        self.standbys.remember(rank, launch)
+        self._employ(rank, standby or start(launch), standby=standby is not None)
+        if shared.builtin_scheduler and order.plan.topology.world_size > 1 and self._is_first(order.plan):
+            # Only where our scheduler is it is known when they are through init().
+            without_preempting(self._workers[rank].pid)
+        if not order.plan.kept:
+            self._env.streams.show(files, rank, local_rank)
+        return standby is not None
+
+    def _launch(self, plan: Plan, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
+        topology, seats = plan.topology, self._ranks_of(plan)
         local_rank = seats.index(rank)
-        command = self._env.command(order.plan, rank)
+        command = self._env.command(plan, rank)
         placement = WorkerPlacement(
             rank=rank,
             local_rank=local_rank,
@@ -305,7 +360,7 @@ class WorkerGroup:
         cwd = self._spec.identity.folder_of(rank, local_rank, placement.node_rank)
         if cwd is not None:
             Path(cwd).mkdir(parents=True, exist_ok=True)
-        launch = Launch(
+        return Launch(
             cwd=cwd,
             argv=(*self._spec.command.prefix, *command.args),
             env=worker_environment(command.environ, self._spec, placement, shared),
@@ -315,17 +370,6 @@ class WorkerGroup:
             memory_nodes=share_of(self._spec.binding.memory_nodes, local_rank),
             deadline=self._env.deadline,
         )
-        (self._env.log_dir / f"device{rank}").mkdir(exist_ok=True)
-        port = 0 if order.plan.kept else listens_first(self._spec, order, local_rank)
-        standby = self.standbys.take(rank, launch, port) if rank in order.standbys else None
-        self.standbys.remember(rank, launch)
-        self._employ(rank, standby or start(launch), standby=standby is not None)
-        if shared.builtin_scheduler and topology.world_size > 1 and self._is_first(order.plan):
-            # Only where our scheduler is it is known when they are through init().
-            without_preempting(self._workers[rank].pid)
-        if not order.plan.kept:
-            self._env.streams.show(files, rank, local_rank)
-        return standby is not None
 
     def _is_first(self, plan: Plan) -> bool:
         """Whether rank 0 is here, and with it whatever brings the ranks together."""

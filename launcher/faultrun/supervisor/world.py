@@ -12,6 +12,7 @@ from faultrun.model.actions import (
     GiveUpHandover,
     Inspect,
     Kill,
+    ParkStandby,
     Prepare,
     Publish,
     RaiseAlarm,
@@ -73,7 +74,7 @@ class LocalWorld:
         """See ``ports.World``."""
         return self._reactor.wait()
 
-    def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one row a case
+    def perform(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915  one row a case
         """See ``ports.World``."""
         match action:
             case RequestGasp():
@@ -102,6 +103,8 @@ class LocalWorld:
                 self._chores.send(lambda: self._group.sweep_ranks(action))
             case RestorePolicy():
                 self._group.restore_policy(action)
+            case ParkStandby(rank=rank):
+                self._group.park(rank)
             case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):
                 # A fork would copy the locks that another thread holds.
                 self._reactor.start_timer(Timer.STANDBY, self._reactor.now() + _BUSY_S, incarnation)

@@ -86,12 +86,14 @@ class Standby:
     def look_alive(self) -> None:
         """Its turn may come soon: full priority, and a sign of life is asked for."""
         self._priority.restore()
+        _set_oom_score(self.process.pid, self._oom_score)
         self._send({"kind": "look"})
 
-    def hand_over(self, new: Launch, arguments: tuple[str, ...], port: int) -> bool:
+    def hand_over(self, new: Launch, arguments: tuple[str, ...], port: int, *, quietly: bool = False) -> bool:
         """Have it become ``new``; False when it cannot. It answers ``taken``, or never.
 
         ``arguments`` are the program's own, ``port`` is waited for until it is listened on, 0 for not.
+        ``quietly``: it gives way to everybody until ``look_alive``.
         """
         old = self.launch
         stderr = new.stderr or new.stdout
@@ -105,8 +107,9 @@ class Standby:
             stderr.touch()
         except OSError:
             return False
-        self._priority.restore()
-        _set_oom_score(self.process.pid, self._oom_score)
+        if not quietly:
+            self._priority.restore()
+            _set_oom_score(self.process.pid, self._oom_score)
         return self._send(
             {
                 "kind": "go",

@@ -2,7 +2,7 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, and ``kill-RANK-STEP-PHASE``, which is done once.
+``loader``, ``workers``, ``compile``, ``function``, ``slow``, and ``kill-RANK-STEP-PHASE``, done only once.
 """
 
 import os
@@ -139,6 +139,8 @@ class Job:
                 self.one(*data(step))
             self.at("after")
             self.note()
+            if "slow" in WORDS:  # there is time for others
+                time.sleep(0.05)
 
     def with_loader(self) -> None:
         workers = 2 if "workers" in WORDS else 0
