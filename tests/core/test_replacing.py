@@ -203,6 +203,43 @@ def test_the_wait_for_the_dead_ranks_words_is_bounded() -> None:
     assert story.rang(Timer.REJOIN, after_s=15).phase is Phase.DRAINING
 
 
+def test_one_that_dies_as_the_plan_is_made_is_replaced_with_the_first_and_charged_once() -> None:
+    story = training()
+    story.answers_wait = True
+    story.killed(1).examined().killed(2).hears()
+    assert (story.phase, story.performed(Spawn)) == (Phase.REPLACING, [])
+    story.examined().hears()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1, 2), frozenset({0}), 2)
+    assert len(spawn.plan.ledger.restarts) == 1
+
+
+@pytest.mark.parametrize("last", ["all die", "one cannot"])
+def test_survivors_given_up_as_the_plan_is_made_begin_anew_and_are_charged_once(last: str) -> None:
+    story = training()
+    story.answers_wait = True
+    story.killed(1).examined()
+    if last == "all die":
+        story.killed(0).killed(2).hears()
+    else:
+        story.cannot_rejoin(2).hears().killed(0, SIGTERM).killed(2, SIGTERM)
+    story.answers_wait = False
+    story.recovers(checkpoint(30))
+    assert (story.plan.kept, story.plan.incarnation) == (frozenset(), 2)
+    assert (len(story.plan.ledger.restarts), story.plan.ledger.alike) == (1, 1)
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_rank_that_finishes_in_the_middle_is_not_started_again_beside_the_others(planned: bool) -> None:
+    story = training().killed(1)
+    if planned:
+        story.examined().rejoined(0)
+    story.performed(Spawn)
+    story.returned(2)
+    assert (story.phase, story.performed(Spawn)) == (Phase.DRAINING, [])
+    assert "rank 2 finished before all were one group again" in story.whys[-1]
+
+
 class World:
     """The processes as they are: started by Spawn, gone by their exit. What is ordered must fit them."""
 
@@ -231,6 +268,9 @@ class World:
     def ends(self) -> None:
         """Answer whatever the supervisor waits for; every rank that runs finishes."""
         story = self.story
+        story.answers_wait = False
+        story.hears()
+        self.obeys()
         answers: dict[Phase, Callable[[], object]] = {
             Phase.SURVEYING: lambda: story.chose(checkpoint(41)),
             Phase.BACKING_OFF: lambda: story.rang(Timer.BACKOFF),
@@ -259,13 +299,18 @@ HAPPENINGS: "dict[str, Callable[[World, int], object]]" = {
     "examined": lambda world, _: world.story.examined(),
     "late": lambda world, _: world.story.rang(Timer.REJOIN, after_s=20),
     "told to stop": lambda world, _: world.story.told_to_stop(),
+    "finished": lambda world, rank: world.loses(rank, Exited(code=0)),
+    "heard": lambda world, _: world.story.hears(),
     "stepped": lambda world, _: world.story.now(FirstStep, step=50),
 }
 
 
-@given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), RANKS), max_size=25))
-def test_whatever_happens_no_rank_lives_twice_and_the_end_is_reached(what: "list[tuple[str, int]]") -> None:
+@given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), RANKS), max_size=25), st.booleans())
+def test_whatever_happens_no_rank_lives_twice_and_the_end_is_reached(
+    what: "list[tuple[str, int]]", waits: bool
+) -> None:
     world = World(training())
+    world.story.answers_wait = waits
     for name, rank in what:
         HAPPENINGS[name](world, rank)
         world.obeys()

@@ -119,7 +119,10 @@ class Story:
         self.whys: list[str] = []
         self.steps: list[tuple[Event, Step]] = []
         self.agreement_is_silent = False
+        self.answers_wait = False
+        """Whether answers wait for ``hears``, as those that come while more is on its way."""
         self._plan: Plan | None = None
+        self._answers: list[Event] = []
 
     @property
     def phase(self) -> Phase:
@@ -356,8 +359,19 @@ class Story:
         answer = next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s)
         if isinstance(answer, PlanAdopted):
             self._plan = answer.plan
-        if not isinstance(answer, str):
+        if isinstance(answer, str):
+            return
+        if self.answers_wait:
+            self._answers.append(answer)
+        else:
             self.tell(answer)
+
+    def hears(self) -> "Story":
+        """The answers that have waited."""
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            self.tell(answer)
+        return self
 
 
 def rule(**more: object) -> RestartPolicy:

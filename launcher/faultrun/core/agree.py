@@ -110,8 +110,10 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
 def _keep(rules: Rules, plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
     """Who lives goes on in the next incarnation; the restart of the others is charged like one of all."""
     incident = fact.incident
-    if fact.incarnation != plan.incarnation or incident is None:
+    if incident is None:
         return "workers run"
+    if fact.incarnation != plan.incarnation:
+        return _keep_fewer(plan, fact, now_s)
     following = replace(
         plan,
         incarnation=plan.incarnation + 1,
@@ -135,6 +137,19 @@ def _keep(rules: Rules, plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
             return answer
 
 
+def _keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
+    """One more died before the plan was there: the same for who is left, and nothing is charged again."""
+    if not fact.kept < plan.kept:
+        return "workers run"
+    return _adopt(replace(plan, incarnation=plan.incarnation + 1, kept=fact.kept, start_at_s=now_s), now_s)
+
+
+def _too_late(plan: Plan, fact: NodeFact) -> bool:
+    """Whether the survivors that ``plan`` keeps were given up before it was there."""
+    gone = fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED)
+    return bool(plan.kept) and gone and fact.incarnation < plan.incarnation
+
+
 def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tuple[str, StopSource | None]:
     """Why the plan's incarnation cannot begin or go on, and whether for a stop; empty while it can."""
     for seat in plan.topology.nodes:
@@ -149,13 +164,16 @@ def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tupl
             return f"node {seat.node} has another supervisor", None
         if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
             return f"node {seat.node} has given it up", None
+        if _too_late(plan, fact):
+            return f"on node {seat.node} nobody lives that it keeps", None
     return "", None
 
 
 def _is_behind(plan: Plan, fact: NodeFact) -> bool:
     """Whether it has not spoken since the plan was made, and will: whoever ends takes no plan any more."""
     ends = fact.stop is not None or fact.failure is not None
-    return fact.incarnation < plan.incarnation and not ends and plan.is_for(fact.node, fact.boot)
+    is_here = plan.is_for(fact.node, fact.boot) and not _too_late(plan, fact)
+    return fact.incarnation < plan.incarnation and not ends and is_here
 
 
 def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
@@ -281,7 +299,11 @@ def _replan(
         return _adopt(following, now_s)
     incident = left_init(incident, plan, spoken)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
-    answer = _answer(rules, replace(plan, ledger=ledger), incident, following, high_step)
+    answered = any(_too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
+    if answered:
+        answer: NextStep = _adopt(replace(following, reason=Reason.FAULT), now_s)
+    else:
+        answer = _answer(rules, replace(plan, ledger=ledger), incident, following, high_step)
     if not isinstance(answer, PlanAdopted):
         return answer
     told = aftermath(incident, plan, answer.plan, spoken)

@@ -132,6 +132,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return begin.give_up(state, event.at_s, (event.exit_code, event.why))
         case Phase.AWAITING_GO, GoGiven():
             return begin.spawn(state, event)
+        case Phase.RUNNING, WorkerExit(clean=True, rank=rank) if rank in state.life.rejoining:
+            return replacing.left(state, event)
         case Phase.RUNNING, WorkerExit(clean=True):
             return drain.ended(state, event, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:

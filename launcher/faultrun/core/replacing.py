@@ -58,10 +58,19 @@ def begin(state: RunState, event: WorkerExit) -> Step:
 
 def another(state: RunState, event: WorkerExit) -> Step:
     """One more is gone before a plan came."""
+    if event.clean:
+        return left(state, event)
     state = replace(state, life=state.life.reaped(event))
     if not state.life.alive:
         return drain.sweep_when_empty(state, event.at_s, f"rank {event.rank} is gone too")
     return Step(state=state, actions=(_examine(state),), why=f"rank {event.rank} is gone too")
+
+
+def left(state: RunState, event: WorkerExit) -> Step:
+    """A rank that others wait for has finished: it never comes, and nobody does its work twice."""
+    gone = replace(state, life=state.life.reaped(event))
+    why = f"rank {event.rank} finished before all were one group again"
+    return abandon(gone, event.at_s, why, event.rank)
 
 
 def examined(state: RunState, event: DeathsExamined) -> Step:
