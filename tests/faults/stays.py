@@ -3,7 +3,8 @@
 
 The words on the command line: the last step, and what shall happen to which rank. ``lingers-RANK``: a
 newcomer that never takes its place; ``falls-RANK``: one that dies as it comes; ``cannot-RANK``: a survivor
-that cannot rejoin; ``forks-RANK``: leaves a process of its own session behind.
+that cannot rejoin; ``leaves-RANK``: one that exits with 3 instead; ``forks-RANK``: leaves a process of its
+own session behind.
 """
 
 import os
@@ -44,6 +45,8 @@ def main() -> None:
             if f"cannot-{RANK}" in WORDS:
                 this.say("cannot_rejoin", incarnation=life, why="it does not want to")
                 signal.pause()
+            if f"leaves-{RANK}" in WORDS:
+                os._exit(3)
             step, life = joined(life)
         with sdk.updating():
             step += 1
@@ -63,6 +66,7 @@ def joined(life: int) -> tuple[int, int]:
     while True:
         join = this.regroup.wait_join(life, 60)
         assert join is not None, "nobody formed another group"
+        Path(join.store).touch()
         this.moves_to(join)
         life = join.incarnation
         step = min(int(Path(f"at_{rank}").read_text()) for rank in range(WORLD))

@@ -50,6 +50,8 @@ def test_survivors_keep_their_processes_through_one_death_after_the_other(launch
     run.signal(15)
     assert run.ends() == 143
     assert [line["rank"] for line in run.events("WorkerStarted", incarnation=0)] == [0, 1, 2]
+    boot = run.events("RunStarted")[0]["boot"]
+    assert not [*Path("/dev/shm").glob(f"faultrun-{boot}-*"), *run.log_dir.glob(f"faultrun-{boot}-*")]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,7 @@ def test_whoever_does_not_come_back_is_named_and_all_begin_anew(
     run.trains(range(3), incarnation=2)
     assert not set(first) & set(pids(run))
     assert why in run.text
+    assert "could not be started" not in run.text
     assert run.events("PlanAdopted")[-1]["plan"]["kept"] == []
     # What the survivors saved as they left is where all go on.
     assert run.events("PlanAdopted")[-1]["plan"]["point"]["kind"] == "gasp"
@@ -83,6 +86,19 @@ def test_a_newcomer_that_dies_each_time_is_not_started_for_ever(launcher: Launch
     run.event("GaspRequested")
     kept = [line["plan"]["kept"] for line in run.events("PlanAdopted")]
     assert kept == [[], [0, 2], [0, 2], [0, 2]]
+    run.signal(15)
+    assert run.ends() == 143
+
+
+def test_a_survivor_that_ends_as_it_hears_of_the_death_is_replaced_with_the_first(launcher: Launcher) -> None:
+    run = staying(launcher, "leaves-2")
+    first = pids(run)
+    run.kill(1)
+    wait_until(lambda: not {*first[1:]} & {*pids(run)}, what="two newcomers")
+    newest = run.event("PlanAdopted")["incarnation"]
+    run.event("FirstStep", incarnation=newest)
+    rejoined(run, newest)
+    assert run.worker(0) == first[0]
     run.signal(15)
     assert run.ends() == 143
 

@@ -127,6 +127,8 @@ def _how(incident: Incident) -> str:
         return "was lost"
     if incident.cause is Cause.FENCE:
         return "was fenced"
+    if incident.cause is Cause.REJOIN:
+        return "did not rejoin"
     return "stopped for the platform" if incident.ordered else "could not be started"
 
 

@@ -215,8 +215,9 @@ class WorkerGroup:
                 as_usual(worker.pid)
 
     def dismiss_helpers(self) -> None:
-        """End the scheduler: the workers it served are gone."""
+        """End the scheduler, and the file over which workers met: whom they served is gone."""
         self._schedulers.dismiss()
+        self._drop_store()
 
     def reap_strangers(self) -> Iterable[Event]:
         """SIGCHLD: adopted orphans are taken out of the process table."""
