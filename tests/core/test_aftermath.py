@@ -110,6 +110,34 @@ def test_a_rank_that_fell_by_itself_stays_the_incident_although_a_node_is_lost_s
     assert len(found.ledger.restarts) == 1
 
 
+def test_an_incident_that_a_plan_has_answered_is_told_again_as_it_was_and_charged_once() -> None:
+    """Who made that plan is lost, and the other supervisor has another name: it never heard of the answer."""
+    first = answered(fact(A, KILLED), fact(B, HEARD_OF))
+    told, boots = first.aftermath, (BootId("1"), BootId("1"))
+    fenced = replace(fact(B, replace(HEARD_OF, cause=Cause.FENCE, explanation="cut off")), boot=BootId("2"))
+    found = next_step(RULES, replace(first, boots=boots), {B: fenced, C: fact(C, incarnation=-1)}, 20)
+    assert isinstance(found, PlanAdopted), found
+    assert told is not None
+    assert (found.plan.incarnation, found.plan.aftermath) == (first.incarnation + 1, told)
+    assert found.plan.ledger == first.ledger
+    following = replace(KILLED, number=2, incarnation=found.plan.incarnation, node=B)
+    later = replace(fact(B, following, found.plan.incarnation), boot=BootId("2"))
+    again = next_step(RULES, found.plan, {B: later, C: fact(C, incarnation=found.plan.incarnation)}, 30)
+    assert isinstance(again, PlanAdopted)
+    assert again.plan.aftermath is not None
+    assert (again.plan.aftermath.incident.number, again.plan.ledger.incidents) == (2, 2)
+
+
+def test_an_older_incident_than_the_last_is_not_told_again() -> None:
+    first = answered(fact(A, KILLED), fact(B, HEARD_OF))
+    later = replace(first, incarnation=5, ledger=replace(first.ledger, incidents=4), aftermath=None)
+    stopped = replace(fact(A, incarnation=5), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    facts = {A: stopped, B: fact(B, incarnation=5), C: fact(C, KILLED)}
+    found = next_step(RULES, later, facts, 90)
+    assert isinstance(found, PlanAdopted)
+    assert (found.plan.aftermath, found.plan.ledger) == (None, later.ledger)
+
+
 @pytest.mark.parametrize("followed", [None, HEARD_OF, replace(KILLED, fault_class=FaultClass.CONSEQUENCE)])
 def test_a_node_that_was_told_to_stop_is_no_incident_and_costs_no_budget(followed: Incident | None) -> None:
     stopped = replace(fact(B), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)

@@ -294,7 +294,11 @@ def _replan(
         reason = Reason.FIRST if point is None else Reason.CONTINUED
         return _adopt(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
     following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
-    incident = with_lost(first_incident(spoken), plan, spoken, rules.lease_ttl_s)
+    incident = first_incident(spoken)
+    if incident is not None and incident.number <= plan.ledger.incidents:
+        # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
+        return _adopt(replace(following, aftermath=_answered(plan, incident)), now_s)
+    incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
     if incident is None or (_only_followed(incident) and any(fact.stop is not None for fact in spoken)):
         return _adopt(following, now_s)
     incident = left_init(incident, plan, spoken)
@@ -308,6 +312,12 @@ def _replan(
         return answer
     told = aftermath(incident, plan, answer.plan, spoken)
     return _adopt(with_scheduler(replace(answer.plan, aftermath=told), seated), now_s)
+
+
+def _answered(plan: Plan, incident: Incident) -> Aftermath | None:
+    """What ``plan`` told of ``incident``, if it was that one which it answered."""
+    told = plan.aftermath
+    return told if told is not None and told.incident.number == incident.number else None
 
 
 def _answer(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
