@@ -2,14 +2,15 @@
 
 import json
 import os
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from faultrun.core.resumption import check
-from faultrun.model.checkpoint import Refusal
-from faultrun.model.events import ConfigRewritten, FirstStep, RecoveryPointChosen, Timer
+from faultrun.model.checkpoint import OnNode, RankFile, Refusal
+from faultrun.model.events import ConfigRewritten, FirstStep, PlanAdopted, RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import Exited
 from faultrun.model.gasp import GaspRequested
@@ -19,6 +20,7 @@ from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase
 from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.stop import StopSource
+from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.observe.card_keeper import CardKeeper
 from faultrun.observe.reporters import ConsoleReporter
 from support.specs import a_spec
@@ -214,6 +216,18 @@ def test_what_lies_there_in_no_known_format_is_said_once(tmp_path: Path) -> None
 def test_resuming_says_from_where(tmp_path: Path) -> None:
     lines, _ = told(Story(2).starts().chose(checkpoint(7)), tmp_path)
     assert lines[1] == "resuming from ckpt/net-7.ckpt (step 7)"
+
+
+def test_resuming_names_the_file_on_the_disk_of_this_node(tmp_path: Path) -> None:
+    seats = Topology(nodes=(NodeSlots(node=NodeId("a"), slots=1), NodeSlots(node=NodeId("b"), slots=1)))
+    files = (RankFile(rank=0, path="/a/net-7.ckpt"), RankFile(rank=1, path="/b/net-7.ckpt"))
+    point = replace(checkpoint(7), path="/a/net-7.ckpt", files=files, source=OnNode(node=NodeId("a")))
+    plan = replace(first_plan(2, topology=seats), point=point)
+    story = Story(2).starts()
+    story.tell(PlanAdopted(at_s=0, incarnation=0, plan=plan))
+    for node in seats.nodes:
+        lines, _ = told(story, tmp_path, replace(a_spec(workers=1), node=node.node))
+        assert f"resuming from /{node.node}/net-7.ckpt (step 7)" in lines
 
 
 def test_only_the_first_of_many_deaths_gets_a_line_of_its_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from faultrun.core.scheduler_choice import INSTEAD
 from faultrun.core.secrets import without_secret_words
 from faultrun.core.span import rank_names
 from faultrun.model.agreement import IncarnationOver, MembershipLost
-from faultrun.model.checkpoint import Refusal
+from faultrun.model.checkpoint import OnNode, RecoveryPoint, Refusal
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,
@@ -267,7 +267,12 @@ class ConsoleReporter:
             self._cards.restarting(before, self._refused, plan, event.at_s)
         elif plan.point is not None:
             step = "?" if plan.point.global_step is None else plan.point.global_step
-            self._say(one_line(f"resuming from {plan.point.path} (step {step})"))
+            self._say(one_line(f"resuming from {self._own_path(plan, plan.point)} (step {step})"))
+
+    def _own_path(self, plan: Plan, point: RecoveryPoint) -> str:
+        """Where nodes have disks of their own, what lies on this one."""
+        ours = plan.topology.ranks_of(self._spec.node) if isinstance(point.source, OnNode) else ()
+        return point.path_for(ours[0]) if ours else point.path
 
     def _exit(
         self,
