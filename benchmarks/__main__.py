@@ -32,6 +32,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="more rounds are surer [each benchmark's own]")
     parser.add_argument("--case", action="append", help="only this case (repeatable) [all]")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where tables go [benchmarks/results]")
+    parser.add_argument("--remark", action="append", default=[], help="a sentence for the page (repeatable)")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a promise is not kept")
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
     asked = parser.parse_args(argv)
@@ -50,7 +51,11 @@ def _run(benchmark: Benchmark, asked: argparse.Namespace) -> int:
     load_before = machine.load()
     readings = conduct(benchmark, rounds=rounds, cases=cases, say=_say)
     around = report.Circumstances(
-        machine=machine.describe(), loads=(load_before, machine.load()), rounds=rounds, cases=cases
+        machine=machine.describe(),
+        loads=(load_before, machine.load()),
+        rounds=rounds,
+        cases=cases,
+        remarks=asked.remark,
     )
     page = report.write(asked.results, benchmark, readings, around)
     print(page.read_text(encoding="utf-8"), flush=True)

@@ -15,12 +15,16 @@ _VERDICTS = {True: "kept", False: "**not kept**", None: "not measured"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Where and how the numbers came about; ``loads`` are the machine's load averages before and after."""
+    """Where and how the numbers came about; ``loads`` are the machine's load averages before and after.
+
+    ``remarks`` are sentences of whoever measured: what the numbers do not tell of this one time.
+    """
 
     machine: Mapping[str, str]
     loads: tuple[str, str]
     rounds: int
     cases: Sequence[str]
+    remarks: Sequence[str] = ()
 
 
 def write(folder: Path, benchmark: Benchmark, readings: Readings, around: Circumstances) -> Path:
@@ -81,6 +85,7 @@ def _record(
         "machine": dict(around.machine),
         "load_before_and_after": list(around.loads),
         "rounds": around.rounds,
+        "remarks": list(around.remarks),
         "contenders": list(benchmark.contenders),
         "cases": list(around.cases),
         "metrics": [{"key": m.key, "label": m.label, "unit": m.unit.value} for m in benchmark.metrics],
@@ -109,6 +114,7 @@ def _page(
         benchmark.method,
         "",
         f"Machine: {machine}; load average {around.loads[0]} before and {around.loads[1]} after.",
+        *around.remarks,
         f"Rounds: {around.rounds}, contenders interleaved. Median [least–most], how many samples; "  # noqa: RUF001
         f"× is the median as a multiple of {benchmark.contenders[0]}'s.",  # noqa: RUF001  a multiple
         "",

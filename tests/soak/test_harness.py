@@ -122,9 +122,12 @@ def test_the_readme_gets_a_row_for_each_who_was_measured_and_a_plot(tmp_path: Pa
 def test_a_page_says_ratios_failures_who_is_missing_and_promises_that_are_not_kept(tmp_path: Path) -> None:
     benchmark = a_benchmark([])
     readings = conduct(benchmark, rounds=2, cases=["a"], say=quiet)
-    around = Circumstances(machine=machine.describe(), loads=("0.1", "0.2"), rounds=2, cases=["a"])
+    around = Circumstances(
+        machine=machine.describe(), loads=("0.1", "0.2"), rounds=2, cases=["a"], remarks=["It rained."]
+    )
     page = report.write(tmp_path, benchmark, readings, around).read_text(encoding="utf-8")
     assert "2.00 s [2.00–2.00] n=2 (4.00×)" in page  # noqa: RUF001  as it is printed
+    assert "\nIt rained.\n" in page
     assert "* without absent: it is not installed" in page
     assert "* not measured: broken, a: it fell over (2 times)" in page
     assert "| under 0.1 s | 0.5 s | **not kept** |" in page
