@@ -47,7 +47,8 @@ class Node:
             "--resume_arg=--pre_trained={checkpoint}",
         ]
         train = [str(TRAIN), f"--step_delay_s={delay_s}", "--log_steps=1"]
-        self._console = (work / f"{self.name}.out").open("wb")
+        self.console = work / f"{self.name}.out"
+        self._console = self.console.open("wb")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "faultrun", *words, *train],
             cwd=work,
@@ -130,7 +131,7 @@ def wait_until(reached: Callable[[], bool], what: str, nodes: list[Node]) -> Non
     deadline_s = time.monotonic() + WITHIN_S
     while not reached():
         if time.monotonic() > deadline_s:
-            consoles = "\n".join(str(node.log_dir) for node in nodes)
+            consoles = "\n".join(str(node.console) for node in nodes)
             raise SystemExit(f"{what} did not come within {WITHIN_S:g} s; look into\n{consoles}")
         time.sleep(0.05)
 

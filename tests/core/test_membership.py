@@ -515,6 +515,24 @@ def test_a_run_that_was_given_up_goes_on_with_a_fresh_budget_for_those_who_come_
     assert f"{BODIES}{header.last}" not in run.store.parts()
 
 
+def test_who_comes_alone_after_a_run_that_ended_with_0_waits_and_ends_as_that_one_did() -> None:
+    run = Group("a", "b").starts()
+    for node in "ab":
+        run[node].says(NodeStatus.DONE)
+    run.settles()
+    assert run.phase == (0, PlanPhase.FINISHED)
+    for node in "ab":
+        run.is_gone(node)
+    run.members.append(late := Member(run, "c"))
+    run.settles()
+    assert (late.waits, late.was_told(RunFinished)) == ("another node", [])
+    run.passes(61)
+    (end,) = late.was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    why = "the run had ended: every rank finished; another node did not come within 60 s"
+    assert (end.exit_code, end.why) == (0, why)
+
+
 HEADER: dict[str, Any] = {
     "incarnation": 0,
     "phase": PlanPhase.GO,
