@@ -13,6 +13,7 @@ import pytest
 
 from faultrun.model.events import FirstStep
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
+from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
@@ -150,6 +151,21 @@ def test_a_worker_that_was_heard_is_forgotten_when_the_next_incarnation_begins(d
     desk.control.begin(4, desk.page)
     worker.says("saved", path="old", step=1)
     desk.nothing()
+
+
+def test_who_is_parked_for_a_living_rank_is_kept_while_another_rank_is_replaced(desk: Desk) -> None:
+    desk.worker(0)
+    desk.worker(1)
+    parked = desk.peer()
+    parked.says("hello", rank=0, pid=1, incarnation=3, newcomer=True, sdk="1")
+    parked.says("can_join")
+    assert desk.hears(StandbyChanged).state is StandbyPhase.PARKED
+    for incarnation, survivor in ((4, 0), (5, 1)):
+        desk.control.begin(incarnation, desk.page, frozenset({survivor}))
+        for rank in (0, 1):
+            desk.control.send_join(rank, {"store": "s", "page": "p"})
+    join = parked.is_told()
+    assert (join["kind"], join["incarnation"]) == ("join", 5)
 
 
 def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:

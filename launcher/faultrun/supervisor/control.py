@@ -122,11 +122,11 @@ class Control:
     def send_join(self, rank: int, join: Mapping[str, Any]) -> None:
         """Have ``rank`` enter this incarnation's group; one that has not come yet hears it when it does."""
         told = {"incarnation": self._incarnation, **join}
-        survivor, newcomer = self._ranks.get(rank), self._newcomers.pop(rank, None)
-        if survivor is not None:
+        survivor = self._ranks.get(rank)
+        if survivor is not None:  # who is parked to take its place waits on
             survivor.send(message("join", **told))
-        elif newcomer is not None:
-            self._seat(newcomer, rank, told)
+        elif rank in self._newcomers:
+            self._seat(self._newcomers.pop(rank), rank, told)
         else:
             self._joins[rank] = told
 
