@@ -113,6 +113,13 @@ def test_a_newcomer_that_dies_before_it_is_in_is_replaced_too() -> None:
     assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), frozenset({0, 2}), 2)
 
 
+def test_a_newcomer_is_said_to_fail_at_its_own_step_and_not_at_the_dead_ranks() -> None:
+    story = training().killed(1).examined()
+    assert [one.rank for one in story.state.life.steps] == [0, 2]
+    story.rejoined(0, 1, 2, step=57).killed(1)
+    assert story.incident.step == 57
+
+
 def test_what_kills_a_rank_each_time_is_not_fed_for_ever() -> None:
     story = training(policy=replace(POLICY, max_restarts=99))
     for _ in range(MOST_REGROUPS):

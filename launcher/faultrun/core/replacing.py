@@ -15,6 +15,7 @@ from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
+from faultrun.model.progress import RankStep
 from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.run import Drain, Phase, RunState, Step
 
@@ -97,6 +98,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         rejoinable=life.rejoinable & plan.kept,
         rejoining=ranks,
         regroups=life.regroups + 1,
+        steps=tuple(one for one in life.steps if one.rank in plan.kept),
         exits=(),
         drain=None,
     )
@@ -137,7 +139,8 @@ def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoi
             return Step(state=state, why="noted")
         case RankRejoined(step=step):
             missing = life.rejoining - {rank}
-            state = replace(state, life=replace(life, rejoining=missing))
+            at_step = life.stepped((RankStep(rank=rank, step=step),))
+            state = replace(state, life=replace(at_step, rejoining=missing))
             if missing:
                 return Step(state=state, why=f"rank {rank} is back at step {step}; {len(missing)} are not")
             plan = state.plan
