@@ -1,12 +1,14 @@
 """A rank dies and the others keep their processes: the real program, with real ranks and real kills."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from support.processes import lives, wait_until
-from support.runs import Launcher, Run
+from support.runs import FAULTRUN, Launcher, Run
 
 STAYS = Path(__file__).parent / "stays.py"
 TRAIN = Path(__file__).parent.parent / "sdk" / "scripts" / "train_stay.py"
@@ -39,6 +41,12 @@ def test_survivors_keep_their_processes_through_one_death_after_the_other(launch
     assert [pid == before for pid, before in zip(pids(run), first, strict=True)] == [True, False, True]
     wait_until(lambda: not lives(left), what="the end of what the dead rank left behind")
     run.event("FirstStep", incarnation=1)
+    shown = subprocess.run(
+        [*FAULTRUN, "status", "--json"], cwd=launcher.folder, capture_output=True, check=True
+    )
+    ranks = {rank["rank"]: rank for rank in json.loads(shown.stdout)["ranks"]}
+    assert {number: rank["pid"] for number, rank in ranks.items()} == dict(enumerate(pids(run)))
+    assert all(rank["step"] >= 3 for rank in ranks.values())
     run.kill(0, 2)
     rejoined(run, run.event("FirstStep", incarnation=run.event("PlanAdopted")["incarnation"])["incarnation"])
     assert run.worker(1) not in first

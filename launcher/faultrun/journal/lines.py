@@ -144,16 +144,26 @@ class Tail:
 
 
 def tail(path: Path) -> Tail:
-    """What the present incarnation left, without reading what came before. OSError without a journal."""
+    """What the present workers left, since all of them were started. OSError without a journal."""
     with path.open("rb") as file:
         if not file.read(1):
             return Tail()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             first = journal_line(line_of_bytes(text.readline()) or {})
-            plan = text.rfind(_PLAN)
-            text.seek(text.rfind(b"\n", 0, max(plan, 0)) + 1)
+            start = len(text)
+            while start := text.rfind(b"\n", 0, max(text.rfind(_PLAN, 0, start), 0)) + 1:
+                text.seek(start)
+                if not _keeps(line_of_bytes(text.readline()) or {}):
+                    break
+            text.seek(start)
             rest = decoded(iter(text.readline, b""), beats_in_one=len(text))
             return Tail(first=first, lines=tuple(rest))
+
+
+def _keeps(line: Mapping[str, object]) -> bool:
+    """Whether it is of a plan that keeps workers, who were started before it."""
+    plan = line.get("plan")
+    return isinstance(plan, dict) and bool(plan.get("kept"))
 
 
 def _agreed(event: Event | None) -> Incident | None:

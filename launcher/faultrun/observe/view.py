@@ -93,7 +93,9 @@ class RunView:
         return last_steps(self._files(log_dir, worker_name), sorted(self.workers) or range(self.world_size))
 
     def _files(self, log_dir: Path, worker_name: str) -> LogFiles:
-        return LogFiles(log_dir=log_dir, worker_name=worker_name, incarnation=self.incarnation)
+        # who outlives incarnations writes where it began
+        began = self.plan.started if self.plan is not None else -1
+        return LogFiles(log_dir=log_dir, worker_name=worker_name, incarnation=began)
 
     def take(self, line: JournalLine) -> None:
         """One more line."""
@@ -105,8 +107,8 @@ class RunView:
                 self.stopping, self.ended = False, None
             case PlanAdopted(plan=plan):
                 self.plan, self.first_step = plan, None
-                self.workers.clear()
-                self.up.clear()
+                self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
+                self.up &= plan.kept
             case WorkerStarted(rank=rank, pid=pid):
                 self.workers[rank] = WorkerView(pid)
                 self.up.add(rank)

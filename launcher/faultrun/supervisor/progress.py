@@ -120,7 +120,7 @@ def lost_workers(past: RunState, logs: Logs, log_dir: Path, clock: RunClock) -> 
     """How far the workers were that a killed supervisor took along; ``past`` is its journal's end."""
     if past.plan is None or past.phase.without_workers or past.done:
         return
-    files = LogFiles(log_dir=log_dir, worker_name=logs.worker_log_name, incarnation=past.incarnation)
+    files = LogFiles(log_dir=log_dir, worker_name=logs.worker_log_name, incarnation=past.plan.started)
     left = last_steps(files, past.plan.topology.ranks_of(past.node))
     alive_s = None if left.changed_utc_ns is None else clock.of_utc_ns(left.changed_utc_ns)
     yield WorkersLost(
