@@ -111,6 +111,20 @@ def test_a_survivor_that_ends_as_it_hears_of_the_death_is_replaced_with_the_firs
     assert run.ends() == 143
 
 
+def test_the_next_supervisor_reads_how_far_survivors_were_where_they_wrote_it(launcher: Launcher) -> None:
+    run = staying(launcher)
+    run.kill(1)
+    run.event("FirstStep", incarnation=1)
+    run.kill_supervisor()
+    again = staying(launcher)
+    lost = again.event("WorkersLost", incarnation=1)
+    assert [one["rank"] for one in lost["steps"]] == [0, 1, 2]
+    assert again.event("IncarnationStarted", incarnation=2)["ranks"] == [0, 1, 2]
+    again.trains(range(3), incarnation=2)
+    again.signal(15)
+    assert again.ends() == 143
+
+
 def test_told_to_restart_all_are_started_again(launcher: Launcher) -> None:
     run = staying(launcher, options=("--on_fault=restart",))
     run.kill(1)
