@@ -23,6 +23,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.common_step import NOTHING, CommonStep, From, Standing, of_replicas, of_shards
 from faultrun.sdk.evidence import tells_of_a_dead_peer
 from faultrun.sdk.regroup import Join
+from faultrun.sdk.torch import stuck
 from faultrun.sdk.torch.capture import nothing_is_missing
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
@@ -66,6 +67,7 @@ class Rejoin:
         self._inside = not worker.session.is_newcomer
         self._undone: Exception | None = None
         self._live = True
+        self._left = NOTHING
         self._memory: StateCopies | None = None
         self.incarnation = worker.session.incarnation
         """Of the process group that this process is in."""
@@ -251,6 +253,7 @@ class Rejoin:
         if self._group is not None and self._inside:
             self._group.drop()
             self._worker.regroup.times["dropped"] = time.monotonic()
+            self._left = self.incarnation
 
     def _make_common(self) -> int:
         """Agree on the step that all have, and have it. RuntimeError: a rank is gone; PeerLost: no step."""
@@ -323,7 +326,7 @@ class Rejoin:
     def _abort(self, incarnation: int) -> None:
         """Helper thread: only what belongs to that group, or to one that is being formed in its place."""
         if incarnation == self.incarnation and self._group is not None:
-            self._group.abort()
+            stuck.free(lambda: self._left >= incarnation, self._group.abort)
 
     def _device(self) -> Any:
         """Where collectives of this group find their tensors."""

@@ -1,0 +1,66 @@
+"""A main thread that stands in a broken group: it is freed, or its process ends and a newcomer comes.
+
+A dead peer's connections end by themselves, and mostly the main thread has its error before anybody can
+help. So the abort waits for that a moment: it is for peers that stand still, and loaders that hold connections.
+
+gloo (torch 2.13) now and then loses the error of a send: a connection that ends between two looks of its
+thread is written to, the failure is not told, and reading, which would tell, does not come to its turn. The
+rank then waits until the group's timeout, half an hour by default, and its peers wait for it.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+_BY_ITSELF_S = 0.02
+_LOOK_S = 0.25
+_LOOKS = 10
+"""Ten looks at which it has not moved: a thread that computes moves at each."""
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def free(has_left: Callable[[], bool], abort: Callable[[], None]) -> None:
+    """Call ``abort``, and end this process if its main thread stands still inside of torch. Any thread.
+
+    Nothing of it once ``has_left``.
+    """
+    threading.Thread(target=_free, args=(has_left, abort), name="faultrun-stuck", daemon=True).start()
+
+
+def _free(has_left: Callable[[], bool], abort: Callable[[], None]) -> None:
+    until_s = time.monotonic() + _BY_ITSELF_S
+    while time.monotonic() < until_s:
+        if has_left():
+            return
+        time.sleep(0.001)
+    abort()
+    still, before = 0, b""
+    while not has_left():
+        time.sleep(_LOOK_S)
+        now = _moved()
+        still = still + 1 if now == before and _is_in_torch() else 0
+        before = now
+        if still >= _LOOKS and not has_left():
+            print("faultrun: stuck in a broken process group; a newcomer comes", file=sys.stderr)  # noqa: T201
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _moved() -> bytes:
+    """What changes when the main thread runs: its time on a processor, in nanoseconds, and its turns."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/self/task/{os.getpid()}/schedstat").read_bytes()
+    return os.urandom(8)  # nothing is known of it: it moves
+
+
+def _is_in_torch() -> bool:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return frame is not None and frame.f_code.co_filename.startswith(_TORCH)
