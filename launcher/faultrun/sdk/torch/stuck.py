@@ -1,7 +1,7 @@
 """A main thread that stands in a broken group: it is freed, or its process ends and a newcomer comes.
 
 A dead peer's connections end by themselves, and mostly the main thread has its error before anybody can
-help. So the abort waits for that a moment: it is for peers that stand still, and loaders that hold connections.
+help. The abort waits a moment for that: it is for peers that stand still, and loaders that hold on.
 
 gloo (torch 2.13) now and then loses the error of a send: a connection that ends between two looks of its
 thread is written to, the failure is not told, and reading, which would tell, does not come to its turn. The
