@@ -170,7 +170,7 @@ def test_a_function_is_entered_again(tmp_path: Path) -> None:
 
 def test_a_compiled_model_keeps_its_code(tmp_path: Path) -> None:
     words = ("12", "ddp", "compile")
-    with stage_of(tmp_path / "hit", *words, "kill-1-6-backward") as stage:
+    with stage_of(tmp_path / "hit", *words, "kill-1-6-reduced") as stage:
         stage.begin()
         assert ends(stage) == undisturbed(tmp_path, words)
 

@@ -100,8 +100,9 @@ class Job:
         self.guard, self.model, self.net = guard, model, net
         self.optimizer, self.scheduler = optimizer, scheduler
         self.step = 0
-        net[len(net) // 2].register_forward_pre_hook(lambda *_: self.at("forward"))
-        net[len(net) // 2].register_forward_hook(self.watch)
+        if "compile" not in WORDS:  # it would compile a step number in, and give up after eight of them
+            net[len(net) // 2].register_forward_pre_hook(lambda *_: self.at("forward"))
+            net[len(net) // 2].register_forward_hook(self.watch)
         optimizer.register_step_pre_hook(lambda *_: self.at("update"))
         optimizer.register_step_post_hook(lambda *_: self.at("updated"))
 
