@@ -36,7 +36,7 @@ while state["step"] < last or (last == 0):
         os.replace("ck/new", f"ck/state-{state['step']}.json")
     if (life, state["step"]) == (1, 60):
         print("ready", flush=True)
-    if (rank, life, state["step"]) == (1, 0, 35):
+    if (rank, life, state["step"]) == (1, 0, 28):
         os.kill(os.getpid(), signal.SIGKILL)
 """
 """Two ranks that do fifty steps a second and save every twenty; LAST 0: for ever."""
@@ -88,9 +88,11 @@ def test_a_run_says_what_it_has_saved_until_its_end(launcher: Launcher) -> None:
     assert end.ends() == 0
     told = asked("report", end.log_dir)
     (one,) = told["each"]
-    assert one["steps_again"] == step - 20, "its last own save was of step 20"
-    assert one["here"]["again_s"] < one["by_hand"]["again_s"]
-    assert one["by_hand"]["again_s"] >= 0.9 * 0.02 * (step - 20), (
+    # Rank 0 saves by itself every 20 steps, and on a busy machine it is far ahead of the rank that dies.
+    own = run.events("RecoveryPointChosen", incarnation=0)[-1]["periodic_step"]
+    assert one["steps_again"] == max(0, step - own), f"its last own save was of step {own}"
+    assert one["here"]["again_s"] <= one["by_hand"]["again_s"]
+    assert one["by_hand"]["again_s"] >= 0.9 * 0.02 * (step - own), (
         "a step takes 20 ms, as the journal has measured it"
     )
     assert end.text.splitlines()[-1].endswith(f" faultrun: {told['text']}")

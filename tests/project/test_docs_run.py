@@ -68,6 +68,7 @@ NOT_RUN = {
             ("report", "e0:2379 --rdzv-id=job42"),
         )
     },
+    "faultrun etcd": "tests/cli/test_etcd_verb.py: it serves until it is told to end",
     "kubectl exec trainer-0 -- faultrun status": "needs a cluster; its words are parsed by test_docs",
     "kubectl logs trainer-0": "needs a cluster",
     "kubectl cp trainer-0:/workspace/faultrun_log/report.html report.html": "needs a cluster",
