@@ -87,7 +87,7 @@ class Rejoin:
                 raise FaultrunError(
                     "this rank cannot take a dead one's place",
                     because=why,
-                    hint="see docs/survivors-stay.md; --on_fault=restart starts all ranks again instead",
+                    hint="--on_fault=restart starts all ranks again instead",
                 )
             return
         self._able = True
