@@ -456,7 +456,3 @@ class WorkerGroup:
 def _store_folder(log_dir: Path) -> Path:
     """Where a file that all workers of this machine read and write costs least."""
     return _SHM if os.access(_SHM, os.W_OK | os.X_OK) else log_dir
-
-
-def _share(shares: tuple[tuple[int, ...], ...], local_rank: int) -> tuple[int, ...]:
-    return shares[local_rank] if local_rank < len(shares) else ()
