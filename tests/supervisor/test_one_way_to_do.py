@@ -45,9 +45,10 @@ def test_the_workers_are_reached_through_the_world_alone(graph: grimp.ImportGrap
         "faultrun.supervisor.last_window",
         "faultrun.cli.run.composition",
     }
-    for actor in ("standbys", "schedulers", "orphans"):
+    for actor in ("standbys", "schedulers", "orphans", "newcomers"):
         assert graph.find_modules_that_directly_import(f"faultrun.supervisor.{actor}") <= {
             "faultrun.supervisor.worker_group",
+            "faultrun.supervisor.newcomers",
             "faultrun.supervisor.last_window",
             "faultrun.cli.run.composition",
         }

@@ -1,5 +1,6 @@
 """How far each rank of this node has come: readable even after it was killed."""
 
+import errno
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -108,6 +109,21 @@ class Incarnation:
     page: ProgressPage | None = None
     logs: LogFiles | None = None
     pids: dict[int, int] = field(default_factory=dict)
+
+    def new_page(self, files: LogFiles, ranks: tuple[int, ...]) -> ProgressPage:
+        """Where workers that all begin write how far they are. OSError: the disk."""
+        if self.page is not None:
+            self.page.close()
+            self.page = None  # on a full disk there may be no other
+        page = self.page = ProgressPage(files.progress, ranks)
+        return page
+
+    def same_page(self, newcomers: Collection[int]) -> ProgressPage:
+        """The page that survivors write on, mute for those whose places are taken. OSError: the disk."""
+        if self.page is None:
+            raise OSError(errno.ENOENT, "there is no progress page that survivors write")
+        self.page.forget(newcomers)
+        return self.page
 
     def newest_steps(self) -> Iterable[Event]:
         """How far everybody is, read before a death is judged."""

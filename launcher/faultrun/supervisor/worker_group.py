@@ -1,23 +1,12 @@
 """The workers of this node, and MindSpore's scheduler: started, signalled, reaped."""
 
 import contextlib
-import errno
-import os
 import signal
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from faultrun.frameworks.environment import (
-    ERROR_VARIABLE,
-    WorkerLaunchSpec,
-    WorkerPlacement,
-    error_file,
-    worker_environment,
-)
+from faultrun.frameworks.environment import WorkerLaunchSpec
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import (
     ExamineDeaths,
@@ -34,17 +23,17 @@ from faultrun.model.events import Drained, Event, IncarnationStarted, SpawnFaile
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import Signaled, ended_well
 from faultrun.model.gasp import GaspRequested
-from faultrun.model.plan import Plan
 from faultrun.model.rejoin import DeathsExamined
 from faultrun.model.spec import RunSpec
-from faultrun.model.wire import PROGRESS_VARIABLE
 from faultrun.supervisor.control import Control
+from faultrun.supervisor.launches import Launches
+from faultrun.supervisor.newcomers import Newcomers
 from faultrun.supervisor.orphans import Orphans
 from faultrun.supervisor.progress import Incarnation, ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.schedulers import Schedulers, head_start, listens_first
 from faultrun.supervisor.standbys import Standbys
-from faultrun.supervisor.supervisor_env import SupervisorEnv, foreseen_launch, share_of
+from faultrun.supervisor.supervisor_env import SupervisorEnv
 from faultrun.workers.deadline import boottime
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
@@ -52,7 +41,6 @@ from faultrun.workers.process import Launch, Process, reap_strangers, start, und
 from faultrun.workers.sweep import Strangers, sweep, sweep_ranks
 
 _SWEEP_PATIENCE_S = 10.0
-_SHM = Path("/dev/shm")
 _OVERDUE = "etcd, or this supervisor, did not answer in time"
 
 
@@ -79,8 +67,8 @@ class WorkerGroup:
         self._workers: dict[int, Process] = {}
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
         self._strangers = Strangers()
-        self._store: Path | None = None
-        self._parked_as: Callable[[int], Launch] | None = None
+        self._launches = Launches(spec, env, control.path)
+        self.newcomers = Newcomers(spec, env, control, standbys, self._launches)
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""
@@ -96,11 +84,11 @@ class WorkerGroup:
         self.incarnation.number, self.incarnation.logs = number, files
         started = 0
         try:
-            page = self._same_page(order) if kept else self._begin_logs(order, files)
-            shared = self._shared(order, files, page)
+            page = self._begin_logs(order, files)
+            shared = self._launches.shared(order, files, page)
             if kept:
-                self._join(order, page)
-            elif needs_scheduler(self._spec) and self._is_first(order.plan):
+                self.newcomers.meet(order, files, page)
+            elif needs_scheduler(self._spec) and self._launches.begin_here(order.plan):
                 self._schedulers.provide(shared, files)
             for rank in order.ranks:
                 warm = self._start_worker(order, shared, files, rank)
@@ -115,7 +103,7 @@ class WorkerGroup:
             IncarnationStarted(
                 at_s=self._reactor.now(),
                 incarnation=number,
-                ranks=self._ranks_of(order.plan),
+                ranks=self._launches.seats(order.plan),
                 master_port=order.master_port,
             )
         )
@@ -123,24 +111,9 @@ class WorkerGroup:
     def foresee(self, rank: int) -> None:
         """Where no worker of ``rank`` was ever started, say as far as possible how one would be."""
         if not self.standbys.knows(rank):
-            launch = foreseen_launch(self._spec, self._env, str(self._control.path), rank)
+            launch = self._launches.foreseen(rank)
             if launch is not None:
                 self.standbys.remember(rank, launch)
-
-    def park(self, rank: int) -> None:
-        """Have the standby of ``rank`` run the program up to its first step, and wait there for survivors."""
-        if self._parked_as is not None:
-            self.standbys.park(rank, self._parked_as(rank))
-
-    def _parked_launch(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
-        """As the newcomer of a plan to come; what it writes before that is its own."""
-        ranks = frozenset(self._ranks_of(order.plan))
-        plan = replace(order.plan, point=None, kept=ranks - {rank}, since=order.plan.started)
-        launch = self._launch(plan, replace(shared, plan=plan), files, rank)
-        log = self.standbys.log(rank)
-        env = {**launch.env, ERROR_VARIABLE: str(log.with_suffix(".error.json").absolute())}
-        del env[PROGRESS_VARIABLE]  # the slot is another's, who lives
-        return replace(launch, env=env, stdout=log, stderr=None)
 
     def regroup(self, order: FreeSurvivors) -> None:
         """Free the survivors from the group that has lost a rank; they wait for ``spawn`` with another."""
@@ -217,7 +190,7 @@ class WorkerGroup:
     def dismiss_helpers(self) -> None:
         """End the scheduler, and the file over which workers met: whom they served is gone."""
         self._schedulers.dismiss()
-        self._drop_store()
+        self.newcomers.drop_store()
 
     def reap_strangers(self) -> Iterable[Event]:
         """SIGCHLD: adopted orphans are taken out of the process table."""
@@ -259,122 +232,35 @@ class WorkerGroup:
         return dict(self._workers)
 
     def _begin_logs(self, order: Spawn, files: LogFiles) -> ProgressPage:
-        self._env.streams.open(files, order.ranks)
-        self._drop_store()
-        return self._new_page(files, order.ranks)
-
-    def _same_page(self, order: Spawn) -> ProgressPage:
         """Survivors write on where they have written."""
-        page = self.incarnation.page
-        if page is None:
-            raise OSError(errno.ENOENT, "there is no progress page that survivors write")
-        page.forget(order.ranks)
-        self._control.begin(order.plan.incarnation, page, order.plan.kept)
+        kept = order.plan.kept
+        if kept:
+            page = self.incarnation.same_page(order.ranks)
+        else:
+            self._env.streams.open(files, order.ranks)
+            self.newcomers.drop_store()
+            page = self.incarnation.new_page(files, order.ranks)
+        self._control.begin(order.plan.incarnation, page, kept)
         return page
-
-    def _join(self, order: Spawn, page: ProgressPage) -> None:
-        """Have survivors and newcomers meet over a file that nobody of them keeps open for the others."""
-        self._drop_store()
-        self._store = _store_folder(self._env.log_dir) / f"faultrun-{self._env.boot}-{order.plan.incarnation}"
-        self._store.unlink(missing_ok=True)
-        timeout_s = self._spec.supervision.windows.rejoin_s
-        for slot, rank in enumerate(page.ranks):
-            join: dict[str, Any] = {
-                "store": str(self._store.absolute()),
-                "page": f"{page.path.absolute()}:{slot}",
-                "timeout_s": timeout_s,
-            }
-            if rank in order.ranks:
-                join |= self._outputs(rank, slot)
-            self._control.send_join(rank, join)
-
-    def _outputs(self, rank: int, local_rank: int) -> dict[str, str]:
-        """Where a newcomer writes that has run so far as nobody."""
-        files = self.incarnation.logs
-        assert files is not None, "workers that live have logs"
-        errors = self._env.streams.errors(files, rank, local_rank) or files.worker(rank)
-        return {
-            "stdout": str(files.worker(rank).absolute()),
-            "stderr": str(errors.absolute()),
-            "error_file": error_file(str(files.folder.absolute()), rank),
-        }
-
-    def _drop_store(self) -> None:
-        if self._store is not None:
-            self._store.unlink(missing_ok=True)
-            self._store = None
-
-    def _ranks_of(self, plan: Plan) -> tuple[int, ...]:
-        return tuple(plan.topology.ranks_of(self._spec.node))
-
-    def _new_page(self, files: LogFiles, ranks: tuple[int, ...]) -> ProgressPage:
-        if self.incarnation.page is not None:
-            self.incarnation.page.close()
-            self.incarnation.page = None  # on a full disk there may be no other
-        page = self.incarnation.page = ProgressPage(files.progress, ranks)
-        self._control.begin(self.incarnation.number, page)
-        return page
-
-    def _shared(self, order: Spawn, files: LogFiles, page: ProgressPage) -> WorkerLaunchSpec:
-        return WorkerLaunchSpec(
-            boot=self._env.boot,
-            plan=order.plan,
-            master_addr=order.master_addr,
-            master_port=order.master_port,
-            socket=str(self._control.path),
-            progress_page=str(page.path.absolute()),
-            error_dir=str(files.folder.absolute()),
-            group_info_dir=str(self._env.log_dir.absolute()),
-            ascend=self._env.ascend,
-            builtin_scheduler=needs_scheduler(self._spec) and not order.native_scheduler,
-        )
 
     def _start_worker(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> bool:
         """True when a standby became this worker."""
-        local_rank = self._ranks_of(order.plan).index(rank)
-        launch = self._launch(order.plan, shared, files, rank)
+        local_rank = self._launches.seats(order.plan).index(rank)
+        launch = self._launches.launch(shared, files, rank)
         (self._env.log_dir / f"device{rank}").mkdir(exist_ok=True)
         port = 0 if order.plan.kept else listens_first(self._spec, order, local_rank)
         standby = self.standbys.take(rank, launch, port) if rank in order.standbys else None
         if not order.plan.kept:
-            self._parked_as = partial(self._parked_launch, order, shared, files)
+            self.newcomers.are_like(shared, files)
         self.standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
-        if shared.builtin_scheduler and order.plan.topology.world_size > 1 and self._is_first(order.plan):
+        meets_others = shared.builtin_scheduler and order.plan.topology.world_size > 1
+        if meets_others and self._launches.begin_here(order.plan):
             # Only where our scheduler is it is known when they are through init().
             without_preempting(self._workers[rank].pid)
         if not order.plan.kept:
             self._env.streams.show(files, rank, local_rank)
         return standby is not None
-
-    def _launch(self, plan: Plan, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
-        topology, seats = plan.topology, self._ranks_of(plan)
-        local_rank = seats.index(rank)
-        command = self._env.command(plan, rank)
-        placement = WorkerPlacement(
-            rank=rank,
-            local_rank=local_rank,
-            node_rank=topology.node_rank(self._spec.node),
-            local_world_size=len(seats),
-            device=command.device,
-        )
-        cwd = self._spec.identity.folder_of(rank, local_rank, placement.node_rank)
-        if cwd is not None:
-            Path(cwd).mkdir(parents=True, exist_ok=True)
-        return Launch(
-            cwd=cwd,
-            argv=(*self._spec.command.prefix, *command.args),
-            env=worker_environment(command.environ, self._spec, placement, shared),
-            stdout=files.worker(rank),
-            stderr=self._env.streams.errors(files, rank, local_rank),
-            cpus=share_of(self._spec.binding.cpus, local_rank),
-            memory_nodes=share_of(self._spec.binding.memory_nodes, local_rank),
-            deadline=self._env.deadline,
-        )
-
-    def _is_first(self, plan: Plan) -> bool:
-        """Whether rank 0 is here, and with it whatever brings the ranks together."""
-        return plan.topology.node_rank(self._spec.node) == 0
 
     def _employ(self, rank: int, worker: Process, *, standby: bool) -> None:
         """From now on this process is the worker of ``rank``."""
@@ -451,8 +337,3 @@ class WorkerGroup:
                     why=why,
                 )
             )
-
-
-def _store_folder(log_dir: Path) -> Path:
-    """Where a file that all workers of this machine read and write costs least."""
-    return _SHM if os.access(_SHM, os.W_OK | os.X_OK) else log_dir

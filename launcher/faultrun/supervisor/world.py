@@ -104,7 +104,7 @@ class LocalWorld:
             case RestorePolicy():
                 self._group.restore_policy(action)
             case ParkStandby(rank=rank):
-                self._group.park(rank)
+                self._group.newcomers.park(rank)
             case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):
                 # A fork would copy the locks that another thread holds.
                 self._reactor.start_timer(Timer.STANDBY, self._reactor.now() + _BUSY_S, incarnation)

@@ -1,0 +1,90 @@
+"""Newcomers take the places of the dead beside survivors: where one waits, and where all meet."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from faultrun.frameworks.environment import ERROR_VARIABLE, WorkerLaunchSpec, error_file
+from faultrun.model.actions import Spawn
+from faultrun.model.spec import RunSpec
+from faultrun.model.wire import PROGRESS_VARIABLE
+from faultrun.supervisor.control import Control
+from faultrun.supervisor.launches import Launches
+from faultrun.supervisor.progress import ProgressPage
+from faultrun.supervisor.standbys import Standbys
+from faultrun.supervisor.supervisor_env import SupervisorEnv
+from faultrun.workers.logs import LogFiles
+from faultrun.workers.process import Launch
+
+_SHM = Path("/dev/shm")
+
+
+class Newcomers:
+    """Those of one node. Main thread only; starts no process and ends none."""
+
+    def __init__(
+        self, spec: RunSpec, env: SupervisorEnv, control: Control, standbys: Standbys, launches: Launches
+    ) -> None:
+        self._rejoin_s = spec.supervision.windows.rejoin_s
+        self._env = env
+        self._control = control
+        self._standbys = standbys
+        self._launches = launches
+        self._model: tuple[WorkerLaunchSpec, LogFiles] | None = None
+        self._store: Path | None = None
+
+    def are_like(self, shared: WorkerLaunchSpec, files: LogFiles) -> None:
+        """The newcomers of plans to come are started as these workers were."""
+        self._model = shared, files
+
+    def park(self, rank: int) -> None:
+        """Have the standby of ``rank`` run the program up to its first step, and wait there for survivors."""
+        if self._model is not None:
+            self._standbys.park(rank, self._parked_launch(*self._model, rank))
+
+    def meet(self, order: Spawn, files: LogFiles, page: ProgressPage) -> None:
+        """Have survivors and newcomers meet over a file that nobody of them keeps open for the others."""
+        self.drop_store()
+        store = _store_folder(self._env.log_dir) / f"faultrun-{self._env.boot}-{order.plan.incarnation}"
+        self._store = store
+        store.unlink(missing_ok=True)
+        for slot, rank in enumerate(page.ranks):
+            join: dict[str, Any] = {
+                "store": str(store.absolute()),
+                "page": f"{page.path.absolute()}:{slot}",
+                "timeout_s": self._rejoin_s,
+            }
+            if rank in order.ranks:
+                join |= self._outputs(files, rank, slot)
+            self._control.send_join(rank, join)
+
+    def drop_store(self) -> None:
+        """End the file over which they met."""
+        if self._store is not None:
+            self._store.unlink(missing_ok=True)
+            self._store = None
+
+    def _parked_launch(self, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
+        """As the newcomer of a plan to come; what it writes before that is its own."""
+        ranks, now = frozenset(self._launches.seats(shared.plan)), shared.plan
+        plan = replace(now, point=None, kept=ranks - {rank}, since=now.started)
+        launch = self._launches.launch(replace(shared, plan=plan), files, rank)
+        log = self._standbys.log(rank)
+        env = {**launch.env, ERROR_VARIABLE: str(log.with_suffix(".error.json").absolute())}
+        del env[PROGRESS_VARIABLE]  # the slot is another's, who lives
+        return replace(launch, env=env, stdout=log, stderr=None)
+
+    def _outputs(self, files: LogFiles, rank: int, local_rank: int) -> dict[str, str]:
+        """Where a newcomer writes that has run so far as nobody."""
+        errors = self._env.streams.errors(files, rank, local_rank) or files.worker(rank)
+        return {
+            "stdout": str(files.worker(rank).absolute()),
+            "stderr": str(errors.absolute()),
+            "error_file": error_file(str(files.folder.absolute()), rank),
+        }
+
+
+def _store_folder(log_dir: Path) -> Path:
+    """Where a file that all workers of this machine read and write costs least."""
+    return _SHM if os.access(_SHM, os.W_OK | os.X_OK) else log_dir
