@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.agree import NextStep, Rules, next_step
+from faultrun.core.agree import Rules, next_step
+from faultrun.core.retry import NextStep
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.checkpoint import Live, OnNode, RankFile, RecoveryPoint
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished

@@ -7,16 +7,13 @@ a distributed one calls it at its coordinator.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from faultrun.core import crashloop
 from faultrun.core.aftermath import aftermath, first_incident, loss_words, with_lost
-from faultrun.core.budget import Allowed, Spent, charge, furthest
-from faultrun.core.crashloop import BAD_CONFIGURATION, refused_argument
-from faultrun.core.diagnose import exit_code_of
+from faultrun.core.budget import furthest
+from faultrun.core.keeping import keep, too_late
 from faultrun.core.place import common_point, on_own_disks, place, replaced
-from faultrun.core.quarantine import attempts_of
+from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
-from faultrun.errors import NoWholeCheckpoint, assert_never
-from faultrun.model.agreement import IncarnationOver
+from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -60,10 +57,6 @@ class Rules:
     settings: RunSettings | None = None
 
 
-NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | str
-"""The event that follows for every node that is meant; a text says that nothing does yet, and why."""
-
-
 def next_step(
     rules: Rules,
     plan: Plan | None,
@@ -82,17 +75,17 @@ def next_step(
         return _between(rules, None, here, now_s, lost)
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     if len(members) == 1 and members[0].status is NodeStatus.REPLACING:
-        return _keep(rules, plan, members[0], now_s)
+        return keep(rules.policy, rules.resume_args, plan, members[0], now_s)
     for fact in here.values():
         if fact.incarnation > plan.incarnation:
             return f"{fact.node} knows of a newer plan"
         if fact.status.busy and fact.incarnation < plan.incarnation:
-            return _over(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
+            return given_up(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
     over, stop = _why_over(rules, plan, here)
     if not over:
         return _go_on(plan, members, now_s)
     if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
-        return replace(_over(plan.incarnation, over, now_s), stop=stop)
+        return replace(given_up(plan.incarnation, over, now_s), stop=stop)
     return _between(rules, plan, here, now_s, lost)
 
 
@@ -105,49 +98,6 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     if incident is None or incident.incarnation != plan.incarnation:
         return None
     return aftermath(incident, plan, plan, spoken)
-
-
-def _keep(rules: Rules, plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
-    """Who lives goes on in the next incarnation; the restart of the others is charged like one of all."""
-    incident = fact.incident
-    if incident is None:
-        return "workers run"
-    if fact.incarnation != plan.incarnation:
-        return _keep_fewer(plan, fact, now_s)
-    following = replace(
-        plan,
-        incarnation=plan.incarnation + 1,
-        reason=Reason.FAULT,
-        point=None,
-        start_at_s=now_s,
-        kept=fact.kept,
-        since=plan.started,
-        replaced=(),
-        aftermath=None,
-    )
-    ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
-    answer = _answer(rules, replace(plan, ledger=ledger), incident, following, fact.high_step)
-    match answer:
-        case PlanAdopted(plan=kept):
-            # Survivors wait with all they hold; what fails again and again is soon given up (core.replacing).
-            return _adopt(replace(kept, start_at_s=now_s), now_s)
-        case RunFinished(why=why):
-            return _over(plan.incarnation, why, now_s)
-        case _:
-            return answer
-
-
-def _keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
-    """One more died before the plan was there: the same for who is left, and nothing is charged again."""
-    if not fact.kept < plan.kept:
-        return "workers run"
-    return _adopt(replace(plan, incarnation=plan.incarnation + 1, kept=fact.kept, start_at_s=now_s), now_s)
-
-
-def _too_late(plan: Plan, fact: NodeFact) -> bool:
-    """Whether the survivors that ``plan`` keeps were given up before it was there."""
-    gone = fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED)
-    return bool(plan.kept) and gone and fact.incarnation < plan.incarnation
 
 
 def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tuple[str, StopSource | None]:
@@ -164,7 +114,7 @@ def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tupl
             return f"node {seat.node} has another supervisor", None
         if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
             return f"node {seat.node} has given it up", None
-        if _too_late(plan, fact):
+        if too_late(plan, fact):
             return f"on node {seat.node} nobody lives that it keeps", None
     return "", None
 
@@ -172,7 +122,7 @@ def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tupl
 def _is_behind(plan: Plan, fact: NodeFact) -> bool:
     """Whether it has not spoken since the plan was made, and will: whoever ends takes no plan any more."""
     ends = fact.stop is not None or fact.failure is not None
-    is_here = plan.is_for(fact.node, fact.boot) and not _too_late(plan, fact)
+    is_here = plan.is_for(fact.node, fact.boot) and not too_late(plan, fact)
     return fact.incarnation < plan.incarnation and not ends and is_here
 
 
@@ -183,7 +133,7 @@ def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
         prepared = any(fact.status is NodeStatus.READY for fact in members)
         return f"not prepared yet: {behind}" if prepared else f"the plan is on its way to {behind}"
     if all(fact.status is NodeStatus.DONE for fact in members):
-        return _finish(plan.incarnation, now_s, 0, "every rank finished")
+        return finished(plan.incarnation, now_s, 0, "every rank finished")
     if not any(fact.status is NodeStatus.READY for fact in members):
         return "workers run"
     # Whoever runs already has been given this, and whoever is only ready gets it again.
@@ -237,12 +187,12 @@ def _ending(rules: Rules, spoken: list[NodeFact], now_s: float) -> RunFinished |
     if stop is not None and _all_stop(spoken):
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
         why = f"stopped by {stop.value}{besides}"
-        return _finish(newest, now_s, stop_exit_code(rules, stop), why, stop=stop)
+        return finished(newest, now_s, stop_exit_code(rules, stop), why, stop=stop)
     if failed is None:
         return None
     node = next(fact.node for fact in spoken if fact.failure is not None)
     why = failed[1] if len(rules.topology.nodes) == 1 else _on_its_node(node, failed[1])
-    return _finish(newest, now_s, failed[0], why)
+    return finished(newest, now_s, failed[0], why)
 
 
 def _on_its_node(node: NodeId, why: str) -> str:
@@ -277,7 +227,7 @@ def _replan(
     point = common_point(seats, seated)
     if point is None and on_own_disks(seated):
         newest = max(fact.incarnation for fact in spoken)
-        return _finish(newest, now_s, NoWholeCheckpoint.exit_code, _nothing_in_common(seated))
+        return finished(newest, now_s, NoWholeCheckpoint.exit_code, _nothing_in_common(seated))
     following = Plan(
         incarnation=max(fact.incarnation for fact in spoken) + 1,
         topology=seats,
@@ -292,46 +242,33 @@ def _replan(
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
-        return _adopt(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
+        return adopted(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
     following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
     incident = first_incident(spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
-        return _adopt(replace(following, aftermath=_answered(plan, incident)), now_s)
+        return adopted(replace(following, aftermath=_answered(plan, incident)), now_s)
     incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
     if incident is None or (_only_followed(incident) and any(fact.stop is not None for fact in spoken)):
-        return _adopt(following, now_s)
+        return adopted(following, now_s)
     incident = left_init(incident, plan, spoken)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
-    answered = any(_too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
+    answered = any(too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
     if answered:
-        answer: NextStep = _adopt(replace(following, reason=Reason.FAULT), now_s)
+        answer: NextStep = adopted(replace(following, reason=Reason.FAULT), now_s)
     else:
-        answer = _answer(rules, replace(plan, ledger=ledger), incident, following, high_step)
+        counted = replace(plan, ledger=ledger)
+        answer = after_incident(rules.policy, rules.resume_args, counted, incident, following, high_step)
     if not isinstance(answer, PlanAdopted):
         return answer
     told = aftermath(incident, plan, answer.plan, spoken)
-    return _adopt(with_scheduler(replace(answer.plan, aftermath=told), seated), now_s)
+    return adopted(with_scheduler(replace(answer.plan, aftermath=told), seated), now_s)
 
 
 def _answered(plan: Plan, incident: Incident) -> Aftermath | None:
     """What ``plan`` told of ``incident``, if it was that one which it answered."""
     told = plan.aftermath
     return told if told is not None and told.incident.number == incident.number else None
-
-
-def _answer(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
-    """What follows an incident, which ``plan``'s ledger has counted."""
-    now_s, ledger = following.start_at_s, plan.ledger
-    if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
-        # Whoever could tell of it is lost, and a lost node is charged to nobody.
-        return _adopt(replace(following, ledger=ledger), now_s)
-    following = replace(following, reason=Reason.FAULT)
-    if incident.ordered:
-        # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
-        ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
-        return _adopt(replace(following, ledger=ledger), now_s)
-    return _after_fault(rules, plan, incident, following, high_step)
 
 
 def _only_followed(incident: Incident) -> bool:
@@ -350,50 +287,4 @@ def _nothing_in_common(seated: list[NodeFact]) -> str:
         "the nodes have no checkpoint of the same step\n"
         f"  because: each keeps its own, and they differ: {found}\n"
         "  try:     --checkpoint_dir=DIR on a file system that all nodes share, or keep more saves"
-    )
-
-
-def _after_fault(rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int) -> NextStep:
-    """Try again, by the plan ``following``, while that can help and the budget lasts."""
-    point, now_s, life = following.point, following.start_at_s, plan.incarnation
-    own_code = exit_code_of(incident.status)
-    ours = refused_argument(incident, plan, rules.resume_args)
-    if ours:
-        return _finish(life, now_s, BAD_CONFIGURATION, ours)
-    why = crashloop.hopeless(incident, plan, high_step, point) if rules.policy.max_restarts else ""
-    if why:
-        return _finish(life, now_s, crashloop.exit_code(incident, own_code), why)
-    failures = crashloop.alike(incident, plan, high_step, point)
-    ledger = replace(
-        plan.ledger,
-        attempts=attempts_of(incident, plan),
-        last_signature=incident.signature,
-        alike=failures,
-    )
-    match charge(ledger, rules.policy, now_s=now_s, high_step=high_step, point=point):
-        case Spent(why=why):
-            loop = crashloop.looped(incident, failures, rules.policy.max_restarts)
-            if loop:
-                return _finish(life, now_s, crashloop.exit_code(incident, own_code), f"{loop}; {why}")
-            return _finish(life, now_s, own_code, why)
-        case Allowed(backoff_s=backoff, ledger=charged):
-            return _adopt(replace(following, start_at_s=now_s + backoff, ledger=charged), now_s)
-        case other:
-            assert_never(other)
-
-
-def _adopt(plan: Plan, now_s: float) -> PlanAdopted:
-    return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
-
-
-def _over(incarnation: int, why: str, now_s: float) -> IncarnationOver:
-    """Whoever still prepares or trains it shall end it."""
-    return IncarnationOver(at_s=now_s, incarnation=incarnation, why=why)
-
-
-def _finish(
-    incarnation: int, now_s: float, code: int, why: str, *, stop: StopSource | None = None
-) -> RunFinished:
-    return RunFinished(
-        at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stop is not None, stop=stop
     )

@@ -1,0 +1,100 @@
+"""What follows an incident: another attempt, while one can help and the budget lasts, or the end. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from faultrun.core import crashloop
+from faultrun.core.budget import Allowed, Spent, charge
+from faultrun.core.crashloop import BAD_CONFIGURATION, refused_argument
+from faultrun.core.diagnose import exit_code_of
+from faultrun.core.quarantine import attempts_of
+from faultrun.errors import assert_never
+from faultrun.model.agreement import IncarnationOver
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.plan import Plan, Reason
+from faultrun.model.spec import RestartPolicy
+from faultrun.model.stop import StopSource
+
+NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | str
+"""The event that follows for every node that is meant; a text says that nothing does yet, and why."""
+
+
+def after_incident(
+    policy: RestartPolicy,
+    resume_args: Sequence[str],
+    plan: Plan,
+    incident: Incident,
+    following: Plan,
+    high_step: int,
+) -> NextStep:
+    """Answer what follows ``incident``: the plan ``following``, or the end.
+
+    The ledger of ``plan`` has counted the incident. ``resume_args`` are templates;
+    ``high_step`` is the highest that any rank has come to.
+    """
+    now_s, ledger = following.start_at_s, plan.ledger
+    if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
+        # Whoever could tell of it is lost, and a lost node is charged to nobody.
+        return adopted(replace(following, ledger=ledger), now_s)
+    following = replace(following, reason=Reason.FAULT)
+    if incident.ordered:
+        # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
+        ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
+        return adopted(replace(following, ledger=ledger), now_s)
+    return _after_fault(policy, resume_args, plan, incident, following, high_step)
+
+
+def _after_fault(
+    policy: RestartPolicy,
+    resume_args: Sequence[str],
+    plan: Plan,
+    incident: Incident,
+    following: Plan,
+    high_step: int,
+) -> NextStep:
+    """Try again, by the plan ``following``, while that can help and the budget lasts."""
+    point, now_s, life = following.point, following.start_at_s, plan.incarnation
+    own_code = exit_code_of(incident.status)
+    ours = refused_argument(incident, plan, resume_args)
+    if ours:
+        return finished(life, now_s, BAD_CONFIGURATION, ours)
+    why = crashloop.hopeless(incident, plan, high_step, point) if policy.max_restarts else ""
+    if why:
+        return finished(life, now_s, crashloop.exit_code(incident, own_code), why)
+    failures = crashloop.alike(incident, plan, high_step, point)
+    ledger = replace(
+        plan.ledger,
+        attempts=attempts_of(incident, plan),
+        last_signature=incident.signature,
+        alike=failures,
+    )
+    match charge(ledger, policy, now_s=now_s, high_step=high_step, point=point):
+        case Spent(why=why):
+            loop = crashloop.looped(incident, failures, policy.max_restarts)
+            if loop:
+                return finished(life, now_s, crashloop.exit_code(incident, own_code), f"{loop}; {why}")
+            return finished(life, now_s, own_code, why)
+        case Allowed(backoff_s=backoff, ledger=charged):
+            return adopted(replace(following, start_at_s=now_s + backoff, ledger=charged), now_s)
+        case other:
+            assert_never(other)
+
+
+def adopted(plan: Plan, now_s: float) -> PlanAdopted:
+    """The next incarnation is this."""
+    return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
+
+
+def given_up(incarnation: int, why: str, now_s: float) -> IncarnationOver:
+    """Whoever still prepares or trains it shall end it."""
+    return IncarnationOver(at_s=now_s, incarnation=incarnation, why=why)
+
+
+def finished(
+    incarnation: int, now_s: float, code: int, why: str, *, stop: StopSource | None = None
+) -> RunFinished:
+    """The run ends, after ``incarnation``; ``stop``: because it was told to."""
+    return RunFinished(
+        at_s=now_s, incarnation=incarnation, exit_code=code, why=why, stopped=stop is not None, stop=stop
+    )
