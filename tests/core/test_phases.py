@@ -32,7 +32,13 @@ from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVer
 from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.notice import RankStatus, ReportedRank, ResetNotice
 from faultrun.model.progress import WorkPhase
-from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
+from faultrun.model.rejoin import (
+    DeathsExamined,
+    MemoryFaultFound,
+    RankCannotRejoin,
+    RankCanRejoin,
+    RankRejoined,
+)
 from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import RunState
 from faultrun.model.stop import StopRequested, StopSource
@@ -62,6 +68,7 @@ def facts(state: RunState) -> Iterator[Event]:
         yield RankCanRejoin(**now, rank=rank)
         yield RankRejoined(**now, rank=rank, step=1)
         yield RankCannotRejoin(**now, rank=rank, why="no memory")
+        yield MemoryFaultFound(**now, rank=rank, what="a bad tensor")
     yield Prepared(**now, master_port=1)
     yield PrepareFailed(**now, exit_code=78, why="no such key")
     yield GoGiven(**now, master_addr="here", master_port=1)

@@ -27,6 +27,7 @@ from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopSource
+from faultrun.observe.card import render
 from support.story import NODE, POLICY, SIGKILL, SIGTERM, STAYING, WINDOWS, Story, checkpoint
 
 
@@ -247,6 +248,61 @@ def test_a_rank_that_finishes_in_the_middle_is_not_started_again_beside_the_othe
     assert "rank 2 finished before all were one group again" in story.whys[-1]
 
 
+def test_a_rank_with_bad_memory_keeps_its_process_and_all_form_one_group_again() -> None:
+    story = training().has_bad_memory(1)
+    (freed,) = [action for action in story.actions if isinstance(action, FreeSurvivors)]
+    assert freed.ranks == frozenset({0, 1, 2})
+    assert not [action for action in story.actions if isinstance(action, ExamineDeaths)]  # nobody died
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((), frozenset({0, 1, 2}), 1)
+    assert len(spawn.plan.ledger.restarts) == 1  # charged like a restart of all
+    assert not story.rejoined(0, 1, 2).performed(SweepRanks)
+    assert story.state.life.rejoining == frozenset()
+
+
+def test_the_card_of_a_repair_says_that_it_was_one() -> None:
+    story = training()
+    story.answers_wait = True
+    text = render(replace(story.has_bad_memory(1).card, kept=(0, 1, 2), rejoined_step=41))
+    assert "rank 1 of 3 has bad memory at step 41" in text
+    assert "cause     persistent memory fault in 0.weight" in text
+    assert "step 41 in the memory of all ranks: rank 1 was repaired in place, lost 0 steps" in text
+
+
+def test_bad_memory_again_before_a_step_of_all_is_left_to_the_ranks_end_and_it_is_replaced() -> None:
+    story = training().has_bad_memory(1).rejoined(0, 1, 2)
+    story.performed(Spawn)
+    story.has_bad_memory(1)
+    assert (story.phase, story.performed(Spawn)) == (Phase.RUNNING, [])
+    assert "no step of all was finished since the last fault" in story.whys[-1]
+    story.ended(1, Exited(code=1)).examined()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept) == ((1,), frozenset({0, 2}))
+    story.rejoined(0, 1, 2).can_rejoin(0, 1, 2).now(FirstStep, step=42)
+    assert story.has_bad_memory(2).performed(Spawn)[-1].ranks == ()
+
+
+def test_a_rank_that_dies_while_another_is_repaired_is_replaced_beside_it() -> None:
+    story = training()
+    story.answers_wait = True
+    story.has_bad_memory(1).killed(2).hears().examined().hears()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((2,), frozenset({0, 1}), 2)
+    assert len(spawn.plan.ledger.restarts) == 1
+
+
+def test_a_rank_that_is_not_repaired_in_time_ends_the_wait_and_all_begin_anew() -> None:
+    story = training().has_bad_memory(1).rejoined(0, 2).rang(Timer.REJOIN, after_s=15)
+    assert story.phase is Phase.DRAINING
+    assert story.incident.explanation == "rank 1 did not rejoin within 15 s"
+
+
+def test_where_ranks_cannot_stay_bad_memory_is_the_ranks_own_affair() -> None:
+    story = Story(3, POLICY, WINDOWS).begins().can_rejoin(0, 1, 2).has_bad_memory(1)
+    assert story.phase is Phase.RUNNING
+    assert story.whys[-1] == "rank 1 is not repaired in place: survivors are not to stay (--on_fault=restart)"
+
+
 class World:
     """The processes as they are: started by Spawn, gone by their exit. What is ordered must fit them."""
 
@@ -302,6 +358,7 @@ HAPPENINGS: "dict[str, Callable[[World, int], object]]" = {
     "failed": lambda world, rank: world.loses(rank, Exited(code=3)),
     "can rejoin": lambda world, rank: world.story.can_rejoin(rank),
     "rejoined": lambda world, rank: world.story.rejoined(rank),
+    "has bad memory": lambda world, rank: world.story.has_bad_memory(rank),
     "cannot": lambda world, rank: world.story.cannot_rejoin(rank),
     "examined": lambda world, _: world.story.examined(),
     "late": lambda world, _: world.story.rang(Timer.REJOIN, after_s=20),

@@ -171,7 +171,8 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_path: Path) -> None:
     ends = []
-    for number, kill in enumerate(((), ("kill-1-8-backward", "kill-0-16-update"))):
+    faults = ("kill-1-8-backward", "kill-0-16-update", "bad-2-20-reduced")
+    for number, kill in enumerate(((), faults)):
         folder = tmp_path / f"run_{number}"
         for name in ("out", "ck"):
             (folder / name).mkdir(parents=True)
@@ -184,9 +185,14 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_p
             assert own.close() == []
         ends.append([(folder / "out" / f"final_{rank}").read_text() for rank in range(3)])
     assert ends[0] == ends[1]
-    assert [line["plan"]["kept"] for line in run.events("PlanAdopted")] == [[], [0, 2], [1, 2]]
+    assert [line["plan"]["kept"] for line in run.events("PlanAdopted")] == [[], [0, 2], [1, 2], [0, 1, 2]]
     started = [(line["incarnation"], line["rank"]) for line in run.events("WorkerStarted")]
     assert started == [(0, 0), (0, 1), (0, 2), (1, 1), (2, 0)]
     # A shard that was killed in its update goes on from the step before, and the others with it.
     lost = ", lost 0 steps", ", lost 1 step" if mode == "fsdp" else ", lost 0 steps"
     assert all(words in run.card(number) for number, words in enumerate(lost, 1))
+    repaired = run.card(3)
+    assert "rank 2 of 3 has bad memory at step " in repaired
+    assert "persistent memory fault in 12.weight" in repaired
+    assert " in the memory of all ranks: rank 2 was repaired in place, lost " in repaired
+    assert "incarnation 3: 3 workers stayed, one of them repaired in place" in run.text

@@ -45,7 +45,13 @@ from faultrun.model.incident import Card, Incident
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.progress import RankStep
-from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
+from faultrun.model.rejoin import (
+    DeathsExamined,
+    MemoryFaultFound,
+    RankCannotRejoin,
+    RankCanRejoin,
+    RankRejoined,
+)
 from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
 from faultrun.model.spec import RestartPolicy, Windows
 from faultrun.model.stop import StopRequested, StopSource
@@ -273,6 +279,9 @@ class Story:
 
     def cannot_rejoin(self, rank: int, why: str = "out of memory") -> "Story":
         return self.now(RankCannotRejoin, rank=rank, why=why)
+
+    def has_bad_memory(self, rank: int, what: str = "persistent memory fault in 0.weight") -> "Story":
+        return self.now(MemoryFaultFound, rank=rank, what=what)
 
     def is_silent(self, *ranks: int) -> "Story":
         suspicion = Suspicion(front=ranks, behind=ranks, silent_s=1.2, limit_s=1.0, usual_s=0.05)

@@ -51,7 +51,13 @@ from faultrun.model.gasp import (
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
-from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
+from faultrun.model.rejoin import (
+    DeathsExamined,
+    MemoryFaultFound,
+    RankCannotRejoin,
+    RankCanRejoin,
+    RankRejoined,
+)
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.standby import RoomFound, StandbyChanged
@@ -152,6 +158,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return hang_decisions.goes_on(state, event)
         case Phase.RUNNING, HangDetected():
             return hang_decisions.hang(state, event)
+        case Phase.RUNNING, MemoryFaultFound():
+            return replacing.repair(state, event)
         case Phase.RUNNING, WorkerExit(rank=rank) if not replacing.refusal(state, rank):
             return replacing.begin(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():

@@ -9,7 +9,7 @@ from typing import Any
 
 from faultrun.model.events import Event
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved
-from faultrun.model.rejoin import RankCannotRejoin, RankCanRejoin, RankRejoined
+from faultrun.model.rejoin import MemoryFaultFound, RankCannotRejoin, RankCanRejoin, RankRejoined
 
 _LONGEST_TEXT = 2000
 _PATH_MAX = 4096  # limits.h, with the zero at its end
@@ -32,7 +32,7 @@ def said(content: Mapping[str, Any], rank: int, incarnation: int, at_s: float) -
             digest=short(content.get("digest", "")),
             replica_group=_ranks(content.get("replica_group")),
         )
-    if kind in ("can_rejoin", "cannot_rejoin", "rejoined"):
+    if kind in ("can_rejoin", "cannot_rejoin", "rejoined", "memory_fault"):
         return _of_its_group(content, rank, at_s)
     if kind == "failed":
         return GaspFailed(at_s=at_s, incarnation=incarnation, rank=rank, why=short(content.get("why", "")))
@@ -50,6 +50,9 @@ def _of_its_group(content: Mapping[str, Any], rank: int, at_s: float) -> Event |
         case "cannot_rejoin":
             why = short(content.get("why", ""))
             return RankCannotRejoin(at_s=at_s, incarnation=incarnation, rank=rank, why=why)
+        case "memory_fault":
+            what = short(content.get("what", ""))
+            return MemoryFaultFound(at_s=at_s, incarnation=incarnation, rank=rank, what=what)
         case "rejoined" if step is not None:
             return RankRejoined(at_s=at_s, incarnation=incarnation, rank=rank, step=step)
         case _:

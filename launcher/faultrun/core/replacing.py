@@ -1,4 +1,7 @@
-"""Transitions in which survivors stay: a rank dies, the others leave their group, somebody takes its place.
+"""Transitions in which ranks stay: one dies, the others leave their group, somebody takes its place.
+
+A rank whose memory is bad is repaired in the same way, with nobody to be replaced: all leave the group, and it
+enters the next one with a state from elsewhere.
 
 Called by ``decide`` only. Whatever goes wrong ends in ``abandon``: all save, and begin anew from the recovery
 point as after any fault. The plan of the next incarnation keeps the living ranks; their memory is where it
@@ -13,10 +16,17 @@ from faultrun.core.diagnose import conclude, new_incident, open_incident
 from faultrun.model.actions import ExamineDeaths, FreeSurvivors, Spawn, StartTimer, SweepRanks
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
+from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
 from faultrun.model.progress import RankStep
-from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin, RankCanRejoin, RankRejoined
+from faultrun.model.rejoin import (
+    DeathsExamined,
+    MemoryFaultFound,
+    RankCannotRejoin,
+    RankCanRejoin,
+    RankRejoined,
+)
 from faultrun.model.run import Drain, Phase, RunState, Step
 
 MOST_REGROUPS = 3
@@ -50,11 +60,41 @@ def begin(state: RunState, event: WorkerExit) -> Step:
     incident = open_incident(state, event)
     life = replace(state.life.reaped(event), drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
-    timer = StartTimer(
-        timer=Timer.REJOIN, at_s=event.at_s + state.windows.rejoin_s, incarnation=state.incarnation
-    )
     why = f"rank {event.rank}: {incident.explanation}; {len(life.alive)} stay"
-    return Step(state=state, actions=(_regroup(state), timer, _examine(state)), why=why)
+    actions = (_regroup(state), _rejoin_timer(state, event.at_s), _examine(state))
+    return Step(state=state, actions=actions, why=why)
+
+
+def repair(state: RunState, event: MemoryFaultFound) -> Step:
+    """Memory of a living rank is bad: all leave the group, and it enters the next with a state from elsewhere.
+
+    Where it cannot, nothing is done: the rank ends of its error, and is replaced or not as any.
+    """
+    life, rank = state.life, event.rank
+    against = _unrepairable(state, rank)
+    if against:
+        return Step(state=state, why=f"rank {rank} is not repaired in place: {against}")
+    found = new_incident(state, event.at_s, Cause.MEMORY, event.what, rank)
+    found = replace(found, fault_class=FaultClass.TRANSIENT)
+    incident = conclude(found, (), float("inf"), (), life.steps)
+    state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
+    told = statement(state, event.at_s, NodeStatus.REPLACING)
+    why = f"rank {rank}: {incident.explanation}; it is repaired in place"
+    return Step(state=state, actions=(_regroup(state), _rejoin_timer(state, event.at_s), told), why=why)
+
+
+def _unrepairable(state: RunState, rank: int) -> str:
+    """Why ``rank`` cannot keep its process. A second fault before all have done a step needs a new one."""
+    life = state.life
+    if rank not in life.alive:
+        return "it does not live"
+    if life.rejoining:
+        return "ranks are still on their way into this group"
+    if rank not in life.rejoinable:
+        return "it cannot leave its group alive"
+    if life.regroups:
+        return "no step of all was finished since the last fault"
+    return refusal(state, rank)
 
 
 def another(state: RunState, event: WorkerExit) -> Step:
@@ -111,12 +151,10 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         native_scheduler=state.run.native_scheduler,
         patience=state.run.patience,
     )
-    timer = StartTimer(
-        timer=Timer.REJOIN, at_s=event.at_s + state.windows.rejoin_s, incarnation=plan.incarnation
-    )
     running = statement(state, event.at_s, NodeStatus.RUNNING)
-    why = f"incarnation {plan.incarnation}: {_ranks(spawn.ranks)} anew, {len(plan.kept)} stay"
-    return Step(state=state, actions=(running, spawn, timer), why=why)
+    anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "nobody anew"
+    why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
+    return Step(state=state, actions=(running, spawn, _rejoin_timer(state, event.at_s)), why=why)
 
 
 def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoin) -> Step:
@@ -145,8 +183,8 @@ def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoi
                 return Step(state=state, why=f"rank {rank} is back at step {step}; {len(missing)} are not")
             plan = state.plan
             anew = frozenset() if plan is None else life.alive - plan.kept
-            swept = SweepRanks(incarnation=state.incarnation - 1, ranks=anew)
-            return Step(state=state, actions=(swept,), why=f"all are one group again, at step {step}")
+            swept = (SweepRanks(incarnation=state.incarnation - 1, ranks=anew),) if anew else ()
+            return Step(state=state, actions=swept, why=f"all are one group again, at step {step}")
 
 
 def stepped(state: RunState) -> RunState:
@@ -159,7 +197,7 @@ def overdue(state: RunState, event: TimerFired) -> Step:
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
     missing = state.life.rejoining
-    who = f"{_ranks(missing)} did not rejoin" if missing else "what the dead rank said last was not read"
+    who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
     return abandon(
         state, event.at_s, f"{who} within {state.windows.rejoin_s:g} s", min(missing, default=None)
     )
@@ -174,6 +212,12 @@ def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) ->
     """All that live save and leave. What was to be replaced stays the incident while no plan answers it."""
     incident = state.life.incident or new_incident(state, now_s, Cause.REJOIN, why, rank)
     return drain.leave_group(state, now_s, why, incident)
+
+
+def _rejoin_timer(state: RunState, now_s: float) -> StartTimer:
+    """So long may they need to be one group."""
+    at_s = now_s + state.windows.rejoin_s
+    return StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation)
 
 
 def _regroup(state: RunState) -> FreeSurvivors:

@@ -123,8 +123,9 @@ def _marked(recovery: _Recovery, event: Event) -> _Recovery:
     if isinstance(event, IncarnationStarted):
         recovery = replace(recovery, incarnation=event.incarnation)
     if isinstance(event, PlanAdopted) and event.plan.kept:
-        at_once = dict.fromkeys(("prepares", "prepared"), event.at_s)
-        recovery = replace(recovery, at_s={**recovery.at_s, **at_once})
+        at_once = dict.fromkeys(("drained", "prepares", "prepared"), event.at_s)
+        examined = {name: at_s for name, at_s in recovery.at_s.items() if name == "drained"}
+        recovery = replace(recovery, at_s={**recovery.at_s, **at_once, **examined})
     if isinstance(event, RankRejoined) and "started" in recovery.at_s:
         recovery = replace(recovery, at_s={**recovery.at_s, "met": recovery.at_s["started"]})
     mark = _MARKED.get(type(event))

@@ -20,6 +20,7 @@ class Cause(Enum):
     PLATFORM = "platform"
     RENDEZVOUS = "rendezvous"
     HANG = "hang"
+    MEMORY = "memory"  # of a rank's device, whose process lives
     REJOIN = "rejoin"  # survivors and the newcomer did not become one group
     NODE = "node"  # a whole node is gone
     FENCE = "fence"  # a node ended its own ranks, because another may have got its place

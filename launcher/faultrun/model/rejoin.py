@@ -1,4 +1,4 @@
-"""What ranks say while the place of a dead one is taken and they keep their processes."""
+"""What ranks say while the place of a dead one is taken, or one is repaired, and they keep their processes."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,14 @@ class RankCanRejoin(Fact):
     """``rank`` can leave its process group and form another, from the step that it is at on."""
 
     rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFaultFound(Fact):
+    """Memory of ``rank`` is bad, and its process lives: it could go on with a state from elsewhere."""
+
+    rank: int
+    what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,4 +45,4 @@ class RankCannotRejoin(Fact):
     why: str
 
 
-RejoinEvent = RankCanRejoin | DeathsExamined | RankRejoined | RankCannotRejoin
+RejoinEvent = RankCanRejoin | MemoryFaultFound | DeathsExamined | RankRejoined | RankCannotRejoin

@@ -15,6 +15,8 @@ worker -> supervisor
     can_join {}                                   a newcomer has come to its first step: it waits for ``join``
     rejoined {incarnation, step, times}           in the new group, at this step; ``times``: what has happened
                                                   since the death by name, in seconds of CLOCK_MONOTONIC
+    memory_fault {incarnation, what}              memory of this process is bad; answered by ``peer_lost`` to all
+                                                  where it is repaired in place, else it ends
     snapshot {bytes}                              wants so much shared memory for copies of its state
 supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL
@@ -22,8 +24,9 @@ supervisor -> worker
     threads {}                                    write the stacks of all threads but the main one
     peer_lost {incarnation, timeout_s?}           a rank of this incarnation's group is gone: leave the group,
                                                   and wait so long for ``join``
-    join    {incarnation, store, page, timeout_s, fds?, stdout?, stderr?, error_file?}
+    join    {incarnation, store, page, timeout_s, newcomers, fds?, stdout?, stderr?, error_file?}
                                                   enter this incarnation: ``store`` is a path for a file,
+                                                  ``newcomers`` the ranks that were not in the last,
                                                   ``page`` what PROGRESS_VARIABLE has; the worker says hello
                                                   again. ``fds`` 1: its rank's memory snapshots come along
     snapshot_fd {fds}                             the memory: a descriptor (SCM_RIGHTS), one a message

@@ -129,6 +129,8 @@ def _how(incident: Incident) -> str:
         return "was fenced"
     if incident.cause is Cause.REJOIN:
         return "did not rejoin"
+    if incident.cause is Cause.MEMORY:
+        return "has bad memory"
     return "stopped for the platform" if incident.ordered else "could not be started"
 
 
@@ -201,6 +203,8 @@ def _resume(card: Card) -> str:
     elsewhere = checked is not None and checked.began is Began.ELSEWHERE
     if card.kept:
         step = "" if card.rejoined_step is None else f"step {card.rejoined_step} in "
+        if len(card.kept) == card.world_size:
+            return f"{step}the memory of all ranks: rank {card.incident.rank} was repaired in place{lost_text}"
         return f"{step}the memory of {rank_names(card.kept)}, which stayed{lost_text}"
     if point is None:
         if checked is not None and elsewhere:

@@ -359,6 +359,8 @@ def _running(ranks: Collection[int], kept: Collection[int], port: int) -> str:
     if not kept:
         return f"{_workers(len(ranks))} running, port {port}"
     new = rank_names(tuple(sorted(set(ranks) - set(kept))))
+    if not new:
+        return f"{_workers(len(kept))} stayed, one of them repaired in place"
     return f"{new} started again, {_workers(len(kept))} stayed"
 
 

@@ -25,12 +25,15 @@ from typing import Any
 
 from faultrun.model.progress import WorkPhase
 from faultrun.sdk.files import Folder, SaveWriter, folder_of
+from faultrun.sdk.memory_fault import MemoryFault, MemoryFaultKind
 from faultrun.sdk.session import ResumePoint as RecoveryPoint
 from faultrun.sdk.state_provider import ScriptProvider, preflight
 from faultrun.sdk.worker import worker
 
 __all__ = [
     "Folder",
+    "MemoryFault",
+    "MemoryFaultKind",
     "RecoveryPoint",
     "WorkPhase",
     "done",

@@ -18,13 +18,17 @@ _LONGEST_S = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 for none."""
+    """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 for none.
+
+    ``all_stayed``: nobody in it is new.
+    """
 
     incarnation: int
     store: str
     page: str
     timeout_s: float
     memory: int = -1
+    all_stayed: bool = False
     stdout: str = ""
     stderr: str = ""
     error_file: str = ""
@@ -61,6 +65,7 @@ class Regroup:
                         page=page,
                         timeout_s=patience_s,
                         memory=memory,
+                        all_stayed=content.get("newcomers") == [],
                         **{name: str(content.get(name, "")) for name in ("stdout", "stderr", "error_file")},
                     )
                 )

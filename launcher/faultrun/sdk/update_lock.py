@@ -60,6 +60,7 @@ class UpdateLock:
         self.phase = UpdatePhase.STARTING
         self.boundaries = 0
         self.stopped = False
+        self._spoilt = ""
 
     def begin(self) -> None:
         """The state is about to change. Blocks while it is being read."""
@@ -78,6 +79,7 @@ class UpdateLock:
         with self._reading:
             capture()
             self.boundaries += 1
+            self._spoilt = ""
             self.phase = UpdatePhase.CLEAN
         if self.is_wanted:
             self._news.set()
@@ -98,6 +100,11 @@ class UpdateLock:
         self.yield_to_reader()
         with self._reading:
             pass
+
+    def spoil(self, why: str) -> None:
+        """The state is worth nothing until the next boundary, and nobody shall wait for it or save it."""
+        self._spoilt = why
+        self._news.set()
 
     def stop(self) -> None:
         """The main thread will change nothing any more: it is on its way out."""
@@ -133,6 +140,8 @@ class UpdateLock:
         first = self.boundaries
         settled_s = self._since_s + limits.settle_s
         while True:
+            if self._spoilt:
+                raise NotSaved(self._spoilt)
             now_s = time.monotonic()
             if self.boundaries != first or self.stopped or now_s >= settled_s:
                 phase = self._try_hold(limits, complete, due)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.core.heard import path, said, seconds, short, whole
-from faultrun.model.events import Event, FirstStep
+from faultrun.model.events import Event, FirstStep, Heartbeat
 from faultrun.model.gasp import SaveRequested
+from faultrun.model.rejoin import MemoryFaultFound
 from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import MAX_LINE_BYTES, message, parse
@@ -297,8 +298,16 @@ class Control:
             yield from self._first_step(rank, whole(content.get("step")))
         else:
             event = said(content, rank, self._incarnation, self._reactor.now())
+            if isinstance(event, MemoryFaultFound):
+                yield from self._newest_steps()
             if event is not None:
                 yield event
+
+    def _newest_steps(self) -> Iterable[Event]:
+        """How far everybody is, read before a fault is judged."""
+        steps = () if self._page is None else self._page.steps()
+        if steps:
+            yield Heartbeat(at_s=self._reactor.now(), incarnation=self._incarnation, steps=steps)
 
     def _grant(self, rank: int, size_bytes: int) -> None:
         given = self._memory.grant(rank, size_bytes)

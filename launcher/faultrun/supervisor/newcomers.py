@@ -54,6 +54,7 @@ class Newcomers:
                 "store": str(store.absolute()),
                 "page": f"{page.path.absolute()}:{slot}",
                 "timeout_s": self._rejoin_s,
+                "newcomers": order.ranks,
             }
             if rank in order.ranks:
                 join |= self._outputs(files, rank, slot)

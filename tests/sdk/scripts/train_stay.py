@@ -2,7 +2,8 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``slow``, and ``kill-RANK-STEP-PHASE``, done only once.
+``loader``, ``workers``, ``compile``, ``function``, ``slow``, and, done only once, ``kill-RANK-STEP-PHASE`` and
+``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
 """
 
 import os
@@ -114,6 +115,11 @@ class Job:
         if f"raise-{RANK}-{self.step}-{phase}" in WORDS:
             raise RuntimeError("my own mistake")
         struck = OUT / f"struck_{RANK}_{self.step}_{phase}"
+        if f"bad-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
+            struck.touch()
+            weight = local_of(self.net[-1].weight.detach())
+            weight.fill_(float("nan"))
+            raise sdk.MemoryFault([self.net[-1].weight])
         if f"kill-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
             struck.touch()
             (OUT / f"killed_{RANK}").write_text(repr(time.monotonic()))

@@ -70,8 +70,9 @@ class RejoinStage:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.world = folder, world
         self.script, self.words, self.imports = script, words, imports
-        self.replaces = self.gives_memory = True
+        self.replaces = self.gives_memory = self.repairs = True
         self.incarnation = 0
+        self.all_stayed = False
         self.ranks: dict[int, Rank] = {}
         self.dead: list[Rank] = []
         self.incidents: list[Incident] = []
@@ -231,6 +232,8 @@ class RejoinStage:
         match content["kind"]:
             case "hello":
                 self._join(rank)
+            case "memory_fault" if self.repairs:
+                self._repair(rank)
             case "snapshot" if self.gives_memory:
                 fd = self._memories[rank.number] = os.memfd_create(f"snapshot-{rank.number}")
                 os.ftruncate(fd, content["bytes"])
@@ -257,6 +260,7 @@ class RejoinStage:
             "store": self._store(self.incarnation),
             "page": f"{self.folder}/progress_{self.incarnation}:{rank.number}",
             "timeout_s": 30,
+            "newcomers": [] if self.all_stayed else [-1],
         }
         memory = self._memories.get(rank.number) if rank.is_newcomer and first else None
         if memory is None:
@@ -286,17 +290,30 @@ class RejoinStage:
         self._replace(frozen, time.monotonic(), time.monotonic())
 
     def _replace(self, rank: Rank, killed_at_s: float, seen_at_s: float) -> None:
-        living = [one for one in self.ranks.values() if one.exit_code is None and one is not rank]
-        for one in living:
-            self._say(one, "peer_lost", incarnation=self.incarnation, timeout_s=30)
-        self.incarnation += 1
-        self._page(self.incarnation)
-        self.incidents.append(Incident(rank.number, self.incarnation, killed_at_s, seen_at_s))
+        self._end_group(rank, killed_at_s, seen_at_s)
+        self.all_stayed = False
         self.dead.append(rank)
         parked = self._parked.pop(rank.number, None)
         self.ranks[rank.number] = parked or self._start(rank.number, newcomer=True)
         for one in self.ranks.values():
             self._join(one)
+
+    def _repair(self, rank: Rank) -> None:
+        """All leave the group, and the same ranks form the next."""
+        now_s = time.monotonic()
+        self._end_group(None, now_s, now_s, rank.number)
+        self.all_stayed = True
+        for one in self.ranks.values():
+            self._join(one)
+
+    def _end_group(self, dead: Rank | None, killed_at_s: float, seen_at_s: float, number: int = -1) -> None:
+        living = [one for one in self.ranks.values() if one.exit_code is None and one is not dead]
+        for one in living:
+            self._say(one, "peer_lost", incarnation=self.incarnation, timeout_s=30)
+        self.incarnation += 1
+        self._page(self.incarnation)
+        number = number if dead is None else dead.number
+        self.incidents.append(Incident(number, self.incarnation, killed_at_s, seen_at_s))
 
 
 @contextlib.contextmanager

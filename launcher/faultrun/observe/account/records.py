@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from faultrun.core.diagnose import describe
+from faultrun.core.span import several
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Kind
 from faultrun.model.events import HelperExit, SpawnFailed, Timer, TimerFired, WorkerExit
@@ -13,6 +14,7 @@ from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Plan
 from faultrun.model.recovery import PARTS, RecoveryTimed
+from faultrun.model.rejoin import MemoryFaultFound
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase
 from faultrun.observe.account.incarnations import IncarnationRecord
@@ -40,7 +42,7 @@ class IncidentRecord:
 
     ``step`` is how far training was, ``own_step`` how far ``rank`` itself was. ``spent`` are seconds by
     kind, from the fault to the first new step; ``recompute_s`` is what the next incarnation then trained a
-    second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are the finer parts that
+    second time. ``stayed`` names a recovery in which workers kept their processes. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are the finer parts that
     ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total. ``resume`` says where
     the next one began, beside where it should have; empty while nobody knows. ``periodic_step``: see
     ``RecoveryPointChosen``. ``ordered``: see ``Incident``.
@@ -66,6 +68,7 @@ class IncidentRecord:
     resume: str = ""
     periodic_step: int | None = None
     ordered: bool = False
+    stayed: str = ""
 
     @property
     def recovery_s(self) -> float | None:
@@ -88,6 +91,7 @@ class IncidentRecord:
     def resumes_with(self, plan: Plan) -> None:
         """An incarnation shall follow."""
         if plan.kept:
+            self.stayed = _who_stayed(plan)
             self._resumes_at(self.step)  # until the first step tells better
             return
         self._resumes_at(0 if plan.point is None else plan.point.global_step)
@@ -97,6 +101,8 @@ class IncidentRecord:
     def closed(self, timeline: Timeline, end: str) -> None:
         """It is over, or asked about; what was spent since is read off the timeline."""
         self.end, self.spent = end, timeline.within(self.at_s)
+        if end == TRAINING_AGAIN:
+            self.resume = self.stayed
         running_s = sum(self.spent.pop(kind, 0.0) for kind in (Spending.TRAINING, Spending.RECOMPUTE))
         if end == FAILED_AGAIN and running_s > 0:  # its logs may be read yet, but it did no step
             self.spent[Spending.START] = self.spent.get(Spending.START, 0.0) + running_s
@@ -124,6 +130,8 @@ def incident_record(line: JournalLine, number: int, at_s: float, step: int | Non
     match line.event:
         case WorkerExit(rank=rank) | SpawnFailed(rank=rank) | HangDetected(rank=rank) | RankMissed(rank=rank):
             pass
+        case MemoryFaultFound(rank=rank):
+            pass
     return IncidentRecord(
         number=number,
         incarnation=line.incarnation,
@@ -133,6 +141,14 @@ def incident_record(line: JournalLine, number: int, at_s: float, step: int | Non
         what=what_ended(line),
         step=step,
     )
+
+
+def _who_stayed(plan: Plan) -> str:
+    """Which recovery it is, in which workers keep their processes."""
+    if len(plan.kept) == plan.topology.world_size:
+        return "repaired in place, all processes stayed"
+    anew = plan.topology.world_size - len(plan.kept)
+    return f"{several(anew, 'rank')} replaced, {len(plan.kept)} stayed"
 
 
 def what_happened(incident: Incident) -> str:

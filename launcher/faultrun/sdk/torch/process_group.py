@@ -20,12 +20,14 @@ import torch.distributed as dist
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.regroup import Join
+from faultrun.sdk.torch.npu import npu
 from faultrun.sdk.worker import worker
 
 _LOOK_S = 0.001
 _MEET_S = 10.0
 """To connect all to all, once everybody has come: a death in these milliseconds is waited for so long."""
 _ABORTABLE = frozenset({"gloo", "nccl"})
+_HCCL = "hccl"
 _FAKE = "fake"
 _RENDEZVOUS = frozenset({"init_method", "store", "rank", "world_size"})
 
@@ -52,7 +54,8 @@ class TrainingGroup:
     @property
     def why_not(self) -> str:
         """Why this group cannot be left; "" when it can."""
-        if not set(self.backend.replace(",", ":").split(":")) - {"cpu", "cuda"} <= _ABORTABLE:
+        named = set(self.backend.replace(",", ":").split(":")) - {"cpu", "cuda", "npu"}
+        if not named <= _ABORTABLE | ({_HCCL} if self._resumes else set()):
             return f"a group of {self.backend} cannot be left: gloo and nccl can"
         if len(dist.distributed_c10d._world.pg_map) > 1:
             return "it has process groups besides the one of all ranks"
@@ -63,11 +66,23 @@ class TrainingGroup:
         if "nccl" in self.backend:
             with contextlib.suppress(AttributeError, RuntimeError, ValueError):
                 dist.distributed_c10d._abort_process_group()
+        device = npu() if self._resumes else None
+        if device is not None:
+            device.stop()
         before = self._before
         shut(self._own if before is None else connections() - before)
 
-    def drop(self) -> None:
-        """Leave it. Nothing may hold it any more that would keep its connections open."""
+    @property
+    def _resumes(self) -> bool:
+        """Whether its communicators outlive a fault, and work again between the same processes."""
+        return _HCCL in self.backend and npu() is not None
+
+    def leave(self) -> None:
+        """Nothing may hold it any more that would keep its connections open."""
+        if not self._resumes:
+            self._drop()
+
+    def _drop(self) -> None:
         with contextlib.suppress(ValueError, AssertionError):  # it was never formed
             dist.destroy_process_group()
         self._store = None
@@ -75,11 +90,21 @@ class TrainingGroup:
 
     def form(self, join: Join, is_over: Callable[[], bool]) -> None:
         """Enter the group of ``join`` with all ranks. GroupBroken as soon as ``is_over``; RuntimeError."""
+        resumes = self._resumes and join.all_stayed and dist.is_initialized()
+        if not resumes:
+            self._drop()  # a newcomer's does nothing
         session = worker().session  # type: ignore[union-attr]
         self._before = connections()
         world = session.world_size
         self._store = _Store(dist.FileStore(join.store, world), join.timeout_s, is_over)
         self._store.meet(session.rank, world)
+        device = npu()
+        if device is not None:
+            device.enters()
+        if resumes and device is not None:
+            device.resume_group()
+            self.settled()
+            return
         # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
         dist.distributed_c10d._world.group_count = 0
         limit = {"timeout": timedelta(seconds=min(_MEET_S, join.timeout_s))}

@@ -29,6 +29,7 @@ from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
 from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import training_group
+from faultrun.sdk.torch.repair import Repair
 from faultrun.sdk.torch.transfer import exchanged, receive, send
 from faultrun.sdk.update_lock import UpdatePhase
 from faultrun.sdk.worker import Worker
@@ -69,6 +70,7 @@ class Rejoin:
         self._live = True
         self._left = NOTHING
         self._memory: StateCopies | None = None
+        self._repair = Repair(guard, worker)
         self.incarnation = worker.session.incarnation
         """Of the process group that this process is in."""
 
@@ -137,18 +139,27 @@ class Rejoin:
         self._say_if_able()
 
     def undoes(self, error: Exception) -> bool:
-        """Whether ``error`` ended this attempt because a peer is gone: then ``settle`` takes it back."""
+        """Whether ``error`` ended this attempt because a peer is gone, or memory of this rank is bad.
+
+        Then ``settle`` takes it back.
+        """
         regroup = self._worker.regroup
-        if not self._able:
+        fault = self._repair.fault_in(error)
+        if fault is None and not self._able:
             return False
         regroup.times.setdefault("raised", time.monotonic())
-        if not regroup.is_lost(self.incarnation):
+        if fault is not None:
+            if not self._repair.may_begin(fault, self.incarnation, able=self._able and self._said):
+                regroup.times.pop("raised")
+                return False
+        elif not regroup.is_lost(self.incarnation):
             hopeful = tells_of_a_dead_peer(error) and self._said
             if not hopeful or not regroup.wait_lost(self.incarnation, _VERDICT_S):
                 regroup.times.pop("raised")
                 return False
         self._undone = error
-        self._live = self._is_whole()
+        self._repair.start_device()
+        self._live = (fault is None or not self._repair.lost_state) and self._is_whole()
         return True
 
     def finish(self, barrier: Callable[[], object]) -> bool:
@@ -233,7 +244,6 @@ class Rejoin:
         assert self._group is not None, "a rank without a group of ours is refused"
         if join.memory >= 0 and self._memory is not None:
             self._memory.take(join.memory)
-        self._group.drop()  # a newcomer's, which does nothing
         self._group.form(join, lambda: regroup.is_over(join.incarnation))
         regroup.times["formed"] = time.monotonic()
         if self._guard.parts.shards is not None:
@@ -243,6 +253,7 @@ class Rejoin:
 
     def _leave(self, error: Exception | None) -> None:
         """Let go of all that the interrupted step holds, the group's connections in particular."""
+        self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
         _forget_frames(error)
         for optimizer in self._guard.parts.optimizers:
@@ -251,7 +262,7 @@ class Rejoin:
             self._averaging.leaves(interrupted=interrupted)
         gc.collect()
         if self._group is not None and self._inside:
-            self._group.drop()
+            self._group.leave()
             self._worker.regroup.times["dropped"] = time.monotonic()
             self._left = self.incarnation
 
@@ -330,7 +341,11 @@ class Rejoin:
 
     def _device(self) -> Any:
         """Where collectives of this group find their tensors."""
-        return "cpu" if self._group is None or "gloo" in self._group.backend else torch.device("cuda")
+        if self._group is None or "gloo" in self._group.backend:
+            return "cpu"
+        if "hccl" in self._group.backend:
+            return next(self._guard.parts.model.parameters()).device
+        return torch.device("cuda")
 
     def _root(self) -> Any:
         """The outermost module to which ``fully_shard`` was applied."""
