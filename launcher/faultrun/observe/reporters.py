@@ -358,10 +358,10 @@ def _left(before: RunState | None, step: Step) -> bool:
 def _running(ranks: Collection[int], kept: Collection[int], port: int) -> str:
     if not kept:
         return f"{_workers(len(ranks))} running, port {port}"
-    new = rank_names(tuple(sorted(set(ranks) - set(kept))))
-    if not new:
+    anew = tuple(sorted(set(ranks) - set(kept)))
+    if not anew:
         return f"{_workers(len(kept))} stayed, one of them repaired in place"
-    return f"{new} started again, {_workers(len(kept))} stayed"
+    return f"{rank_names(anew)} started again, {_workers(len(kept))} stayed"
 
 
 def _workers(count: int) -> str:
