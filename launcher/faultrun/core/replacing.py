@@ -1,7 +1,7 @@
 """Transitions in which ranks stay: one dies, the others leave their group, somebody takes its place.
 
-A rank whose memory is bad is repaired in the same way, with nobody to be replaced: all leave the group, and it
-enters the next one with a state from elsewhere.
+A rank whose memory is bad is repaired in the same way, with nobody to be replaced: all leave the group, and
+it enters the next one with a state from elsewhere.
 
 Called by ``decide`` only. Whatever goes wrong ends in ``abandon``: all save, and begin anew from the recovery
 point as after any fault. The plan of the next incarnation keeps the living ranks; their memory is where it
@@ -66,7 +66,7 @@ def begin(state: RunState, event: WorkerExit) -> Step:
 
 
 def repair(state: RunState, event: MemoryFaultFound) -> Step:
-    """Memory of a living rank is bad: all leave the group, and it enters the next with a state from elsewhere.
+    """Memory of a living rank is bad: all leave the group, and it gets its state in the next one.
 
     Where it cannot, nothing is done: the rank ends of its error, and is replaced or not as any.
     """

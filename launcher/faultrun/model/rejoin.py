@@ -1,4 +1,4 @@
-"""What ranks say while the place of a dead one is taken, or one is repaired, and they keep their processes."""
+"""What ranks say that keep their processes: the place of a dead one is taken, or one is repaired."""
 
 from dataclasses import dataclass
 

@@ -15,8 +15,8 @@ worker -> supervisor
     can_join {}                                   a newcomer has come to its first step: it waits for ``join``
     rejoined {incarnation, step, times}           in the new group, at this step; ``times``: what has happened
                                                   since the death by name, in seconds of CLOCK_MONOTONIC
-    memory_fault {incarnation, what}              memory of this process is bad; answered by ``peer_lost`` to all
-                                                  where it is repaired in place, else it ends
+    memory_fault {incarnation, what}              memory of this process is bad; answered by ``peer_lost`` to
+                                                  all where it is repaired in place, else it ends
     snapshot {bytes}                              wants so much shared memory for copies of its state
 supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL

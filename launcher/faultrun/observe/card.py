@@ -204,7 +204,9 @@ def _resume(card: Card) -> str:
     if card.kept:
         step = "" if card.rejoined_step is None else f"step {card.rejoined_step} in "
         if len(card.kept) == card.world_size:
-            return f"{step}the memory of all ranks: rank {card.incident.rank} was repaired in place{lost_text}"
+            return (
+                f"{step}the memory of all ranks: rank {card.incident.rank} was repaired in place{lost_text}"
+            )
         return f"{step}the memory of {rank_names(card.kept)}, which stayed{lost_text}"
     if point is None:
         if checked is not None and elsewhere:

@@ -2,8 +2,8 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``slow``, and, done only once, ``kill-RANK-STEP-PHASE`` and
-``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
+``loader``, ``workers``, ``compile``, ``function``, ``slow``, and, done only once, ``kill-RANK-STEP-PHASE``
+and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
 """
 
 import os

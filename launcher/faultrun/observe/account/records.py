@@ -42,10 +42,11 @@ class IncidentRecord:
 
     ``step`` is how far training was, ``own_step`` how far ``rank`` itself was. ``spent`` are seconds by
     kind, from the fault to the first new step; ``recompute_s`` is what the next incarnation then trained a
-    second time. ``stayed`` names a recovery in which workers kept their processes. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are the finer parts that
+    second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are the finer parts that
     ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total. ``resume`` says where
     the next one began, beside where it should have; empty while nobody knows. ``periodic_step``: see
-    ``RecoveryPointChosen``. ``ordered``: see ``Incident``.
+    ``RecoveryPointChosen``. ``ordered``: see ``Incident``. ``stayed`` names a recovery in which workers keep
+    their processes.
     """
 
     number: int

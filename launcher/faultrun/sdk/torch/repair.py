@@ -74,7 +74,9 @@ class Repair:
         """``persistent memory fault in 0.weight``, for people."""
         place_of = {_memory_of(tensor): name for name, tensor in self._state()}
         names = [
-            place_of.get(_memory_of(one), "a tensor of the step") if isinstance(one, torch.Tensor) else str(one)
+            place_of.get(_memory_of(one), "a tensor of the step")
+            if isinstance(one, torch.Tensor)
+            else str(one)
             for one in fault.bad
         ]
         where = f" in {', '.join(names[:_NAMED])}" if names else ""
