@@ -20,18 +20,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.common_step import NOTHING, CommonStep, From, Standing, of_replicas, of_shards
+from faultrun.sdk.common_step import NOTHING, Standing, of_replicas, of_shards
 from faultrun.sdk.evidence import tells_of_a_dead_peer
 from faultrun.sdk.regroup import Join
 from faultrun.sdk.torch import stuck
-from faultrun.sdk.torch.capture import nothing_is_missing
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
+from faultrun.sdk.torch.live_state import LiveState
 from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.repair import Repair
-from faultrun.sdk.torch.transfer import exchanged, receive, send
-from faultrun.sdk.update_lock import UpdatePhase
+from faultrun.sdk.torch.transfer import exchanged
 from faultrun.sdk.worker import Worker
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Rejoin:
         self._said = False
         self._inside = not worker.session.is_newcomer
         self._undone: Exception | None = None
-        self._live = True
+        self._state = LiveState(guard)
         self._left = NOTHING
         self._memory: StateCopies | None = None
         self._repair = Repair(guard, worker)
@@ -105,7 +104,7 @@ class Rejoin:
         gc.freeze()
         self._worker.regroup.abort = self._abort
         if newcomer:
-            self._live = False
+            self._state.is_whole = False
             self._worker.say("can_join")
             self._rejoin(timeout_s=None)
 
@@ -134,7 +133,7 @@ class Rejoin:
         if not self._able or self._memory is None:
             return
         self._steps += 1
-        self._live = True
+        self._state.is_whole = True
         self._memory.stepped()
         self._say_if_able()
 
@@ -159,7 +158,10 @@ class Rejoin:
                 return False
         self._undone = error
         self._repair.start_device()
-        self._live = (fault is None or not self._repair.lost_state) and self._is_whole()
+        if fault is not None and self._repair.lost_state:
+            self._state.is_whole = False
+        else:
+            self._state.interrupted()
         return True
 
     def finish(self, barrier: Callable[[], object]) -> bool:
@@ -181,21 +183,6 @@ class Rejoin:
         if self._memory is not None:
             self._guard.note_under_way()
             self._memory.note_own()
-
-    def _is_whole(self) -> bool:
-        """Whether the live state is a step's: no update has begun, or nothing of the next is missing."""
-        guard = self._guard
-        if guard.lock.phase is UpdatePhase.CLEAN:
-            return bool(guard.history)
-        if guard.lock.phase is not UpdatePhase.UPDATED or not guard.history:
-            return False
-        last = guard.history[-1]
-        before = guard.history[-2] if len(guard.history) > 1 else None
-        now = guard.boundary_now(guard.recorder.helper_slot)
-        if not nothing_is_missing(before, last, now, guard.parts.objects.uncounted):
-            return False
-        guard.step()
-        return True
 
     def _rejoin(self, timeout_s: float | None) -> None:
         """Leave the broken group, and enter one after the other until one holds."""
@@ -268,48 +255,18 @@ class Rejoin:
 
     def _make_common(self) -> int:
         """Agree on the step that all have, and have it. RuntimeError: a rank is gone; PeerLost: no step."""
-        guard, device = self._guard, self._device()
-        spread = guard.parts.shards is not None
+        device, spread = self._device(), self._guard.parts.shards is not None
         memory = self._memory
         assert memory is not None, "it was made when this rank entered"
-        live = guard.history[-1].position.step if self._live and guard.history else NOTHING
         kept = sorted(memory.steps if spread else ())[-2:]
-        told = exchanged([live, *kept, *[NOTHING] * (2 - len(kept))], device)
+        told = exchanged([self._state.step, *kept, *[NOTHING] * (2 - len(kept))], device)
         standings = [Standing(one, frozenset(others) - {NOTHING}) for one, *others in told]
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
             raise self._gives_up(f"there is no step that all ranks have, live or in memory: {told}")
-        self._get(common)
+        self._state.become(common, memory, self._averaging, device)
         self._worker.regroup.times["restored"] = time.monotonic()
         return common.step
-
-    def _get(self, common: CommonStep) -> None:
-        guard, device, rank = self._guard, self._device(), self._worker.session.rank
-        layout = self._averaging.layout if self._averaging is not None else None
-        source = common.sources[rank]
-        if rank == common.giver:
-            boundary = guard.history[-1]
-            for taker in common.takers:
-                # each taker's own random numbers come from its own notes
-                send({"state": guard.state_at(boundary), "layout": layout}, taker, device)
-        if source is From.ITSELF:
-            guard.lock.begin()
-            guard.redo.put_back()
-        else:
-            self._live = False  # until it is whole
-            guard.lock.begin()
-            assert self._memory is not None, "it was made when this rank entered"
-            if source is From.SNAPSHOT:
-                guard.load(self._memory.read(common.step))
-            else:
-                got = receive(common.giver, device)
-                guard.load(got["state"])
-                layout = got["layout"]
-                self._memory.put_own(common.step)
-        if self._averaging is not None:
-            self._averaging.enters(layout)
-        guard.came_back()
-        self._live = True
 
     def _say_if_able(self) -> None:
         """Once in every incarnation; and that it is over if a copy has no room any more."""
