@@ -48,7 +48,7 @@ class AccelerateGuard(Guard):
 
         FaultrunError for a folder that was saved without ``protect``, unless ``load`` loads it.
         """
-        point = self._worker.session.point if self._worker is not None else None
+        point = self.worker.session.point if self.worker is not None else None
         if point is None or load is not None or not Path(point.path).is_dir():
             return super().resume(load)
         there = sum(1 for one in Path(point.path).iterdir() if _CUSTOM.fullmatch(one.name))
@@ -69,12 +69,13 @@ class AccelerateGuard(Guard):
     def goes_on(self, position: Position, epoch_rng: Any) -> None:
         """After accelerate has put back the state of this rank, random numbers too, as of ``position``."""
         self.position = position
-        self._pending = (position, current_rng(), self.recorder.at_epoch(position.epoch) or epoch_rng)
+        began = self.recorder.at_epoch(position.epoch) or epoch_rng
+        self.reading.resumes_at(position, current_rng(), began)
 
     @property
     def epoch_rng(self) -> Any:
         """The random numbers at the beginning of the epoch, from which its order follows."""
-        return self._epoch_rng
+        return self.reading.epoch_rng
 
 
 class Place:

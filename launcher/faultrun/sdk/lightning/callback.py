@@ -160,7 +160,7 @@ class LightningGasp:
             and resumed.place.next is Next.EPOCH
             and resumed.rng
         ):
-            self._resumed = replace(resumed, rng=current_rng(self._guard.generator))
+            self._resumed = replace(resumed, rng=current_rng(self._guard.reading.generator))
 
     def fetching(self) -> None:
         """The last step is over with all that follows it: here training can go on."""
@@ -172,7 +172,7 @@ class LightningGasp:
         """From now on the random numbers are those of the place that was resumed."""
         resumed, self._resumed = self._resumed, None
         if resumed is not None and resumed.rng is not None and self._guard is not None:
-            restore_rng(resumed.rng, self._guard.generator)
+            restore_rng(resumed.rng, self._guard.reading.generator)
 
     def on_train_batch_start(self, *_: Any) -> None:
         """A step begins."""

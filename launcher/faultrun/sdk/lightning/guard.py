@@ -63,9 +63,9 @@ class LightningGuard(Guard):
 
     def opened(self, epoch: int, generator: Any) -> None:
         """The batches of ``epoch`` are about to be opened; ``generator`` shuffles them, if they have one."""
-        self.generator = generator
+        self.reading.generator = generator
         position = Position(self._trainer.global_step, epoch, 0)
-        self._epoch_rng = self.recorder.read(self.recorder.epoch(position, generator))
+        self.reading.epoch_rng = self.recorder.read(self.recorder.epoch(position, generator))
 
     def begins_batch(self) -> None:
         """A batch is there and is trained now."""
@@ -78,7 +78,7 @@ class LightningGuard(Guard):
         self.batch_is_over = True
         if self.what_comes() is Next.VALIDATION:
             self.stands_before(Next.VALIDATION)
-            self._before_validation = self.recorder.step(self._name(), self.generator)
+            self._before_validation = self.recorder.step(self._name(), self.reading.generator)
 
     def fetches(self) -> None:
         """The next batch is fetched: a boundary, if anything was changed since the last one."""
@@ -125,7 +125,7 @@ class LightningGuard(Guard):
         """The forward pass is over: survivors can finish this step without this rank."""
         epoch = self.epoch
         done = self._fit.epoch_loop.batch_progress.current.ready
-        self.recorder.under_way(Position(self._trainer.global_step + 1, epoch, done), self.generator)
+        self.recorder.under_way(Position(self._trainer.global_step + 1, epoch, done), self.reading.generator)
 
     def boundary_now(self, slot: int | None = None) -> Boundary:
         """As ``Guard.boundary_now``; before a validation with the random numbers that it begins with."""
@@ -147,9 +147,9 @@ class LightningGuard(Guard):
         """What belongs into a checkpoint that Lightning writes now, on every rank, besides its own."""
         self.stands_before(self.what_comes() if self.batch_is_over else Next.BATCH)
         name = self._name()
-        self.recorder.keep(name, self.generator)
-        rng = self.recorder.read(self.recorder.record(self.recorder.main_slot, name, self.generator))
-        began = None if self._epoch_rng is None else rng_to_plain(self._epoch_rng)
+        self.recorder.keep(name, self.reading.generator)
+        rng = self.recorder.read(self.recorder.record(self.recorder.main_slot, name, self.reading.generator))
+        began = None if self.reading.epoch_rng is None else rng_to_plain(self.reading.epoch_rng)
         return self._own(self._standing(), {"rng": rng_to_plain(rng), "epoch_rng": began})
 
     def rng_of(self, own: dict[str, Any]) -> tuple[Rng | None, Rng | None]:

@@ -94,7 +94,7 @@ class Redo:
                 group.update({key: one for key, one in captured.items() if key != "params"})
         parts.objects.load_small(last.objects)
         if self.in_function:  # a loop has noted them as the step began; an open loader has drawn some since
-            restore_rng(guard.recorder.read(last.rng), guard.generator)
+            restore_rng(guard.recorder.read(last.rng), guard.reading.generator)
         guard.position = last.position
 
     def keep(self, step: int, batch: Batch) -> None:
@@ -133,7 +133,7 @@ def batches(guard: "Guard", loader: Any, epoch: int) -> Iterator[Any]:
     """``Guard.batches`` of a script that can rejoin."""
     assert guard.rejoin is not None, "asked for by a guard that has one"
     guard.rejoin.enter()
-    loaded = guard.open(loader, epoch)
+    loaded = guard.reading.open(loader, epoch)
     while True:
         guard.rejoin.settle()
         step = guard.position.step + 1
@@ -145,7 +145,7 @@ def batches(guard: "Guard", loader: Any, epoch: int) -> Iterator[Any]:
                 return
             batch = Batch(content, epoch, guard.position.step_in_epoch)
             guard.redo.keep(step, batch)
-        guard.redo.begins(step, guard.generator, at_boundary=False)
+        guard.redo.begins(step, guard.reading.generator, at_boundary=False)
         guard.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
         guard.redo.attempted = False
         guard.computes()

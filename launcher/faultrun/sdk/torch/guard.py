@@ -27,12 +27,13 @@ from faultrun.sdk.files import Position, Saved, SaveWriter, numbered
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch import attempts
 from faultrun.sdk.torch.attempts import Redo
-from faultrun.sdk.torch.batches import check_positions, generator_of, opened_after, set_epoch
+from faultrun.sdk.torch.batches import check_positions
 from faultrun.sdk.torch.capture import Boundary, Passage
 from faultrun.sdk.torch.process_group import training_group
-from faultrun.sdk.torch.recorder import RngRecorder
+from faultrun.sdk.torch.reading import Reading
+from faultrun.sdk.torch.recorder import recorder_of
 from faultrun.sdk.torch.rejoin import Rejoin
-from faultrun.sdk.torch.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
+from faultrun.sdk.torch.rng import cuda_rng_if_used, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state import Parts, assemble, is_ours, load_into, read_state
 from faultrun.sdk.torch.stateful import gathered, taken_apart
 from faultrun.sdk.update_lock import UpdateLock, UpdatePhase
@@ -52,9 +53,9 @@ class Guard:
         self._make_parts = make_parts
         self.writer = writer
         self.lock = UpdateLock()
-        self._epoch_rng: Rng | None = None
         self.in_loop = False
-        self._worker = worker
+        self.worker = worker
+        """Who speaks to the supervisor."""
         group = writer.folder.replica_group
         self.is_shard = bool(group) and len(group) < writer.session.world_size
         """Whether a save of this rank serves only beside those of other ranks, of the same step."""
@@ -65,9 +66,10 @@ class Guard:
         """Of the last whole step; while a batch is worked on, with that batch."""
         self.rejoin: Rejoin | None = None
         """How it outlives a peer; None without faultrun."""
-        self._pending: tuple[Position, Rng, Rng | None] | None = None
-        self.generator: Any = None
-        self.recorder = self._recorder(ahead)
+        device_rng = cuda_rng_if_used if worker is None else self.parts.device.rng
+        self.recorder = recorder_of(writer, ahead, device_rng, kept=worker is not None)
+        self.reading = Reading(self)
+        """Where it is in its loader."""
         self.redo = Redo(self)
         self._updates: list[int] = []
         if worker is not None:
@@ -101,7 +103,7 @@ class Guard:
         step and epoch are then those that faultrun read from it.
         FaultrunError when nothing can load the file.
         """
-        point = self._worker.session.point if self._worker is not None else None
+        point = self.worker.session.point if self.worker is not None else None
         if point is None:
             return None
         state = read_state(point.path)
@@ -129,35 +131,30 @@ class Guard:
         rng, epoch_rng = (
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
         )
-        rank, recorder = self.writer.session.rank, self.recorder
-        if state["rank"] != rank:
-            noted, began = recorder.at_step(position), recorder.at_epoch(position.epoch)
-            if (
-                noted is None and self.rejoin is not None
-            ):  # it may have ended the step, and not begun an epoch
-                noted = recorder.near_step(position.step)
-                began = noted if position.step_in_epoch == 0 else began
-            rng, epoch_rng = noted or (rng and reseeded(rng, rank)), began or epoch_rng
+        if state["rank"] != self.writer.session.rank:
+            rng, epoch_rng = self.reading.own_numbers(position, rng, epoch_rng)
         self.position = position
         if rng is not None:
             restore_rng(rng)
-            self._pending = (position, rng, epoch_rng)
+            self.reading.resumes_at(position, rng, epoch_rng)
 
     def state_dict(self) -> dict[str, Any]:
         """Place, objects and all random numbers for ``dcp.save({..., "guard": guard})``, by all ranks.
 
         ``fabric.save`` asks for it too; for ``torch.save`` call it on all ranks and save on one.
         """
-        rng = self.recorder.read(self.recorder.record(self.recorder.main_slot, self.position, self.generator))
+        rng = self.recorder.read(
+            self.recorder.record(self.recorder.main_slot, self.position, self.reading.generator)
+        )
         objects = self.parts.objects.states()
-        return {**gathered(self.position, rng, self._epoch_rng), "objects": objects}
+        return {**gathered(self.position, rng, self.reading.epoch_rng), "objects": objects}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what ``state_dict`` returned, among any number of ranks."""
         self.position, rng, epoch_rng = taken_apart(state)
         self.parts.objects.load(state["objects"])
         restore_rng(rng)
-        self._pending = (self.position, rng, epoch_rng)
+        self.reading.resumes_at(self.position, rng, epoch_rng)
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches of ``loader`` in ``epoch``; after a resume only those that are not done yet.
@@ -166,14 +163,14 @@ class Guard:
         with ``set_epoch`` are told the epoch. FaultrunError, under faultrun, for a loader
         whose place in an epoch could not be found again.
         """
-        if self._worker is not None:
+        if self.worker is not None:
             check_positions(loader)
         self.in_loop = True
         if self.rejoin is not None and training_group() is not None:
             yield from attempts.batches(self, loader, epoch)
             self._leaves_loop()
             return
-        for batch in self.open(loader, epoch):
+        for batch in self.reading.open(loader, epoch):
             last = self.position
             self.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
             self._works_at(WorkPhase.COMPUTING)
@@ -216,9 +213,9 @@ class Guard:
         self.position = Position(
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
-        self.lock.boundary(self._capture)
-        if self._worker is not None:
-            self._worker.step(self.position.step, self.position.epoch)
+        self.note_boundary()
+        if self.worker is not None:
+            self.worker.step(self.position.step, self.position.epoch)
         if self.rejoin is not None:
             self.rejoin.stepped()
         if self.is_shard:
@@ -251,7 +248,7 @@ class Guard:
         newest = self.history[-1] if self.history else boundary
         if newest.position.step <= boundary.position.step:
             newest = boundary
-        rng = self.recorder.read(boundary.rng), self._epoch_rng
+        rng = self.recorder.read(boundary.rng), self.reading.epoch_rng
         return assemble(self.parts, boundary, newest, rng, self.writer.session)
 
     def boundary_now(self, slot: int | None = None) -> Boundary:
@@ -260,7 +257,7 @@ class Guard:
         The random numbers go into this slot of the recorder; None: into the next one of its ring.
         """
         recorder, parts, objects = self.recorder, self.parts, self.parts.objects
-        place = self._noted_as(), self.generator
+        place = self._noted_as(), self.reading.generator
         rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
         parts.buffers.capture()
         # a scheduler may change the hyperparameters before the next update
@@ -277,20 +274,11 @@ class Guard:
             self.parts.model.register_forward_hook(self._after_forward)
 
     def _capture(self) -> None:
-        if self._worker is not None:
+        if self.worker is not None:
             boundary = self.boundary_now()
             if self._mark is not None:
                 boundary = boundary._replace(passage=Passage(done=self._mark()))
             self.history.append(boundary)
-
-    def agree_on_save(self, newest: int) -> int:
-        """The step that all ranks of this node save. Helper thread only."""
-        return newest if self._worker is None else self._worker.agree_on_save(newest)
-
-    def all_have_joined(self) -> bool:
-        """Whether every rank of this node has agreed to the step that was named last."""
-        session = self.writer.session
-        return self._worker is None or self._worker.joined_save() >= session.local_world_size
 
     def _noted_as(self) -> Position:
         """The name that the random numbers of this moment get in the recorder."""
@@ -307,21 +295,26 @@ class Guard:
     def note_under_way(self) -> None:
         """Note the random numbers of the step under way: others can finish it without us from here on."""
         if self.rejoin is None or not self.rejoin.is_outside:
-            self.recorder.under_way(self.position._replace(step=self.position.step + 1), self.generator)
+            self.recorder.under_way(
+                self.position._replace(step=self.position.step + 1), self.reading.generator
+            )
 
     def begin_here(self) -> None:
         """A loop begins: no new step, but a place to go on from."""
         if not self.history:
-            self.lock.boundary(self._capture)
+            self.note_boundary()
+
+    def note_boundary(self) -> None:
+        """A step is complete, or there is a place like its end to go on from."""
+        self.lock.boundary(self._capture)
 
     def came_back(self) -> None:
         """The state is that of ``position`` again, by whatever way."""
         while self.history and self.history[-1].position.step >= self.position.step:
             self.history.pop()
-        if self.in_loop and self._pending is not None:  # its loader is open
-            restore_rng(self._pending[1], self.generator)
-            self._pending = None
-        self.lock.boundary(self._capture)
+        if self.in_loop:  # its loader is open
+            self.reading.resumes_here()
+        self.note_boundary()
 
     def computes(self) -> None:
         """A step begins."""
@@ -329,7 +322,7 @@ class Guard:
 
     def _place(self) -> Position:
         """Where to go on. A newcomer does not know until it has taken its place."""
-        if self.rejoin is not None and self._worker is not None and self._worker.session.is_newcomer:
+        if self.rejoin is not None and self.worker is not None and self.worker.session.is_newcomer:
             self.rejoin.enter()
         return self.position
 
@@ -338,7 +331,7 @@ class Guard:
         self._works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
 
     def _works_at(self, phase: WorkPhase) -> WorkPhase:
-        return self._worker.works_at(phase) if self._worker is not None else phase
+        return self.worker.works_at(phase) if self.worker is not None else phase
 
     def _before_update(self, *_: object) -> None:
         if self.rejoin is not None:
@@ -355,35 +348,3 @@ class Guard:
         passage = self.history[-1].passage if self.history else None
         if self._mark is not None and passage is not None and passage.left is None:
             passage.left = self._mark()
-
-    def open(self, loader: Any, epoch: int) -> Iterator[Any]:
-        """The batches that are left, with the random numbers as they were at this place."""
-        if self._pending is not None and epoch < (self._pending[0].epoch or 0):
-            return iter(())  # it was done before the save; the loop begins at 0 again
-        self.generator = generator = generator_of(loader)
-        pending, self._pending = self._pending, None
-        set_epoch(loader, epoch)
-        if pending is None or pending[0].epoch != epoch:
-            self.position = Position(self.position.step, epoch, 0)
-            self._epoch_rng = self.recorder.read(self.recorder.epoch(self.position, generator))
-            self.lock.boundary(self._capture)  # an epoch begins: no new step, but a place to go on from
-            return iter(loader)
-        position, rng, epoch_rng = pending
-        self.position = position
-        self._epoch_rng = epoch_rng or rng
-        restore_rng(self._epoch_rng, generator)
-        self.recorder.epoch(position, generator)
-        batches = opened_after(loader, position.step_in_epoch) if position.step_in_epoch else iter(loader)
-        if position.step_in_epoch:
-            restore_rng(rng, generator)
-        self.lock.boundary(self._capture)
-        return batches
-
-    def _recorder(self, steps: int) -> RngRecorder:
-        """In a file where there is a run to come back to and the file system can map it; else in memory."""
-        device_rng = cuda_rng_if_used if self._worker is None else self.parts.device.rng
-        if self._worker is not None:
-            with contextlib.suppress(OSError, ValueError):
-                path = self.writer.own_folder / RngRecorder.file_name
-                return RngRecorder(path, self.writer.session.run_id, steps, device_rng)
-        return RngRecorder(None, self.writer.session.run_id, steps, device_rng)

@@ -78,7 +78,7 @@ class TorchProvider(StateProvider):
         self.lock.want()
         newest = self.newest()
         if newest is not None:
-            step, half_s = self._guard.agree_on_save(newest), (time.monotonic() + order.until_s) / 2
+            step, half_s = self._agreed_on(newest), (time.monotonic() + order.until_s) / 2
             with contextlib.suppress(NotSaved):  # a peer is gone, or stopped elsewhere after all
                 return self._save(replace(order, step=step, until_s=half_s), agreed=True)
         return self._save(order)
@@ -102,7 +102,7 @@ class TorchProvider(StateProvider):
                 state = copied(state)
                 if agreed:  # a peer that is asked later must not find us a step further
                     until_s = min(order.until_s, time.monotonic() + _PEERS_LATE_S)
-                    passes(self._guard.all_have_joined, until_s - time.monotonic())
+                    passes(self._all_have_joined, until_s - time.monotonic())
                 self.lock.release()
                 held = False
             self._last = self._written(state, boundary, ahead)
@@ -114,6 +114,16 @@ class TorchProvider(StateProvider):
     def unfinished(self) -> bool:
         """Whether ``Guard.batches`` has not come to its end."""
         return self._guard.in_loop
+
+    def _agreed_on(self, newest: int) -> int:
+        """The step that all ranks of this node save. Helper thread only."""
+        worker = self._guard.worker
+        return newest if worker is None else worker.agree_on_save(newest)
+
+    def _all_have_joined(self) -> bool:
+        """Whether every rank of this node has agreed to the step that was named last."""
+        worker = self._guard.worker
+        return worker is None or worker.joined_save() >= self.writer.session.local_world_size
 
     def _updated_and_whole(self, step: int | None) -> bool:
         """Asked when the main thread stands after an update: find what can be saved, of this step if any."""

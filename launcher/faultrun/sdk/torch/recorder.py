@@ -10,6 +10,7 @@ What a rank has once resumed with is kept apart: the steps after it write over
 the records, and whoever resumes there again must draw the same numbers.
 """
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -21,7 +22,7 @@ from typing import Any
 
 import torch
 
-from faultrun.sdk.files import Position
+from faultrun.sdk.files import Position, SaveWriter
 from faultrun.sdk.torch.rng import AREA_BYTES, NumpyRng, PythonRng, Rng
 
 _SLOT_BYTES = 16 * 1024
@@ -174,6 +175,17 @@ class RngRecorder:
         if run != self._run:
             return None
         return Position(step, None if epoch < 0 else epoch, None if batches < 0 else batches)
+
+
+def recorder_of(
+    writer: SaveWriter, steps: int, device_rng: Callable[[], Any] | None, *, kept: bool
+) -> RngRecorder:
+    """In a file where there is a run to come back to (``kept``) and it can be mapped; else in memory."""
+    if kept:
+        with contextlib.suppress(OSError, ValueError):
+            path = writer.own_folder / RngRecorder.file_name
+            return RngRecorder(path, writer.session.run_id, steps, device_rng)
+    return RngRecorder(None, writer.session.run_id, steps, device_rng)
 
 
 def noted_in(path: Path, run_id: str, steps: int, position: Position) -> Rng | None:

@@ -1,0 +1,71 @@
+"""The way through a loader: with which random numbers an epoch began, and where it goes on after a resume."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from faultrun.sdk.files import Position
+from faultrun.sdk.torch.batches import generator_of, opened_after, set_epoch
+from faultrun.sdk.torch.rng import Rng, reseeded, restore_rng
+
+if TYPE_CHECKING:
+    from faultrun.sdk.torch.guard import Guard
+
+
+class Reading:
+    """Of one guard. Main thread."""
+
+    def __init__(self, guard: "Guard") -> None:
+        self._guard = guard
+        self._resumed: tuple[Position, Rng, Rng | None] | None = None
+        self.generator: Any = None
+        """The one that shuffles, if the loader has one of its own."""
+        self.epoch_rng: Rng | None = None
+        """The random numbers at the beginning of the epoch, from which its order follows."""
+
+    def resumes_at(self, position: Position, rng: Rng, epoch_rng: Rng | None) -> None:
+        """The next loop goes on at ``position``, with these random numbers."""
+        self._resumed = position, rng, epoch_rng
+
+    def resumes_here(self) -> None:
+        """The loop that is open goes on, from a state that was loaded meanwhile."""
+        if self._resumed is not None:
+            restore_rng(self._resumed[1], self.generator)
+            self._resumed = None
+
+    def own_numbers(
+        self, position: Position, rng: Rng | None, epoch_rng: Rng | None
+    ) -> tuple[Rng | None, Rng | None]:
+        """This rank's random numbers at ``position`` and at its epoch's beginning, as it last noted them.
+
+        ``rng`` and ``epoch_rng`` are another rank's: without a note, new ones are made from them.
+        """
+        guard, recorder = self._guard, self._guard.recorder
+        noted, began = recorder.at_step(position), recorder.at_epoch(position.epoch)
+        if noted is None and guard.rejoin is not None:  # it may have ended the step, and not begun an epoch
+            noted = recorder.near_step(position.step)
+            began = noted if position.step_in_epoch == 0 else began
+        return noted or (rng and reseeded(rng, guard.writer.session.rank)), began or epoch_rng
+
+    def open(self, loader: Any, epoch: int) -> Iterator[Any]:
+        """The batches that are left, with the random numbers as they were at this place."""
+        guard, recorder = self._guard, self._guard.recorder
+        if self._resumed is not None and epoch < (self._resumed[0].epoch or 0):
+            return iter(())  # it was done before the save; the loop begins at 0 again
+        self.generator = generator = generator_of(loader)
+        resumed, self._resumed = self._resumed, None
+        set_epoch(loader, epoch)
+        if resumed is None or resumed[0].epoch != epoch:
+            guard.position = Position(guard.position.step, epoch, 0)
+            self.epoch_rng = recorder.read(recorder.epoch(guard.position, generator))
+            guard.note_boundary()  # an epoch begins: no new step, but a place to go on from
+            return iter(loader)
+        position, rng, epoch_rng = resumed
+        guard.position = position
+        self.epoch_rng = epoch_rng or rng
+        restore_rng(self.epoch_rng, generator)
+        recorder.epoch(position, generator)
+        batches = opened_after(loader, position.step_in_epoch) if position.step_in_epoch else iter(loader)
+        if position.step_in_epoch:
+            restore_rng(rng, generator)
+        guard.note_boundary()
+        return batches
