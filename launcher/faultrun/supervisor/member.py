@@ -18,9 +18,8 @@ from typing import Any
 from faultrun.agreement.answers import EtcdError
 from faultrun.agreement.clock import boot_now
 from faultrun.agreement.endpoints import in_order_of
-from faultrun.agreement.gateway import AnswerLost, Gateway
-from faultrun.agreement.store import PrefixState, WriteOutcome
-from faultrun.agreement.transactions import Committed, GuardFailed
+from faultrun.agreement.gateway import Gateway
+from faultrun.agreement.store import PrefixState
 from faultrun.agreement.watching import PrefixWatch
 from faultrun.core.membership import judge
 from faultrun.errors import FaultrunError, assert_never
@@ -51,6 +50,7 @@ from faultrun.supervisor.member_aloud import Aloud
 from faultrun.supervisor.member_errands import Errands
 from faultrun.supervisor.member_lease import OwnLease
 from faultrun.supervisor.member_peers import PeerTalk
+from faultrun.supervisor.member_retries import Retries
 from faultrun.supervisor.member_store import RunKeys
 from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, STOP, TELLS, UNTIL, WHY, Words
 from faultrun.supervisor.nodes_agreement import MemberSetting
@@ -60,8 +60,6 @@ from faultrun.workers.sweep import sweep
 _STANDARD_STREAMS = 3
 _KEPT_PARTS = 8
 _ANSWER_WITHIN_S = 1.0
-_SEEN_WITHIN_S = 0.5
-_AGAIN_S = 0.2
 _SOON_S = 0.02
 _SWEEP_S = 1.0
 _LEAVE_WITHIN_S = 1.5
@@ -110,8 +108,7 @@ class MemberProcess:
         self._lease = OwnLease(gateway, setting.terms.times, setting.deadline, self._errands, self._troubled)
         self._watches: dict[str, PrefixWatch] = {}
         self._parts: dict[str, Any] = {}
-        self._not_before_s: dict[str, float] = {}
-        self._to_be_seen: dict[str, int] = {}
+        self._retries = Retries()
         self._judge_at_s = 0.0
         self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words)
 
@@ -204,6 +201,10 @@ class MemberProcess:
             words=self._peers.words,
         )
 
+    def _seen_revision(self) -> int:
+        states = map(self._state_of, self._watches)
+        return max((state.revision for state in states if state is not None), default=0)
+
     def _state_of(self, folder: str) -> PrefixState | None:
         watch = self._watches.get(folder)
         return None if watch is None else watch.state()
@@ -257,26 +258,13 @@ class MemberProcess:
 
         def work() -> Callable[[], object]:
             outcome = self._keys.commit(transaction, lease)
-            return lambda: self._written(name, outcome)
+            return lambda: self._retries.written(name, outcome)
 
         self._errand(name, work)
 
-    def _written(self, name: str, outcome: WriteOutcome) -> None:
-        """Again when the watches show what was written; soon if they will show why it was not."""
-        match outcome:
-            case Committed(revision=revision):
-                self._not_before_s[name] = boot_now() + _SEEN_WITHIN_S
-                self._to_be_seen[name] = revision
-            case GuardFailed():
-                self._not_before_s[name] = boot_now() + _SOON_S
-            case AnswerLost():
-                self._not_before_s[name] = boot_now() + _AGAIN_S
-            case _:
-                assert_never(outcome)
-
     def _errand(self, name: str, work: Callable[[], Callable[[], object]]) -> None:
         """In a thread, unless it is under way, or has just been done and nothing was seen since."""
-        if self._waits_for_itself(name):
+        if not self._retries.is_due(name, self._seen_revision()):
             return
 
         def tried() -> Callable[[], object]:
@@ -286,27 +274,19 @@ class MemberProcess:
                 trouble = error
 
             def failed() -> None:
-                self._not_before_s[name] = boot_now() + _AGAIN_S
+                self._retries.failed(name)
                 self._say_trouble(trouble)
 
             return failed
 
         self._errands.send(name, tried)
 
-    def _waits_for_itself(self, name: str) -> bool:
-        revision = self._to_be_seen.get(name)
-        if revision is not None and any(
-            state.revision >= revision for state in map(self._state_of, self._watches) if state is not None
-        ):
-            del self._to_be_seen[name], self._not_before_s[name]
-        return self._not_before_s.get(name, 0.0) > boot_now()
-
     def _fetched(self, key: str) -> Callable[[], object]:
         part = self._keys.fetch(key)
 
         def keep() -> None:
             if part is None:
-                self._not_before_s[f"fetch {key}"] = boot_now() + _AGAIN_S
+                self._retries.failed(f"fetch {key}")
                 return
             newest = list(self._parts.items())[-_KEPT_PARTS:]
             self._parts = {**dict(newest), key: part}
@@ -330,7 +310,7 @@ class MemberProcess:
         self._errands.bring(lambda: None)
 
     def _moments(self) -> tuple[float, ...]:
-        return self._judge_at_s, self._aloud.at_s, *self._not_before_s.values()
+        return self._judge_at_s, self._aloud.at_s, *self._retries.moments()
 
     def _patience_s(self) -> float | None:
         """Until the next thing that happens by itself."""

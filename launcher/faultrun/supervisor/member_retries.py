@@ -1,0 +1,49 @@
+"""When a member process may try a thing again: soon after a failure, and once a write could be seen."""
+
+from collections.abc import Iterable
+
+from faultrun.agreement.clock import boot_now
+from faultrun.agreement.gateway import AnswerLost
+from faultrun.agreement.store import WriteOutcome
+from faultrun.agreement.transactions import Committed, GuardFailed
+from faultrun.errors import assert_never
+
+_SEEN_WITHIN_S = 0.5
+_AGAIN_S = 0.2
+_SOON_S = 0.02
+
+
+class Retries:
+    """By the names of errands. Of the loop's thread; ``moments`` are when it has to look again by itself."""
+
+    def __init__(self) -> None:
+        self._not_before_s: dict[str, float] = {}
+        self._to_be_seen: dict[str, int] = {}
+
+    def is_due(self, name: str, seen_revision: int) -> bool:
+        """Whether to try it now; ``seen_revision`` is the newest that a watch has shown."""
+        revision = self._to_be_seen.get(name)
+        if revision is not None and seen_revision >= revision:
+            del self._to_be_seen[name], self._not_before_s[name]
+        return self._not_before_s.get(name, 0.0) <= boot_now()
+
+    def failed(self, name: str) -> None:
+        """Again in a moment."""
+        self._not_before_s[name] = boot_now() + _AGAIN_S
+
+    def written(self, name: str, outcome: WriteOutcome) -> None:
+        """Again when the watches show what was written; soon if they will show why it was not."""
+        match outcome:
+            case Committed(revision=revision):
+                self._not_before_s[name] = boot_now() + _SEEN_WITHIN_S
+                self._to_be_seen[name] = revision
+            case GuardFailed():
+                self._not_before_s[name] = boot_now() + _SOON_S
+            case AnswerLost():
+                self.failed(name)
+            case _:
+                assert_never(outcome)
+
+    def moments(self) -> Iterable[float]:
+        """When something may be tried again."""
+        return self._not_before_s.values()
