@@ -1,11 +1,6 @@
 """The Unix socket: workers report through it, ``faultrun stop`` and friends command through it."""
 
 import contextlib
-import os
-import select
-import socket
-import struct
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +11,8 @@ from faultrun.model.gasp import SaveRequested
 from faultrun.model.rejoin import MemoryFaultFound
 from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
-from faultrun.model.wire import MAX_LINE_BYTES, message, parse
+from faultrun.model.wire import message, parse
+from faultrun.supervisor.control_peer import ControlPeer, is_of_same_user, listen_in
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.snapshots import SnapshotMemory
@@ -26,60 +22,6 @@ _SAVE_S = 60.0
 _MOST_GUESTS = 64
 """Connections that are no worker's, half-open ones and those that wait for an answer: so many of each."""
 _AGAIN_S = 0.5
-_SUN_PATH_BYTES = 107
-_UCRED = struct.Struct("3i")
-
-
-class _Peer:
-    """One connection; reads whole lines and never waits for a slow reader.
-
-    ``rank`` is set for a worker; a controller may wait for the run's end or
-    watch the saves that it asked for.
-    """
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._buffer = b""
-        self.fd = connection.fileno()
-        self.rank: int | None = None
-        self.waits_for_end = False
-        self.watches_saves = False
-        self.gone = False
-
-    def lines(self) -> list[bytes]:
-        """The lines that are complete by now."""
-        try:
-            data = self._connection.recv(MAX_LINE_BYTES)
-        except BlockingIOError:
-            return []
-        except OSError:
-            data = b""
-        self.gone = not data
-        *whole, self._buffer = (self._buffer + data).split(b"\n")
-        if len(self._buffer) > MAX_LINE_BYTES:
-            self.gone = True
-        return whole
-
-    def send(self, line: bytes) -> None:
-        """Send now or not at all: a reader that does not keep up is not worth waiting for."""
-        with contextlib.suppress(OSError):
-            self._connection.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-
-    def send_with(self, line: bytes, fd: int) -> None:
-        """The same, and a descriptor with it."""
-        with contextlib.suppress(OSError):
-            socket.send_fds(self._connection, [line], [fd], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-
-    def wait_for_goodbye(self, patience_s: float) -> None:
-        """Wait, bounded, until the other side has read what was sent and hung up."""
-        with contextlib.suppress(OSError):
-            poll = select.poll()  # select() knows no descriptor above 1023
-            poll.register(self._connection, select.POLLIN)
-            poll.poll(patience_s * 1000)
-
-    def close(self) -> None:
-        """Hang up."""
-        self._connection.close()
 
 
 class Control:
@@ -88,16 +30,16 @@ class Control:
     def __init__(self, log_dir: Path, reactor: Reactor, stop_window_s: float, memory: SnapshotMemory) -> None:
         self._memory = memory
         self._stop_window_s = stop_window_s
-        self.path, self._listener = _listen(log_dir)
+        self.path, self._listener = listen_in(log_dir)
         self._reactor = reactor
-        self._peers: dict[int, _Peer] = {}
-        self._ranks: dict[int, _Peer] = {}
+        self._peers: dict[int, ControlPeer] = {}
+        self._ranks: dict[int, ControlPeer] = {}
         self._incarnation = -1
         self._page: ProgressPage | None = None
         self._first_step_told = False
         self._began: dict[int, int] = {}
         self._kept: frozenset[int] = frozenset()
-        self._newcomers: dict[int, _Peer] = {}
+        self._newcomers: dict[int, ControlPeer] = {}
         self._joins: dict[int, dict[str, Any]] = {}
         reactor.watch(self._listener.fileno(), self._accept)
 
@@ -131,7 +73,7 @@ class Control:
         else:
             self._joins[rank] = told
 
-    def _seat(self, peer: _Peer, rank: int, join: dict[str, Any]) -> None:
+    def _seat(self, peer: ControlPeer, rank: int, join: dict[str, Any]) -> None:
         """From now on ``peer`` is ``rank``, and what that kept of its state is here."""
         self._ranks[rank] = peer
         peer.rank = rank
@@ -204,11 +146,11 @@ class Control:
             yield from self._make_room(0)
             self._pause()
             return
-        if not _same_user(connection):
+        if not is_of_same_user(connection):
             connection.close()
             return
         connection.setblocking(False)
-        peer = _Peer(connection)
+        peer = ControlPeer(connection)
         self._peers[peer.fd] = peer
         self._reactor.watch(peer.fd, lambda: self._read(peer))
         yield from self._make_room(_MOST_GUESTS)
@@ -223,7 +165,7 @@ class Control:
             if self._is_guest(peer):
                 self._drop(peer)
 
-    def _is_guest(self, peer: _Peer) -> bool:
+    def _is_guest(self, peer: ControlPeer) -> bool:
         waits = peer in self._newcomers.values()
         return not waits and (peer.rank is None or self._ranks.get(peer.rank) is not peer)
 
@@ -237,7 +179,7 @@ class Control:
         self._reactor.forget(self._listener.fileno())
         self._reactor.call_at(self._reactor.now() + _AGAIN_S, listen_again)
 
-    def _read(self, peer: _Peer) -> Iterable[Event]:
+    def _read(self, peer: ControlPeer) -> Iterable[Event]:
         for line in peer.lines():
             content = parse(line)
             if content is not None:
@@ -245,7 +187,7 @@ class Control:
         if peer.gone:
             self._drop(peer)
 
-    def _heard(self, peer: _Peer, content: Mapping[str, Any]) -> Iterable[Event]:
+    def _heard(self, peer: ControlPeer, content: Mapping[str, Any]) -> Iterable[Event]:
         kind = content["kind"]
         if kind == "hello" and content.get("newcomer") is True and peer.rank is None:
             self._welcome(peer, whole(content.get("rank")))
@@ -279,7 +221,7 @@ class Control:
             peer.watches_saves = True
             peer.send(message("saving", ranks=self.connected, deadline_s=window_s))
 
-    def _welcome(self, peer: _Peer, rank: int | None) -> None:
+    def _welcome(self, peer: ControlPeer, rank: int | None) -> None:
         """A newcomer is here: it gets its place now, or when its time comes."""
         if rank is None or self._page is None or rank not in self._page.ranks:
             return
@@ -329,7 +271,7 @@ class Control:
         began = min(self._began.values(), default=newest)
         yield FirstStep(at_s=self._reactor.now(), incarnation=self._incarnation, step=newest, began=began)
 
-    def _drop(self, peer: _Peer) -> None:
+    def _drop(self, peer: ControlPeer) -> None:
         self._reactor.forget(peer.fd)
         self._peers.pop(peer.fd, None)
         if peer.rank is not None and self._ranks.get(peer.rank) is peer:
@@ -337,31 +279,3 @@ class Control:
         for rank in [rank for rank, one in self._newcomers.items() if one is peer]:
             del self._newcomers[rank]
         peer.close()
-
-
-def _listen(log_dir: Path) -> tuple[Path, socket.socket]:
-    """Bind in the log_dir; in the temp folder where that path is too long or takes no sockets."""
-    candidates = [log_dir.absolute() / "control.sock"]
-    candidates.append(Path(tempfile.gettempdir()) / f"faultrun-{os.getpid()}-{os.urandom(4).hex()}.sock")
-    failure: OSError | None = None
-    for place in candidates:
-        if len(os.fsencode(place)) > _SUN_PATH_BYTES:
-            continue
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            place.unlink(missing_ok=True)
-            listener.bind(os.fspath(place))
-            place.chmod(0o600)
-            listener.listen(1024)
-        except OSError as error:
-            listener.close()
-            failure = error
-            continue
-        return place, listener
-    raise failure or OSError("no place for the control socket")
-
-
-def _same_user(connection: socket.socket) -> bool:
-    """Whether the other side belongs to our user, or to root."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return _UCRED.unpack(raw)[1] in (os.getuid(), 0)
