@@ -12,13 +12,12 @@ from faultrun.model.checkpoint import Kind, RecoveryPoint, Shared
 from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.lease import Lease, LeaseTimes
 from faultrun.model.membership import (
     BODIES,
     ROSTERS,
     CommonKeys,
     KnownKeys,
-    Lease,
-    LeaseTimes,
     NodeKeys,
     PeerAnswer,
     PeerWord,

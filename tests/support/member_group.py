@@ -7,6 +7,7 @@ from faultrun.core.hold import answer, granted, renewed
 from faultrun.core.membership import judge
 from faultrun.model.events import GoGiven, PlanAdopted
 from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.lease import Lease, LeaseTimes
 from faultrun.model.membership import (
     Act,
     AskPeers,
@@ -16,8 +17,6 @@ from faultrun.model.membership import (
     GrantLease,
     Judgement,
     KnownKeys,
-    Lease,
-    LeaseTimes,
     MemberClock,
     OwnState,
     PeerAnswer,

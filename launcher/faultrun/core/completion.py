@@ -7,7 +7,8 @@ the run's end with 0 follows from it without a coordinator. Everything else wait
 from dataclasses import dataclass
 
 from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.membership import KnownKeys, LeaseTimes, PeerWord
+from faultrun.model.lease import LeaseTimes
+from faultrun.model.membership import KnownKeys, PeerWord
 from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.model.topology import BootId, NodeId
 

@@ -6,15 +6,8 @@ training because every *member* has promised to decide nothing, and only they we
 
 from faultrun.core.hold import free_to_decide
 from faultrun.model.facts import NodeFact
-from faultrun.model.membership import (
-    COORDINATOR_KEY,
-    PLAN_KEY,
-    CommonKeys,
-    Lease,
-    Remembered,
-    Stated,
-    Terms,
-)
+from faultrun.model.lease import Lease
+from faultrun.model.membership import COORDINATOR_KEY, PLAN_KEY, CommonKeys, Remembered, Stated, Terms
 from faultrun.model.roster import Leadership, PlanHeader, PlanPhase, Roster
 from faultrun.model.topology import BootId
 from faultrun.model.transaction import Absent, Compare, CreatedAt, Delete, Put, Transaction, Unchanged

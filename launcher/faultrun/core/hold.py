@@ -9,14 +9,8 @@ import math
 from dataclasses import replace
 
 from faultrun.model.facts import NodeFact
-from faultrun.model.membership import (
-    Lease,
-    LeaseTimes,
-    PeerAnswer,
-    PeerQuestion,
-    Stated,
-    Terms,
-)
+from faultrun.model.lease import Lease, LeaseTimes
+from faultrun.model.membership import PeerAnswer, PeerQuestion, Stated, Terms
 from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 
 NEVER_S = -math.inf

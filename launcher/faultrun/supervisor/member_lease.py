@@ -14,7 +14,7 @@ from faultrun.agreement.gateway import Gateway
 from faultrun.agreement.lease import LeaseGone, LeaseKeeper, Renewal
 from faultrun.agreement.steady import Troubled
 from faultrun.core import hold
-from faultrun.model.membership import Lease, LeaseTimes
+from faultrun.model.lease import Lease, LeaseTimes
 from faultrun.supervisor.member_errands import Errands
 from faultrun.workers.deadline import Deadline
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from faultrun.core.agree import Rules
 from faultrun.core.secrets import without_secret_words
 from faultrun.model.agreement_spec import AgreementSpec, OnAgreementLoss
-from faultrun.model.membership import LeaseTimes, Terms
+from faultrun.model.lease import LeaseTimes
+from faultrun.model.membership import Terms
 from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import Command, RunSpec
 from faultrun.model.topology import BootId
