@@ -17,13 +17,12 @@ from faultrun.cli.options.command_rows import CommandOptions
 from faultrun.cli.options.option import Layer, Option, Takes, Written
 from faultrun.cli.options.rows import (
     FailureOptions,
-    LogOptions,
     MeetingOptions,
     ResumeOptions,
-    WatchOptions,
     WorkerOptions,
 )
 from faultrun.cli.options.torchrun import TorchrunOptions
+from faultrun.cli.options.watch_rows import LogOptions, WatchOptions
 from faultrun.errors import ConfigError
 
 INSIDE_WORKER = "FAULTRUN_INCARNATION"
