@@ -208,18 +208,12 @@ class Accountant:
             case WorkerExit(clean=True):
                 self._end_life(FINISHED)
             case _:
-                began_s, step = self._stuck_since(line), self._reached()
+                began_s, life = self._stuck_since(line), self._life
+                step = None if life is None else life.now_at(reports_steps=self._reports_steps)
                 number = len(self._account.faults) + (2 if self._fault is not None else 1)
                 self._end_life(f"incident {number}")
                 self._close_fault(FAILED_AGAIN)
                 self._fault = incident_record(line, number, began_s, step)
-
-    def _reached(self) -> int | None:
-        """How far this life is: nobody is further than where it began before its first step."""
-        life = self._life
-        if life is None or life.reached_step is not None or not self._reports_steps:
-            return life.reached_step if life is not None else None
-        return life.start_step
 
     def _stuck_since(self, line: JournalLine) -> float:
         """When the fault began: a death is noticed at once, a hang long after the last step."""
@@ -258,13 +252,7 @@ class Accountant:
         life, self._left = replace(self._left), None
         self._blind |= not life.known_end
         recompute_s = life.settle(self._timeline, self._account.step_s, reports_steps=self._reports_steps)
-        after, faults = life.after_fault, self._account.faults
-        for at in reversed(range(len(faults) if after is not None else 0)):  # the newest, or nearly
-            if faults[at].number == after:
-                faults[at] = replace(faults[at])
-                faults[at].went_on(recompute_s, life.start_step)
-                break
-        self._account.lives.append(life)
+        self._account.followed(life, recompute_s)
         self._account.step_s = life.step_s or self._account.step_s
 
     def _planned(self, plan: Plan) -> None:
@@ -347,9 +335,7 @@ class Accountant:
         whys = [one.why for one in event.refused if not one.why.startswith("never finished")]
         self._account.refused.update(why[:80] for why in whys)
         if self._fault is not None:
-            self._fault.refused = len(whys)
-            if isinstance(event, RecoveryPointChosen):
-                self._fault.periodic_step = event.periodic_step
+            self._fault.looked_for(event, len(whys))
         self._settle()
 
     def _taken_up(self) -> None:

@@ -66,6 +66,10 @@ class IncarnationRecord:
     def _trained_until_s(self) -> float:
         return self.end_s if self.stuck_s is None else self.stuck_s
 
+    def now_at(self, *, reports_steps: bool) -> int | None:
+        """How far it is: before its first step nobody is further than where it began, if steps are known."""
+        return self.start_step if self.reached_step is None and reports_steps else self.reached_step
+
     @property
     def start_step(self) -> int | None:
         """The step it began behind: what it resumed from, unless its first step shows that it did not."""

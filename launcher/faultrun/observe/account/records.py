@@ -1,14 +1,22 @@
 """Incidents and dying-gasp saves of a run, filled in while lines are read; and all that is known of it."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from faultrun.core.diagnose import describe
 from faultrun.core.span import several
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Kind
-from faultrun.model.events import HelperExit, SpawnFailed, Timer, TimerFired, WorkerExit
+from faultrun.model.events import (
+    HelperExit,
+    NothingWhole,
+    RecoveryPointChosen,
+    SpawnFailed,
+    Timer,
+    TimerFired,
+    WorkerExit,
+)
 from faultrun.model.gasp import GaspFailed, GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
@@ -98,6 +106,12 @@ class IncidentRecord:
         self._resumes_at(0 if plan.point is None else plan.point.global_step)
         if self.periodic_step is None and plan.point is not None and plan.point.kind is not Kind.GASP:
             self.periodic_step = plan.point.global_step
+
+    def looked_for(self, found: RecoveryPointChosen | NothingWhole, refused: int) -> None:
+        """Where to resume has been looked for, and so many candidates were refused."""
+        self.refused = refused
+        if isinstance(found, RecoveryPointChosen):
+            self.periodic_step = found.periodic_step
 
     def closed(self, timeline: Timeline, end: str) -> None:
         """It is over, or asked about; what was spent since is read off the timeline."""
@@ -252,6 +266,16 @@ class Account:
     def productive_share(self) -> float | None:
         """ETTR: productive time over wall time; None where nobody reported steps."""
         return productive_share(self.spent)
+
+    def followed(self, life: IncarnationRecord, recompute_s: float) -> None:
+        """A life is over, all is known of it; so much of it repeated what was lost in the fault before it."""
+        self.lives.append(life)
+        after = life.after_fault
+        for at in reversed(range(len(self.faults) if after is not None else 0)):  # the newest, or nearly
+            if self.faults[at].number == after:
+                self.faults[at] = replace(self.faults[at])
+                self.faults[at].went_on(recompute_s, life.start_step)
+                break
 
     @property
     def newest_step(self) -> int | None:
