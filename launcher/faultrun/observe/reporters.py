@@ -1,6 +1,6 @@
 """Tell people what happens, in words: a listener of the supervisor (``ports.EventListener``)."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +10,6 @@ from faultrun.core.hang_decisions import warning
 from faultrun.core.notices import HOLD_S
 from faultrun.core.scheduler_choice import INSTEAD
 from faultrun.core.secrets import without_secret_words
-from faultrun.core.span import rank_names
 from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import OnNode, RecoveryPoint, Refusal
 from faultrun.model.events import (
@@ -36,7 +35,6 @@ from faultrun.model.gasp import GaspRequested, GaspSaved
 from faultrun.model.hang import HangDetected, HangWarned, PauseOver
 from faultrun.model.incident import Cause
 from faultrun.model.notice import Notice, UnreadableNotice
-from faultrun.model.output import LogFormat, Stream
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
@@ -49,6 +47,7 @@ from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.tone import Tone, toned
 from faultrun.observe.card import duration, place_taken
 from faultrun.observe.card_keeper import CardKeeper, local_time
+from faultrun.observe.console_words import running_words, saved_words, shown_output, workers_words
 from faultrun.observe.standbys import StandbyTally
 
 _FENCED = "the other nodes decide how the run goes on; this one comes back as a spare"
@@ -121,7 +120,7 @@ class ConsoleReporter:
                 self._say(f"rewrote {file}: {key} = {after}")
             case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
                 kept = step.state.plan.kept if step.state.plan is not None else frozenset()
-                self._say(f"incarnation {life}: {_running(ranks, kept, port)}")
+                self._say(f"incarnation {life}: {running_words(ranks, kept, port)}")
                 self._cards.running(event.at_s)
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
                 self._cards.rejoined(at)
@@ -177,8 +176,8 @@ class ConsoleReporter:
 
     def _started(self, notices: tuple[Notice, ...]) -> None:
         workers, command = self._spec.topology.world_size, without_secret_words(self._spec.command.shown)
-        logs = f"logs in {self._log_dir}{_shown(self._spec)}"
-        self._say(f"run {self._spec.run_id}: {_workers(workers)} of {command}; {logs}")
+        logs = f"logs in {self._log_dir}{shown_output(self._spec)}"
+        self._say(f"run {self._spec.run_id}: {workers_words(workers)} of {command}; {logs}")
         for notice in notices:
             if isinstance(notice, UnreadableNotice):
                 self._warn(notice.words)
@@ -209,7 +208,7 @@ class ConsoleReporter:
         told = f"stop window: {self._spec.supervision.windows.stop_grace_source}"
         source = "--grace" if state.stop is None else told
         window = f"SIGKILL in {duration(round(window_s, 1))}"
-        self._say(f"{_workers(workers)} asked to save; {window} ({source})")
+        self._say(f"{workers_words(workers)} asked to save; {window} ({source})")
 
     def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
         """Words of the platform that change what we do, or that cannot be understood; no others."""
@@ -298,7 +297,7 @@ class ConsoleReporter:
             self._cards.agreed_end(event.aftermath, state, why)
         elif state.life.incident is not None and not _answered(state):
             self._cards.given_up(state, self._refused, why)
-        saved = _saved(state) if state.stop is not None else ""
+        saved = saved_words(state) if state.stop is not None else ""
         restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
         if "\n" in why:
             self._say(why)
@@ -316,35 +315,6 @@ def _answered(state: RunState) -> bool:
     return fenced or (len(state.topology.nodes) > 1 and state.exit_code == 0)
 
 
-def _shown(spec: RunSpec) -> str:
-    """Whose output the console shows by default, and how to see more: nobody should miss it."""
-    logs = spec.logs
-    if logs.tee or logs.redirects or spec.view.log_format is LogFormat.JSON or not spec.supervision.join:
-        return ""
-    ranks = sorted(spec.topology.all_ranks)
-    here = [rank for rank in ranks if logs.console(rank, rank % spec.slots) is not Stream.NONE]
-    if len(here) == len(ranks):
-        return ""
-    names = " ".join(map(str, here))
-    return f"; showing rank {names} (--tee=3 shows all)" if here else " (--tee=3 shows them here)"
-
-
-def _saved(state: RunState) -> str:
-    """What a stop saved, or where the same command goes on without."""
-    saves = state.life.saves
-    if saves:
-        step = max(save.step for save in saves)
-        read = any(save.verified for save in saves if save.step == step)
-        return f"; saved step {step}" if read else f"; saved step {step}, not read back"
-    begun = None if state.plan is None or state.plan.point is None else state.plan.point.global_step
-    newest = state.life.newest
-    if begun is not None and newest is not None and newest.step <= begun:
-        return f"; nothing new to save; the same command continues from step {begun}"
-    if state.run.known_save:
-        return "; no save was reported; the same command continues from the newest whole checkpoint"
-    return "; no save was reported"
-
-
 def _from_nothing(plan: Plan | None) -> bool:
     """Of an incarnation that follows another, or resumes, the check of its first step tells."""
     return plan is not None and plan.point is None and plan.reason is Reason.FIRST
@@ -353,16 +323,3 @@ def _from_nothing(plan: Plan | None) -> bool:
 def _left(before: RunState | None, step: Step) -> bool:
     """Whether the phase is another now."""
     return before is not None and step.state.phase is not before.phase
-
-
-def _running(ranks: Collection[int], kept: Collection[int], port: int) -> str:
-    if not kept:
-        return f"{_workers(len(ranks))} running, port {port}"
-    anew = tuple(sorted(set(ranks) - set(kept)))
-    if not anew:
-        return f"{_workers(len(kept))} stayed, one of them repaired in place"
-    return f"{rank_names(anew)} started again, {_workers(len(kept))} stayed"
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'s' if count != 1 else ''}"

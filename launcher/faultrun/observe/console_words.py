@@ -1,0 +1,52 @@
+"""Parts of what the console says: whose output it shows, what a stop saved, how many workers run."""
+
+from collections.abc import Collection
+
+from faultrun.core.span import rank_names
+from faultrun.model.output import LogFormat, Stream
+from faultrun.model.run import RunState
+from faultrun.model.spec import RunSpec
+
+
+def shown_output(spec: RunSpec) -> str:
+    """Whose output the console shows by default, and how to see more: nobody should miss it."""
+    logs = spec.logs
+    if logs.tee or logs.redirects or spec.view.log_format is LogFormat.JSON or not spec.supervision.join:
+        return ""
+    ranks = sorted(spec.topology.all_ranks)
+    here = [rank for rank in ranks if logs.console(rank, rank % spec.slots) is not Stream.NONE]
+    if len(here) == len(ranks):
+        return ""
+    names = " ".join(map(str, here))
+    return f"; showing rank {names} (--tee=3 shows all)" if here else " (--tee=3 shows them here)"
+
+
+def saved_words(state: RunState) -> str:
+    """What a stop saved, or where the same command goes on without."""
+    saves = state.life.saves
+    if saves:
+        step = max(save.step for save in saves)
+        read = any(save.verified for save in saves if save.step == step)
+        return f"; saved step {step}" if read else f"; saved step {step}, not read back"
+    begun = None if state.plan is None or state.plan.point is None else state.plan.point.global_step
+    newest = state.life.newest
+    if begun is not None and newest is not None and newest.step <= begun:
+        return f"; nothing new to save; the same command continues from step {begun}"
+    if state.run.known_save:
+        return "; no save was reported; the same command continues from the newest whole checkpoint"
+    return "; no save was reported"
+
+
+def running_words(ranks: Collection[int], kept: Collection[int], port: int) -> str:
+    """``4 workers running, port 8118``; where ranks were ``kept``, who was started again."""
+    if not kept:
+        return f"{workers_words(len(ranks))} running, port {port}"
+    anew = tuple(sorted(set(ranks) - set(kept)))
+    if not anew:
+        return f"{workers_words(len(kept))} stayed, one of them repaired in place"
+    return f"{rank_names(anew)} started again, {workers_words(len(kept))} stayed"
+
+
+def workers_words(count: int) -> str:
+    """``1 worker``, ``4 workers``."""
+    return f"{count} worker{'s' if count != 1 else ''}"
