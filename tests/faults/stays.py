@@ -19,6 +19,7 @@ from faultrun.sdk.worker import worker
 LAST, WORDS = int(sys.argv[1]), sys.argv[2:]
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 NEW = os.environ.get("FAULTRUN_REJOIN") == "1"
+PACE_S, LOOK_S, WITHIN_S = 0.005, 0.002, 60.0
 
 
 def main() -> None:
@@ -55,7 +56,7 @@ def main() -> None:
         if step == 3:
             this.say("can_rejoin", incarnation=life)
         meet(step)
-        time.sleep(0.005)
+        this.regroup.wait_lost(life, PACE_S)
     this.say("cannot_rejoin", incarnation=life, why="all its steps are done")
 
 
@@ -64,7 +65,7 @@ def joined(life: int) -> tuple[int, int]:
     this = worker()
     assert this is not None
     while True:
-        join = this.regroup.wait_join(life, 60)
+        join = this.regroup.wait_join(life, WITHIN_S)
         assert join is not None, "nobody formed another group"
         Path(join.store).touch()
         this.moves_to(join)
@@ -87,11 +88,12 @@ def meet(step: int) -> None:
     """Nobody is ever more than a step ahead; a lost peer ends the wait."""
     this = worker()
     assert this is not None
-    while not this.regroup.is_lost(this.session.incarnation):
-        others = [Path(f"at_{rank}") for rank in range(WORLD)]
-        if all(one.exists() and int(one.read_text()) >= step for one in others):
+    life, until_s = this.session.incarnation, time.monotonic() + WITHIN_S
+    others = [Path(f"at_{rank}") for rank in range(WORLD)]
+    while not all(one.exists() and int(one.read_text()) >= step for one in others):
+        if this.regroup.wait_lost(life, LOOK_S):
             return
-        time.sleep(0.002)
+        assert time.monotonic() < until_s, f"a rank that lives does not come to step {step}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A rank dies and the others keep their processes: the real program, with real ranks and real kills."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,13 +146,15 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
     for name in ("out", "ck"):
         (tmp_path / name).mkdir()
     own = Launcher(tmp_path)
-    words = ("--framework=torch", "--worker_num=2", "--standby=1", str(TRAIN), "100000", "ddp", "slow")
+    words = ("--framework=torch", "--worker_num=2", "--standby=1", str(TRAIN), "100000", "ddp", "gate")
+    os.mkfifo(tmp_path / "out" / "gate")  # training waits, so that its standby has the processors
     run = own.command(*words, environ={"OUT": str(tmp_path / "out"), "CKPT": str(tmp_path / "ck")})
     try:
         parked = "its standby at the first step"
         wait_until(lambda: bool(run.events("StandbyChanged", state="parked")), within_s=240, what=parked)
         assert run.log(0) == ""
         run.kill(0)
+        gate = os.open(tmp_path / "out" / "gate", os.O_RDWR)
         for rank in range(2):
             run.event("RankRejoined", incarnation=1, rank=rank)
         (came,) = run.events("WorkerStarted", incarnation=1)
@@ -165,6 +168,7 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
         assert "1 restart" in run.text
     finally:
         assert own.close() == []
+    os.close(gate)
 
 
 @pytest.mark.torch

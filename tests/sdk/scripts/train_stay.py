@@ -2,7 +2,7 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``slow``, and, done only once, ``kill-RANK-STEP-PHASE``
+``loader``, ``workers``, ``compile``, ``function``, ``gate``, and, done only once, ``kill-RANK-STEP-PHASE``
 and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
 """
 
@@ -33,6 +33,8 @@ OUT = Path(os.environ["OUT"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 WIDTH = 64
 PER_EPOCH = 10
+GATE = 3
+"""After it every rank has said that it can rejoin."""
 
 
 class Numbers(Dataset):  # type: ignore[misc]
@@ -146,8 +148,8 @@ class Job:
                 self.one(*data(step))
             self.at("after")
             self.note()
-            if "slow" in WORDS:  # there is time for others
-                time.sleep(0.05)
+            if "gate" in WORDS and step == GATE:
+                os.close(os.open(OUT / "gate", os.O_RDONLY))  # a FIFO: until somebody opens its other end
 
     def with_loader(self) -> None:
         workers = 2 if "workers" in WORDS else 0
