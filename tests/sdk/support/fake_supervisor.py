@@ -19,7 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.wire import MAX_LINE_BYTES, SLOT_BYTES, Progress, message, parse, unpack_progress
+from faultrun.model.progress import WorkPhase
+from faultrun.model.wire import (
+    MAX_LINE_BYTES,
+    SLOT_BYTES,
+    Progress,
+    message,
+    parse,
+    unpack_progress,
+    unpack_word,
+)
+from faultrun.supervisor.progress import phase_of
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 60.0
@@ -155,6 +165,11 @@ class FakeSupervisor:
         """The newest finished step of one rank; 0 before the first."""
         progress = self.progress(rank)
         return progress.step if progress is not None else 0
+
+    def phase_of(self, rank: int) -> WorkPhase:
+        """What one rank says that it does."""
+        word = unpack_word(self._page[rank * SLOT_BYTES : (rank + 1) * SLOT_BYTES])
+        return phase_of(word.phase) if word is not None else WorkPhase.UNKNOWN
 
     def is_frozen(self, rank: int) -> bool:
         """Whether the process was stopped by SIGSTOP."""
