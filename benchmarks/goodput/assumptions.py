@@ -91,9 +91,7 @@ class Assumptions:
         "training stands still for a copy in memory",
         "4 GB at 12 ms for 100 MB, measured on one core",
     )
-    copy_every_s: float = _assume(
-        50.0, TIME, "between two such copies", "`snapshot_every=auto` keeps 99 % of the speed"
-    )
+    copy_every_s: float = _assume(50.0, TIME, "between two such copies", "copies may take 1 % of the speed")
     reinit_8_s: float = _assume(
         10.0, TIME, "re-init at 8 devices, beyond what was measured on 2 CPU cores", "a guess; see *re-init*"
     )

@@ -10,7 +10,7 @@ from benchmarks.goodput.assumptions import Assumptions, shown
 
 BEGIN, END = "<!-- goodput: begin -->", "<!-- goodput: end -->"
 REPLICATED, SHARDED = "replicated", "sharded"
-STAY, SPARES, GIVEN = "+ survivors stay", "+ spares over nodes", "torchrun, given the same spares (supposed)"
+STAY, SPARES, SNAPSHOTS = "+ survivors stay", "+ spares over nodes", "+ memory snapshots"
 _HOUR_S = 3600.0
 
 
@@ -91,11 +91,11 @@ def _worth(record: Mapping[str, Any]) -> list[str]:
         ladder = [name for name in record["layouts"][layout] if name.startswith(("faultrun", "+"))]
         for before, name in pairwise(ladder):
             if layout == REPLICATED or name in (
-                "+ memory snapshots",
+                SNAPSHOTS,
                 "+ copies on the next node (supposed)",
                 "+ gasp",
             ):
-                label = f"{name[2:]}, {layout}"
+                label = f"{name[2:]}, {layout}{_mark(name, '8')}"
                 rows.append((label, *(_step(record, layout, before, name, size) for size in sizes)))
     head = ("points of ETTR (device-days of a month)", *(f"{int(size):,}" for size in sizes))
     return ["## What each is worth, added to what stands above it", _table(head, rows)]
@@ -247,7 +247,9 @@ def _named(name: str) -> str:
 
 
 def _mark(name: str, size: str) -> str:
-    """What is not built yet for more than one node."""
+    """What is not built yet, or not for more than one node."""
+    if name == SNAPSHOTS:
+        return " ‡"
     return " †" if name == STAY and int(size) > 8 else ""
 
 
