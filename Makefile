@@ -13,7 +13,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-hostile soak-nodes soak-pauses soak-properties matrix codes goodput format clean
+.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-hostile soak-nodes soak-pauses soak-properties soak-stay matrix codes goodput format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -35,6 +35,7 @@ help:
 	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
 	@echo "make soak-nodes N=300 SEED=1: faults over three nodes and a spare with a real etcd; goes on where it was cut off"
+	@echo "make soak-stay N=500 SEED=1: ranks killed in trainings whose survivors stay, compared bit for bit; goes on where it was cut off"
 	@echo "make soak-pauses N=200 SEED=1: healthy pauses of 1 to 120 s, of which none may be killed, and hangs with a limit"
 	@echo "make soak-properties EXAMPLES=20000 SEED=1 TESTS=tests/core: the property tests, with that many examples each"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
@@ -110,6 +111,10 @@ soak-hostile: $(STAMP)
 soak-nodes: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.nodes --faults $(N) --seed $(SEED) \
 		--keep benchmarks/results/attempts/nodes-$(SEED).jsonl --page benchmarks/results/nodes_campaign.md
+
+soak-stay: $(STAMP)
+	PYTHONPATH=launcher:. $(BIN)/python -m benchmarks.campaigns.stay --deaths $(N) --seed $(SEED) \
+		--keep benchmarks/results/attempts/stay-$(SEED).jsonl --page benchmarks/results/stay_campaign.md
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix

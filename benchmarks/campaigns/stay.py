@@ -1,8 +1,8 @@
 """``python -m benchmarks.campaigns.stay --deaths 500 --seed 1``: deaths in trainings whose survivors stay.
 
-Three in five over DistributedDataParallel, the others over fully_shard, many in one job. ``--keep`` holds a line
-a death; a session that was cut off is run again as a whole. Ends with 1 when a promise was broken; what such
-a session had written is below ``--see``.
+Three in five over DistributedDataParallel, the others over fully_shard, many in one job. ``--keep`` holds a
+line a death; a session that was cut off is run again as a whole. Ends with 1 when a promise was broken; what
+such a session had written is below ``--see``.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Whether a training whose survivors stayed is what it would have been: by what each rank wrote down. Pure.
 
-A line of a rank is the moment (monotonic clock), the process, and ``begin STEP DIGEST`` (of all that it has as
-the step begins), ``done STEP LOSS`` or ``back STEP``. Digests of a training that nobody disturbed are the law.
+A line of a rank is the moment (monotonic clock), the process, and ``begin STEP DIGEST`` (of all that it has
+as the step begins), ``done STEP LOSS`` or ``back STEP``. A training that nobody disturbed is the law.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

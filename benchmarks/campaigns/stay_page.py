@@ -14,6 +14,13 @@ HEAD = "\n".join(
         "|---|---|---|---|---|---|---|---|",
     )
 )
+_METHOD = f"""`make soak-stay N={{deaths}} SEED={{seed}}`: three torch ranks under `faultrun --standby=3`; a rank,
+or two at once, killed at a place in its step that the seed draws: by itself exactly there, from outside, or
+stopped and then killed; one time in four somebody else dies in the repair. Asked of every rank's own notes: each
+step begins with the bits (parameters, buffers, optimizer, schedule, random numbers) of a training that nobody
+disturbed, and ends with its loss; no step is left out, none is made again without a lost group; nobody waits
+longer than --rejoin_timeout ({REJOIN_S} s) without all beginning anew; survivors keep their process; exit code
+0, nobody is left."""
 _MODES = {"ddp": "DistributedDataParallel, batch norm", "fsdp": "fully_shard"}
 
 
@@ -61,21 +68,15 @@ def page(rows: Sequence[Row], seed: int) -> str:
     lines = [
         "# Deaths in trainings whose survivors stay",
         "",
-        f"`make soak-stay N={len(deaths(rows))} SEED={seed}`: three torch ranks under `faultrun --standby=3`;"
-        " a rank, or two at once, killed at a place in its step that the seed draws: by itself exactly there, from"
-        " outside, or stopped and then killed; one time in four somebody else dies in the repair. Asked of every"
-        " rank's own notes: each step begins with the bits (parameters, buffers, optimizer, schedule, random"
-        " numbers) of a training that nobody disturbed, and ends with its loss; no step is left out, none is made"
-        f" again without a lost group; nobody waits longer than --rejoin_timeout ({REJOIN_S} s) without all"
-        " beginning anew; survivors keep their process; exit code 0, nobody is left.",
+        _METHOD.format(deaths=len(deaths(rows)), seed=seed),
         "",
-        f"Machine: {', '.join(f'{name} {what}' for name, what in machine.describe().items())}. Load average"
-        f" {loads[0]:.1f} to {loads[-1]:.1f}." if loads else "",
+        f"Machine: {', '.join(f'{name} {what}' for name, what in machine.describe().items())}.",
+        f"Load average {loads[0]:.1f} to {loads[-1]:.1f}." if loads else "",
         "",
         summary(rows) + ".",
         "",
-        "| over | deaths | killed | of two at once | with a second in the repair | all began anew | lost a step"
-        " | again after: median, p95, longest | broken |",
+        "| over | deaths | killed | of two at once | with a second in the repair | all began anew"
+        " | lost a step | again after: median, p95, longest | broken |",
         "|---|---|---|---|---|---|---|---|---|",
         *(_of_mode(mode, words, rows) for mode, words in _MODES.items()),
         "",
@@ -113,7 +114,9 @@ def _of_mode(mode: str, words: str, rows: Sequence[Row]) -> str:
 
 
 def _by_standby(rows: Sequence[Row]) -> list[str]:
-    single = [row for row in rows if not row["second"] and not row["fell_back"] and "parked" not in row["told"]]
+    single = [
+        row for row in rows if not row["second"] and not row["fell_back"] and "parked" not in row["told"]
+    ]
     kinds = {"parked": True, "not yet, or none": False}
     return [
         f"| {words} | {len(own)} | {_spread(own)} |"

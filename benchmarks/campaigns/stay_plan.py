@@ -1,4 +1,4 @@
-"""Deaths in trainings whose survivors stay, drawn from a seed: whose, where, how, and what else dies meanwhile."""
+"""Deaths in trainings whose survivors stay, drawn from a seed: whose, where, how, and who else dies."""
 
 import random
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Session:
 def sessions(deaths: int, seed: int) -> list[Session]:
     """Three in five deaths over DistributedDataParallel, the others over fully_shard."""
     of_ddp = deaths * 3 // 5
-    drawn = []
+    drawn: list[Session] = []
     for mode, wanted in (("ddp", of_ddp), ("fsdp", deaths - of_ddp)):
         for first in range(0, wanted, A_SESSION):
             number = len(drawn)

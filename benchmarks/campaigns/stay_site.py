@@ -75,8 +75,10 @@ class Site:
         """The supervisor, once more when it was killed."""
         with (self.folder / "console.txt").open("ab") as console:
             return subprocess.Popen(
-                [sys.executable, "-m", "faultrun", *_OPTIONS, *self._more, JOB]
-                + [self.session.mode, str(self.session.steps), str(self.folder)],
+                [
+                    *(sys.executable, "-m", "faultrun", *_OPTIONS, *self._more, JOB),
+                    *(self.session.mode, str(self.session.steps), str(self.folder)),
+                ],
                 cwd=self.folder,
                 env={**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT}/launcher", TAG: self._tag},
                 stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """A page of memory between a training and whoever disturbs it: how far ranks are, and who shall die where.
 
-The standard library only. One writer for each number; a number is eight bytes at a multiple of eight, so it is
-never seen half written.
+The standard library only. One writer for each number; a number is eight bytes at a multiple of eight, so it
+is never seen half written.
 """
 
 import mmap

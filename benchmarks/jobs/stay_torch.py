@@ -44,6 +44,7 @@ class Lines:
         self._fd = os.open(FOLDER / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def write(self, *words: object) -> None:
+        """One line."""
         line = " ".join(map(str, (f"{time.monotonic():.6f}", os.getpid(), *words)))
         os.write(self._fd, f"{line}\n".encode())
 
@@ -60,6 +61,7 @@ class Times(dict[str, float]):
         self._job.repairs(Place[name.upper()])
 
     def setdefault(self, name: str, at_s: float = 0.0) -> float:
+        """As of a dict, and heard."""
         if name not in self:
             self[name] = at_s
         return self[name]
@@ -88,6 +90,7 @@ class Job:
             this.regroup.times = Times(self)
 
     def train(self) -> None:
+        """All steps."""
         self.guard.resume()
         for step in self.guard.steps(LAST):
             self.step, self.inside = step, True
@@ -108,6 +111,7 @@ class Job:
         self.steps.write("begin", LAST + 1, self.digest())
 
     def one(self, step: int) -> None:
+        """What an attempt is around."""
         self.at(Place.BEGIN)
         loss = cross_entropy(self.model(*inputs(step)), labels(step))
         loss.backward()
@@ -123,6 +127,7 @@ class Job:
         self.steps.write("done", step, mean.numpy().tobytes().hex())
 
     def at(self, place: Place) -> None:
+        """Say where this rank is, and end there if that is asked for."""
         if self.inside:
             BOARD.say(RANK, self.step, place)
             BOARD.strike(RANK, self.step, place)
