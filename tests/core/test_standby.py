@@ -366,6 +366,16 @@ def test_a_parked_standby_serves_a_plan_that_keeps_ranks_and_no_other() -> None:
     assert not [action for action in step.actions if isinstance(action, SeatStandbys)]
 
 
+def test_a_peer_that_dies_before_the_first_step_after_a_replacement_casts_no_doubt_on_standbys() -> None:
+    known = StandbyState(ranks=(0, 1), running=True, warm=True, settled_s=200.0)
+    for _ in range(4):
+        dies = WorkerExit(at_s=101.0, incarnation=0, node=NODE, rank=0, pid=1, status=Signaled(signum=9))
+        replacing = Step(state=rejoinable(0, 1, phase=Phase.REPLACING), why="")
+        known, step = decide_standbys(replace(known, running=True, warm=True), dies, replacing)
+        assert not any(map(turns_off, step.actions))
+    assert (known.suspicions, known.cold_next) == (0, False)
+
+
 def test_where_survivors_do_not_stay_the_parked_are_ended() -> None:
     known = StandbyState(ranks=(0, 1), phases={0: StandbyPhase.PARKED, 1: StandbyPhase.READY})
     late = TimerFired(at_s=130.0, incarnation=0, timer=Timer.REJOIN)

@@ -168,6 +168,22 @@ def test_who_is_parked_for_a_living_rank_is_kept_while_another_rank_is_replaced(
     assert (join["kind"], join["incarnation"]) == ("join", 5)
 
 
+def test_who_was_parked_and_is_being_ended_gets_no_place_though_it_has_not_hung_up(desk: Desk) -> None:
+    desk.worker(0)
+    desk.worker(1)
+    parked = desk.peer()
+    parked.says("hello", rank=0, pid=1, incarnation=3, newcomer=True, sdk="1")
+    parked.says("can_join")
+    assert desk.hears(StandbyChanged).state is StandbyPhase.PARKED
+    desk.control.begin(4, desk.page, frozenset({1}))
+    desk.control.forget_newcomer(0)
+    desk.control.send_join(0, {"store": "s", "page": "p"})
+    cold = desk.peer()
+    cold.says("hello", rank=0, pid=2, incarnation=4, newcomer=True, sdk="1")
+    desk.nothing()
+    assert cold.is_told()["kind"] == "join"
+
+
 def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:
     first = desk.worker(0)
     desk.nothing()

@@ -239,7 +239,8 @@ def _make_way(standbys: StandbyState, incarnation: int, why: str) -> tuple[Actio
 
 def _workers_end(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
     """A fault or the end: the processors belong to the survivors' saves and to the restart."""
-    suspicious = standbys.warm and not standbys.proved and now_s < standbys.settled_s
+    begins_anew = run.phase is not Phase.REPLACING  # else a peer's death is why the first step did not come
+    suspicious = begins_anew and standbys.warm and not standbys.proved and now_s < standbys.settled_s
     suspicions = standbys.suspicions + suspicious
     standbys = replace(standbys, running=False, warm=False, cold_next=suspicious, suspicions=suspicions)
     wanted = _make_way(standbys, run.incarnation, "the workers ended")

@@ -73,6 +73,12 @@ class Control:
         else:
             self._joins[rank] = told
 
+    def forget_newcomer(self, rank: int) -> None:
+        """Whoever waits to take the place of ``rank`` will not: its process is being ended."""
+        waiting = self._newcomers.get(rank)
+        if waiting is not None:
+            self._drop(waiting)
+
     def _seat(self, peer: ControlPeer, rank: int, join: dict[str, Any]) -> None:
         """From now on ``peer`` is ``rank``, and what that kept of its state is here."""
         self._ranks[rank] = peer

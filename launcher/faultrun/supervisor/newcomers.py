@@ -57,6 +57,8 @@ class Newcomers:
                 "newcomers": order.ranks,
             }
             if rank in order.ranks:
+                if rank not in order.standbys or not self._standbys.is_parked(rank):
+                    self._control.forget_newcomer(rank)  # one that was dismissed, and has not hung up yet
                 join |= self._outputs(files, rank, slot)
             self._control.send_join(rank, join)
 

@@ -100,6 +100,10 @@ class Standbys:
             self._dismiss(rank)
             self._post(rank, StandbyPhase.LOST, "it cannot be given its rank")
 
+    def is_parked(self, rank: int) -> bool:
+        """Whether its standby has run the program to its first step, or is about to."""
+        return rank in self._parked
+
     def remember(self, rank: int, launch: Launch) -> None:
         """``launch`` is how the worker of ``rank`` is started at present; its standby will be like it."""
         hidden = self._wish.hidden
