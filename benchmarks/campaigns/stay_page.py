@@ -14,8 +14,9 @@ HEAD = "\n".join(
         "|---|---|---|---|---|---|---|---|",
     )
 )
-_METHOD = f"""`make soak-stay N={{deaths}} SEED={{seed}}`: three torch ranks under `faultrun
---standby=3`; a rank, or two at once, killed at a place in its step that the seed draws: by itself exactly there, from
+_METHOD = f"""\
+`make soak-stay N={{deaths}} SEED={{seed}}`: three torch ranks under `faultrun --standby=3`; a rank,
+or two at once, killed at a place in its step that the seed draws: by itself exactly there, from
 outside, or stopped and then killed; one time in four somebody else dies in the repair. Asked of
 every rank's own notes: each step begins with the bits (parameters, buffers, optimizer, schedule,
 random numbers) of a training that nobody disturbed, and ends with its loss; no step is left out,
