@@ -21,15 +21,14 @@ from typing import Any
 
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import (
-    MAX_LINE_BYTES,
     SLOT_BYTES,
     Progress,
     message,
-    parse,
     unpack_progress,
     unpack_word,
 )
 from faultrun.supervisor.progress import phase_of
+from sdk.support.lines import accept
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 60.0
@@ -233,26 +232,7 @@ class FakeSupervisor:
         self._woken.recv(512)
 
     def _accept(self) -> None:
-        peer, _ = self._listener.accept()
-        buffer = bytearray()
-        self._selector.register(peer, selectors.EVENT_READ, lambda: self._read(peer, buffer))
-
-    def _read(self, peer: socket.socket, buffer: bytearray) -> None:
-        try:
-            data = peer.recv(MAX_LINE_BYTES)
-        except OSError:
-            data = b""
-        if not data:
-            self._selector.unregister(peer)
-            peer.close()
-            return
-        buffer += data
-        *lines, rest = bytes(buffer).split(b"\n")
-        buffer[:] = rest
-        for line in lines:
-            content = parse(line)
-            if content is not None:
-                self._hear(peer, content)
+        accept(self._listener, self._selector, self._hear)
 
     def _hear(self, peer: socket.socket, content: dict[str, Any]) -> None:
         if content["kind"] == "hello":
@@ -260,7 +240,7 @@ class FakeSupervisor:
         rank = next((rank for rank, one in self._peers.items() if one is peer), None)
         if rank is not None:
             with self._changed:
-                self.children[rank].messages.append({**content, "at_s": time.monotonic()})
+                self.children[rank].messages.append(content)
                 self._changed.notify_all()
 
     def _ended(self, rank: int, pidfd: int) -> None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.wire import MAX_LINE_BYTES, SLOT_BYTES, message, parse
+from faultrun.model.wire import SLOT_BYTES, message
+from sdk.support.lines import accept
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 90.0
@@ -197,24 +198,7 @@ class RejoinStage:
         return f"/dev/shm/faultrun_test_{os.getpid()}_{self._port}_{incarnation}"
 
     def _accept(self) -> None:
-        peer, _ = self._listener.accept()
-        buffer = bytearray()
-        self._selector.register(peer, selectors.EVENT_READ, lambda: self._read(peer, buffer))
-
-    def _read(self, peer: socket.socket, buffer: bytearray) -> None:
-        try:
-            data = peer.recv(MAX_LINE_BYTES)
-        except OSError:
-            data = b""
-        if not data:
-            self._selector.unregister(peer)
-            peer.close()
-            return
-        buffer += data
-        *lines, rest = bytes(buffer).split(b"\n")
-        buffer[:] = rest
-        for content in filter(None, map(parse, lines)):
-            self._hear(peer, {**content, "at_s": time.monotonic()})
+        accept(self._listener, self._selector, self._hear)
 
     def _hear(self, peer: socket.socket, content: dict[str, Any]) -> None:
         known = (*self.ranks.values(), *self._parked.values())
