@@ -4,7 +4,6 @@ The agreement of a single node answers by itself, by the function that the
 real one uses; everything else happens only when the story says so.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,49 +13,18 @@ from faultrun.core.decide import decide
 from faultrun.model.actions import Action, Publish, Spawn
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import (
-    Drained,
     Event,
-    FaultNotice,
-    Heartbeat,
-    HelperExit,
-    IncarnationStarted,
-    NothingWhole,
     PlanAdopted,
-    Prepared,
-    PrepareFailed,
-    RecoveryPointChosen,
-    RunFinished,
     RunStarted,
-    SpawnFailed,
     Timer,
-    TimerFired,
-    WorkerExit,
-)
-from faultrun.model.evidence import DeathNote
-from faultrun.model.exits import Exited, ExitStatus, Signaled
-from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
-from faultrun.model.hang import (
-    Activity,
-    HangDismissed,
-    HangSuspected,
-    Suspicion,
 )
 from faultrun.model.incident import Card, Incident
 from faultrun.model.notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
-from faultrun.model.progress import RankStep
-from faultrun.model.rejoin import (
-    DeathsExamined,
-    MemoryFaultFound,
-    RankCannotRejoin,
-    RankCanRejoin,
-    RankRejoined,
-)
 from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
 from faultrun.model.spec import RestartPolicy, Windows
-from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from support import silences
+from support.facts import Facts
 
 NODE = NodeId("here")
 SIGKILL, SIGTERM, SIGSEGV = 9, 15, 11
@@ -112,7 +80,7 @@ def checkpoint(step: int, path: str = "") -> RecoveryPoint:
     )
 
 
-class Story:
+class Story(Facts):
     """Facts in, decisions out. ``now_s`` is the time that the next fact carries."""
 
     def __init__(
@@ -174,19 +142,6 @@ class Story:
                 self._agree(action)
         return self
 
-    def now(
-        self,
-        kind: Callable[..., Event],
-        *,
-        after_s: float = 0.0,
-        incarnation: int | None = None,
-        **fields: object,
-    ) -> "Story":
-        """A fact of this moment; of the incarnation that was reached, unless another is named."""
-        self.now_s += after_s
-        life = self.state.incarnation if incarnation is None else incarnation
-        return self.tell(kind(at_s=self.now_s, incarnation=life, **fields))
-
     def performed(self, kind: type[A]) -> list[A]:
         """Every action of ``kind`` so far, and forget all actions."""
         found: list[A] = [action for action in self.actions if isinstance(action, kind)]
@@ -220,147 +175,6 @@ class Story:
     ) -> "Story":
         self._plan = plan_to_go_on_from(self.state) if self.state.given_up else self._plan
         return self.now(RunStarted, node=node, boot=BootId("b"), pid=1, notices=notices, stop_by_s=stop_by_s)
-
-    def chose(self, point: RecoveryPoint | None = None, *, periodic_step: int | None = None) -> "Story":
-        return self.now(RecoveryPointChosen, point=point, refused=(), periodic_step=periodic_step)
-
-    def planned(self, plan: Plan) -> "Story":
-        return self.now(PlanAdopted, incarnation=plan.incarnation, plan=plan)
-
-    def found_nothing_whole(self, why: str = "3 found, none whole") -> "Story":
-        return self.now(NothingWhole, refused=(), why=why)
-
-    def prepared(self, port: int = 29500) -> "Story":
-        return self.now(Prepared, master_port=port)
-
-    def could_not_prepare(self, code: int, why: str) -> "Story":
-        return self.now(PrepareFailed, exit_code=code, why=why)
-
-    def killed(self, rank: int, signum: int = SIGKILL, *, after_s: float = 0.0) -> "Story":
-        return self.ended(rank, Signaled(signum=signum), after_s=after_s)
-
-    def returned(self, rank: int, code: int = 0, *, after_s: float = 0.0) -> "Story":
-        return self.ended(rank, Exited(code=code), after_s=after_s)
-
-    def ended(
-        self,
-        rank: int,
-        status: ExitStatus,
-        *,
-        after_s: float = 0.0,
-        incarnation: int | None = None,
-        done: bool = False,
-    ) -> "Story":
-        return self.now(
-            WorkerExit,
-            after_s=after_s,
-            incarnation=incarnation,
-            node=NODE,
-            rank=rank,
-            pid=100 + rank,
-            status=status,
-            done=done,
-        )
-
-    def can_rejoin(self, *ranks: int) -> "Story":
-        for rank in ranks:
-            self.now(RankCanRejoin, rank=rank)
-        return self
-
-    def examined(self, *notes: DeathNote) -> "Story":
-        """The dead of this incarnation, whose last words have been read."""
-        dead = tuple(one.rank for one in self.state.life.exits)
-        return self.now(DeathsExamined, dead=dead, notes=notes)
-
-    def rejoined(self, *ranks: int, step: int = 41) -> "Story":
-        for rank in ranks:
-            self.now(RankRejoined, rank=rank, step=step)
-        return self
-
-    def cannot_rejoin(self, rank: int, why: str = "out of memory") -> "Story":
-        return self.now(RankCannotRejoin, rank=rank, why=why)
-
-    def has_bad_memory(self, rank: int, what: str = "persistent memory fault in 0.weight") -> "Story":
-        return self.now(MemoryFaultFound, rank=rank, what=what)
-
-    def is_silent(self, *ranks: int) -> "Story":
-        suspicion = Suspicion(front=ranks, behind=ranks, silent_s=1.2, limit_s=1.0, usual_s=0.05)
-        return self.now(HangSuspected, suspicion=suspicion)
-
-    def works_after_all(self) -> "Story":
-        return self.now(HangDismissed, why="rank 0 reads")
-
-    def is_warned_of(self, rank: int, stance: Activity = Activity.SLEEPING) -> "Story":
-        return self.tell(silences.warned(self.now_s, self.state.incarnation, rank, stance))
-
-    def goes_on(self, rank: int, *, paused_s: float = 4.0, warned: bool = True) -> "Story":
-        life = self.state.incarnation
-        return self.tell(silences.over(self.now_s, life, rank, paused_s=paused_s, warned=warned))
-
-    def hangs(
-        self,
-        rank: int,
-        *,
-        step: int | None = 41,
-        stance: Activity = Activity.STOPPED,
-        proved: bool = False,
-    ) -> "Story":
-        life = self.state.incarnation
-        return self.tell(silences.detected(self.now_s, life, rank, step=step, stance=stance, proved=proved))
-
-    def all_run(self, *, after_s: float = 0.0, port: int = 29500) -> "Story":
-        ranks = tuple(sorted(self.state.life.alive))
-        return self.now(IncarnationStarted, after_s=after_s, ranks=ranks, master_port=port)
-
-    def never_started(self, rank: int, errno: int, why: str = "could not start it") -> "Story":
-        return self.now(SpawnFailed, rank=rank, errno=errno, why=why)
-
-    def scheduler_ended(self, status: ExitStatus) -> "Story":
-        return self.now(HelperExit, name="scheduler", pid=99, status=status)
-
-    def reported(self, **step_of: int) -> "Story":
-        """``reported(r0=12, r1=11)``: the newest steps of ranks 0 and 1."""
-        steps = tuple(RankStep(rank=int(name[1:]), step=step, epoch=2) for name, step in step_of.items())
-        return self.now(Heartbeat, steps=steps)
-
-    def heard(self, rank: int, step: int | None) -> "Story":
-        return self.now(GaspAcknowledged, rank=rank, step=step)
-
-    def saved(self, rank: int, step: int, *, group: tuple[int, ...] = ()) -> "Story":
-        return self.now(
-            GaspSaved,
-            rank=rank,
-            path=f"gasp_{rank}",
-            step=step,
-            size_bytes=1,
-            took_s=0.4,
-            replica_group=group,
-        )
-
-    def read_back(self, rank: int, *, whole: bool = True) -> "Story":
-        return self.now(
-            GaspVerified, rank=rank, path=f"gasp_{rank}", whole=whole, why="whole" if whole else "torn"
-        )
-
-    def could_not_save(self, rank: int, why: str = "disk full") -> "Story":
-        return self.now(GaspFailed, rank=rank, why=why)
-
-    def told_to_stop(
-        self, source: StopSource = StopSource.SIGTERM, *, after_s: float = 0.0, late_s: float = 0.0
-    ) -> "Story":
-        return self.now(StopRequested, after_s=after_s, source=source, late_s=late_s)
-
-    def noticed(self, notice: Notice, *, after_s: float = 0.0) -> "Story":
-        return self.now(FaultNotice, after_s=after_s, notice=notice)
-
-    def rang(self, timer: Timer, *, after_s: float = 0.0, incarnation: int | None = None) -> "Story":
-        return self.now(TimerFired, after_s=after_s, incarnation=incarnation, timer=timer)
-
-    def drained(self, *notes: DeathNote, stragglers: tuple[int, ...] = ()) -> "Story":
-        return self.now(Drained, stragglers=stragglers, swept=0, notes=notes)
-
-    def finished(self, code: int = 0) -> "Story":
-        return self.now(RunFinished, exit_code=code, why="over", stopped=False)
 
     def _agree(self, action: Publish) -> None:
         if self.agreement_is_silent:
