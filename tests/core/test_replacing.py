@@ -1,11 +1,8 @@
 """A rank dies, the others stay, somebody takes its place; and every way in which that is left."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from faultrun.core.replacing import MOST_REGROUPS
 from faultrun.model.actions import (
@@ -20,24 +17,15 @@ from faultrun.model.actions import (
     SweepRanks,
 )
 from faultrun.model.events import FirstStep, Timer, WorkerExit
-from faultrun.model.exits import Exited, ExitStatus, Signaled
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.incident import Cause
 from faultrun.model.plan import Reason
 from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin
 from faultrun.model.run import Phase
-from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopSource
 from faultrun.observe.card import render
-from support.story import NODE, POLICY, SIGKILL, SIGTERM, STAYING, WINDOWS, Story, checkpoint
-
-
-def training(world_size: int = 3, *, able: int | None = None, policy: RestartPolicy = POLICY) -> Story:
-    """All run and have done steps; the first ``able`` ranks can rejoin, by default all."""
-    story = Story(world_size, policy, STAYING).begins(checkpoint(30))
-    story.can_rejoin(*range(world_size if able is None else able))
-    story.reported(**{f"r{rank}": 41 for rank in range(world_size)})
-    story.performed(Spawn)
-    return story
+from support.story import NODE, POLICY, SIGKILL, SIGTERM, WINDOWS, Story, checkpoint
+from support.survivors import training
 
 
 def test_the_others_are_freed_at_once_and_only_the_dead_rank_is_started() -> None:
@@ -301,81 +289,3 @@ def test_where_ranks_cannot_stay_bad_memory_is_the_ranks_own_affair() -> None:
     story = Story(3, POLICY, WINDOWS).begins().can_rejoin(0, 1, 2).has_bad_memory(1)
     assert story.phase is Phase.RUNNING
     assert story.whys[-1] == "rank 1 is not repaired in place: survivors are not to stay (--on_fault=restart)"
-
-
-class World:
-    """The processes as they are: started by Spawn, gone by their exit. What is ordered must fit them."""
-
-    def __init__(self, story: Story) -> None:
-        self.story = story
-        self.living = {*range(story.state.topology.world_size)}
-        self._seen = len(story.steps)
-
-    def obeys(self) -> None:
-        for _, step in self.story.steps[self._seen :]:
-            for action in step.actions:
-                if isinstance(action, Spawn):
-                    assert not self.living & {*action.ranks}
-                    assert self.living >= action.plan.kept
-                    self.living.update(action.ranks)
-                if isinstance(action, FreeSurvivors):
-                    assert action.ranks <= self.living
-        self._seen = len(self.story.steps)
-        assert self.story.state.life.alive == self.living or self.story.phase.without_workers
-
-    def loses(self, rank: int, status: ExitStatus) -> None:
-        if rank in self.living:
-            self.living.discard(rank)
-            self.story.ended(rank, status, after_s=1.0)
-
-    def ends(self) -> None:
-        """Answer whatever the supervisor waits for; every rank that runs finishes."""
-        story = self.story
-        story.answers_wait = False
-        story.hears()
-        self.obeys()
-        answers: dict[Phase, Callable[[], object]] = {
-            Phase.SURVEYING: lambda: story.chose(checkpoint(41)),
-            Phase.BACKING_OFF: lambda: story.rang(Timer.BACKOFF),
-            Phase.PREPARING: story.prepared,
-            Phase.REPLACING: story.examined,
-            Phase.RUNNING: lambda: self.loses(min(self.living), Exited(code=0)),
-            Phase.DRAINING: lambda: self.loses(min(self.living), Signaled(signum=SIGTERM)),
-            Phase.KILLING: lambda: self.loses(min(self.living), Signaled(signum=SIGKILL)),
-            Phase.SWEEPING: story.drained,
-        }
-        for _ in range(40):
-            if story.phase is Phase.FINISHED:
-                return
-            answers[story.phase]()
-            self.obeys()
-        raise AssertionError(f"stuck while {story.phase.value}: {story.whys[-3:]}")
-
-
-RANKS = st.integers(0, 2)
-HAPPENINGS: "dict[str, Callable[[World, int], object]]" = {
-    "killed": lambda world, rank: world.loses(rank, Signaled(signum=SIGKILL)),
-    "failed": lambda world, rank: world.loses(rank, Exited(code=3)),
-    "can rejoin": lambda world, rank: world.story.can_rejoin(rank),
-    "rejoined": lambda world, rank: world.story.rejoined(rank),
-    "has bad memory": lambda world, rank: world.story.has_bad_memory(rank),
-    "cannot": lambda world, rank: world.story.cannot_rejoin(rank),
-    "examined": lambda world, _: world.story.examined(),
-    "late": lambda world, _: world.story.rang(Timer.REJOIN, after_s=20),
-    "told to stop": lambda world, _: world.story.told_to_stop(),
-    "finished": lambda world, rank: world.loses(rank, Exited(code=0)),
-    "heard": lambda world, _: world.story.hears(),
-    "stepped": lambda world, _: world.story.now(FirstStep, step=50),
-}
-
-
-@given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), RANKS), max_size=25), st.booleans())
-def test_whatever_happens_no_rank_lives_twice_and_the_end_is_reached(
-    what: "list[tuple[str, int]]", waits: bool
-) -> None:
-    world = World(training())
-    world.story.answers_wait = waits
-    for name, rank in what:
-        HAPPENINGS[name](world, rank)
-        world.obeys()
-    world.ends()
