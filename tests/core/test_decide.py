@@ -77,7 +77,7 @@ def test_the_sweep_waits_for_the_last_death_and_the_survey_for_the_sweep() -> No
     assert story.performed(Sweep) == []
 
     story.killed(2, SIGTERM)
-    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2))]
+    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2), write_by_s=float("inf"))]
     assert story.performed(FindRecoveryPoint) == []
 
     story.drained()
@@ -189,7 +189,7 @@ def test_a_worker_that_sigkill_does_not_end_is_an_outcome_and_not_a_hang() -> No
     story = Story(3).begins().killed(1).killed(0, SIGTERM).rang(Timer.GRACE, after_s=30)
 
     story.rang(Timer.REAP, after_s=10)
-    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2))]
+    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2), write_by_s=float("inf"))]
     story.drained(stragglers=(102,))
 
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)

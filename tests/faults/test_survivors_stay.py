@@ -200,3 +200,30 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_p
     assert "persistent memory fault in 12.weight" in repaired
     assert " in the memory of all ranks: rank 2 was repaired in place, lost " in repaired
     assert "incarnation 3: 3 workers stayed, one of them repaired in place" in run.text
+
+
+@pytest.mark.torch
+def test_a_killed_shard_is_saved_from_memory_where_all_start_again(tmp_path: Path) -> None:
+    ends = []
+    for number, kill in enumerate(((), ("kill-1-8-backward",))):
+        folder = tmp_path / f"run_{number}"
+        for name in ("out", "ck"):
+            (folder / name).mkdir(parents=True)
+        own = Launcher(folder)
+        options = ("--framework=torch", "--worker_num=2", "--standby=none", "--on_fault=restart")
+        run = own.command(
+            *options,
+            *("--checkpoint_dir=ck", "--backoff=10ms..20ms"),
+            *(str(TRAIN), "12", "fsdp", *kill),
+            environ={"OUT": str(folder / "out"), "CKPT": str(folder / "ck")},
+        )
+        try:
+            assert run.ends(300) == 0, run.text
+        finally:
+            assert own.close() == []
+        ends.append([(folder / "out" / f"final_{rank}").read_text() for rank in range(2)])
+    assert ends[0] == ends[1]
+    assert [line["memory"] for line in run.events("GaspSaved") if line["rank"] == 1] == [True]
+    assert "ranks 0 1 saved step 7 in " in run.card(1)
+    assert "rank 1 by its memory snapshot" in run.card(1)
+    assert "lost 0 steps" in run.card(1)

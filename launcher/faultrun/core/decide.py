@@ -186,7 +186,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.read_back(state, event)
         case Phase.DRAINING, GaspAcknowledged():
             return drain.acknowledged(state, event)
-        case Phase.DRAINING, GaspFailed():
+        case ((Phase.DRAINING | Phase.SWEEPING), GaspFailed()):
             return drain.cannot_save(state, event)
         case Phase.KILLING, TimerFired(timer=Timer.REAP):
             return drain.unkillable(state)

@@ -273,9 +273,19 @@ def sweep_when_empty(state: RunState, now_s: float, why: str) -> Step:
 
 
 def _sweep(state: RunState) -> Sweep:
-    """End what the workers left behind, and read what all of them said last."""
+    """End what the workers left behind, keep what memory holds, and read what all of them said last."""
     ranks = (*(exit_.rank for exit_ in state.life.exits), *sorted(state.life.alive))
-    return Sweep(incarnation=state.incarnation, dead=ranks)
+    return Sweep(
+        incarnation=state.incarnation, dead=ranks, saves=state.life.saves, write_by_s=_write_by_s(state)
+    )
+
+
+def _write_by_s(state: RunState) -> float:
+    """Until when files of memory snapshots may be written: a stop has its window, a fence has no time."""
+    drain = state.life.drain
+    if drain is None or (drain.incident is not None and drain.incident.cause is Cause.FENCE):
+        return 0.0
+    return float("inf") if state.stop is None else drain.deadline_s
 
 
 def unkillable(state: RunState) -> Step:

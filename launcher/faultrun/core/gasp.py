@@ -47,7 +47,12 @@ def saved(state: RunState, event: GaspSaved) -> tuple[RunState, tuple[Save, ...]
     """Remember a save that is not verified yet, and which are to be read back now; a save is progress."""
     run = replace(noted(state.run, event), high_step=max(state.run.high_step, event.step))
     save = Save(
-        rank=event.rank, step=event.step, path=event.path, took_s=event.took_s, group=event.replica_group
+        rank=event.rank,
+        step=event.step,
+        path=event.path,
+        took_s=event.took_s,
+        group=event.replica_group,
+        memory=event.memory,
     )
     drain = state.life.drain or Drain()
     return _reading(replace(state, run=run), replace(drain, saves=(*drain.saves, save)), save)

@@ -31,6 +31,7 @@ def said(content: Mapping[str, Any], rank: int, incarnation: int, at_s: float) -
             took_s=seconds(content.get("took_s")),
             digest=short(content.get("digest", "")),
             replica_group=_ranks(content.get("replica_group")),
+            memory=content.get("memory") is True,
         )
     if kind in ("can_rejoin", "cannot_rejoin", "rejoined", "memory_fault"):
         return _of_its_group(content, rank, at_s)

@@ -6,6 +6,7 @@ from typing import ClassVar
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeFact
 from faultrun.model.hang import PauseHistory, Suspicion
+from faultrun.model.incident import Save
 from faultrun.model.plan import Attempt, Plan
 from faultrun.model.standby import StandbyPhase
 from faultrun.model.stop import StopSource
@@ -106,10 +107,16 @@ class VerifySave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Kill helpers and escaped descendants of the incarnation, read the death notes; answers Drained."""
+    """Kill helpers and escaped descendants of the incarnation, read the death notes; answers Drained.
+
+    Before that, what memory snapshots hold and no save of ``saves`` does is written by ``write_by_s``, as
+    the dead would have saved it; 0: nothing is to be written.
+    """
 
     incarnation: int
     dead: tuple[int, ...]
+    saves: tuple[Save, ...] = ()
+    write_by_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

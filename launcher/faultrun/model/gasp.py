@@ -24,7 +24,10 @@ class GaspAcknowledged(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaspSaved(Fact):
-    """A rank wrote its state. ``replica_group`` is empty when all ranks hold the same."""
+    """The state of a rank was written. ``replica_group`` is empty when all ranks hold the same.
+
+    ``memory``: not by itself, but from its memory snapshot, once it was gone.
+    """
 
     rank: int
     path: str
@@ -33,6 +36,7 @@ class GaspSaved(Fact):
     took_s: float
     digest: str = ""
     replica_group: tuple[int, ...] = ()
+    memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

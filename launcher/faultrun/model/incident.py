@@ -79,7 +79,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    """One dying-gasp save that a rank reported."""
+    """One dying-gasp save that a rank reported; ``memory``: one of its memory snapshot."""
 
     rank: int
     step: int
@@ -87,6 +87,7 @@ class Save:
     took_s: float
     group: tuple[int, ...] = ()
     verified: bool = False
+    memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,10 +167,13 @@ def _saved(card: Card) -> str:
         return f"nothing: {_unsaved(card)}" if card.unsaved else ""
     newest = max(save.step for save in card.saves)
     at_newest = [save for save in card.saves if save.step == newest]
+    kept = tuple(sorted(save.rank for save in at_newest if save.memory))
     ranks = rank_names(tuple(sorted(save.rank for save in at_newest)))
     took_s = max(save.took_s for save in at_newest)
     took = f"{took_s:.1f} s" if took_s >= _SHOWN_S else span(took_s)
     text = f"{ranks} saved step {newest} in {took} (dying gasp)"
+    if kept:
+        text += f", {rank_names(kept)} by {'its' if len(kept) == 1 else 'their'} memory snapshot"
     text += _incomplete(card, at_newest, newest)
     return f"{text}; not saved: {_unsaved(card)}" if card.unsaved else text
 

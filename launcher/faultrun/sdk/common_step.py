@@ -5,8 +5,8 @@ entered it. A rank that was interrupted inside an update has no state that is wo
 the process that takes a dead rank's place; both may have a memory snapshot.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 NOTHING = -1
@@ -64,3 +64,46 @@ def of_shards(standings: Sequence[Standing]) -> CommonStep | None:
     step = max(common)
     sources = tuple(From.ITSELF if one.live == step else From.SNAPSHOT for one in standings)
     return CommonStep(step=step, sources=sources, giver=NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Of which steps ``rank`` has a state that serves ``group``: ``saved`` in files, ``kept`` in memory."""
+
+    rank: int
+    group: frozenset[int]
+    saved: frozenset[int] = field(default_factory=frozenset)
+    kept: frozenset[int] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class ToWrite:
+    """The copy that ``rank`` has of ``step`` is to be made a file."""
+
+    rank: int
+    step: int
+
+
+def missing_of(holdings: Iterable[Holding], ranks: frozenset[int], most_steps: int) -> tuple[ToWrite, ...]:
+    """What must be written so that files serve all ``ranks`` at the newest step that all of them have.
+
+    Nothing where files serve them at as new a step already. ``most_steps``: of so many of the newest steps,
+    where it is not known which of them ranks elsewhere have.
+    """
+    known = tuple(holdings)
+    filed = {rank: _steps(known, rank, lambda one: one.saved) for rank in ranks}
+    had = {rank: filed[rank] | _steps(known, rank, lambda one: one.kept) for rank in ranks}
+    if not ranks:
+        return ()
+    newest = sorted(frozenset.intersection(*had.values()), reverse=True)[:most_steps]
+    wanted: dict[ToWrite, None] = {}
+    for step in newest:
+        for rank in sorted(rank for rank in ranks if step not in filed[rank]):
+            givers = [one.rank for one in known if step in one.kept and rank in one.group]
+            if not any(ToWrite(giver, step) in wanted for giver in givers):
+                wanted[ToWrite(min(givers), step)] = None
+    return tuple(wanted)
+
+
+def _steps(holdings: Iterable[Holding], rank: int, of: Callable[[Holding], frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*(of(one) for one in holdings if rank in one.group))

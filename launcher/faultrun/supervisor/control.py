@@ -62,6 +62,10 @@ class Control:
         for rank in sorted(ranks & self._ranks.keys()):
             self._ranks[rank].send(line)
 
+    def kept(self) -> dict[int, int]:
+        """Descriptors of the memory that ranks were given, by rank: ours, until the next begin anew."""
+        return self._memory.all()
+
     def send_join(self, rank: int, join: Mapping[str, Any]) -> None:
         """Have ``rank`` enter this incarnation's group; one that has not come yet hears it when it does."""
         told = {"incarnation": self._incarnation, **join}

@@ -44,6 +44,10 @@ class SnapshotMemory:
         """What ``rank`` had."""
         return self._fds.get(rank)
 
+    def all(self) -> dict[int, int]:
+        """What every rank has, or had."""
+        return dict(self._fds)
+
     def drop(self, ranks: "tuple[int, ...] | None" = None) -> None:
         """Let go of the memory of ``ranks``, None: of all."""
         for rank in tuple(self._fds) if ranks is None else ranks:

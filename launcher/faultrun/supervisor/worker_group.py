@@ -26,6 +26,7 @@ from faultrun.model.gasp import GaspRequested
 from faultrun.model.rejoin import DeathsExamined
 from faultrun.model.spec import RunSpec
 from faultrun.supervisor.control import Control
+from faultrun.supervisor.kept_states import KeptStates
 from faultrun.supervisor.launches import Launches
 from faultrun.supervisor.newcomers import Newcomers
 from faultrun.supervisor.orphans import Orphans
@@ -203,18 +204,30 @@ class WorkerGroup:
         self._strangers.look(frozenset({self._env.boot}))
         return ()
 
-    def clean_up(self, order: Sweep) -> Drained:
-        """End what escaped, read what the logs of the dead say last; called from the helper thread."""
+    def kept_states(self) -> KeptStates:
+        """What ranks of this node have in memory that outlives them."""
+        page = self.incarnation.page
+        return KeptStates(
+            run_id=self._spec.run_id,
+            ranks=frozenset(() if page is None else page.ranks),
+            alone=self.elsewhere == 0,
+            fds=self._control.kept(),
+        )
+
+    def clean_up(self, order: Sweep, kept: KeptStates) -> Iterable[Event]:
+        """End what escaped, write what is ``kept``, read the last words of the dead; in the helper thread."""
         logs, page = self.incarnation.logs, self.incarnation.page
         boots, spare = frozenset({self._env.boot}), self.standbys.pids()
         patience_s, strangers = _SWEEP_PATIENCE_S, self._strangers
         swept, stragglers = sweep(boots, patience_s=patience_s, spare=spare, strangers=strangers)
+        left_s = order.write_by_s - self._reactor.now()
+        yield from kept.write(order, min(left_s, self._spec.supervision.windows.grace_s), self._reactor.now())
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
             with contextlib.suppress(OSError):
                 logs.drop_unused()
             notes = self._env.exits.notes(order.dead, logs, page.reporting())
-        return Drained(
+        yield Drained(
             at_s=self._reactor.now(),
             incarnation=order.incarnation,
             stragglers=stragglers,

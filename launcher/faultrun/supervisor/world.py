@@ -117,7 +117,8 @@ class LocalWorld:
                 self.readings.send(lambda: self._verify(action))
             case Sweep():
                 self._group.dismiss_helpers()
-                self._chores.send(lambda: (self._group.clean_up(action),))
+                kept = self._group.kept_states()
+                self._chores.send(lambda: self._group.clean_up(action, kept))
             case FindRecoveryPoint():
                 self.readings.drop()
                 self._chores.send(lambda: self._find(action))

@@ -85,7 +85,8 @@ def protect(
         refused = (
             "" if state_fn is None else "a state_fn says what is saved, and nothing says what else changes"
         )
-        guard.rejoin = Rejoin(guard, this, model, refused)
+        suffix = TorchProvider.suffix if save_fn is None else ""
+        guard.rejoin = Rejoin(guard, this, model, refused, suffix)
     provider = TorchProvider(guard, state_fn, save_fn)
     this.keep(provider)
     preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)

@@ -59,6 +59,7 @@ class LiveState:
                 guard.load(got["state"])
                 layout = got["layout"]
                 memory.put_own(common.step)
+        memory.went_back(common.step)
         if averaging is not None:
             averaging.enters(layout)
         guard.came_back()

@@ -6,13 +6,24 @@ from then on the others can finish the step without it. Shards are copied when t
 
 import mmap
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from faultrun.sdk.snapshot import SnapshotFull, SnapshotOwner, Snapshots, bytes_needed
+from faultrun.sdk.files import Position
+from faultrun.sdk.snapshot import (
+    SnapshotCopy,
+    SnapshotDamaged,
+    SnapshotFull,
+    SnapshotOwner,
+    Snapshots,
+    Texts,
+    bytes_needed,
+)
+from faultrun.sdk.snapshot_files import SnapshotLabel
 from faultrun.sdk.torch.capture import Boundary
-from faultrun.sdk.torch.packing import Packed, opened, pack, unpacked_from
+from faultrun.sdk.torch.packing import Packed, opened, pack, pickled, unpacked_from
 from faultrun.sdk.worker import Worker
 
 if TYPE_CHECKING:
@@ -20,12 +31,16 @@ if TYPE_CHECKING:
 
 
 class StateCopies:
-    """Of one rank. ``whole``: the whole state is kept, else the buffers. Main thread."""
+    """Of one rank. ``whole``: the whole state is kept, else the buffers. Main thread.
 
-    def __init__(self, worker: Worker, guard: "Guard", *, whole: bool) -> None:
+    ``suffix``: of the file that a gasp would be; "" where the script writes files of its own format.
+    """
+
+    def __init__(self, worker: Worker, guard: "Guard", *, whole: bool, suffix: str) -> None:
         self._worker = worker
         self._guard = guard
         self._whole = whole
+        self._suffix = suffix
         self._wanted = whole or bool(guard.parts.buffers.copies)
         self._asked = False
         self._snapshots: Snapshots | None = None
@@ -58,7 +73,7 @@ class StateCopies:
 
     def rehearse(self) -> None:
         """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
-        opened(self._packed_at(self._guard.boundary_now(self._guard.recorder.main_slot)).plan)
+        opened(self._packed_at(self._guard.boundary_now(self._guard.recorder.main_slot)).texts.plan)
 
     def stepped(self) -> None:
         """A step is complete."""
@@ -72,42 +87,74 @@ class StateCopies:
     def note_own(self) -> None:
         """The step under way may be finished by the others from here on: keep our own part of it."""
         if self._snapshots is not None and not self._whole:
-            self._write(self._guard.position.step + 1, pack({"buffers": self._guard.parts.buffers.live()}))
+            self._write(self._guard.position.step + 1, self._own())
 
     def read(self, step: int) -> Any:
-        """The whole state at ``step``. KeyError: it is not here."""
-        found = self._snapshots.read(step) if self._snapshots is not None else None
-        if found is None:
-            raise KeyError(f"no memory snapshot of step {step}")
-        return unpacked_from(*found)
+        """The whole state at ``step``. SnapshotDamaged: it is not here, or not what it was."""
+        snapshots = self._snapshots
+        found = snapshots.read(step) if snapshots is not None else None
+        if snapshots is None or found is None:
+            raise SnapshotDamaged(f"there is no memory snapshot of step {step}")
+        if not snapshots.is_sound(step):
+            raise SnapshotDamaged(f"its memory snapshot of step {step} is damaged: its checksum is another")
+        return _state_in(found)
+
+    def went_back(self, step: int) -> None:
+        """All go on after ``step``: what was kept of later ones is not what will come of them."""
+        if self._snapshots is not None:
+            self._snapshots.drop_after(step)
 
     def put_own(self, step: int) -> None:
         """Buffers as this rank had them at ``step``, if they were kept; else they stay those of the giver."""
         found = self._snapshots.read(step) if self._snapshots is not None and self._wanted else None
         if found is not None:
-            self._guard.parts.buffers.put(unpacked_from(*found)["buffers"])
+            self._guard.parts.buffers.put(_state_in(found)["buffers"])
 
     def _is_noted(self) -> bool:
         """Whether our own part has not changed since its gradients left: a copy being made anew is none."""
         found = self._snapshots.read(self._guard.position.step) if self._snapshots is not None else None
         if found is None:
             return False
-        noted, live = unpacked_from(*found)["buffers"], self._guard.parts.buffers.live()
+        noted, live = _state_in(found)["buffers"], self._guard.parts.buffers.live()
         return all(torch.equal(noted[name], one) for name, one in live.items())
 
-    def _packed(self) -> Packed:
+    def _packed(self) -> "_Packed":
         return self._packed_at(self._guard.history[-1])
 
-    def _packed_at(self, boundary: Boundary) -> Packed:
-        if self._whole:
-            return pack(self._guard.state_at(boundary))
-        return pack({"buffers": self._guard.parts.buffers.live()})
+    def _packed_at(self, boundary: Boundary) -> "_Packed":
+        if not self._whole:
+            return self._own()
+        state = self._guard.state_at(boundary)
+        packed = pack(state)
+        if not self._suffix:
+            return _Packed(packed, Texts(plan=packed.plan))
+        label = self._label(boundary.position, packed)
+        return _Packed(packed, Texts(plan=packed.plan, label=label.packed(), pickled=pickled(state)))
 
-    def _write(self, step: int, packed: Packed) -> None:
+    def _label(self, position: Position, packed: Packed) -> SnapshotLabel:
+        """The file that a dying gasp of this rank would be."""
+        writer, session = self._guard.writer, self._worker.session
+        return SnapshotLabel(
+            folder=str(writer.own_folder),
+            name=f"gasp-step_{position.step}{self._suffix}",
+            position=position,
+            world_size=session.world_size,
+            replica_group=writer.folder.replica_group or tuple(range(session.world_size)),
+            node=session.node,
+            parts=tuple(one.nbytes for one in packed.tensors),
+        )
+
+    def _own(self) -> "_Packed":
+        packed = pack({"buffers": self._guard.parts.buffers.live()})
+        return _Packed(packed, Texts(plan=packed.plan))
+
+    def _write(self, step: int, packed: "_Packed") -> None:
         if self._snapshots is None or self.full:
             return
         try:
-            self._snapshots.write(step, self._worker.session.incarnation, packed.plan, packed.parts())
+            self._snapshots.write(
+                step, self._worker.session.incarnation, packed.texts, packed.content.parts()
+            )
         except SnapshotFull as error:  # the state has grown
             self.full = str(error)
 
@@ -119,5 +166,15 @@ class StateCopies:
         elif not self._asked:
             self._asked = True
             packed = self._packed()
-            sizes = [one.nbytes for one in packed.tensors]
-            self._worker.say("snapshot", bytes=bytes_needed(len(packed.plan), sizes))
+            sizes = [one.nbytes for one in packed.content.tensors]
+            self._worker.say("snapshot", bytes=bytes_needed(packed.texts, sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    content: Packed
+    texts: Texts
+
+
+def _state_in(copy: SnapshotCopy) -> Any:
+    return unpacked_from(copy.texts.plan, copy.parts)

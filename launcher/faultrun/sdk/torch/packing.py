@@ -2,9 +2,15 @@
 
 The plan is the state with a number in place of each tensor, as ``torch.save`` writes it and
 ``torch.load(weights_only=True)`` reads it; the parts are the tensors' bytes. Nothing is executed by reading.
+
+``pickled`` is what a file of ``torch.save`` says of its tensors: with the parts beside it a program without
+torch can write one (``snapshot_files``).
 """
 
 import io
+import math
+import pickle
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +53,20 @@ def pack(state: Any) -> Packed:
     return Packed(content.getvalue(), tuple(tensors))
 
 
+def pickled(state: Any) -> bytes:
+    """``data.pkl`` of a file of ``torch.save`` whose storages are the parts of ``pack(state)``, by number."""
+    content, number = io.BytesIO(), 0
+
+    def stand_in(tensor: Any) -> _Tensor:
+        nonlocal number
+        one = _Tensor(number, tensor.dtype, tuple(tensor.shape))
+        number += 1
+        return one
+
+    _Pickler(content, protocol=2).dump(map_tensors(state, stand_in))
+    return content.getvalue()
+
+
 def opened(plan: bytes) -> Any:
     """The state with a place for each tensor, which ``filled`` fills."""
     return torch.load(io.BytesIO(plan), weights_only=True)
@@ -78,6 +98,43 @@ def unpacked_from(plan: bytes, parts: memoryview) -> Any:
             memory_at(one.data_ptr(), one.nbytes)[:] = parts[at : at + one.nbytes]
         at += aligned(one.nbytes)
     return filled(state, tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    number: int
+    dtype: Any
+    shape: tuple[int, ...]
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """Of contiguous memory."""
+        strides = [1]
+        for length in reversed(self.shape[1:]):
+            strides.insert(0, strides[0] * max(length, 1))
+        return tuple(strides[: len(self.shape)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Storage:
+    tensor: _Tensor
+
+
+class _Pickler(pickle.Pickler):
+    """As ``torch.save`` pickles a tensor of any type, in a storage of its own."""
+
+    def reducer_override(self, one: Any) -> Any:
+        if type(one) is not _Tensor:
+            return NotImplemented
+        hooks: OrderedDict[str, Any] = OrderedDict()
+        fields = _Storage(one), 0, one.shape, one.stride, False, hooks, one.dtype
+        return torch._utils._rebuild_tensor_v3, fields
+
+    def persistent_id(self, one: Any) -> Any:
+        if type(one) is not _Storage:
+            return None
+        size_bytes = math.prod(one.tensor.shape) * one.tensor.dtype.itemsize
+        return "storage", torch.UntypedStorage, str(one.tensor.number), "cpu", size_bytes
 
 
 def _empty(place: dict[str, Any]) -> Any:

@@ -23,6 +23,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.common_step import NOTHING, Standing, of_replicas, of_shards
 from faultrun.sdk.evidence import tells_of_a_dead_peer
 from faultrun.sdk.regroup import Join
+from faultrun.sdk.snapshot import SnapshotDamaged
 from faultrun.sdk.torch import stuck
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
@@ -52,11 +53,12 @@ class Rejoin:
     ``model`` is what the script trains with, in its wrappers. ``refused``: why not, as ``protect`` knows.
     """
 
-    def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str) -> None:
+    def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str, suffix: str) -> None:
         self._guard = guard
         self._worker = worker
         self._model = model
         self._refused = refused
+        self._suffix = suffix
         self._group = training_group()
         self._averaging: Averaging | None = None
         self._sharded: Sharded | None = None
@@ -94,7 +96,9 @@ class Rejoin:
         self._able = True
         guard = self._guard
         newcomer = self._worker.session.is_newcomer
-        self._memory = StateCopies(self._worker, guard, whole=guard.parts.shards is not None)
+        self._memory = StateCopies(
+            self._worker, guard, whole=guard.parts.shards is not None, suffix=self._suffix
+        )
         if guard.parts.shards is None:
             ddp = find_ddp(self._model)
             if ddp is not None:
@@ -264,7 +268,10 @@ class Rejoin:
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
             raise self._gives_up(f"there is no step that all ranks have, live or in memory: {told}")
-        self._state.become(common, memory, self._averaging, device)
+        try:
+            self._state.become(common, memory, self._averaging, device)
+        except SnapshotDamaged as damage:
+            raise self._gives_up(str(damage)) from damage
         self._worker.regroup.times["restored"] = time.monotonic()
         return common.step
 

@@ -1,0 +1,70 @@
+"""Memory snapshots of ranks that are gone are made files, by a program that ends (``sdk.snapshot_files``).
+
+Not here: the states are large, their disk may hang, and whoever is PID 1 must not.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from faultrun.core.heard import said, whole
+from faultrun.model.actions import Sweep
+from faultrun.model.events import Event
+from faultrun.model.wire import parse
+
+_STEPS_ALONE = 1
+_STEPS_BESIDE_OTHERS = 2
+"""Of other nodes it is not known here which of their newest two steps they have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptStates:
+    """``fds`` by rank. ``ranks`` are those of this node, ``alone``: there is no other."""
+
+    run_id: str
+    ranks: frozenset[int]
+    alone: bool
+    fds: Mapping[int, int]
+
+    def write(self, order: Sweep, patience_s: float, now_s: float) -> Iterator[Event]:
+        """Write what ``order.saves`` lack, for so long at most; a fact for each file. Helper thread."""
+        if not self.fds or patience_s <= 0:
+            return
+        for line in self._lines(order, patience_s):
+            content = parse(line)
+            rank = None if content is None else whole(content.get("rank"))
+            if content is not None and rank is not None and rank in self.ranks:
+                event = said(content, rank, order.incarnation, now_s)
+                if event is not None:
+                    yield event
+
+    def _lines(self, order: Sweep, patience_s: float) -> list[bytes]:
+        told = {
+            "run_id": self.run_id,
+            "incarnation": order.incarnation,
+            "ranks": sorted(self.ranks),
+            "most_steps": _STEPS_ALONE if self.alone else _STEPS_BESIDE_OTHERS,
+            "copies": {str(rank): fd for rank, fd in self.fds.items()},
+            "saved": [
+                {"rank": one.rank, "step": one.step, "group": one.group or sorted(self.ranks)}
+                for one in order.saves
+            ],
+        }
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "faultrun.sdk.snapshot_files"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=tuple(self.fds.values()),
+            )
+        except OSError:
+            return []
+        try:
+            output, _ = process.communicate(json.dumps(told).encode(), timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+        return output.splitlines()
