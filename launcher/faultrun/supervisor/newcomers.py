@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.frameworks.environment import ERROR_VARIABLE, WorkerLaunchSpec, error_file
-from faultrun.model.actions import Spawn
+from faultrun.model.actions import FreeSurvivors, Spawn
 from faultrun.model.spec import RunSpec
 from faultrun.model.wire import PROGRESS_VARIABLE
 from faultrun.supervisor.control import Control
@@ -42,6 +42,10 @@ class Newcomers:
         """Have the standby of ``rank`` run the program up to its first step, and wait there for survivors."""
         if self._model is not None:
             self._standbys.park(rank, self._parked_launch(*self._model, rank))
+
+    def regroup(self, order: FreeSurvivors) -> None:
+        """Free the survivors from the group that has lost a rank; they wait until they ``meet`` newcomers."""
+        self._control.tell_lost_peer(order.ranks, self._rejoin_s)
 
     def meet(self, order: Spawn, files: LogFiles, page: ProgressPage) -> None:
         """Have survivors and newcomers meet over a file that nobody of them keeps open for the others."""

@@ -10,7 +10,6 @@ from faultrun.frameworks.environment import WorkerLaunchSpec
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import (
     ExamineDeaths,
-    FreeSurvivors,
     Kill,
     RequestGasp,
     RestorePolicy,
@@ -115,10 +114,6 @@ class WorkerGroup:
             launch = self._launches.foreseen(rank)
             if launch is not None:
                 self.standbys.remember(rank, launch)
-
-    def regroup(self, order: FreeSurvivors) -> None:
-        """Free the survivors from the group that has lost a rank; they wait for ``spawn`` with another."""
-        self._control.tell_lost_peer(order.ranks, self._spec.supervision.windows.rejoin_s)
 
     def examine(self, order: ExamineDeaths) -> DeathsExamined:
         """Read what the dead said last, while the others live; called from the helper thread."""

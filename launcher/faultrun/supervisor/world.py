@@ -96,7 +96,7 @@ class LocalWorld:
                 self._group.spawn(action)
                 self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
             case FreeSurvivors():
-                self._group.regroup(action)
+                self._group.newcomers.regroup(action)
             case ExamineDeaths():
                 self._chores.send(lambda: (self._group.examine(action),))
             case SweepRanks():
