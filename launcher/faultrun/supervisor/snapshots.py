@@ -11,6 +11,8 @@ from collections.abc import Callable
 _SHARE = 0.5
 """Of the memory that is free, so much at most: the copy must not be what brings the out-of-memory killer."""
 
+_BLOCK_BYTES = 512
+
 
 class SnapshotMemory:
     """One piece for each rank. ``free_bytes``: memory that may be used up, None where unknown."""
@@ -23,8 +25,10 @@ class SnapshotMemory:
         """A descriptor of ``size_bytes`` for ``rank``, in place of any that it had; or why there is none."""
         self.drop((rank,))
         free = self._free_bytes()
+        if free is not None:
+            free -= sum(map(_untouched, self._fds.values()))
         if free is not None and size_bytes > _SHARE * free:
-            wanted, there = size_bytes >> 20, free >> 20
+            wanted, there = size_bytes >> 20, max(free, 0) >> 20
             return f"{wanted} MiB for copies of its state are more than half of the {there} MiB free"
         try:
             fd = os.memfd_create(f"faultrun-rank-{rank}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -54,3 +58,9 @@ class SnapshotMemory:
             fd = self._fds.pop(rank, None)
             if fd is not None:
                 os.close(fd)
+
+
+def _untouched(fd: int) -> int:
+    """What was promised to a rank and is still counted as free: it has not written there yet."""
+    told = os.fstat(fd)
+    return max(0, told.st_size - told.st_blocks * _BLOCK_BYTES)

@@ -1,0 +1,20 @@
+"""How much memory ranks are given for copies of their state."""
+
+import os
+
+from faultrun.supervisor.snapshots import SnapshotMemory
+
+MIB = 1 << 20
+
+
+def test_what_others_were_promised_and_have_not_written_yet_is_not_free() -> None:
+    memory = SnapshotMemory(lambda: 100 * MIB)
+    first = memory.grant(0, 40 * MIB)
+    assert isinstance(first, int)
+    assert memory.grant(1, 40 * MIB) == (
+        "40 MiB for copies of its state are more than half of the 60 MiB free"
+    )
+    os.pwrite(first, bytes(30 * MIB), 0)
+    assert isinstance(memory.grant(1, 40 * MIB), int)
+    assert memory.all().keys() == {0, 1}
+    memory.drop()
