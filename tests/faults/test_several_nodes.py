@@ -10,7 +10,7 @@ import pytest
 from faultrun.agreement.embedded import find_etcd
 from faultrun.cli.report import account_of
 from support.processes import lives, wait_until
-from support.runs import Run
+from support.runs import HELD_SAVE, Run
 from support.several_nodes import STORE, Job, job
 
 pytestmark = pytest.mark.slow
@@ -267,3 +267,27 @@ def listening(one: Job, name: str) -> int:
         if held & {f"socket:[{inode}]" for inode in ports}:
             return pid
     raise AssertionError("no member process")
+
+
+def test_a_person_stops_a_run_that_holds_and_who_saves_longest_still_saves(tmp_path: Path) -> None:
+    script = HELD_SAVE + "signal.signal(signal.SIGTERM, held_save)\ntrain()\n"
+    with job(tmp_path, "a", "b", script=script, words=("--grace=60s",)) as one:
+        one.start("a", "b")
+        one.trains("a", "b")
+        ranks = {name: one.rank_on(name) for name in "ab"}
+        for name, rank in ranks.items():
+            os.mkfifo(tmp_path / name / f"let_go_{rank}")
+        one.host(STORE).kill()
+        for name in "ab":
+            one.run(name).event("AgreementSilent")
+        one.run("a").signal(signal.SIGINT)
+        for name, rank in ranks.items():
+            one.run(name).said(rank, "saving")
+        (tmp_path / "a" / f"let_go_{ranks['a']}").write_bytes(b"go")
+        waits = "waiting for the end of the ranks of node b; etcd does not answer"
+        wait_until(lambda: waits in one.run("a").text, while_runs=one.run("a").pid, what="whom a waits for")
+        (tmp_path / "b" / f"let_go_{ranks['b']}").write_bytes(b"go")
+        assert [one.run(name).ends() for name in "ab"] == [130, 130]
+        for name, rank in ranks.items():
+            assert not one.run(name).events("MembershipLost")
+            assert "saved" in one.run(name).log(rank)

@@ -7,7 +7,7 @@ the run's end with 0 follows from it without a coordinator. Everything else wait
 from dataclasses import dataclass
 
 from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.lease import LeaseTimes
+from faultrun.model.lease import Lease, LeaseTimes
 from faultrun.model.membership import KnownKeys, PeerWord
 from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.model.topology import BootId, NodeId
@@ -65,12 +65,43 @@ def completion(
 def members_to_ask(
     fact: NodeFact, header: PlanHeader | None, roster: Roster | None
 ) -> tuple[RosterEntry, ...]:
-    """Whose word counts for a node that has finished, and for a spare, which nobody would tell of the end."""
+    """Whose word counts for a node that has finished or was told to stop, and for a spare."""
     if header is None or roster is None or header.phase is not PlanPhase.GO:
         return ()
-    if not (_has_finished(fact, header, roster) or is_spare(fact, roster)):
+    if not (_has_finished(fact, header, roster) or is_spare(fact, roster) or _leaves(fact, header, roster)):
         return ()
     return tuple(entry for entry in roster.entries if entry.node != fact.node)
+
+
+def who_relies(
+    fact: NodeFact,
+    header: PlanHeader | None,
+    roster: Roster | None,
+    known: KnownKeys,
+    lease: Lease | None,
+    times: LeaseTimes,
+    now_s: float,
+) -> tuple[NodeId, ...]:
+    """Members whose ranks may live by the promise of this node, which was told to stop.
+
+    Who said that its ranks are gone does not. Of whom nothing was heard may still find out that the store is
+    silent, and ask, until this node's own lease would have had its ranks killed.
+    """
+    if header is None or roster is None or lease is None or header.phase is not PlanPhase.GO:
+        return ()
+    if not _leaves(fact, header, roster):
+        return ()
+    said = {(word.node, word.boot): word for word in known.words}
+    found = []
+    for entry in roster.entries:
+        word = said.get((entry.node, entry.boot))
+        if word is None:
+            relies = now_s < lease.sent_at_s + times.fence_s
+        else:
+            relies = _runs(word, header) and now_s < word.heard_at_s + times.hold_s
+        if relies and entry.node != fact.node:
+            found.append(entry.node)
+    return tuple(found)
 
 
 def has_finished(word: PeerWord, incarnation: int) -> bool:
@@ -92,6 +123,12 @@ def is_spare(fact: NodeFact, roster: Roster) -> bool:
 def _has_finished(fact: NodeFact, header: PlanHeader, roster: Roster) -> bool:
     here = fact.status is NodeStatus.DONE and fact.incarnation == header.incarnation
     return here and fact.stop is None and fact.failure is None and roster.has(fact.node, fact.boot)
+
+
+def _leaves(fact: NodeFact, header: PlanHeader, roster: Roster) -> bool:
+    """Whether a member was told to stop whose ranks are gone."""
+    here = not fact.status.busy and fact.incarnation == header.incarnation
+    return here and fact.stop is not None and roster.has(fact.node, fact.boot)
 
 
 def _runs(word: PeerWord, header: PlanHeader) -> bool:

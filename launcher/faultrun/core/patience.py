@@ -17,6 +17,7 @@ from faultrun.model.events import RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.membership import CommonKeys, MemberClock, Terms
 from faultrun.model.roster import Roster
+from faultrun.model.stop import StopSource
 
 OTHER_ARGUMENTS = 64
 NOBODY_CAME = 69
@@ -34,12 +35,28 @@ def patience_over(case: Standpoint, *, alone: bool) -> RunFinished | None:
     fact, clock, times = case.own.fact, case.clock, case.terms.times
     leaving, waiting = case.remembered.leaving_since_s, case.remembered.waiting_since_s
     if leaving is not None and fact.stop is not None and clock.now_s >= leaving + times.leave_s:
-        code = stop_exit_code(case.rules, fact.stop)
-        why = f"stopped by {fact.stop.value}; the other nodes go on"
-        return _end(fact, clock, code, why, stopped=True)
+        return None if _is_needed(case, leaving) else _stopped(case, fact.stop)
     if alone and waiting is not None and clock.now_s >= waiting + times.node_wait_s:
         return _end(fact, clock, NOBODY_CAME, _nobody_decided(case))
     return None
+
+
+def _stopped(case: Standpoint, stop: StopSource) -> RunFinished:
+    others = "etcd does not answer" if case.deaf else "the other nodes go on"
+    why = f"stopped by {stop.value}; {others}"
+    return _end(case.own.fact, case.clock, stop_exit_code(case.rules, stop), why, stopped=True)
+
+
+def _is_needed(case: Standpoint, leaving_since_s: float) -> bool:
+    """Whether ranks of others may live by the promise of this node, which was told to stop: they save, too.
+
+    While nobody knows yet whether the store answers, that is not known either.
+    """
+    now_s, times, own = case.clock.now_s, case.terms.times, case.known.own
+    if case.deaf:
+        return bool(case.relying) and now_s < leaving_since_s + times.node_wait_s
+    unheard = own is not None and own.statement.fact != case.own.fact
+    return case.terms.hold and unheard and now_s < leaving_since_s + times.ttl_s
 
 
 def _nobody_decided(case: Standpoint) -> str:

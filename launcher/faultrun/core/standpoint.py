@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.core import hold
 from faultrun.core.agree import Rules
-from faultrun.core.completion import Completion, completion
+from faultrun.core.completion import Completion, completion, who_relies
 from faultrun.core.elect import current
 from faultrun.core.span import node_names
 from faultrun.model.incident import Aftermath
@@ -23,6 +23,7 @@ from faultrun.model.membership import (
 )
 from faultrun.model.plan import Plan
 from faultrun.model.roster import PlanHeader, PlanPhase, Roster
+from faultrun.model.topology import NodeId
 
 THE_END_OF = "the end of "
 """How a wait begins that has no limit of its own."""
@@ -33,6 +34,7 @@ class Standpoint:
     """Everything that one judgement looks at, with what follows from it at once.
 
     ``header`` is the one that counts for this node, ``roster`` and ``body`` its parts, once they were read.
+    ``relying``: whom this node, which was told to stop, may not leave alone while the store is silent.
     """
 
     rules: Rules
@@ -46,6 +48,7 @@ class Standpoint:
     body: Plan | None
     alive_until_s: float
     completion: Completion | None
+    relying: tuple[NodeId, ...]
 
     @property
     def common(self) -> CommonKeys:
@@ -84,6 +87,8 @@ class Standpoint:
     def _waits_for_word(self) -> str:
         """What ends the wait for the store: where this node has finished, a word of the others, too."""
         others = self.completion
+        if self.relying:
+            return f"{THE_END_OF}the ranks of {node_names(self.relying)}; etcd does not answer"
         if others is None or others.over:
             return "etcd"
         if others.running:
@@ -153,4 +158,7 @@ def standpoint(
         body=body if isinstance(body, Plan) else None,
         alive_until_s=max(hold.by_lease_until_s(terms.times, own.lease, known.own), by_peers_s),
         completion=completion(own.fact, header, roster, known, terms.times, clock.now_s),
+        relying=who_relies(own.fact, header, roster, known, own.lease, terms.times, clock.now_s)
+        if terms.hold
+        else (),
     )
