@@ -34,6 +34,12 @@ def began_anew(run: Run) -> int | None:
     return next((life for life in anew[1:] if run.events("IncarnationStarted", incarnation=life)), None)
 
 
+def meeting_files(run: Run) -> list[Path]:
+    boots = {line["boot"] for line in run.events("RunStarted")}
+    there = [*Path("/dev/shm").glob("faultrun-*"), *run.log_dir.glob("faultrun-*")]
+    return [path for path in there if any(f"-{boot}-" in path.name for boot in boots)]
+
+
 def rejoined(run: Run, incarnation: int) -> None:
     for rank in range(3):
         run.event("RankRejoined", rank=rank, incarnation=incarnation)
@@ -65,8 +71,7 @@ def test_survivors_keep_their_processes_through_one_death_after_the_other(launch
     run.signal(15)
     assert run.ends() == 143
     assert [line["rank"] for line in run.events("WorkerStarted", incarnation=0)] == [0, 1, 2]
-    boot = run.events("RunStarted")[0]["boot"]
-    assert not [*Path("/dev/shm").glob(f"faultrun-{boot}-*"), *run.log_dir.glob(f"faultrun-{boot}-*")]
+    assert not meeting_files(run)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +126,14 @@ def test_the_next_supervisor_reads_how_far_survivors_were_where_they_wrote_it(la
     run = staying(launcher)
     run.kill(1)
     run.event("FirstStep", incarnation=1)
+    assert meeting_files(run)
     run.kill_supervisor()
     again = staying(launcher)
     lost = again.event("WorkersLost", incarnation=1)
     assert [one["rank"] for one in lost["steps"]] == [0, 1, 2]
     assert again.event("IncarnationStarted", incarnation=2)["ranks"] == [0, 1, 2]
     again.trains(range(3), incarnation=2)
+    assert not meeting_files(run), "the killed supervisor could not end the file over which ranks had met"
     again.signal(15)
     assert again.ends() == 143
 

@@ -32,7 +32,7 @@ class Newcomers:
         self._standbys = standbys
         self._launches = launches
         self._model: tuple[WorkerLaunchSpec, LogFiles] | None = None
-        self._store: Path | None = None
+        self._stores = _stores(env.log_dir)
 
     def are_like(self, shared: WorkerLaunchSpec, files: LogFiles) -> None:
         """The newcomers of plans to come are started as these workers were."""
@@ -50,9 +50,7 @@ class Newcomers:
     def meet(self, order: Spawn, files: LogFiles, page: ProgressPage) -> None:
         """Have survivors and newcomers meet over a file that nobody of them keeps open for the others."""
         self.drop_store()
-        store = _store_folder(self._env.log_dir) / f"faultrun-{self._env.boot}-{order.plan.incarnation}"
-        self._store = store
-        store.unlink(missing_ok=True)
+        store = self._stores.with_name(f"{self._stores.name}{self._env.boot}-{order.plan.incarnation}")
         for slot, rank in enumerate(page.ranks):
             join: dict[str, Any] = {
                 "store": str(store.absolute()),
@@ -67,10 +65,9 @@ class Newcomers:
             self._control.send_join(rank, join)
 
     def drop_store(self) -> None:
-        """End the file over which they met."""
-        if self._store is not None:
-            self._store.unlink(missing_ok=True)
-            self._store = None
+        """End the file over which they met, and any that a killed supervisor of this log_dir has left."""
+        for store in self._stores.parent.glob(f"{self._stores.name}*"):
+            store.unlink(missing_ok=True)
 
     def _parked_launch(self, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
         """As the newcomer of a plan to come; what it writes before that is its own."""
@@ -92,6 +89,11 @@ class Newcomers:
         }
 
 
-def _store_folder(log_dir: Path) -> Path:
-    """Where a file that all workers of this machine read and write costs least."""
-    return _SHM if os.access(_SHM, os.W_OK | os.X_OK) else log_dir
+def _stores(log_dir: Path) -> Path:
+    """What all their names begin with, where a file that all workers read and write costs least.
+
+    One supervisor at a time has this log_dir, whatever paths lead there.
+    """
+    it = log_dir.stat()
+    folder = _SHM if os.access(_SHM, os.W_OK | os.X_OK) else log_dir
+    return folder / f"faultrun-{it.st_dev:x}-{it.st_ino:x}-"
