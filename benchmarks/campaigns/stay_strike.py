@@ -11,7 +11,7 @@ from benchmarks.campaigns.stay_plan import RANKS, Death, How, Whom
 from benchmarks.campaigns.stay_site import Site
 from benchmarks.jobs.stay_board import Place
 
-_STRIKES_S = 8.0
+_STRIKES_S = 60.0
 _FROZEN_S = (0.05, 0.15, 0.3)
 
 
