@@ -56,7 +56,7 @@ def test_the_slow_part_is_imported_before_and_nothing_shows(
     said = hears(standby)
     assert (said["kind"], said["plain"]) == ("ready", "")
     after = stage.launch(str(script), RANK="1", MASTER_PORT="2", OMP_NUM_THREADS="1")
-    assert standby.hand_over(after, (), 0)
+    assert standby.hand_over(after, (), None)
     assert hears(standby) == {"kind": "taken"}
     assert status_of(standby.process) == Exited(code=0)
     told = json.loads((stage.folder / "out").read_text().splitlines()[-1])

@@ -57,7 +57,7 @@ def told(
     said = hears(standby)
     assert said["kind"] == "ready", said
     pid = standby.process.pid
-    assert standby.hand_over(launch, (), 0)
+    assert standby.hand_over(launch, (), None)
     assert hears(standby) == {"kind": "taken"}
     assert status_of(standby.process) == Exited(code=0)
     assert pid == standby.process.pid
@@ -125,7 +125,7 @@ def test_what_is_not_installed_is_left_to_the_program(stage: Stage) -> None:
     (stage.folder / "work" / "pack_mine.py").write_text("")
     launch = stage.launch(str(stage.folder / "train.py"), PYTHONPATH=str(stage.folder / "work"))
     standby = ready(stage, launch, "plain", "import pack_mine")
-    assert standby.hand_over(launch, (), 0)
+    assert standby.hand_over(launch, (), None)
     status_of(standby.process)
     assert json.loads((stage.folder / "out").read_text())["early"] == []
 
@@ -143,7 +143,7 @@ def test_a_standby_whose_imports_would_see_another_thing_now_gives_its_place_up(
     if touched:
         package(stage, "pack_kind", "kind = 'another'\n")
     after = stage.launch(str(stage.folder / "train.py"), PYTHONPATH=path, **now)
-    assert standby.hand_over(after, (), 0)
+    assert standby.hand_over(after, (), None)
     said = hears(standby)
     assert said["kind"] == "refuse"
     assert ("pack_kind was changed" if touched else "PACK_KIND, which") in said["why"]

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,9 +13,9 @@ import pytest
 
 from faultrun.frameworks.rehearse import program_at
 from faultrun.model.exits import Exited
-from faultrun.workers.standby import PROBED, probe
+from faultrun.workers.standby import PROBED, Listener, probe
 from support.processes import wait_until
-from support.standby_stage import Stage, hears, ready, status_of
+from support.standby_stage import PATIENCE_S, Stage, hears, ready, status_of
 
 SCRIPT = Path(__file__).parent.parent / "support" / "worker_properties.py"
 
@@ -49,7 +50,7 @@ def compared(stage: Stage, program: tuple[str, ...], framework: str, *imports: s
     assert hears(standby) == {"kind": "here"}
     (stage.folder / "result.json").unlink()
     (stage.folder / "out").unlink()
-    assert standby.hand_over(launch, launch.argv[2 + len(program) :], 0)
+    assert standby.hand_over(launch, launch.argv[2 + len(program) :], None)
     assert hears(standby) == {"kind": "taken"}
     assert status_of(standby.process) == Exited(code=0)
     handed = json.loads((stage.folder / "result.json").read_text())
@@ -114,9 +115,26 @@ def test_the_arguments_are_those_of_the_hand_over(stage: Stage) -> None:
     script = stage.folder / "arguments.py"
     script.write_text("import sys\nprint(sys.argv[1:], sys.orig_argv[-1])")
     standby = ready(stage, stage.launch(str(script), "--from=old", "x"))
-    assert standby.hand_over(stage.launch(str(script), "--from=new"), ("--from=new",), 0)
+    assert standby.hand_over(stage.launch(str(script), "--from=new"), ("--from=new",), None)
     status_of(standby.process)
     assert (stage.folder / "out").read_text() == "['--from=new'] --from=new\n"
+
+
+def test_rank_0_of_another_machine_is_asked_whether_it_listens_and_not_for_long(stage: Stage) -> None:
+    script = stage.folder / "meets.py"
+    script.write_text("print('began')")
+    with socket.create_server(("127.0.0.1", 0)) as rank_0:
+        there = Listener(address="127.0.0.1", port=rank_0.getsockname()[1])
+        asking = ready(stage, stage.launch(str(script)))
+        assert asking.hand_over(asking.launch, (), there)
+        rank_0.settimeout(PATIENCE_S)
+        with rank_0.accept()[0] as asked:
+            asked.settimeout(PATIENCE_S)
+            assert asked.recv(1) == b""
+        assert status_of(asking.process) == Exited(code=0)
+    alone = ready(stage, stage.launch(str(script)))
+    assert alone.hand_over(alone.launch, (), there)
+    assert status_of(alone.process) == Exited(code=0)
 
 
 def test_the_program_is_not_even_read_before_its_turn(stage: Stage) -> None:
@@ -125,7 +143,7 @@ def test_the_program_is_not_even_read_before_its_turn(stage: Stage) -> None:
     launch = stage.launch(str(script))
     standby = ready(stage, launch)
     script.write_text("raise SystemExit(7)")
-    assert standby.hand_over(launch, (), 0)
+    assert standby.hand_over(launch, (), None)
     assert status_of(standby.process) == Exited(code=7)
 
 
@@ -135,7 +153,7 @@ def test_a_sitecustomize_of_the_user_runs_as_it_would(stage: Stage) -> None:
         "-c", "import sitecustomize; print(sitecustomize.__file__)", PYTHONPATH=str(stage.folder)
     )
     standby = ready(stage, launch)
-    assert standby.hand_over(launch, (), 0)
+    assert standby.hand_over(launch, (), None)
     status_of(standby.process)
     assert (stage.folder / "out").read_text() == f"customized\n{stage.folder}/sitecustomize.py\n"
 
@@ -173,7 +191,7 @@ def test_one_that_is_stopped_gets_no_rank(stage: Stage) -> None:
     standby.process.signal_leader(signal.SIGSTOP)
     stat = Path(f"/proc/{standby.process.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="the stop")
-    assert not standby.hand_over(launch, (), 0)
+    assert not standby.hand_over(launch, (), None)
 
 
 @pytest.mark.parametrize(

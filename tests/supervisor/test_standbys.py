@@ -82,7 +82,7 @@ class House:
 
     def employ(self) -> Process:
         """Give it rank 0, and answer its end as the worker group does."""
-        process = self.standbys.take(0, self.launch, 0)
+        process = self.standbys.take(0, self.launch, None)
         assert process is not None
         self.employed.append(process)
         return process
@@ -180,7 +180,7 @@ def test_one_that_dies_while_it_waits_is_lost_and_another_one_comes(house: Calla
     os.kill(pid, signal.SIGKILL)
     actors.until(lambda: StandbyPhase.LOST in actors.states())
     assert actors.told[-1].why == "it killed by SIGKILL"
-    assert actors.standbys.take(0, actors.launch, 0) is None
+    assert actors.standbys.take(0, actors.launch, None) is None
 
 
 def test_a_python_that_passes_the_hook_by_gets_no_standby(house: Callable[..., House]) -> None:

@@ -30,6 +30,7 @@ _PROBED = 73
 """Exit code of a Python that was only asked whether it comes here at all."""
 _LISTENING = "0A"  # the kernel's TCP_LISTEN in /proc/net/tcp
 _LOOK_S = 0.002
+_ANSWER_S = 0.1
 
 
 def wait(told: str, before: frozenset[str]) -> None:
@@ -135,7 +136,7 @@ def _become(order: Mapping[str, Any], rehearsal: Rehearsal, imports: ProgramImpo
     random.seed()
     rehearsal.reseed()
     if order["port"]:
-        _await_listener(order["port"], order["patience_s"])
+        _await_listener(order["address"], order["port"], order["patience_s"])
 
 
 def _speak_into(stdout: str, stderr: str) -> None:
@@ -151,16 +152,25 @@ def _speak_into(stdout: str, stderr: str) -> None:
         os.close(opened)
 
 
-def _await_listener(port: int, patience_s: float) -> None:
+def _await_listener(address: str, port: int, patience_s: float) -> None:
     """Let rank 0 listen first: a client that is refused comes back after 0.25 to 0.75 s (TCPStore)."""
-    wanted = f":{port:04X}"
     until_s = time.monotonic() + patience_s
-    while not _listens(wanted) and time.monotonic() < until_s:
+    while not (_answers(address, port) if address else _listens(port)) and time.monotonic() < until_s:
         time.sleep(_LOOK_S)
 
 
-def _listens(wanted: str) -> bool:
+def _answers(address: str, port: int) -> bool:
+    """Whether rank 0 of another machine listens: its store drops a client that says nothing."""
+    try:
+        socket.create_connection((address, port), timeout=_ANSWER_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _listens(port: int) -> bool:
     """Whether a socket of this network namespace listens there (the kernel's proc_net_tcp.rst)."""
+    wanted = f":{port:04X}"
     for table in ("/proc/net/tcp6", "/proc/net/tcp"):
         if os.path.exists(table):
             with open(table, encoding="ascii") as file:

@@ -12,6 +12,7 @@ from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.process import Launch, Process, start
+from faultrun.workers.standby import Listener
 
 _HEAD_START_S = 0.1
 """Measured: torch's rendezvous ends 0.36 s earlier with 2 workers, 0.3 s with 4 (medians, DESIGN.md)."""
@@ -86,13 +87,19 @@ class Schedulers:
         )
 
 
-def listens_first(spec: RunSpec, order: Spawn, local_rank: int) -> int:
-    """The port on which rank 0, started before this one, will listen for it; 0 where there is none."""
-    here = order.plan.topology.node_rank(spec.node) == 0
-    return order.master_port if spec.framework is Framework.TORCH and here and local_rank > 0 else 0
+def listens_first(spec: RunSpec, order: Spawn, local_rank: int) -> Listener | None:
+    """Where rank 0, started before this one, will listen for it; None where nobody does."""
+    here = _rank_0_is_here(spec, order)
+    if spec.framework is not Framework.TORCH or (here and local_rank == 0):
+        return None
+    return Listener(address="" if here else order.master_addr, port=order.master_port)
+
+
+def _rank_0_is_here(spec: RunSpec, order: Spawn) -> bool:
+    return spec.framework is Framework.TORCH and order.plan.topology.node_rank(spec.node) == 0
 
 
 def head_start(spec: RunSpec, order: Spawn, first: Process) -> None:
     """Ranks that import side by side arrive side by side: rank 0 goes first."""
-    if len(order.ranks) > 1 and listens_first(spec, order, local_rank=1):
+    if len(order.ranks) > 1 and _rank_0_is_here(spec, order):
         first.wait(_HEAD_START_S)

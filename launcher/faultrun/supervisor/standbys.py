@@ -26,7 +26,7 @@ from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase, Sta
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Launch, Process
-from faultrun.workers.standby import PROBED, Standby, probe
+from faultrun.workers.standby import PROBED, Listener, Standby, probe
 
 _CLOSE_S = 2.0
 
@@ -93,7 +93,7 @@ class Standbys:
         standby = self._standbys.get(rank)
         if standby is None or rank not in self._ready:
             return
-        if standby.hand_over(launch, launch.argv[self._wish.arguments_at :], 0, quietly=True):
+        if standby.hand_over(launch, launch.argv[self._wish.arguments_at :], None, quietly=True):
             self._parked.add(rank)
             self._ready.discard(rank)
         else:
@@ -114,11 +114,11 @@ class Standbys:
         """Whether a standby of ``rank`` could be started."""
         return rank in self._launches
 
-    def take(self, rank: int, launch: Launch, port: int) -> Process | None:
+    def take(self, rank: int, launch: Launch, listener: Listener | None) -> Process | None:
         """Give ``rank`` to its standby and return the process; None: start it cold.
 
-        The process answers within ``HANDOVER_S`` or is ended. ``port``: what
-        rank 0 will listen on, 0 where nobody needs to wait for that.
+        The process answers within ``HANDOVER_S`` or is ended. ``listener``: where
+        rank 0 will listen, None where nobody needs to wait for that.
         """
         if rank not in self._standbys:
             return None
@@ -131,7 +131,7 @@ class Standbys:
             self._post(rank, StandbyPhase.TAKEN)
             return standby.process
         self._reactor.forget(standby.process.pidfd)
-        if not standby.hand_over(launch, launch.argv[self._wish.arguments_at :], port):
+        if not standby.hand_over(launch, launch.argv[self._wish.arguments_at :], listener):
             self._end(standby)
             self._post(rank, StandbyPhase.LOST, "it cannot be given its rank; a cold start takes its place")
             return None

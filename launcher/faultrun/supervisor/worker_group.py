@@ -256,8 +256,8 @@ class WorkerGroup:
         local_rank = self._launches.seats(order.plan).index(rank)
         launch = self._launches.launch(shared, files, rank)
         (self._env.log_dir / f"device{rank}").mkdir(exist_ok=True)
-        port = 0 if order.plan.kept else listens_first(self._spec, order, local_rank)
-        standby = self.standbys.take(rank, launch, port) if rank in order.standbys else None
+        listener = None if order.plan.kept else listens_first(self._spec, order, local_rank)
+        standby = self.standbys.take(rank, launch, listener) if rank in order.standbys else None
         if not order.plan.kept:
             self.newcomers.are_like(shared, files)
         self.standbys.remember(rank, launch)

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,14 @@ def probe(launch: Launch, log: Path, program_at: int) -> Process:
     """
     argv = (*launch.argv[:program_at], "-c", "pass")
     return start(replace(launch, argv=argv, env=_hooked(launch.env, "probe"), stdout=log, stderr=None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Where rank 0 listens; ``address`` is empty on its own machine."""
+
+    address: str
+    port: int
 
 
 class Standby:
@@ -89,10 +97,12 @@ class Standby:
         _set_oom_score(self.process.pid, self._oom_score)
         self._send({"kind": "look"})
 
-    def hand_over(self, new: Launch, arguments: tuple[str, ...], port: int, *, quietly: bool = False) -> bool:
+    def hand_over(
+        self, new: Launch, arguments: tuple[str, ...], listener: Listener | None, *, quietly: bool = False
+    ) -> bool:
         """Have it become ``new``; False when it cannot. It answers ``taken``, or never.
 
-        ``arguments`` are the program's own, ``port`` is waited for until it is listened on, 0 for not.
+        ``arguments`` are the program's own; it waits a moment until somebody listens at ``listener``.
         ``quietly``: it gives way to everybody until ``look_alive``.
         """
         old = self.launch
@@ -119,7 +129,8 @@ class Standby:
                 "stdout": str(new.stdout.absolute()),
                 "stderr": str(stderr.absolute()),
                 "arguments": list(arguments),
-                "port": port,
+                "address": listener.address if listener else "",
+                "port": listener.port if listener else 0,
                 "patience_s": _LISTEN_PATIENCE_S,
             }
         )
