@@ -1,7 +1,7 @@
 """torch_npu's own calls for a device whose memory has an uncorrectable error (UCE).
 
-Never run on an NPU: tried against ``faultrun.testing.fake_npu``, a module with torch_npu's names. What the
-names do was read in torch_npu (``npu/_recovery.py``, ``csrc/npu/Module.cpp``) and in MindSpeed-LLM's
+Never run, neither on an NPU nor against a module that only has these names. What the names do was read in
+torch_npu (``npu/_recovery.py``, ``csrc/npu/Module.cpp``) and in MindSpeed-LLM's
 ``high_availability/tft_stop_clean.py``, whose order this keeps: the devices of all ranks are stopped, which
 ends their collectives; the memory is looked at; the devices are started, the communicators resumed, and the
 tensors of the rank with the fault declared safe before they are written over.
