@@ -6,6 +6,7 @@ from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import RunFinished
 from faultrun.model.facts import NodeStatus
 from faultrun.model.roster import Alarm, PlanPhase
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
 from support.member_group import TIMES, Group
 
@@ -109,3 +110,27 @@ def test_a_node_that_counted_as_lost_after_it_had_finished_is_believed_when_the_
     run.settles()
     assert run.phase == (0, PlanPhase.FINISHED)
     assert [code for code, _, _ in ends(run.passes(4)).values()] == [0, 0]
+
+
+def test_who_was_told_to_stop_leaves_a_silent_store_when_no_ranks_live_by_its_word_any_more() -> None:
+    run = Group("a", "b").starts()
+    for one in run.members:
+        one.hears = False
+    run["a"].says(NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    run.passes(30)
+    assert ends(run) == {}
+    assert run["a"].waits == "the end of the ranks of node b; etcd does not answer"
+    assert run["b"].alive_until_s > run.now_s, "they are still being saved"
+    run["b"].says(NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    why = "stopped by SIGTERM; etcd does not answer"
+    assert ends(run.passes(4)) == dict.fromkeys("ab", (143, why, ()))
+
+
+def test_who_was_told_to_stop_waits_for_no_word_of_a_silent_node_behind_the_end_of_a_lease() -> None:
+    run = Group("a", "b").starts()
+    run.cut_off = [run["b"]]
+    run["a"].hears = False
+    run["a"].says(NodeStatus.DRAINED, stop=StopSource.CONTROL)
+    run.passes(TIMES.fence_s - 1)
+    assert "a" not in ends(run), "b may yet ask"
+    assert ends(run.passes(2))["a"][0] == 143
