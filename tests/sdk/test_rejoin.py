@@ -103,6 +103,13 @@ def test_without_memory_a_shard_cannot_come_back_and_nobody_says_it_could(tmp_pa
         assert not stage.heard("can_rejoin")
 
 
+def test_nobody_takes_a_state_that_only_another_rank_has(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "refused", "4", "hand", "own") as stage:
+        stage.begin()
+        ends(stage)
+        assert not stage.heard("can_rejoin")
+
+
 def test_loaders_and_their_workers_are_kept_and_give_the_same_batch_again(tmp_path: Path) -> None:
     kills = ("kill-1-6-begin", "kill-2-14-reduced", "kill-0-20-end")
     with stage_of(tmp_path / "hit", *LOADER, *kills) as stage:

@@ -2,8 +2,9 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``gate``, and, done only once, ``kill-RANK-STEP-PHASE``
-and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
+``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, and, done only once,
+``kill-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells
+where.
 """
 
 import os
@@ -81,9 +82,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=200)
     torch.manual_seed(100 + RANK)
-    guard = sdk.torch.protect(
-        model, optimizer, directory=os.environ["CKPT"], objects={"scheduler": scheduler}
-    )
+    folder = sdk.Folder(directory=Path(os.environ["CKPT"]), replica_group=(RANK,) if "own" in WORDS else ())
+    guard = sdk.torch.protect(model, optimizer, directory=folder, objects={"scheduler": scheduler})
     guard.resume()
     job = Job(guard, model, net, optimizer, scheduler)
     if "function" in WORDS:

@@ -82,15 +82,23 @@ def protect(
         writer = _for_its_replicas(writer, model)
     guard = Guard(parts, this, writer)
     if this.session.socket:
-        refused = (
-            "" if state_fn is None else "a state_fn says what is saved, and nothing says what else changes"
-        )
         suffix = TorchProvider.suffix if save_fn is None else ""
-        guard.rejoin = Rejoin(guard, this, model, refused, suffix)
+        guard.rejoin = Rejoin(guard, this, model, _why_no_rejoin(guard, state_fn), suffix)
     provider = TorchProvider(guard, state_fn, save_fn)
     this.keep(provider)
     preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)
     return guard
+
+
+def _why_no_rejoin(guard: Guard, state_fn: Callable[[], Any] | None) -> str:
+    """What of the arguments keeps a rank from outliving a peer; empty if nothing does."""
+    if state_fn is not None:
+        return "a state_fn says what is saved, and nothing says what else changes"
+    if guard.is_shard and guard.parts.shards is None:
+        return (
+            "by its Folder's replica_group not all ranks have its state, and it is not sharded by fully_shard"
+        )
+    return ""
 
 
 def _check(
