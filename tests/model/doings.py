@@ -115,9 +115,9 @@ def told(node: Node, move: Move) -> Node:
             return node._replace(phase="idle", word=Word(move.number, "joined", -1))
         case "over" if node.incarnation == move.number and node.phase == "run":
             return node._replace(phase="drain")
-        case "look" if node.phase in ("idle", "look") and node.look < move.number:
-            return node._replace(phase="look", look=move.number)
-        case "end" if node.phase in ("idle", "prepare", "ready", "look"):
+        case "look" if node.phase in ("idle", "look", "fenced") and node.look < move.number:
+            return node._replace(phase="fenced" if node.phase == "fenced" else "look", look=move.number)
+        case "end" if node.phase in ("idle", "prepare", "ready", "look", "fenced"):
             return node._replace(phase="ended")
         case _:
             return node

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from faultrun.core.decide import decide
@@ -138,6 +138,7 @@ TOLD = st.tuples(
 )
 
 
+@example([("plan", 1), ("on", 0), ("go", 0), ("fence", 0), ("end", 0)])
 @given(st.lists(TOLD, max_size=30))
 @settings(max_examples=300)
 def test_decide_goes_where_the_model_says(told_: list[tuple[str, int]]) -> None:
@@ -158,7 +159,7 @@ def stands(real: Real) -> tuple[object, ...]:
     said = real.said
     assert said is not None
     phase = PHASES[real.state.phase]
-    boot = said.boot if phase != "look" else real.state.boot
+    boot = real.state.boot if phase in ("look", "ended") else said.boot
     return (
         phase,
         real.state.incarnation,
