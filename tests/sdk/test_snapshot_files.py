@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultrun.model.actions import Sweep
+from faultrun.model.gasp import GaspSaved
 from faultrun.model.wire import parse
 from faultrun.sdk.common_step import Holding, ToWrite, missing_of
 from faultrun.sdk.files import Position
 from faultrun.sdk.snapshot import SnapshotOwner, Snapshots, Texts, bytes_needed
 from faultrun.sdk.snapshot_files import SnapshotLabel, split, write_torch_file
+from faultrun.supervisor.kept_states import KeptStates
 
 steps = st.frozensets(st.integers(0, 6), max_size=3)
 holdings = st.lists(
@@ -121,6 +124,17 @@ def test_the_shard_of_a_killed_rank_is_written_beside_those_that_the_others_save
     manifest = json.loads(Path(f"{path}.manifest.json").read_bytes())
     assert (manifest["step"], manifest["incarnation"], manifest["replica_group"]) == (12, 3, [1])
     assert (manifest["epoch"], manifest["world_size"], manifest["node"]) == (1, 2, "here")
+
+
+def test_a_module_of_the_training_with_a_name_of_pythons_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('not the one that was meant')")
+    monkeypatch.chdir(tmp_path)
+    kept = KeptStates(run_id="run", ranks=frozenset({0}), alone=True, fds={0: memory_of(tmp_path, 0, 12)})
+    (saved,) = kept.write(Sweep(incarnation=3, dead=(0,), write_by_s=60.0), 60.0, 0.0)
+    assert isinstance(saved, GaspSaved)
+    assert (saved.rank, saved.step) == (0, 12)
 
 
 def test_a_damaged_copy_is_told_and_the_step_before_is_written_instead(tmp_path: Path) -> None:

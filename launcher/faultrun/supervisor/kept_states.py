@@ -14,6 +14,12 @@ from faultrun.model.actions import Sweep
 from faultrun.model.events import Event
 from faultrun.model.wire import parse
 
+_PROGRAM = (
+    "import sys; sys.path[:] = filter(None, sys.path); from faultrun.sdk.snapshot_files import main; main()"
+)
+"""Not ``-m``, which imports from the folder of the training first: a ``json.py`` there would be run."""
+_GONE_S = 1.0
+"""A disk that hangs holds a killed process, too, and nobody waits for that."""
 _STEPS_ALONE = 1
 _STEPS_BESIDE_OTHERS = 2
 """Of other nodes it is not known here which of their newest two steps they have."""
@@ -54,7 +60,7 @@ class KeptStates:
         }
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "faultrun.sdk.snapshot_files"],
+                [sys.executable, "-c", _PROGRAM],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -66,5 +72,8 @@ class KeptStates:
             output, _ = process.communicate(json.dumps(told).encode(), timeout=patience_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            output, _ = process.communicate()
+            try:
+                output, _ = process.communicate(timeout=_GONE_S)
+            except subprocess.TimeoutExpired as error:
+                output = error.output or b""
         return output.splitlines()
