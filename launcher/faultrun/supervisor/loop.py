@@ -9,7 +9,6 @@ from faultrun.model.actions import (
     FindRecoveryPoint,
     FreeSurvivors,
     Kill,
-    Publish,
     RaiseAlarm,
     RequestGasp,
     Sweep,
@@ -31,9 +30,8 @@ def supervise(
     is killed in between replays the decision instead of forgetting it. Only
     signals to our own workers and alarms to other nodes go out first: workers die
     with us anyway, and a slow or hung disk must not eat the survivors' time to save.
-    What only looks, ends what is ours or tells where we stand begins while the disk
-    takes the written line: nothing of it outlives this machine, and whatever it leads to
-    here waits for the disk.
+    What only looks or ends what is ours begins while the disk takes the written line:
+    nothing of it outlives this machine, and whatever it leads to here waits for the disk.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
@@ -67,7 +65,7 @@ def _in_order(actions: Sequence[Action]) -> tuple[list[Action], list[Action], li
         match action:
             case RequestGasp() | FreeSurvivors() | Kill() | RaiseAlarm():
                 at_once.append(action)
-            case Sweep() | FindRecoveryPoint() | Publish():
+            case Sweep() | FindRecoveryPoint():
                 meanwhile.append(action)
             case _:
                 later.append(action)
