@@ -4,20 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sdk.support.rejoin_stage import RejoinStage
 from sdk.test_rejoin import DDP, FSDP, assert_all_did_every_step_once, ends, stage_of, undisturbed
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-STUCK = "faultrun: stuck in a broken process group"
-"""What a rank says that gloo does not let out of a collective although nobody has died: one in ten or so."""
 PHASES = ("begin", "forward", "backward", "reduced", "update", "updated", "end")
-
-
-def stuck(stage: RejoinStage) -> set[int]:
-    """Ranks that ended themselves for that, and were replaced."""
-    logs = stage.folder.glob("rank_*.log")
-    return {int(log.name.split("_")[1]) for log in logs if STUCK in log.read_text(errors="replace")}
 
 
 def test_memory_of_a_rank_of_ddp_may_be_bad_in_any_phase_of_a_step(tmp_path: Path) -> None:
@@ -26,12 +17,11 @@ def test_memory_of_a_rank_of_ddp_may_be_bad_in_any_phase_of_a_step(tmp_path: Pat
         stage.begin()
         first = stage.pids()
         assert ends(stage) == undisturbed(tmp_path, DDP)
-        assert {rank for rank, pid in enumerate(stage.pids()) if pid != first[rank]} == stuck(stage)
-        if not stuck(stage):
-            assert_all_did_every_step_once(stage, 24)
-            assert len(stage.incidents) == len(PHASES)
-            (told,) = [one["what"] for one in stage.heard("memory_fault") if one["incarnation"] == 0]
-            assert told == "persistent memory fault in 16.weight"
+        assert stage.pids() == first
+        assert_all_did_every_step_once(stage, 24)
+        assert len(stage.incidents) == len(PHASES)
+        (told,) = [one["what"] for one in stage.heard("memory_fault") if one["incarnation"] == 0]
+        assert told == "persistent memory fault in 16.weight"
 
 
 def test_a_shard_in_bad_memory_comes_back_from_its_snapshot(tmp_path: Path) -> None:
@@ -40,8 +30,8 @@ def test_a_shard_in_bad_memory_comes_back_from_its_snapshot(tmp_path: Path) -> N
         stage.begin()
         first = stage.pids()
         assert ends(stage) == undisturbed(tmp_path, FSDP)
-        assert {rank for rank, pid in enumerate(stage.pids()) if pid != first[rank]} == stuck(stage)
-        assert len(stage.incidents) >= len(faults)
+        assert stage.pids() == first
+        assert len(stage.incidents) == len(faults)
 
 
 def test_a_rank_that_nobody_repairs_ends_and_is_replaced(tmp_path: Path) -> None:

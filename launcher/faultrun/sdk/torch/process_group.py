@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -108,9 +108,10 @@ class TrainingGroup:
         # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
         dist.distributed_c10d._world.group_count = 0
         limit = {"timeout": timedelta(seconds=min(_MEET_S, join.timeout_s))}
-        dist.init_process_group(
-            self.backend, store=self._store, rank=session.rank, world_size=world, **{**self._how, **limit}
-        )
+        with one_collective_at_a_time():
+            dist.init_process_group(
+                self.backend, store=self._store, rank=session.rank, world_size=world, **{**self._how, **limit}
+            )
         timeout = self._how.get("timeout")
         wanted = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
         dist.distributed_c10d._set_pg_timeout(wanted, dist.group.WORLD)
@@ -140,10 +141,38 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
         return
     if this is not None:
         _group = TrainingGroup(backend or "", kept)
-    dist.init_process_group(backend, **how)
+    with one_collective_at_a_time() if this is not None else contextlib.nullcontext():
+        dist.init_process_group(backend, **how)
     if _group is not None:
         _group.backend = backend or dist.distributed_c10d._world.pg_map[dist.group.WORLD][0]
         _group.settled()
+
+
+@contextlib.contextmanager
+def one_collective_at_a_time() -> Iterator[None]:
+    """Groups of gloo that are made meanwhile do one collective after the other, where torch can be told so.
+
+    They do two. When one fails by the connection to one peer, the connection to another that was just
+    receiving for it is never looked at again, and the second collective waits there until its timeout.
+    """
+    c10d: Any = dist.distributed_c10d
+    gloo: Any = getattr(c10d, "ProcessGroupGloo", None)
+    options: Any = getattr(gloo, "_Options", None)
+    if not hasattr(options, "_threads"):
+        yield
+        return
+
+    class OneThread(gloo):  # type: ignore[misc]  # torch's stubs do not know it
+        def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+            how = options()
+            how._devices, how._timeout, how._threads = [gloo.create_default_device()], timeout, 1
+            super().__init__(store, rank, size, how)
+
+    c10d.ProcessGroupGloo = OneThread
+    try:
+        yield
+    finally:
+        c10d.ProcessGroupGloo = gloo
 
 
 def _fake(rank: int, world: int) -> None:

@@ -3,9 +3,9 @@
 A dead peer's connections end by themselves, and mostly the main thread has its error before anybody can
 help. The abort waits a moment for that: it is for peers that stand still, and loaders that hold on.
 
-gloo (torch 2.13) now and then loses the error of a send: a connection that ends between two looks of its
-thread is written to, the failure is not told, and reading, which would tell, does not come to its turn. The
-rank then waits until the group's timeout, half an hour by default, and its peers wait for it.
+gloo (torch 2.13) never looks again at a connection that was receiving for a collective which another
+connection has ended: a rank whose next collective waits there does so until the group's timeout, half an
+hour by default, and its peers wait for it. ``one_collective_at_a_time`` prevents what we have seen of it.
 """
 
 import contextlib
