@@ -115,6 +115,7 @@ def test_a_rank_that_lost_a_peer_before_its_first_step_leaves_long_before_the_wi
 ) -> None:
     one.start(0, COUNT, "9", "0.002", "stuck-first", env={"CKPT": str(one.directory / "ckpt")})
     one.wait_for(lambda: "stuck-first" in (one.directory / "worker_0.log").read_text(), "the end of start()")
+    one.wait_for(lambda: bool(one.heard(0, "hello")), "the connection")
     one.ask(0, window_s=60.0)
     assert one.wait_ended(0) == [143]
     (failed,) = one.heard(0, "failed")

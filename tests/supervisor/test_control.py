@@ -80,6 +80,15 @@ def test_the_request_to_save_reaches_the_asked_ranks_only(desk: Desk) -> None:
         first.connection.recv(1)
 
 
+def test_a_rank_that_connects_after_the_request_hears_it_with_what_is_left_of_the_window(desk: Desk) -> None:
+    desk.control.request_gasp(frozenset({1}), 29.5, peers_lost=True)
+    late = desk.worker(1)
+    desk.nothing()
+    told = late.is_told()
+    assert (told["kind"], told["reason"]) == ("gasp", "peer")
+    assert 0 < told["deadline_s"] <= 29.5
+
+
 @pytest.mark.parametrize(("said", "source"), [("prestop", StopSource.PRESTOP), ("user", StopSource.CONTROL)])
 def test_a_controller_stops_the_run_and_hears_its_last_word(
     desk: Desk, said: str, source: StopSource

@@ -35,7 +35,7 @@ _STOPPED = 143
 _NOTHING = "the script gave faultrun.sdk nothing to save"
 _HELLO = "hello"
 _TALK_S = 1.0
-_LINE_AFTER_SIGNAL_S = 0.03
+_LINE_OF_SIGNAL_S = 0.25
 _STALLED_S = 1.0
 _FLUSH_S = 0.2
 
@@ -141,8 +141,12 @@ class Helper(threading.Thread):
         return float(told) if isinstance(told, int | float) and told > 0 else self._session.grace_s
 
     def _request_after_signal(self) -> dict[str, Any]:
-        """SIGTERM says neither how long nor why; the line that follows it at once does."""
-        self._poll(_LINE_AFTER_SIGNAL_S)
+        """SIGTERM says neither how long nor why; a line does, of which nothing has been heard yet.
+
+        It was sent before the signal, unless we were not connected or somebody else has signalled.
+        """
+        if self._link.fd is not None:
+            self._poll(_LINE_OF_SIGNAL_S)
         return next((content for content in self._link.receive() if content["kind"] == "gasp"), {})
 
     def _let_the_loop_stop(self, until_s: float) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ _MOST_GUESTS = 64
 _AGAIN_S = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class _GaspAsked:
+    """Who was asked to save and leave, until when on the run's clock, and why."""
+
+    ranks: frozenset[int]
+    until_s: float
+    reason: str
+
+
 class Control:
     """Listens on ``path``. Only processes of our own user are heard, and only what is well-formed."""
 
@@ -41,6 +51,7 @@ class Control:
         self._kept: frozenset[int] = frozenset()
         self._newcomers: dict[int, ControlPeer] = {}
         self._joins: dict[int, dict[str, Any]] = {}
+        self._gasp: _GaspAsked | None = None
         reactor.watch(self._listener.fileno(), self._accept)
 
     def begin(self, incarnation: int, page: ProgressPage, kept: frozenset[int] = frozenset()) -> None:
@@ -50,6 +61,7 @@ class Control:
         self._first_step_told = False
         self._began.clear()
         self._joins.clear()
+        self._gasp = None
         self._kept = kept
         if not kept:
             self._memory.drop()
@@ -94,11 +106,15 @@ class Control:
             peer.send_with(message("join", fds=1, **join), memory)
 
     def request_gasp(self, ranks: frozenset[int], window_s: float, *, peers_lost: bool) -> None:
-        """Ask every connected rank to save and leave in ``window_s``. ``peers_lost`` as in RequestGasp."""
+        """Ask ranks to save and leave in ``window_s``, late comers too. ``peers_lost`` as in RequestGasp."""
         reason = "peer" if peers_lost else "stop"
-        line = message("gasp", deadline_s=round(window_s, 3), reason=reason)
+        self._gasp = _GaspAsked(ranks, self._reactor.now() + window_s, reason)
         for rank in sorted(ranks & self._ranks.keys()):
-            self._ranks[rank].send(line)
+            self._ask_for_gasp(rank, self._gasp)
+
+    def _ask_for_gasp(self, rank: int, asked: "_GaspAsked") -> None:
+        window_s = max(0.0, asked.until_s - self._reactor.now())
+        self._ranks[rank].send(message("gasp", deadline_s=round(window_s, 3), reason=asked.reason))
 
     def request_threads(self, ranks: frozenset[int]) -> None:
         """Ask every connected rank for the stacks of its threads."""
@@ -204,8 +220,10 @@ class Control:
         elif kind == "hello" and content.get("incarnation") == self._incarnation:
             rank = whole(content.get("rank"))
             if rank is not None and self._page is not None and rank in self._page.ranks:
-                peer.rank = rank
+                known, peer.rank = self._ranks.get(rank) is peer, rank
                 self._ranks[rank] = peer
+                if self._gasp is not None and rank in self._gasp.ranks and not known:
+                    self._ask_for_gasp(rank, self._gasp)
         elif kind == "can_join":
             for rank in [rank for rank, one in self._newcomers.items() if one is peer]:
                 yield StandbyChanged(

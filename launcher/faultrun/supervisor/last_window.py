@@ -31,11 +31,11 @@ def let_save(
     promised = living | asked.ranks & group.workers().keys()
     if not promised:
         return
+    left_s = max(0.0, asked.deadline_s - clock.now())
+    control.request_gasp(living - asked.ranks, left_s, peers_lost=len(living) < world_size)
     for rank in sorted(living - asked.ranks):
         group.workers()[rank].signal_leader(signal.SIGTERM)
         group.workers()[rank].signal_leader(signal.SIGCONT)
-    left_s = max(0.0, asked.deadline_s - clock.now())
-    control.request_gasp(living - asked.ranks, left_s, peers_lost=len(living) < world_size)
     say(f"{len(promised)} worker{'s' * (len(promised) != 1)} may still save; SIGKILL in {left_s:.0f} s")
     _wait({rank: group.workers()[rank] for rank in promised}, clock, asked.deadline_s)
 

@@ -132,9 +132,14 @@ class WorkerGroup:
         return ()
 
     def request_gasp(self, order: RequestGasp) -> None:
-        """SIGTERM, then SIGCONT in case it was stopped, to each leader; then the same by socket."""
+        """By socket, then SIGTERM to each leader, and SIGCONT in case it was stopped.
+
+        The signal says neither how long nor why: whoever it wakes finds the line that does.
+        """
         self.leaving, self.request = True, order
         self._orphans.promise(order.ranks)
+        window_s = order.deadline_s - self._reactor.now()
+        self._control.request_gasp(order.ranks, window_s, peers_lost=order.peers_lost)
         began = time.monotonic()
         leaders = [self._workers[rank] for rank in sorted(order.ranks) if rank in self._workers]
         with undisturbed():
@@ -142,8 +147,6 @@ class WorkerGroup:
                 worker.signal_leader(signal.SIGTERM)
                 worker.signal_leader(signal.SIGCONT)
             done_s, took_s = self._reactor.now(), time.monotonic() - began
-        window_s = order.deadline_s - self._reactor.now()
-        self._control.request_gasp(order.ranks, window_s, peers_lost=order.peers_lost)
         self._reactor.post(
             GaspRequested(
                 at_s=done_s,

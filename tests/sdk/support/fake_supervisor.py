@@ -133,14 +133,14 @@ class FakeSupervisor:
         }
 
     def ask(self, rank: int, window_s: float | None = None) -> None:
-        """SIGTERM, then SIGCONT, then the line on the socket; SIGKILL when the window is over."""
+        """The line on the socket, SIGTERM, then SIGCONT; SIGKILL when the window is over."""
         window = self.grace_s if window_s is None else window_s
         child = self.children[rank]
         child.asked_at_s = time.monotonic()
+        self.say(rank, "gasp", deadline_s=window, reason="peer")
         for signum in (signal.SIGTERM, signal.SIGCONT):
             with contextlib.suppress(ProcessLookupError):
                 child.process.send_signal(signum)
-        self.say(rank, "gasp", deadline_s=window, reason="peer")
         killer = threading.Timer(window, child.process.kill)
         killer.daemon = True
         killer.start()
