@@ -1,6 +1,6 @@
 """torch_npu's own calls for a device whose memory has an uncorrectable error (UCE).
 
-Never run, neither on an NPU nor against a module that only has these names. What the names do was read in
+Never run on an NPU: its tests have an emulation of these names over gloo. What the names do was read in
 torch_npu (``npu/_recovery.py``, ``csrc/npu/Module.cpp``) and in MindSpeed-LLM's
 ``high_availability/tft_stop_clean.py``, whose order this keeps: the devices of all ranks are stopped, which
 ends their collectives; the memory is looked at; the devices are started, the communicators resumed, and the
@@ -37,27 +37,27 @@ class Npu:
         self.stop()
         kind = MemoryFaultKind(int(self._npu.check_uce_in_memory(self._device)))
         if kind is MemoryFaultKind.NONE:
-            self.start((), rebuild=False)
+            with self._changes:
+                self._restart(rebuild=False)
             return None
         return MemoryFault(kind=kind, why=str(error).partition("\n")[0])
 
     def stop(self) -> None:
         """End whatever it does; whoever waits for it gets an error. Any thread; nothing once it was left."""
         with self._changes:
-            if not self._left:
-                self._npu.stop_device(self._device)
-                self._stopped = True
+            self._stop()
 
     def start(self, tensors: Iterable[Any], *, rebuild: bool) -> None:
-        """Let it work again, if it was stopped. ``rebuild``: ``tensors`` were in memory that is new now."""
+        """Leave the group: what it left behind ends here, and the device works again. Once a group.
+
+        ``rebuild``: ``tensors`` were in memory that is new now.
+        """
         with self._changes:
-            self._left = True  # a stop that comes late is for a group that is left
-            if not self._stopped and not rebuild:
+            if self._left:
                 return
-            if not self._stopped:
-                self._npu.stop_device(self._device)
-            self._npu.restart_device(self._device, rebuild_all_resources=rebuild)
-            self._stopped = False
+            self._stop()
+            self._left = True  # a stop that comes late is for a group that is left
+            self._restart(rebuild=rebuild)
         if rebuild:
             for tensor in tensors:
                 self._npu._recovery.update_npu_tensor_to_safe(tensor)
@@ -71,6 +71,15 @@ class Npu:
         """There is a group again that may be stopped."""
         with self._changes:
             self._left = False
+
+    def _stop(self) -> None:
+        if not self._left and not self._stopped:
+            self._npu.stop_device(self._device)
+            self._stopped = True
+
+    def _restart(self, *, rebuild: bool) -> None:
+        self._npu.restart_device(self._device, rebuild_all_resources=rebuild)
+        self._stopped = False
 
     @property
     def _device(self) -> int:

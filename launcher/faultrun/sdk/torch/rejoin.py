@@ -244,7 +244,8 @@ class Rejoin:
 
     def _leave(self, error: Exception | None) -> None:
         """Let go of all that the interrupted step holds, the group's connections in particular."""
-        self._repair.start_device()
+        if self._inside:
+            self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
         _forget_frames(error)
         for optimizer in self._guard.parts.optimizers:
