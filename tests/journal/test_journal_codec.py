@@ -24,6 +24,7 @@ from faultrun.model.run import Step
 from faultrun.model.spec import RunSpec
 from faultrun.model.standby import StandbyPhase
 from faultrun.model.stop import StopSource
+from faultrun.model.topology import NodeId, NodeSlots
 from support.generated import ACTION_TYPES, EVENT_TYPES, values
 from support.specs import a_spec
 from support.story import new_run, topology
@@ -71,6 +72,14 @@ def test_fields_that_an_older_version_did_not_write_take_their_defaults(event_ty
     event = _plainest(event_type)
     line = {name: value for name, value in line_of(event, STEP, {}).items() if name not in optional}
     assert event_of(through_json(line)) == event
+
+
+def test_a_field_that_came_later_is_written_where_it_is_used_only() -> None:
+    seat = NodeSlots(node=NodeId("a"), slots=3)
+    assert encode(seat) == {TAG: "NodeSlots", "node": "a", "slots": 3}
+    fewer = dataclasses.replace(seat, places=(0, 2, 3))
+    assert encode(fewer)["places"] == [0, 2, 3]
+    assert decode(encode(fewer), NodeSlots) == fewer
 
 
 @pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda one: one.__name__)
@@ -156,6 +165,7 @@ def _plainest(event_type: type) -> Any:
 
 
 _PLAIN: dict[str, Any] = {
+    "slots": (),
     "began": Began.UNKNOWN,
     "at_s": 1.5, "incarnation": 0, "node": "n", "boot": "b", "pid": 1, "rank": 0, "errno": 2, "name": "x",
     "why": "so", "point": None, "refused": (), "plan": adopted(), "file": "f", "key": "k", "before": "",

@@ -267,7 +267,10 @@ def test_where_no_file_fits_this_run_nobody_calls_them_torn(tmp_path: Path) -> N
     save(tmp_path / "ckpt/a.bin", b"x")
     save(tmp_path / "ckpt/a.bin.manifest.json", json.dumps(facts).encode())
     answer = answers(NothingWhole, finder(tmp_path).find(AGAIN, 0.0))
-    what, because, _ = answer.why.splitlines()
+    what, because, hint = answer.why.splitlines()
+    assert hint.startswith(
+        "  try:     --worker_num=4, as many as wrote them; or a recipe with world_size: any"
+    )
     assert what == f"no usable checkpoint in {tmp_path}/ckpt"
     assert because.startswith("  because: 1 found, none usable; ")
     assert because.endswith(

@@ -11,9 +11,12 @@ from faultrun.core.aftermath import aftermath, first_incident, loss_words, with_
 from faultrun.core.budget import furthest
 from faultrun.core.keeping import keep, too_late
 from faultrun.core.place import common_point, on_own_disks, place, replaced
+from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
+from faultrun.core.slots import accuse, condemned, elsewhere, grown, shrunk
 from faultrun.errors import NoWholeCheckpoint
+from faultrun.model.elastic import Elastic, SlotLedger
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -46,7 +49,7 @@ class Rules:
     A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
 
     A seat of ``topology`` that nobody has been given yet has a node without a name. ``settings`` are
-    what people are told of it.
+    what people are told of it. ``elastic``: how far it may shrink, None where it may not.
     """
 
     topology: Topology
@@ -55,6 +58,7 @@ class Rules:
     resume_args: tuple[str, ...] = ()
     lease_ttl_s: float = 0.0
     settings: RunSettings | None = None
+    elastic: Elastic | None = None
 
 
 def next_step(
@@ -75,7 +79,7 @@ def next_step(
         return _between(rules, None, here, now_s, lost)
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     if len(members) == 1 and members[0].status is NodeStatus.REPLACING:
-        return keep(rules.policy, rules.resume_args, plan, members[0], now_s)
+        return _keep(rules, plan, members[0], now_s)
     for fact in here.values():
         if fact.incarnation > plan.incarnation:
             return f"{fact.node} knows of a newer plan"
@@ -98,6 +102,20 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     if incident is None or incident.incarnation != plan.incarnation:
         return None
     return aftermath(incident, plan, plan, spoken)
+
+
+def _keep(rules: Rules, plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
+    """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
+    answer = keep(rules.policy, rules.resume_args, plan, fact, now_s)
+    incident = fact.incident
+    is_new = incident is not None and incident.number > plan.ledger.incidents
+    if rules.elastic is None or incident is None or not is_new or not isinstance(answer, PlanAdopted):
+        return answer
+    ledger = accuse(plan, incident, rules.policy)
+    why = condemned(ledger, incident)
+    if why:
+        return given_up(plan.incarnation, f"rank {incident.rank} is not replaced on its slot: {why}", now_s)
+    return adopted(replace(answer.plan, slots=ledger), now_s)
 
 
 def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tuple[str, StopSource | None]:
@@ -151,7 +169,7 @@ def _between(
     lost: frozenset[NodeId],
 ) -> NextStep:
     """No node has a worker: end the run, or plan the next incarnation."""
-    seats = place(rules.topology, None if plan is None else plan.topology, here, lost)
+    seats = place(_wanted(rules, plan), None if plan is None else plan.topology, here, lost)
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.status.busy for fact in spoken):
         return "the plan that some nodes follow is not known here"
@@ -162,6 +180,13 @@ def _between(
         known = rules.topology if plan is None else plan.topology
         return f"{AWAITS}{', '.join(_missing(known, here))}"
     return _replan(rules, plan, seats, spoken, now_s)
+
+
+def _wanted(rules: Rules, plan: Plan | None) -> Topology:
+    """The seats that the run is to have, without the slots that are set aside."""
+    if rules.elastic is None or plan is None or plan.slots is None:
+        return rules.topology
+    return seats_without(rules.topology, plan.slots.aside)
 
 
 def _missing(known: Topology, here: Mapping[NodeId, NodeFact]) -> list[str]:
@@ -243,7 +268,9 @@ def _replan(
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
         return adopted(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
-    following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
+    following = replace(
+        following, incarnation=plan.incarnation + 1, ledger=plan.ledger, slots=_known_slots(rules, plan)
+    )
     incident = first_incident(spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
@@ -258,11 +285,32 @@ def _replan(
         answer: NextStep = adopted(replace(following, reason=Reason.FAULT), now_s)
     else:
         counted = replace(plan, ledger=ledger)
-        answer = after_incident(rules.policy, rules.resume_args, counted, incident, following, high_step)
+        answer = _after(rules, counted, incident, following, high_step, seated)
     if not isinstance(answer, PlanAdopted):
         return answer
     told = aftermath(incident, plan, answer.plan, spoken)
     return adopted(with_scheduler(replace(answer.plan, aftermath=told), seated), now_s)
+
+
+def _known_slots(rules: Rules, plan: Plan) -> SlotLedger | None:
+    return None if rules.elastic is None else plan.slots
+
+
+def _after(
+    rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int, seated: list[NodeFact]
+) -> NextStep:
+    """What follows ``incident``, with fewer workers or more where the run may have them."""
+    elastic = rules.elastic
+    if elastic is None:
+        return after_incident(rules.policy, rules.resume_args, plan, incident, following, high_step)
+    following = replace(following, slots=accuse(plan, incident, rules.policy))
+    fewer = shrunk(elastic, rules.topology, plan, incident, following)
+    moved = fewer.topology != following.topology
+    judged = elsewhere(incident) if moved else incident
+    answer = after_incident(rules.policy, rules.resume_args, plan, judged, fewer, high_step)
+    if isinstance(answer, PlanAdopted) and incident.cause is Cause.GROWTH:
+        return adopted(grown(rules.topology, plan, seated, answer.plan), now_s=answer.at_s)
+    return answer
 
 
 def _answered(plan: Plan, incident: Incident) -> Aftermath | None:

@@ -74,7 +74,7 @@ def plan_to_go_on_from(state: RunState) -> Plan | None:
     if plan is None or not state.given_up:
         return plan
     ledger = replace(anew(plan.ledger), incidents=max(plan.ledger.incidents, state.incidents))
-    return replace(plan, ledger=ledger)
+    return replace(plan, ledger=ledger, slots=None)
 
 
 def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecoveryPoint:
@@ -85,7 +85,7 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
         lost=tuple(sorted(state.run.platform.lost)),
         expects=state.run.known_save,
         folders=state.run.save_folders,
-        world_size=state.seats.world_size,
+        world_size=_saved_by(state),
     )
     if state.plan is None:
         return plain
@@ -93,6 +93,12 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
         return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
     attempts = attempts_of(incident, state.plan)
     return replace(plain, fault_at_s=incident.at_s, quarantine=quarantined(attempts))
+
+
+def _saved_by(state: RunState) -> int:
+    """How many workers the recovery point is to serve: a world that shrank is resumed as it was."""
+    plan = state.plan
+    return state.seats.world_size if plan is None or plan.slots is None else plan.topology.world_size
 
 
 def offer(state: RunState, event: RecoveryPointChosen) -> Step:
@@ -174,6 +180,7 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             native_scheduler=state.native_scheduler or state.run.native_scheduler,
             forming=state.life.forming,
             kept=state.life.alive if status is NodeStatus.REPLACING else frozenset(),
+            usable=state.life.usable,
         )
     )
 

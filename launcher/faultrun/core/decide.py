@@ -9,11 +9,12 @@ on events, waiting leaves as ``StartTimer``.
 
 from dataclasses import replace
 
-from faultrun.core import begin, drain, gasp, hang_decisions, notices, rendezvous, replacing
+from faultrun.core import begin, drain, gasp, growth, hang_decisions, notices, rendezvous, replacing
 from faultrun.core.diagnose import describe, new_incident
 from faultrun.core.span import span
 from faultrun.model.actions import RequestSave
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
+from faultrun.model.elastic import SlotsUsable
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,
@@ -164,6 +165,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return replacing.begin(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)
+        case Phase.RUNNING, SlotsUsable():
+            return growth.begin(state, event)
         case Phase.RUNNING, RankMissed():
             return rendezvous.missed(state, event)
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.core.candidate_groups import CandidateGroup, least_preferred, moments
 from faultrun.core.replica_groups import Group
+from faultrun.core.world_size import fixed_by, serves_any_world
 from faultrun.model.checkpoint import Entry, RankFile, RecoveryPoint, Refusal, Shared, Verdict
 from faultrun.model.plan import Attempt
 
@@ -37,6 +38,7 @@ class Need:
     encrypted one) may be used where its step has no verified one. ``shared_with`` are
     other runs that save in the same place: what does not say whose it is may be theirs. ``resharded``:
     whether the code loads what all ranks saved together into any number of workers; None: nobody said.
+    ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
     """
 
     world_size: int
@@ -48,6 +50,7 @@ class Need:
     shared_with: str = ""
     trust: bool = False
     resharded: bool | None = None
+    elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,8 @@ def choose(
             continue
         unverified = any(judged[one.path].unverifiable for _, one in answer)
         point = _point(answer, unverified=unverified)
+        if need.elastic:
+            point = replace(point, fixed_by=_fixed_by(answer, moment, need))
         return Chosen(point=point, refused=(*refused, *foreign))
     if not ours and not broken:
         return NothingFound(refused=tuple(foreign))
@@ -173,15 +178,11 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.quarantine):
         return "quarantined: two restarts made no progress past it"
-    together = entry.rank is None and not entry.replica_group
-    alike = entry.replicated and need.resharded is not False
-    serves_any_world = (alike and (need.groups is None or len(need.groups) == 1)) or (
-        together and (need.resharded or (need.resharded is None and entry.fits_any_world))
-    )
-    if entry.world_size not in (None, need.world_size) and not serves_any_world:
+    serves_any = serves_any_world(entry, need.groups, need.resharded)
+    if entry.world_size not in (None, need.world_size) and not serves_any:
         return f"written by {entry.world_size} ranks, this run has {need.world_size}{_why_not_any(entry)}"
     widest = moment.last_rank.get(entry.series, 0)
-    if widest >= need.world_size and not serves_any_world:
+    if widest >= need.world_size and not serves_any:
         return f"rank {widest} saved this step too, so it was written by more than {need.world_size} ranks"
     if need.shared_with and entry.run_id is None:
         return f"may be another run's: {need.shared_with} saves there too, and it names no run"
@@ -190,6 +191,18 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     if need.after_fault and entry.doubtful and not entry.known:
         return "may be half updated: saved around a rank's death, by a writer that does not check"
     return ""
+
+
+def _fixed_by(service: "_Service", moment: CandidateGroup, need: Need) -> str:
+    """Why only as many workers as it was chosen for can resume from these files; empty if any number can."""
+    return next(
+        (
+            why
+            for _, entry in service
+            if (why := fixed_by(entry, moment.last_rank.get(entry.series, 0), need.groups, need.resharded))
+        ),
+        "",
+    )
 
 
 def _why_not_any(entry: Entry) -> str:

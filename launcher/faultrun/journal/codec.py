@@ -5,7 +5,8 @@ field may hold one of several dataclasses the object says which under
 ``"is"``. Tuples and frozensets become arrays (sets sorted), enums their value.
 Decoding ignores unknown keys and takes defaults for missing ones, so a newer
 supervisor reads an older journal. Words on the wire are kept for ever: a class
-that was renamed keeps its word in ``WIRE_NAME``, a field in its metadata.
+that was renamed keeps its word in ``WIRE_NAME``, a field in its metadata. A field with ``UNLESS_USED`` there
+is not written while it has its default.
 """
 
 import dataclasses
@@ -35,7 +36,11 @@ def encode(value: object) -> Any:
         case frozenset() | set():
             return sorted(encode(item) for item in value)
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {word: encode(getattr(value, name)) for name, word, _ in _fields(type(value))}
+            fields = {
+                word: encode(getattr(value, name))
+                for name, word, _, silent in _fields(type(value))
+                if silent is dataclasses.MISSING or getattr(value, name) != silent
+            }
             return {TAG: wire_name(type(value)), **fields}
         case _:
             raise TypeError(f"not a value: {value!r}")
@@ -74,7 +79,7 @@ def decode_dataclass(data: object, as_type: Any) -> Any:
     """Return the object ``data`` as ``as_type``."""
     if not isinstance(data, dict):
         raise CodecError(f"{data!r} is not an object for {as_type.__name__}")
-    known = {name: decode(data[word], hint) for name, word, hint in _fields(as_type) if word in data}
+    known = {name: decode(data[word], hint) for name, word, hint, _ in _fields(as_type) if word in data}
     try:
         return as_type(**known)
     except TypeError as error:
@@ -119,10 +124,15 @@ def wire_name(cls: Any) -> str:
 
 
 @functools.cache
-def _fields(cls: Any) -> tuple[tuple[str, str, Any], ...]:
-    """Name, word on the wire and type of every field."""
+def _fields(cls: Any) -> tuple[tuple[str, str, Any, Any], ...]:
+    """Name, word on the wire and type of every field, and the value for which nothing is written, if any."""
     hints = typing.get_type_hints(cls)
     return tuple(
-        (field.name, field.metadata.get("wire", field.name), hints[field.name])
+        (
+            field.name,
+            field.metadata.get("wire") or field.name,
+            hints[field.name],
+            field.default if "wire" in field.metadata and not field.metadata["wire"] else dataclasses.MISSING,
+        )
         for field in dataclasses.fields(cls)
     )

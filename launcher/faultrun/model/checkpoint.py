@@ -3,9 +3,10 @@
 Nothing here opens a file. ``checkpoints/`` reads them, ``core/recover.py`` chooses.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from faultrun.model.fact import UNLESS_USED
 from faultrun.model.topology import NodeId
 
 
@@ -204,6 +205,8 @@ class RecoveryPoint:
     share one. ``path`` stands for all of them where only one can be named,
     ``identity`` is what lay there when it was chosen (None in older journals).
     ``unverified``: somebody asked to trust files that cannot be verified, and some of these are.
+    ``fixed_by``: why only as many workers as it was chosen for can resume from it; asked for by runs that may
+    shrink only.
     """
 
     path: str
@@ -217,6 +220,7 @@ class RecoveryPoint:
     restore_ranks_map: str = ""
     identity: Identity | None = None
     unverified: bool = False
+    fixed_by: str = field(default="", metadata=UNLESS_USED)
 
     def path_for(self, rank: int | None) -> str:
         """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""

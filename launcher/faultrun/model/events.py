@@ -11,6 +11,7 @@ from enum import Enum
 
 from faultrun.model.agreement import AgreementEvent
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
+from faultrun.model.elastic import SlotsUsable
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import ExitStatus, ended_well
 from faultrun.model.fact import Fact, FactOfNodes
@@ -295,6 +296,7 @@ Event = (
     | GaspEvent
     | RejoinEvent
     | TimerFired
+    | SlotsUsable
     | Drained
     | RunFinished
     | AgreementEvent

@@ -1,6 +1,9 @@
-"""What all events have in common."""
+"""What all events have in common, and how a field comes later without a word for those who do not use it."""
 
 from dataclasses import dataclass
+
+UNLESS_USED = {"wire": None}
+"""Metadata of a field that journals name only where it differs from its default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.fact import UNLESS_USED
 from faultrun.model.incident import Incident, Save, Unsaved
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
@@ -39,7 +40,8 @@ class NodeFact:
     ``saves`` and ``unsaved`` are what its ranks saved, or could not, as the incarnation ended.
     ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``forming``: as the incarnation
     ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
-    ``kept`` are ranks that live on while others are replaced.
+    ``kept`` are ranks that live on while others are replaced. ``usable`` are slots of this node that had
+    been set aside and are well again.
     """
 
     node: NodeId
@@ -63,6 +65,7 @@ class NodeFact:
     native_scheduler: bool = False
     forming: bool = False
     kept: frozenset[int] = frozenset()
+    usable: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

@@ -25,6 +25,7 @@ class Cause(Enum):
     NODE = "node"  # a whole node is gone
     FENCE = "fence"  # a node ended its own ranks, because another may have got its place
     ELSEWHERE = "elsewhere"  # on another node, which knows more
+    GROWTH = "growth"  # nothing failed: slots that had been set aside are well again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +71,11 @@ class Incident:
 
     @property
     def ordered(self) -> bool:
-        """Whether workers that lived were stopped, by the platform or for another scheduler.
+        """Whether workers that lived were stopped: by the platform, for another scheduler, to be more.
 
         It is not their fault, and nothing was torn by a death.
         """
-        return self.cause in (Cause.PLATFORM, Cause.RENDEZVOUS)
+        return self.cause in (Cause.PLATFORM, Cause.RENDEZVOUS, Cause.GROWTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,12 @@
 """How the next incarnation shall look. Given by the agreement, never counted by a node itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.checkpoint import Identity, RecoveryPoint
+from faultrun.model.elastic import SlotLedger
 from faultrun.model.evidence import Signature
+from faultrun.model.fact import UNLESS_USED
 from faultrun.model.incident import Aftermath
 from faultrun.model.run_settings import RunSettings
 from faultrun.model.topology import BootId, NodeId, Replacement, Topology
@@ -73,7 +75,7 @@ class Plan:
     ``aftermath`` is of the incident that several nodes had; None on a node alone.
     ``settings`` are for those who look at the run from outside; nodes have their own.
     ``native_scheduler``: MindSpore's own scheduler process serves its ranks, not ours, on whichever node
-    that is.
+    that is. ``slots`` is what a run that may shrink knows of them, None where none has failed.
     """
 
     incarnation: int
@@ -89,6 +91,7 @@ class Plan:
     settings: RunSettings | None = None
     native_scheduler: bool = False
     since: int = -1
+    slots: SlotLedger | None = field(default=None, metadata=UNLESS_USED)
 
     @property
     def started(self) -> int:

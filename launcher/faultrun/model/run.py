@@ -91,7 +91,7 @@ class Life:
     ``more_points`` are what else this node could resume from. ``look`` was asked for while this node was
     looking through the checkpoints, 0: nothing was. ``rejoinable`` are ranks that can leave their group and
     form another, ``rejoining`` those of which that is awaited, ``regroups`` how often in a row without a step
-    of all.
+    of all. ``usable`` are slots of this node that were set aside and are well again.
     """
 
     topology: Topology | None = None
@@ -108,6 +108,7 @@ class Life:
     rejoinable: frozenset[int] = frozenset()
     rejoining: frozenset[int] = frozenset()
     regroups: int = 0
+    usable: tuple[int, ...] = ()
 
     @property
     def newest(self) -> RankStep | None:

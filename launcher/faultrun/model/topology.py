@@ -1,8 +1,10 @@
 """Who takes part in a run: nodes, their slots, and the ranks that follow from them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType
+
+from faultrun.model.fact import UNLESS_USED
 
 RunId = NewType("RunId", str)
 """One user request. Comes from outside when a platform has an id for the job."""
@@ -16,10 +18,19 @@ BootId = NewType("BootId", str)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSlots:
-    """One node and how many workers it runs."""
+    """One node and how many workers it runs.
+
+    ``places`` are the numbers of its slots that have a worker, in the order of local ranks, where some were
+    set aside; empty: local rank i has slot i. A slot's device and processors stay its own.
+    """
 
     node: NodeId
     slots: int
+    places: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
+
+    def place_of(self, local_rank: int) -> int:
+        """The slot of a local rank."""
+        return self.places[local_rank] if self.places else local_rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

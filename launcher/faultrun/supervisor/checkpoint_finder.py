@@ -10,6 +10,7 @@ from faultrun.checkpoints.unknown import unknown_files
 from faultrun.core import recover
 from faultrun.core.candidate_groups import own_saves
 from faultrun.core.recover import Need
+from faultrun.core.world_size import written_by
 from faultrun.errors import LogDirError
 from faultrun.files import DISK_FULL
 from faultrun.model.actions import FindRecoveryPoint
@@ -243,6 +244,12 @@ class CheckpointFinder:
         what = f"no {none} checkpoint in {roots}"
         because = f"{count} found, none {none}"
         hint = f"faultrun ckpt list --why {roots}"
+        as_many = written_by(found.scan.entries, self._world_size(request))
+        if as_many:
+            hint = (
+                f"--worker_num={as_many}, as many as wrote them; or a recipe with world_size: any, "
+                "if the script loads them into another number"
+            )
         if unverifiable:
             what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
             because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"

@@ -1,0 +1,132 @@
+"""When a run that may shrink gives up a slot, and takes one back. Pure.
+
+Called where the next incarnation is planned (``core/agree.py``), after the incident is judged and charged: a
+smaller world gets no restart that a whole one would not have got.
+"""
+
+from dataclasses import replace
+
+from faultrun.core.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
+from faultrun.core.signatures import PROGRAM_ERRORS
+from faultrun.core.span import several
+from faultrun.model.elastic import Accused, Elastic, SetAside, SlotLedger
+from faultrun.model.evidence import FaultClass
+from faultrun.model.facts import NodeFact
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.plan import Plan
+from faultrun.model.spec import RestartPolicy
+from faultrun.model.topology import Topology
+
+_IN_A_ROW = 2
+_OF_ITS_PLACE = frozenset({FaultClass.UNKNOWN, FaultClass.TRANSIENT, FaultClass.HARDWARE})
+_OF_A_RANK = frozenset({Cause.SIGNAL, Cause.EXIT, Cause.HANG, Cause.MEMORY, Cause.REJOIN})
+
+
+def accuse(plan: Plan, incident: Incident, policy: RestartPolicy) -> SlotLedger | None:
+    """What is known of the slots after ``incident`` ended ``plan``; None: nothing, and nobody is accused.
+
+    Two failures are in a row if they come within the window in which restarts are counted.
+    """
+    known = plan.slots
+    rank = incident.rank
+    if incident.ordered or rank is None or incident.cause not in _OF_A_RANK:
+        return known
+    ledger = known or SlotLedger()
+    if not _speaks_of_its_place(incident) or rank >= plan.topology.world_size:
+        return None if known is None else replace(ledger, accused=None)
+    node, slot = slots_of(plan.topology)[rank]
+    last, failures = ledger.accused, 1
+    if last is not None and (last.node, last.slot) == (node, slot):
+        failures = last.failures + 1 if incident.at_s - last.at_s < policy.window_s else 1
+    return replace(ledger, accused=Accused(node=node, slot=slot, failures=failures, at_s=incident.at_s))
+
+
+def condemned(ledger: SlotLedger | None, incident: Incident) -> str:
+    """Why the slot that ``incident`` accuses shall get no worker; empty if it shall."""
+    if ledger is None or ledger.accused is None or ledger.accused.at_s != incident.at_s:
+        return ""
+    if incident.fault_class is FaultClass.HARDWARE:
+        found = incident.finding
+        return f"its device failed{f': {found.says}' if found is not None else ''}"
+    failures = ledger.accused.failures
+    return f"it failed {failures} times in a row while others worked" if failures >= _IN_A_ROW else ""
+
+
+def elsewhere(incident: Incident) -> Incident:
+    """``incident`` as it is judged where its slot is not used again: what broke there may go well."""
+    hardware = incident.fault_class is FaultClass.HARDWARE
+    return replace(incident, fault_class=FaultClass.TRANSIENT) if hardware else incident
+
+
+def shrunk(elastic: Elastic, wanted: Topology, plan: Plan, incident: Incident, following: Plan) -> Plan:
+    """``following`` without the slot that ``incident`` accuses, if it is to go and the rest can go on.
+
+    ``following.slots`` has been told of the incident. Where it cannot, ``refused`` says why, and all goes on
+    as it would have.
+    """
+    why, ledger = condemned(following.slots, incident), following.slots
+    if not why or ledger is None or incident.rank is None:
+        return following
+    before = plan.topology
+    groups = groups_in(following.point, before.world_size)
+    leaving = who_leaves(groups, {incident.rank})
+    against = _against(elastic, before, following, leaving)
+    if against or isinstance(leaving, str):
+        return replace(
+            following, slots=replace(ledger, refused=f"{_slot(ledger)} keeps its worker: {against}")
+        )
+    slots = slots_of(before)
+    out = tuple(
+        SetAside(
+            node=slots[rank][0],
+            slot=slots[rank][1],
+            incarnation=following.incarnation,
+            why=why if rank == incident.rank else f"its copy of the model lacks rank {incident.rank}",
+            well=rank != incident.rank,
+        )
+        for rank in sorted(leaving)
+    )
+    told = replace(ledger, aside=(*ledger.aside, *out), accused=None, refused="")
+    if len(groups) > 1 and not ledger.aside:
+        told = replace(told, groups=tuple(tuple(sorted(group)) for group in groups))
+    seats = seats_without(wanted, told.aside)
+    takes = [rank for rank in range(before.world_size) if rank not in leaving]
+    return replace(following, topology=seats, point=resized(following.point, takes), slots=told)
+
+
+def grown(wanted: Topology, plan: Plan, facts: list[NodeFact], following: Plan) -> Plan:
+    """``following`` with the slots that the nodes' ``facts`` say are well again, if it can have them."""
+    ledger = following.slots
+    usable = {(fact.node, slot) for fact in facts for slot in fact.usable}
+    if ledger is None or not usable:
+        return following
+    bad = tuple(one for one in ledger.bad if (one.node, one.slot) not in usable)
+    aside = () if not bad else tuple(one for one in ledger.aside if one in bad or one.well)
+    point = following.point
+    if point is not None and point.fixed_by:
+        return replace(following, slots=replace(ledger, refused=f"no more workers: {point.fixed_by}"))
+    seats = seats_without(wanted, aside)
+    takes = takes_from(plan.topology, seats, wanted, [frozenset(group) for group in ledger.groups])
+    told = replace(ledger, aside=aside, accused=None, refused="", groups=ledger.groups if aside else ())
+    return replace(following, topology=seats, point=resized(point, takes), slots=told)
+
+
+def _against(elastic: Elastic, before: Topology, following: Plan, leaving: frozenset[int] | str) -> str:
+    """Why the run cannot go on without ``leaving``; empty if it can."""
+    if isinstance(leaving, str):
+        return leaving
+    left = before.world_size - len(leaving)
+    if left < elastic.min_workers:
+        return f"{several(left, 'worker')} would be left, and --min_worker_num={elastic.min_workers}"
+    return "" if following.point is None else following.point.fixed_by
+
+
+def _slot(ledger: SlotLedger) -> str:
+    return "the slot" if ledger.accused is None else f"slot {ledger.accused.slot}"
+
+
+def _speaks_of_its_place(incident: Incident) -> bool:
+    """Whether it may be the device's, host's or network's doing, and not the program's or its memory's."""
+    if incident.raised is not None and incident.raised.kind in PROGRAM_ERRORS:
+        return False
+    return incident.fault_class in _OF_ITS_PLACE

@@ -1,0 +1,69 @@
+"""What depends on the number of workers, and what does not."""
+
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, choose
+from faultrun.core.world_size import written_by
+from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
+from support.entries import candidate
+
+GROUPS = (frozenset({0, 2}), frozenset({1, 3}))
+
+
+def fixed_by(*entries: Entry, world_size: int = 4, **need: object) -> str:
+    """What the point that is chosen from ``entries`` says of another number of workers."""
+    wanted = Need(world_size=world_size, elastic=True, **need)  # type: ignore[arg-type]
+    whole = {one.path: Verdict(whole=True, why="looked at", depth=Depth.CHECKSUM) for one in entries}
+    choice = choose(entries, whole, wanted)
+    assert isinstance(choice, Chosen), choice
+    return choice.point.fixed_by
+
+
+def test_what_all_ranks_held_alike_serves_any_number() -> None:
+    alike = candidate("a", 5, rank=0, kind=Kind.GASP, world_size=4, replica_group=(0, 1, 2, 3))
+    assert fixed_by(alike) == ""
+    assert fixed_by(alike, resharded=False).startswith("its recipe says that it loads into the same number")
+
+
+def test_what_its_code_cuts_anew_serves_any_number() -> None:
+    for format_ in ("torch-dcp", "mindformers", "safetensors"):
+        assert fixed_by(candidate("folder", 5, format=format_)) == ""
+    parts = candidate("parts", 5, world_size=4)
+    assert fixed_by(parts) == "parts has the parts of 4 ranks"
+    assert fixed_by(parts, resharded=True) == ""
+
+
+def test_a_file_of_rank_0_alone_serves_all_and_one_of_each_rank_may_be_a_shard() -> None:
+    assert fixed_by(candidate("net", 5, rank=0)) == ""
+    each = [candidate(f"net.{rank}", 5, rank=rank) for rank in range(4)]
+    why = "net.0 is one of a file for each rank, and nothing says that these are alike"
+    assert fixed_by(*each) == why
+    assert fixed_by(*each, groups=(frozenset(range(4)),)) == ""
+
+
+def test_shards_of_ranks_serve_their_own_world_unless_the_workers_named_their_replicas() -> None:
+    shards = [
+        candidate(f"s.{rank}", 5, rank=rank, kind=Kind.GASP, world_size=2, replica_group=(rank,))
+        for rank in (0, 1)
+    ]
+    assert fixed_by(*shards, world_size=2) == "its state is sharded: s.0 holds that of rank 0 only"
+    each = [candidate(f"net.{rank}", 5, rank=rank) for rank in range(4)]
+    assert fixed_by(*each, groups=GROUPS) == ""  # whole copies may leave: core/resize.py says which
+
+
+def test_how_many_wrote_a_folder_is_known_where_all_files_agree() -> None:
+    each = [candidate(f"net.{rank}", 5, rank=rank) for rank in range(2)]
+    assert written_by(each, 1) == 2
+    assert written_by(each, 2) is None
+    assert written_by([candidate("a", 5, world_size=4), candidate("b", 6, world_size=4)], 2) == 4
+    assert written_by([candidate("a", 5, world_size=4), candidate("b", 6, world_size=3)], 2) is None
+    assert written_by([candidate("a", 5)], 2) is None
+    assert written_by([], 2) is None
+
+
+def test_nobody_asks_where_the_run_may_not_shrink() -> None:
+    parts = candidate("parts", 5, world_size=4)
+    answer = choose([parts], {}, Need(world_size=4))
+    assert isinstance(answer, NeedVerdicts)
+    whole = {"parts": Verdict(whole=True, why="", depth=Depth.CHECKSUM)}
+    answer = choose([parts], whole, Need(world_size=4))
+    assert isinstance(answer, Chosen)
+    assert answer.point.fixed_by == ""
