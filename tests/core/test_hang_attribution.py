@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.hang_attribution import Blamed, Working, acts, explain, judge, proved
+from faultrun.core.hang_attribution import Blamed, Working, acts, explain, judge, judged, proved
 from faultrun.core.process_activity import Frame, ProcessSample, activity_of, has_left, main_thread
-from faultrun.model.hang import Activity, Suspicion
+from faultrun.model.hang import Activity, HangDetected, HangElsewhere, HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 
 BACKWARD = Frame(file="/x/site-packages/torch/autograd/graph.py", line=829, function="_engine_run_backward")
@@ -244,6 +244,14 @@ def test_where_all_wait_and_other_nodes_have_ranks_the_wait_is_for_those() -> No
     assert verdict.why == (
         "waits in a collective for ranks of other nodes (6): every rank of this node waits"
     )
+    assert not acts(verdict, suspicion(0, 1)), "the others are asked first"
+    assert acts(verdict, replace(suspicion(0, 1), asked=True))
+    for word, found in (
+        (HangWarned, suspicion(0, acts=False)),
+        (HangElsewhere, suspicion(0)),
+        (HangDetected, replace(suspicion(0), asked=True)),
+    ):
+        assert type(judged(found, verdict, None, at_s=1.0, incarnation=0)) is word
     stuck = judge(suspicion(0, 1), (look(0, "S", BACKWARD), look(1, "D")), elsewhere=6)
     assert isinstance(stuck, Blamed)
     assert (stuck.rank, stuck.stance) == (1, Activity.UNINTERRUPTIBLE)

@@ -152,6 +152,17 @@ def test_a_node_that_cannot_go_on_says_why() -> None:
     assert "drained: no whole checkpoint  0-1" in row
 
 
+def test_a_node_tells_which_of_its_ranks_may_hang_and_where() -> None:
+    one = stated("a", 3)
+    hangs = "rank 1 may hang after step 41: sleeps (state S); at train.py:57 in forward"
+    status = seen(
+        HEADER, replace(one, statement=replace(one.statement, fact=replace(one.statement.fact, hangs=hangs)))
+    )
+    (row,) = (line for line in lines(status) if line.startswith("  a "))
+    assert f"running: {hangs}  0-1" in row
+    assert document(status)["nodes"][0]["hangs"] == hangs
+
+
 def test_the_plan_tells_how_many_restarts_are_left_and_where_the_folders_are() -> None:
     status = seen(replace(HEADER, body="p"), stated("a", 3), plan=TOLD)
     assert "  restarts    2 so far; 4 of 5 left in 1h; all again once training is past step 60" in lines(

@@ -28,6 +28,7 @@ from faultrun.model.actions import (
     StartStandby,
     StartTimer,
     Sweep,
+    TellNodes,
     VerifySave,
     Wake,
 )
@@ -186,7 +187,7 @@ class FakeWorld:
             case DismissStandbys(ranks=ranks, state=state):
                 for rank in ranks:
                     self._standby(rank, state)
-            case RaiseAlarm() | RequestSave() | RestorePolicy() | Wake():
+            case RaiseAlarm() | TellNodes() | RequestSave() | RestorePolicy() | Wake():
                 pass
             case RaiseStandbys() | GiveUpHandover() | SeatStandbys():
                 pass

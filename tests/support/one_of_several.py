@@ -129,6 +129,9 @@ class HubAgreement:
         source = None if stop is None else stop.value
         self._send({"over": incarnation, "why": why, "node": self._node, "stop": source})
 
+    def tell_nodes(self, incarnation: int, works: str) -> None:
+        """The hub does not pass it on: it may be lost."""
+
     def _send(self, said: dict[str, Any]) -> None:
         self._hub.sendall(json.dumps(said).encode() + b"\n")
 

@@ -181,6 +181,7 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             forming=state.life.forming,
             kept=state.life.alive if status is NodeStatus.REPLACING else frozenset(),
             usable=state.life.usable,
+            hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
         )
     )
 

@@ -49,7 +49,15 @@ from faultrun.model.gasp import (
     SaveRequested,
     SaveSeen,
 )
-from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
+from faultrun.model.hang import (
+    HangDetected,
+    HangDismissed,
+    HangElsewhere,
+    HangSuspected,
+    HangWarned,
+    NodeSpoke,
+    PauseOver,
+)
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.rejoin import (
@@ -152,13 +160,19 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case Phase.RUNNING, HangSuspected():
             return hang_decisions.look_into(state, event)
         case Phase.RUNNING, HangDismissed():
-            return Step(state=state, why=f"no hang: {event.why}")
+            return hang_decisions.works(state, event)
         case Phase.RUNNING, HangWarned():
             return hang_decisions.warn(state, event)
         case Phase.RUNNING, PauseOver():
             return hang_decisions.goes_on(state, event)
         case Phase.RUNNING, HangDetected():
             return hang_decisions.hang(state, event)
+        case Phase.RUNNING, HangElsewhere():
+            return hang_decisions.ask(state, event)
+        case Phase.RUNNING, NodeSpoke():
+            return hang_decisions.other_node(state, event)
+        case Phase.RUNNING, TimerFired(timer=Timer.ANSWERS):
+            return hang_decisions.nobody_answers(state)
         case Phase.RUNNING, MemoryFaultFound():
             return replacing.repair(state, event)
         case Phase.RUNNING, WorkerExit(rank=rank) if not replacing.refusal(state, rank):

@@ -19,6 +19,7 @@ from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
 from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import RunState
+from faultrun.model.topology import node_folder
 
 LEFT_EARLY = "left with exit code 0 while the others trained on"
 _MISSED = "left with exit code 0 while the others waited to meet it"
@@ -72,15 +73,17 @@ def hang_incident(state: RunState, hang: HangDetected) -> Incident:
     unproved = FaultClass.CONSEQUENCE if waits else FaultClass.TRANSIENT
     return replace(
         new_incident(state, hang.at_s, Cause.HANG, hang.why, hang.rank),
-        stacks=_stacks(hang),
+        stacks=_stacks(hang, node_folder(state.node) if len(state.seats.nodes) > 1 else ""),
         fault_class=FaultClass.UNKNOWN if hang.proved else unproved,
         own_step=hang.step,
     )
 
 
-def _stacks(hang: HangDetected) -> str:
+def _stacks(hang: HangDetected, folder: str) -> str:
     at = f"rank {hang.rank} is at {hang.where}" if hang.where else ""
-    in_folder = f"{hang.folder}: {len(hang.stacks)} of the ranks" if hang.folder else ""
+    in_folder = (
+        f"{folder and folder + '/'}{hang.folder}: {len(hang.stacks)} of the ranks" if hang.folder else ""
+    )
     return "; ".join(part for part in (at, in_folder) if part)
 
 

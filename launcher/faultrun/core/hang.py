@@ -139,9 +139,11 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
     )
 
 
-def suspect_quiet(watch: Watch, stopped: frozenset[int] = frozenset()) -> Suspicion | None:
+def suspect_quiet(
+    watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float = 1.0
+) -> Suspicion | None:
     """Who shows no sign of life: who is ``stopped`` (state T), else all, once nobody logs anything."""
-    limit_s, acts_s = quiet_limit(watch), quiet_acts_after(watch)
+    limit_s, acts_s = share * quiet_limit(watch), quiet_acts_after(watch)
     mute = [one for one in watch.quiet if watch.clock_s - one.log_s >= limit_s]
     idle = [one for one in mute if watch.clock_s - one.work_s >= limit_s]
     halted = [one for one in idle if one.sign.rank in stopped]

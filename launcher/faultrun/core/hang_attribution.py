@@ -12,7 +12,7 @@ from typing import Any
 from faultrun.core.hang_limits import Beat
 from faultrun.core.process_activity import Frame, ProcessSample, activity_of, describe
 from faultrun.core.span import span
-from faultrun.model.hang import Activity, HangDetected, HangWarned, Suspicion
+from faultrun.model.hang import Activity, HangDetected, HangElsewhere, HangWarned, Suspicion
 from faultrun.model.progress import WorkPhase
 
 _SURE = frozenset({Activity.STOPPED, Activity.TRACED})
@@ -44,12 +44,16 @@ class Working:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blamed:
-    """It is a hang. ``look`` is None when nothing is known of the process."""
+    """It is a hang. ``look`` is None when nothing is known of the process.
+
+    ``elsewhere``: all ranks here wait for those of other nodes.
+    """
 
     rank: int
     stance: Activity
     why: str
     look: ProcessSample | None = None
+    elsewhere: bool = False
 
 
 def judge(
@@ -84,20 +88,21 @@ def judge(
         why = f"finished after step {step}, and {wait} in a collective"
         return Blamed(rank=gone, stance=Activity.ENDED, why=why)
     why = describe(stances[rank], known[rank])
-    if stances[rank] is Activity.WAITING and elsewhere:
+    waits = stances[rank] is Activity.WAITING and elsewhere > 0
+    if waits:
         why = f"waits in a collective for ranks of other nodes ({elsewhere}): every rank of this node waits"
-    return Blamed(rank=rank, stance=stances[rank], why=why, look=known[rank])
+    return Blamed(rank=rank, stance=stances[rank], why=why, look=known[rank], elsewhere=waits)
 
 
 def acts(blamed: Blamed, suspicion: Suspicion) -> bool:
     """Whether something is to be done about it now; else it is a warning.
 
     A limit is over, or the rank was stopped again each time that it was woken.
-    Nobody is replaced for being stopped before it was woken.
+    Nobody is replaced for being stopped before it was woken, nor for waiting for nodes that were not asked.
     """
     if blamed.stance is Activity.STOPPED:
         return suspicion.woken >= (1 if suspicion.acts else _WAKES)
-    return suspicion.acts
+    return suspicion.acts and (suspicion.asked or not blamed.elsewhere)
 
 
 def proved(blamed: Blamed, suspicion: Suspicion) -> bool:
@@ -138,7 +143,7 @@ def judged(
     incarnation: int,
     folder: str = "",
     stacks: tuple[int, ...] = (),
-) -> HangDetected | HangWarned:
+) -> HangDetected | HangElsewhere | HangWarned:
     """The event that says what was judged. ``beat`` is the rank's last word, if it had one."""
     doing = beat.phase if beat is not None and beat.begun else WorkPhase.UNKNOWN
     found: dict[str, Any] = {
@@ -154,6 +159,8 @@ def judged(
         "folder": folder,
         "stacks": stacks,
     }
+    if suspicion.acts and verdict.elsewhere and not suspicion.asked:
+        return HangElsewhere(**found)
     if not acts(verdict, suspicion):
         return HangWarned(**found, acts_s=suspicion.acts_s)
     return HangDetected(**found, limit_s=round(suspicion.limit_s, 3), proved=proved(verdict, suspicion))

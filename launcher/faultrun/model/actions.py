@@ -163,6 +163,14 @@ class RaiseAlarm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TellNodes:
+    """Tell the other nodes of the ranks here, directly; it may be lost. They hear NodeSpoke. No answer."""
+
+    incarnation: int
+    works: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
     """Rewrite configurations for the plan and reserve a port; answers Prepared or PrepareFailed."""
 
@@ -256,6 +264,7 @@ Action = (
     | FindRecoveryPoint
     | Publish
     | RaiseAlarm
+    | TellNodes
     | Prepare
     | Spawn
     | RestorePolicy

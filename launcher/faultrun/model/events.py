@@ -228,6 +228,7 @@ class Timer(Enum):
     HOLD = "hold"  # the platform, which does not want workers now
     FORMING = "forming"  # ranks that met at our own scheduler, until their init() is through
     STANDBY = "standby"  # the next look after the standbys
+    ANSWERS = "answers"  # other nodes, which were asked whether a rank of theirs holds up ours
     LOOK = "look"  # a folder of checkpoints that is gone for the moment
     REJOIN = "rejoin"  # survivors and the newcomer, until they are one group
     HANDOVER = "handover"  # standbys that got a rank and have not answered yet

@@ -41,7 +41,8 @@ class NodeFact:
     ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``forming``: as the incarnation
     ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
     ``kept`` are ranks that live on while others are replaced. ``usable`` are slots of this node that had
-    been set aside and are well again.
+    been set aside and are well again. ``hangs``: what people were told of a rank that may hang; it decides
+    nothing.
     """
 
     node: NodeId
@@ -66,6 +67,7 @@ class NodeFact:
     forming: bool = False
     kept: frozenset[int] = frozenset()
     usable: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
+    hangs: str = field(default="", metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

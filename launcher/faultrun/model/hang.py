@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from faultrun.model.fact import Fact
 from faultrun.model.progress import WorkPhase
+from faultrun.model.topology import NodeId
 
 
 class HangSignal(Enum):
@@ -99,7 +100,8 @@ class Suspicion:
     is the limit without the patience for ranks that were found at work;
     ``final`` is False while such a rank may get more time. At ``acts_s`` a rank
     is replaced; ``acts``: so long it has been silent. Until then it is warned of.
-    ``woken``: so often a stopped rank was woken in this silence.
+    ``woken``: so often a stopped rank was woken in this silence. ``asked``: so were the other nodes, what
+    their ranks do, and none has said that one of them is stuck, or works.
     """
 
     front: tuple[int, ...]
@@ -112,6 +114,7 @@ class Suspicion:
     acts: bool = True
     acts_s: float = 0.0
     woken: int = 0
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,11 @@ class HangWarned(HangFound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HangElsewhere(HangFound):
+    """It stands still for too long, and every rank of this node waits for those of others: they are asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HangDetected(HangFound):
     """It stands still for too long.
 
@@ -185,4 +193,31 @@ class PauseOver(Fact):
     warned: bool
 
 
-HangEvent = HangSuspected | HangDismissed | HangWarned | HangDetected | PauseOver
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpoke(Fact):
+    """Another node tells of its ranks while the job stands still.
+
+    ``works`` says who of them may still move it on; empty: all of them wait, and it asks what ours do.
+    """
+
+    node: NodeId
+    works: str = ""
+
+
+HangEvent = HangSuspected | HangDismissed | HangWarned | HangElsewhere | HangDetected | PauseOver | NodeSpoke
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """What is known of a silence beside this node's own ranks, until one of them is found at work.
+
+    ``suspicion`` is looked into. ``asked``: the other nodes what theirs do, and their answer is awaited.
+    ``owes``: one of them has asked what ours do. ``heard`` is what another node said last. ``warning`` is
+    what people were told of a rank that may hang, until it goes on.
+    """
+
+    suspicion: Suspicion | None = None
+    asked: bool = False
+    owes: bool = False
+    heard: NodeSpoke | None = None
+    warning: str = ""

@@ -194,6 +194,13 @@ class KnownKeys:
         return written or said
 
     @property
+    def members(self) -> tuple[RosterEntry, ...]:
+        """Who takes part by the newest plan; nobody while that was not read."""
+        header = None if self.common is None else self.common.header
+        roster = None if header is None else self.parts.get(f"{ROSTERS}{header.roster}")
+        return roster.entries if isinstance(roster, Roster) else ()
+
+    @property
     def is_empty(self) -> bool:
         """Whether no node has written anything."""
         common = self.common or CommonKeys(revision=0)

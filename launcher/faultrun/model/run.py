@@ -6,7 +6,7 @@ from enum import Enum
 from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import WorkerExit
-from faultrun.model.hang import PauseHistory
+from faultrun.model.hang import PauseHistory, Standstill
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
 from faultrun.model.plan import Plan
@@ -91,7 +91,8 @@ class Life:
     ``more_points`` are what else this node could resume from. ``look`` was asked for while this node was
     looking through the checkpoints, 0: nothing was. ``rejoinable`` are ranks that can leave their group and
     form another, ``rejoining`` those of which that is awaited, ``regroups`` how often in a row without a step
-    of all. ``usable`` are slots of this node that were set aside and are well again.
+    of all. ``usable`` are slots of this node that were set aside and are well again. ``standstill``: nobody
+    has moved for longer than is usual.
     """
 
     topology: Topology | None = None
@@ -109,6 +110,7 @@ class Life:
     rejoining: frozenset[int] = frozenset()
     regroups: int = 0
     usable: tuple[int, ...] = ()
+    standstill: Standstill = Standstill()
 
     @property
     def newest(self) -> RankStep | None:

@@ -45,6 +45,7 @@ class NodeState:
 
     ``says`` is its own newest statement, about ``incarnation``; ``failure`` why it cannot go on. ``ranks``
     are the first and the last that the plan gives it. ``arrived`` counts those that are here, 0: it is not.
+    ``hangs``: which of its ranks may hang, and where it is.
     """
 
     node: str
@@ -54,6 +55,7 @@ class NodeState:
     says: str = ""
     incarnation: int | None = None
     failure: str = ""
+    hangs: str = ""
     stopping: bool = False
     node_rank: int | None = None
     ranks: tuple[int, int] | None = None
@@ -240,6 +242,7 @@ def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) 
         says=fact.status.value,
         incarnation=fact.incarnation if fact.incarnation >= 0 else None,
         failure="" if fact.failure is None else fact.failure[1],
+        hangs=fact.hangs,
         stopping=fact.stop is not None,
         node_rank=said.node_rank,
         ranks=ranks,
@@ -344,4 +347,6 @@ def cells_of(one: NodeState) -> tuple[str, ...]:
     says = one.says if not one.stopping else f"{one.says}, told to stop"
     if one.failure:
         says += f": {one.failure.partition(chr(10))[0]}"
+    if one.hangs:
+        says += f": {one.hangs}"
     return tuple(map(printable, (one.node, one.state, says, ranks, one.address, one.boot[:8])))

@@ -32,7 +32,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.exits import Signaled
 from faultrun.model.gasp import GaspRequested, GaspSaved
-from faultrun.model.hang import HangDetected, HangWarned, PauseOver
+from faultrun.model.hang import HangDetected, HangElsewhere, HangWarned, PauseOver
 from faultrun.model.incident import Cause
 from faultrun.model.notice import Notice, UnreadableNotice
 from faultrun.model.plan import Plan, Reason
@@ -149,6 +149,8 @@ class ConsoleReporter:
                 self._warn(warning(event))
             case PauseOver(warned=True) if step.state.phase is Phase.RUNNING:
                 self._good(step.why)
+            case HangElsewhere():
+                self._say(step.why)
             case HangDetected(rank=rank, why=why) if before is None or before.life.incident is None:
                 self._bad(f"rank {rank} hangs: {why}")
             case StopRequested(source=source):

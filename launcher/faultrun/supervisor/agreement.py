@@ -26,3 +26,6 @@ class LocalAgreement:
 
     def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
         """There is nobody else to tell."""
+
+    def tell_nodes(self, incarnation: int, works: str) -> None:
+        """There is nobody else to tell."""

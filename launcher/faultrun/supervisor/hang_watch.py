@@ -13,10 +13,12 @@ from faultrun.core.hang_limits import Beat, Sign, Watch, silence
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.hang import (
     HangDismissed,
+    HangElsewhere,
     HangPolicy,
     HangSignal,
     HangSuspected,
     HangWarned,
+    NodeSpoke,
     PauseHistory,
     PauseOver,
     Suspicion,
@@ -78,6 +80,14 @@ class HangWatch:
                 self._suspicion = None
                 self._watch = hang.warned(self._watch, event)
                 self._quiet = hang.warned(self._quiet, event)
+            case NodeSpoke(works="") if ours and suspicion is None:
+                life = self._life
+                self._reactor.call_at(self._reactor.now(), lambda: self._asked(life))
+            case NodeSpoke() | HangElsewhere() if ours and suspicion is not None:
+                if step.state.life.standstill.suspicion is None:  # a rank of another node is at work
+                    self._suspicion = None
+                    self._watch = hang.dismissed(self._watch, suspicion)
+                    self._quiet = hang.dismissed(self._quiet, suspicion)
             case _:
                 pass
 
@@ -113,10 +123,7 @@ class HangWatch:
         self._again(life)
         if self._suspicion is None:
             self._suspicion = self._suspect(pids, now_s, interval_s)
-            if self._suspicion is not None:
-                self._glances.suspected(self._beats)
-                yield from self._workers.newest_steps()
-                yield HangSuspected(at_s=now_s, incarnation=self._workers.number, suspicion=self._suspicion)
+            yield from self._suspected(now_s)
         for watch in (self._watch, self._quiet):
             if watch.over is not None:  # a pause that is worth a line, by either way of seeing it
                 yield PauseOver(
@@ -128,6 +135,20 @@ class HangWatch:
                     warned=watch.over.warned,
                 )
         self._watch, self._quiet = replace(self._watch, over=None), replace(self._quiet, over=None)
+
+    def _asked(self, life: int) -> Iterable[Event]:
+        """Another node waits for somebody: ours are looked at, although no limit of theirs may be over."""
+        if life == self._life and self._suspicion is None:
+            by_log = self._by_log()
+            watch = self._quiet if by_log else self._watch
+            self._suspicion = (hang.suspect_quiet if by_log else hang.suspect)(watch, share=0.0)
+            yield from self._suspected(self._reactor.now())
+
+    def _suspected(self, now_s: float) -> Iterable[Event]:
+        if self._suspicion is not None:
+            self._glances.suspected(self._beats)
+            yield from self._workers.newest_steps()
+            yield HangSuspected(at_s=now_s, incarnation=self._workers.number, suspicion=self._suspicion)
 
     def _suspect(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
         if self._by_log():

@@ -19,7 +19,14 @@ from faultrun.core.process_activity import ProcessSample, has_left, main_thread
 from faultrun.files import bytes_from
 from faultrun.model.actions import Inspect
 from faultrun.model.events import Event
-from faultrun.model.hang import Activity, HangDetected, HangDismissed, HangWarned, Suspicion
+from faultrun.model.hang import (
+    Activity,
+    HangDetected,
+    HangDismissed,
+    HangElsewhere,
+    HangWarned,
+    Suspicion,
+)
 from faultrun.model.progress import WorkPhase
 from faultrun.model.wire import STACKS_FILE, THREADS_FILE
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
@@ -144,7 +151,10 @@ class Inspector:
         yield from self._answer(order, self._unless_heard(event, order.suspicion.front, beats))
 
     def _unless_heard(
-        self, event: HangDetected | HangWarned, front: tuple[int, ...], beats: Mapping[int, Beat]
+        self,
+        event: HangDetected | HangElsewhere | HangWarned,
+        front: tuple[int, ...],
+        beats: Mapping[int, Beat],
     ) -> Event:
         """A rank that speaks while it is looked at does not hang, unless it was us who woke it."""
         page = self._group.incarnation.page

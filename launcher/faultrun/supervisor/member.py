@@ -26,6 +26,7 @@ from faultrun.errors import FaultrunError, assert_never
 from faultrun.journal.codec import decode, encode
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.facts import NodeFact
+from faultrun.model.hang import NodeSpoke
 from faultrun.model.membership import (
     PLAN_KEY,
     Act,
@@ -52,7 +53,7 @@ from faultrun.supervisor.member_lease import OwnLease
 from faultrun.supervisor.member_peers import PeerTalk
 from faultrun.supervisor.member_retries import Retries
 from faultrun.supervisor.member_store import RunKeys
-from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, STOP, TELLS, UNTIL, WHY, Words
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, STOP, TELLS, UNTIL, WHY, Words
 from faultrun.supervisor.nodes_agreement import MemberSetting
 from faultrun.workers.forked import Orders
 from faultrun.workers.sweep import sweep
@@ -99,7 +100,7 @@ class MemberProcess:
         self._selector = selector
         self._errands = Errands()
         self._words = words
-        self._peers = PeerTalk(setting, selector, self._own_state)
+        self._peers = PeerTalk(setting, selector, self._own_state, self._heard_of_ranks)
         self._terms = replace(setting.terms, peer_addr=self._peers.addr)
         self._over = False
         self._fact: NodeFact | None = None
@@ -138,6 +139,9 @@ class MemberProcess:
                 self._raised = Alarm(
                     incarnation=order[ALARM], node=self._terms.node, why=order[WHY], stop=stop
                 )
+            if RANKS in order:
+                spoken = partial(self._peers.tell_of_ranks, self._known().members, order[RANKS], order[WHY])
+                self._errands.send(f"ranks {order[WHY]}", spoken)
             self._over |= LEAVE in order
         if not more:
             _, outlived = sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)
@@ -150,6 +154,9 @@ class MemberProcess:
         if before is not None and before.boot != fact.boot:
             self._unwatch(node_key(before.node, before.boot))
         self._watch(node_key(fact.node, fact.boot))
+
+    def _heard_of_ranks(self, word: NodeSpoke) -> None:
+        self._words.write({TELLS: encode(replace(word, at_s=self._setting.clock.now()))})
 
     def _brought(self) -> None:
         for answer in self._errands.brought():

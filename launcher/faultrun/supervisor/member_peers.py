@@ -10,6 +10,7 @@ from faultrun.agreement.seal import Seal
 from faultrun.core import hold
 from faultrun.journal.codec import decode, encode
 from faultrun.model.facts import NodeStatus
+from faultrun.model.hang import NodeSpoke
 from faultrun.model.membership import (
     AskPeers,
     OwnState,
@@ -23,7 +24,8 @@ from faultrun.model.topology import BootId, NodeId
 from faultrun.supervisor.nodes_agreement import MemberSetting
 
 _LONGEST_S = 1.0
-_WARNS, _ASKS = "warns", "asks"
+_LONGEST_WORD = 500
+_WARNS, _ASKS, _RANKS = "warns", "asks", "ranks"
 
 
 class PeerTalk:
@@ -34,11 +36,14 @@ class PeerTalk:
         setting: MemberSetting,
         selector: selectors.BaseSelector,
         own: Callable[[], OwnState | None],
+        of_ranks: Callable[[NodeSpoke], object],
     ) -> None:
         self.boot = setting.boot
         self._run_id = setting.run_id
+        self._node = setting.terms.node
         self._times = setting.terms.times
         self._own = own
+        self._of_ranks = of_ranks
         self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
         self._warnings: dict[int, Alarm] = {}
         self._words: dict[tuple[NodeId, BootId], PeerWord] = {}
@@ -109,6 +114,15 @@ class PeerTalk:
                 heard_at_s=heard_at_s,
             )
 
+    def tell_of_ranks(
+        self, members: tuple[RosterEntry, ...], incarnation: int, works: str
+    ) -> Callable[[], object]:
+        """Say to every other member at once what ours do (``NodeSpoke``); an errand, and it may be lost."""
+        word = NodeSpoke(at_s=0.0, incarnation=incarnation, node=self._node, works=works[:_LONGEST_WORD])
+        others = tuple(one for one in members if one.node != self._node)
+        ask_all(self._calls(others, {_RANKS: encode(word)}), _LONGEST_S)
+        return lambda: None
+
     def _calls(self, members: tuple[RosterEntry, ...], says: dict[str, Any]) -> list[Call]:
         return [Call(one.peer_addr, Seal(self._run_id, one.boot), says) for one in members]
 
@@ -119,6 +133,9 @@ class PeerTalk:
         if _WARNS in asked:
             alarm: Alarm = decode(asked[_WARNS], Alarm)
             self._warnings = {alarm.incarnation: alarm, **dict(list(self._warnings.items())[-3:])}
+            return {"heard": True}
+        if _RANKS in asked:
+            self._of_ranks(decode(asked[_RANKS], NodeSpoke))
             return {"heard": True}
         question: PeerQuestion = decode(asked[_ASKS], PeerQuestion)
         own = self._own()

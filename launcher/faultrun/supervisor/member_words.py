@@ -1,7 +1,7 @@
 """What a supervisor and its member process write to each other: JSON objects with one of these keys.
 
-The supervisor writes its node's statements, alarms, and that it leaves; the member process until when
-workers may live (CLOCK_BOOTTIME), events, and lines for a person.
+The supervisor writes its node's statements, alarms, what its ranks do while the job stands still, and that
+it leaves; the member process until when workers may live (CLOCK_BOOTTIME), events, and lines for a person.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ from typing import Any
 
 FACT = "fact"
 ALARM = "alarm"
+RANKS = "ranks"
 WHY = "why"
 STOP = "stop"
 LEAVE = "leave"

@@ -17,10 +17,11 @@ from faultrun.model.agreement import MembershipLost
 from faultrun.model.agreement_spec import EtcdAccess
 from faultrun.model.events import Event
 from faultrun.model.facts import NodeFact
+from faultrun.model.hang import NodeSpoke
 from faultrun.model.membership import NodesEvent, Terms
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, RunId
-from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, SAYS, STOP, TELLS, UNTIL, WHY
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, STOP, TELLS, UNTIL, WHY
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadline import Deadline
 from faultrun.workers.deadman import Deadman
@@ -99,6 +100,10 @@ class NodesAgreement:
         """See ``ports.Agreement``."""
         self._orders.send({ALARM: incarnation, WHY: why, STOP: None if stop is None else stop.value})
 
+    def tell_nodes(self, incarnation: int, works: str) -> None:
+        """See ``ports.Agreement``."""
+        self._orders.send({RANKS: incarnation, WHY: works})
+
     def close(self) -> None:
         """Leave: the others need not wait for the end of our lease."""
         self._orders.send({LEAVE: True})
@@ -114,7 +119,7 @@ class NodesAgreement:
             if SAYS in words:
                 self._say(words[SAYS])
             if TELLS in words:
-                event: Event = decode(words[TELLS], NodesEvent | MembershipLost)
+                event: Event = decode(words[TELLS], NodesEvent | MembershipLost | NodeSpoke)
                 yield event
 
     def _lines(self) -> Iterator[bytes]:

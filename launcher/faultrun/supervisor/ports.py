@@ -64,3 +64,7 @@ class Agreement(Protocol):
     def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
         """Tell everybody that ``incarnation`` is over; ``stop``: because this node was told to stop."""
         ...
+
+    def tell_nodes(self, incarnation: int, works: str) -> None:
+        """Tell the other nodes directly what ours do, as ``NodeSpoke``. It may be lost."""
+        ...

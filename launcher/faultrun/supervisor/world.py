@@ -26,6 +26,7 @@ from faultrun.model.actions import (
     StartTimer,
     Sweep,
     SweepRanks,
+    TellNodes,
     VerifySave,
     Wake,
 )
@@ -128,6 +129,8 @@ class LocalWorld:
                 self._agreement.state(fact)
             case RaiseAlarm(incarnation=incarnation, why=why, stop=stop):
                 self._agreement.raise_alarm(incarnation, why, stop)
+            case TellNodes(incarnation=incarnation, works=works):
+                self._agreement.tell_nodes(incarnation, works)
             case other:
                 assert_never(other)
 
