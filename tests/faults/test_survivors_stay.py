@@ -188,7 +188,16 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_p
         for name in ("out", "ck"):
             (folder / name).mkdir(parents=True)
         own = Launcher(folder)
-        words = ("--framework=torch", "--worker_num=3", "--standby=none", str(TRAIN), "24", mode, *kill)
+        words = (
+            "--framework=torch",
+            "--worker_num=3",
+            "--standby=none",
+            str(TRAIN),
+            "24",
+            mode,
+            "every-1",
+            *kill,
+        )
         run = own.command(*words, environ={"OUT": str(folder / "out"), "CKPT": str(folder / "ck")})
         try:
             assert run.ends(300) == 0, run.text
@@ -221,7 +230,7 @@ def test_a_killed_shard_is_saved_from_memory_where_all_start_again(tmp_path: Pat
         run = own.command(
             *options,
             *("--checkpoint_dir=ck", "--backoff=10ms..20ms"),
-            *(str(TRAIN), "12", "fsdp", *kill),
+            *(str(TRAIN), "12", "fsdp", "every-1", *kill),
             environ={"OUT": str(folder / "out"), "CKPT": str(folder / "ck")},
         )
         try:

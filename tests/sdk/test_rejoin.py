@@ -21,6 +21,7 @@ IMPORTS = (
 )
 DDP = ("24", "ddp", "bn")
 FSDP = ("24", "fsdp")
+SHARDS = ("30", "fsdp", "loader")
 LOADER = ("30", "hand", "bn", "loader", "workers")
 
 Ends = list[str]
@@ -89,10 +90,33 @@ def test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory(tmp_pat
         "kill-1-17-updated",
         "kill-0-21-after",
     )
-    with stage_of(tmp_path / "hit", *FSDP, *kills) as stage:
+    with stage_of(tmp_path / "hit", *FSDP, "every-1", *kills) as stage:
         stage.begin()
         assert ends(stage) == undisturbed(tmp_path, FSDP)
         assert len(stage.incidents) == len(kills)
+        assert [redone(stage, number) for number in range(len(kills))] == [0] * len(kills)
+
+
+def test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most(tmp_path: Path) -> None:
+    kills = ("kill-1-7-reduced", "kill-0-9-begin", "kill-1-14-updated", "kill-2-20-after")
+    with stage_of(tmp_path / "hit", *SHARDS, "every-4", "gate", *kills) as stage:
+        stage.begin_with_memory()
+        assert ends(stage) == undisturbed(tmp_path, SHARDS)
+        assert len(stage.incidents) == len(kills)
+        lost = [redone(stage, number) for number in range(len(kills))]
+        assert max(lost) <= 4
+        assert lost[0] == 2, "from step 4"
+
+
+def redone(stage: RejoinStage, number: int) -> int:
+    """How many steps all ranks did again that all had finished before that death."""
+    incident = stage.incidents[number]
+    strikes = [place.name.split("_") for place in stage.folder.glob(f"struck_{incident.rank}_*")]
+    at = sorted((int(step) - (phase != "after")) for _, _, step, phase in strikes)
+    earlier = [one for one in stage.incidents[:number] if one.rank == incident.rank]
+    back = {int(told["step"]) for told in incident.rejoined.values()}
+    assert len(back) == 1, "not all ranks went back to the same step"
+    return at[len(earlier)] - back.pop()
 
 
 def test_without_memory_a_shard_cannot_come_back_and_nobody_says_it_could(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_memory_of_a_rank_of_ddp_may_be_bad_in_any_phase_of_a_step(tmp_path: Pat
 
 def test_a_shard_in_bad_memory_comes_back_from_its_snapshot(tmp_path: Path) -> None:
     faults = ("bad-1-5-forward", "bad-0-9-reduced", "bad-2-13-update", "bad-1-17-end")
-    with stage_of(tmp_path / "hit", *FSDP, *faults) as stage:
+    with stage_of(tmp_path / "hit", *FSDP, "every-1", *faults) as stage:
         stage.begin()
         first = stage.pids()
         assert ends(stage) == undisturbed(tmp_path, FSDP)

@@ -101,16 +101,19 @@ def test_half_of_the_memory_is_a_copy_of_its_own_and_may_lie_anywhere() -> None:
     assert_as_written(copies, 3)
 
 
-@given(st.integers(0, len(PARTS)))
-def test_a_writer_that_is_killed_anywhere_leaves_the_newer_copy_alone(parts: int) -> None:
-    memory = written(3, 4, summed=True)
+@given(st.integers(0, len(PARTS)), st.integers(1, 60), st.booleans())
+def test_a_writer_that_is_killed_anywhere_leaves_the_newer_copy_alone(
+    parts: int, every: int, summed: bool
+) -> None:
+    first, second, third = every, 2 * every, 3 * every
+    memory = written(first, second, summed=summed)
     try:
-        Snapshots(memory, OWNER).write(5, 0, TEXTS, _Dies(state(5), parts))
+        Snapshots(memory, OWNER).write(third, 0, TEXTS, _Dies(state(third), parts))
     except KeyboardInterrupt:
-        assert Snapshots(memory, OWNER).steps == {4}
-        assert_as_written(Snapshots(memory, OWNER), 4)
+        assert Snapshots(memory, OWNER).steps == {second}
+        assert_as_written(Snapshots(memory, OWNER), second)
     else:
-        assert Snapshots(memory, OWNER).steps == {4, 5}
+        assert Snapshots(memory, OWNER).steps == {second, third}
 
 
 class _Dies(list[memoryview]):

@@ -7,6 +7,8 @@ holds the main thread off further changes while it reads.
 ``boundary``  a step is complete: parameters, schedulers and position belong together
 ``begin``     an update of the state starts (an optimizer's step)
 ``end``       that update returned; more may follow before the next boundary
+
+A third thread may copy the state of a boundary meanwhile: it is lent to it (``lend``, ``give_back``).
 """
 
 import threading
@@ -51,6 +53,7 @@ class UpdateLock:
 
     def __init__(self) -> None:
         self._reading = threading.Lock()
+        self._lent = threading.Lock()
         self._news = threading.Event()
         self._looked = threading.Condition()
         self._looked_at = 0
@@ -64,7 +67,7 @@ class UpdateLock:
 
     def begin(self) -> None:
         """The state is about to change. Blocks while it is being read."""
-        with self._reading:
+        with self._lent, self._reading:
             self.phase = UpdatePhase.UPDATING
 
     def end(self) -> None:
@@ -76,7 +79,7 @@ class UpdateLock:
 
     def boundary(self, capture: Callable[[], None]) -> None:
         """A step is complete; ``capture`` runs before anybody can look. Blocks while the state is read."""
-        with self._reading:
+        with self._lent, self._reading:
             capture()
             self.boundaries += 1
             self._spoilt = ""
@@ -90,6 +93,14 @@ class UpdateLock:
             here = self.boundaries
             with self._looked:
                 self._looked.wait_for(lambda: not self.is_wanted or self._looked_at >= here)
+
+    def lend(self) -> None:
+        """Between a boundary and the next change: there is none until ``give_back``. Main thread."""
+        self._lent.acquire()
+
+    def give_back(self) -> None:
+        """The state was copied. Any thread."""
+        self._lent.release()
 
     def want(self) -> None:
         """Somebody is about to ``hold``: from now on no boundary is passed unseen (``let_read``)."""

@@ -2,9 +2,9 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, and, done only once,
-``kill-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells
-where. With ``hccl`` the device is an emulated NPU, and ``uce-RANK-STEP-PHASE-KIND`` its error.
+``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``every-STEPS`` (snapshots), and, done
+only once, ``kill-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault
+that tells where. With ``hccl`` the device is an emulated NPU, and ``uce-RANK-STEP-PHASE-KIND`` its error.
 """
 
 import os
@@ -35,6 +35,7 @@ OUT = Path(os.environ["OUT"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 WIDTH = 64
 PER_EPOCH = 10
+EVERY: Any = next((int(word.split("-")[1]) for word in WORDS if word.startswith("every-")), "auto")
 GATE = 3
 """After it every rank has said that it can rejoin."""
 
@@ -87,7 +88,9 @@ def main() -> None:
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=200)
     torch.manual_seed(100 + RANK)
     folder = sdk.Folder(directory=Path(os.environ["CKPT"]), replica_group=(RANK,) if "own" in WORDS else ())
-    guard = sdk.torch.protect(model, optimizer, directory=folder, objects={"scheduler": scheduler})
+    guard = sdk.torch.protect(
+        model, optimizer, directory=folder, objects={"scheduler": scheduler}, snapshot_every=EVERY
+    )
     guard.resume()
     job = Job(guard, model, net, optimizer, scheduler)
     if "function" in WORDS:
@@ -158,8 +161,6 @@ class Job:
                 self.one(*data(step))
             self.at("after")
             self.note()
-            if "gate" in WORDS and step == GATE:
-                os.close(os.open(OUT / "gate", os.O_RDONLY))  # a FIFO: until somebody opens its other end
 
     def with_loader(self) -> None:
         workers = 2 if "workers" in WORDS else 0
@@ -180,6 +181,8 @@ class Job:
             self.note()
 
     def note(self) -> None:
+        if "gate" in WORDS and self.step == GATE:
+            os.close(os.open(OUT / "gate", os.O_RDONLY))  # a FIFO: until somebody opens its other end
         if self.guard.position.step >= self.step:  # else it was taken back
             with (OUT / f"steps_{RANK}").open("a") as file:
                 file.write(f"{self.step} {os.getpid()} {digest(self.net, self.optimizer)}\n")

@@ -80,6 +80,7 @@ class RejoinStage:
         self.on_message: Callable[[Rank, dict[str, Any]], None] = lambda rank, content: None
         self._parked: dict[int, Rank] = {}
         self._memories: dict[int, int] = {}
+        self._gate = -1
         self._port = _free_port()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(os.fspath(folder / "s"))
@@ -92,6 +93,20 @@ class RejoinStage:
         """Start every rank."""
         for rank in range(self.world):
             self.ranks[rank] = self._start(rank, newcomer=False)
+
+    def begin_with_memory(self) -> None:
+        """The same, and let nobody through the script's gate before every rank has memory for copies."""
+        os.mkfifo(self.folder / "gate")
+        self.begin()
+        self.wait_for(lambda: len(self.heard("snapshot")) == self.world, "asking for memory")
+        for rank in self.ranks.values():
+            self._say(rank, "threads")  # answered after what was said before it
+
+        def answered() -> bool:
+            return all((self.folder / f"threads_{rank}.txt").exists() for rank in self.ranks)
+
+        self.wait_for(answered, "stacks of all threads")
+        self._gate = os.open(self.folder / "gate", os.O_RDWR)
 
     def park(self, rank: int) -> None:
         """Have a newcomer for ``rank`` wait at its first step before anybody dies."""
@@ -155,6 +170,8 @@ class RejoinStage:
                 rank.peer.close()
         self._selector.close()
         self._listener.close()
+        if self._gate >= 0:
+            os.close(self._gate)
         for fd in self._memories.values():
             os.close(fd)
         for number in range(self.incarnation + 1):

@@ -6,9 +6,9 @@ from typing import Any
 from faultrun.sdk.files import Position, SaveWriter
 from faultrun.sdk.lightning.checkpoint import STATE_KEY, Contents, checkpoint_of, hooked
 from faultrun.sdk.lightning.progress import FitPlace, Next
-from faultrun.sdk.torch.capture import Boundary
+from faultrun.sdk.torch.capture import Boundary, passes
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.provider import TorchProvider, passes
+from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.rng import Rng, reseeded, rng_from_plain, rng_to_plain
 from faultrun.sdk.torch.state import emptied
 from faultrun.sdk.update_lock import UpdatePhase

@@ -23,9 +23,11 @@ import torch
 from faultrun.errors import FaultrunError
 from faultrun.sdk.files import Folder, SaveWriter, folder_of
 from faultrun.sdk.session import Session
+from faultrun.sdk.snapshot_interval import AUTO, SnapshotEvery, SnapshotInterval, checked
 from faultrun.sdk.state_provider import check_folder, preflight
 from faultrun.sdk.torch.capture import Buffers, Objects, device_of
 from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import init_process_group
 from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.rejoin import Rejoin
@@ -43,6 +45,7 @@ def protect(
     objects: Mapping[str, Any] | None = None,
     state_fn: Callable[[], Any] | None = None,
     save_fn: Callable[[Any, str], object] | None = None,
+    snapshot_every: SnapshotEvery = AUTO,
 ) -> Guard:
     """Be ready to save this training whenever faultrun asks, and to go on from what was saved.
 
@@ -55,6 +58,10 @@ def protect(
 
     ``state_fn()`` replaces the dict that is saved, ``save_fn(state, path)``
     replaces ``torch.save``; both run in another thread, and ``state_fn`` once here.
+
+    ``snapshot_every``: every how many steps a shard that no other rank has is copied into memory that
+    outlives this process, from which it comes back; at most so many steps are then done again. 1: each step
+    waits for its copy, and none is done again. "auto": as often as 99 % of the speed allow. 0: never.
     FaultrunError for what could never be saved: optimizers without step hooks,
     models in FullyShardedDataParallel without ``state_fn``, states that cannot be pickled and read
     again, a directory that cannot be written to.
@@ -73,6 +80,7 @@ def protect(
             forward_hooks=not is_compiled(model),
         )
 
+    checked(snapshot_every)
     this = worker()
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     if this is None:
@@ -83,15 +91,20 @@ def protect(
     guard = Guard(parts, this, writer)
     if this.session.socket:
         suffix = TorchProvider.suffix if save_fn is None else ""
-        guard.rejoin = Rejoin(guard, this, model, _why_no_rejoin(guard, state_fn), suffix)
+        interval = SnapshotInterval(snapshot_every) if guard.parts.shards is not None else None
+        copies = StateCopies(this, guard, interval, suffix)
+        refused = _why_no_rejoin(guard, state_fn, snapshot_every)
+        guard.rejoin = Rejoin(guard, this, model, refused, copies)
     provider = TorchProvider(guard, state_fn, save_fn)
     this.keep(provider)
     preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)
     return guard
 
 
-def _why_no_rejoin(guard: Guard, state_fn: Callable[[], Any] | None) -> str:
+def _why_no_rejoin(guard: Guard, state_fn: Callable[[], Any] | None, every: SnapshotEvery) -> str:
     """What of the arguments keeps a rank from outliving a peer; empty if nothing does."""
+    if every == 0 and guard.parts.shards is not None:
+        return "by snapshot_every=0 no copy is made of its shard, which no other rank has"
     if state_fn is not None:
         return "a state_fn says what is saved, and nothing says what else changes"
     if guard.is_shard and guard.parts.shards is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch.distributed as dist
 
 from faultrun.sdk.files import Position
-from faultrun.sdk.torch.rng import restore_rng
+from faultrun.sdk.torch.rng import Rng, restore_rng
 from faultrun.sdk.update_lock import UpdatePhase
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_KEPT = 2
-"""Ranks differ by one step: the step under way may come again, and the one before it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What was yielded for one step, and where that was: the place at its beginning, its epoch."""
+    """What was yielded for one step, and where that was: the place at its beginning, its epoch and that one's
+    random numbers.
+    """
 
     content: Any
     epoch: int | None
     step_in_epoch: int | None
+    epoch_rng: Rng | None
 
 
 class StepAttempt:
@@ -65,8 +65,10 @@ class Redo:
 
     def __init__(self, guard: "Guard") -> None:
         self._guard = guard
-        self._noted: list[int] = []
+        self._noted: dict[int, bytes] = {}
         self._batches: dict[int, Batch] = {}
+        self.kept = 2
+        """For so many steps. Ranks differ by one: that under way may come again, and the one before it."""
         self.attempted = False
         """Whether the step that was yielded last has been attempted."""
         self.in_function = False
@@ -75,14 +77,20 @@ class Redo:
     def begins(self, step: int, generator: Any, *, at_boundary: bool) -> None:
         """``step`` is about to be yielded, perhaps again. ``at_boundary``: nothing of it was fetched yet."""
         recorder, position = self._guard.recorder, self._guard.position
-        slot = recorder.redo_slots[step % _KEPT]
+        slot = recorder.redo_slot
         if step in self._noted:
+            recorder.take(slot, self._noted[step])
             restore_rng(recorder.read(slot), generator)
             return
-        self._noted = [*self._noted[1 - _KEPT :], step]
         recorder.record(slot, position, generator)
+        self._noted = self._newest(self._noted, step)
+        self._noted[step] = recorder.content(slot)
         if at_boundary and self._guard.history:  # what the script did since the last step has drawn some
             recorder.record(self._guard.history[-1].rng, position, generator)
+
+    def reaches(self, step: int) -> bool:
+        """Whether all steps after this one can be done again, as far as they were begun here."""
+        return not self._noted or step + 1 >= min(self._noted)
 
     def put_back(self) -> None:
         """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
@@ -99,12 +107,18 @@ class Redo:
 
     def keep(self, step: int, batch: Batch) -> None:
         """The batch of ``step``."""
-        self._batches = {one: kept for one, kept in self._batches.items() if one > step - _KEPT}
+        self._batches = self._newest(self._batches, step)
         self._batches[step] = batch
 
     def batch(self, step: int) -> Batch | None:
         """The batch of ``step``, if it has been fetched before."""
         return self._batches.get(step)
+
+    def _newest(self, kept: dict[int, T], step: int) -> dict[int, T]:
+        """Without those that are too long ago, now that ``step`` begins."""
+        while kept and min(kept) <= step - self.kept:
+            del kept[min(kept)]
+        return kept
 
 
 def steps(guard: "Guard", last: int) -> Iterator[int]:
@@ -143,10 +157,11 @@ def batches(guard: "Guard", loader: Any, epoch: int) -> Iterator[Any]:
                 content = next(loaded)
             except StopIteration:
                 return
-            batch = Batch(content, epoch, guard.position.step_in_epoch)
+            batch = Batch(content, epoch, guard.position.step_in_epoch, guard.reading.epoch_rng)
             guard.redo.keep(step, batch)
         guard.redo.begins(step, guard.reading.generator, at_boundary=False)
         guard.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
+        guard.reading.epoch_rng = batch.epoch_rng
         guard.redo.attempted = False
         guard.computes()
         yield batch.content

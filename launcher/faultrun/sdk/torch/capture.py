@@ -10,6 +10,7 @@ the gradients it uses hang in a collective for ever. What the device has
 really done is told by events that were recorded along the way (``DeviceMark``).
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from faultrun.sdk.torch.trees import copied, map_tensors, same
 
 _SMALL_BYTES = 1 << 16
 """An object whose ``state_dict`` has no more tensor bytes than this is captured at every step."""
+
+_LOOK_S = 0.002
 
 DeviceMark = Callable[[], bool]
 """Whether the device has come past this place of the program. Never waits."""
@@ -155,6 +158,16 @@ class Buffers:
             if one._version != self._seen[number]:
                 kept.copy_(one)
                 self._seen[number] = one._version
+
+
+def passes(mark: DeviceMark, timeout_s: float) -> bool:
+    """Whether the device comes to ``mark`` in time."""
+    until_s = time.monotonic() + timeout_s
+    while not mark():
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(_LOOK_S)
+    return True
 
 
 def nothing_is_missing(

@@ -1,16 +1,21 @@
 """What this rank keeps in memory that the supervisor holds: a shard whole, of replicas what is their own.
 
 Replicas differ in their buffers only (batch norm): each writes them down before its gradients leave it, for
-from then on the others can finish the step without it. Shards are copied when their step is complete.
+from then on the others can finish the step without it. Shards are copied when a step is complete, of which as
+their interval says (``shard_copies``); if replicas of a shard live it is nobody's business here.
 """
 
+import contextlib
 import mmap
 import os
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from faultrun.sdk.common_step import NOTHING, Standing
 from faultrun.sdk.files import Position
 from faultrun.sdk.snapshot import (
     SnapshotCopy,
@@ -22,8 +27,11 @@ from faultrun.sdk.snapshot import (
     bytes_needed,
 )
 from faultrun.sdk.snapshot_files import SnapshotLabel
+from faultrun.sdk.snapshot_interval import SnapshotInterval
 from faultrun.sdk.torch.capture import Boundary
 from faultrun.sdk.torch.packing import Packed, opened, pack, pickled, unpacked_from
+from faultrun.sdk.torch.shard_copies import ShardCopies
+from faultrun.sdk.torch.transfer import exchanged
 from faultrun.sdk.worker import Worker
 
 if TYPE_CHECKING:
@@ -31,26 +39,32 @@ if TYPE_CHECKING:
 
 
 class StateCopies:
-    """Of one rank. ``whole``: the whole state is kept, else the buffers. Main thread.
+    """Of one rank. ``interval``: the whole state is kept, so often; None: the buffers. Main thread.
 
     ``suffix``: of the file that a gasp would be; "" where the script writes files of its own format.
     """
 
-    def __init__(self, worker: Worker, guard: "Guard", *, whole: bool, suffix: str) -> None:
+    def __init__(
+        self, worker: Worker, guard: "Guard", interval: SnapshotInterval | None, suffix: str
+    ) -> None:
         self._worker = worker
         self._guard = guard
-        self._whole = whole
+        self._interval = interval
+        self._shard: ShardCopies | None = None
+        if interval is not None:
+            self._shard = ShardCopies(guard, interval, self._write_state, self._sum, self._fails)
         self._suffix = suffix
-        self._wanted = whole or bool(guard.parts.buffers.copies)
+        self._wanted = interval is not None or bool(guard.parts.buffers.copies)
         self._asked = False
+        self._told: list[int] = []
         self._snapshots: Snapshots | None = None
         self.full = ""
-        """Why there is no room for the state any more; "" while there is."""
+        """Why no copies can be made any more; "" while they can."""
 
     @property
     def is_ready(self) -> bool:
         """Whether all is kept that a newcomer would need, as far as it can be."""
-        if not self._wanted or (self._worker.regroup.refused and not self._whole):
+        if not self._wanted or (self._worker.regroup.refused and self._shard is None):
             return True
         return self._snapshots is not None and bool(self.steps)
 
@@ -73,21 +87,45 @@ class StateCopies:
 
     def rehearse(self) -> None:
         """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
-        opened(self._packed_at(self._guard.boundary_now(self._guard.recorder.main_slot)).texts.plan)
+        boundary = self._guard.boundary_now(self._guard.recorder.main_slot)
+        if self._shard is None:
+            opened(self._own().texts.plan)
+        else:
+            opened(self._packed(boundary, self._guard.state_at(boundary)).texts.plan)
 
-    def stepped(self) -> None:
-        """A step is complete."""
+    def goes_on_after(self, step: int, told: Sequence[int] = ()) -> None:
+        """All ranks train from here on; of the first group, or of one that was formed again."""
+        if self._interval is not None and self._shard is not None:
+            self._interval.goes_on_after(step, told)
+            self._shard.goes_on()
+
+    def stepped(self, device: Any) -> None:
+        """A step is complete. ``device``: where collectives of the group find their tensors."""
         if not self._wanted:
             return
         if self._snapshots is None:
             self._ask()
-        elif self._whole or not self._is_noted():
-            self._write(self._guard.history[-1].position.step, self._packed())
+        if self._shard is not None:
+            self._agree(device)
+            self._shard.stepped(there=self._snapshots is not None)
+        elif self._snapshots is not None and not self._is_noted():
+            self._write(self._guard.history[-1].position.step, self._own())
 
     def note_own(self) -> None:
         """The step under way may be finished by the others from here on: keep our own part of it."""
-        if self._snapshots is not None and not self._whole:
+        if self._snapshots is not None and self._shard is None:
             self._write(self._guard.position.step + 1, self._own())
+
+    def compared(self, live: int, device: Any) -> list[Standing]:
+        """What each rank has, ``live`` and in memory, by rank. RuntimeError: one is gone."""
+        shard, interval = self._shard, self._interval
+        if shard is None or interval is None:
+            return [Standing(one) for (one,) in exchanged([live], device)]
+        shard.wait()
+        kept = sorted(self.steps)[-2:]
+        rows = exchanged([interval.told, live, *kept, *[NOTHING] * (2 - len(kept))], device)
+        self._told = [told for told, *_ in rows]
+        return [Standing(one, frozenset(others) - {NOTHING}) for _, one, *others in rows]
 
     def read(self, step: int) -> Any:
         """The whole state at ``step``. SnapshotDamaged: it is not here, or not what it was."""
@@ -103,6 +141,16 @@ class StateCopies:
         """All go on after ``step``: what was kept of later ones is not what will come of them."""
         if self._snapshots is not None:
             self._snapshots.drop_after(step)
+        self.goes_on_after(step, self._told)
+
+    def distrust(self) -> None:
+        """Memory of this rank has gone bad: a copy beside the step that found it may hold some of that."""
+        if self._shard is None or self._interval is None or self._snapshots is None:
+            return
+        self._shard.wait()
+        newest = self._guard.history[-1].position.step
+        if self._interval.is_beside(newest):
+            self._snapshots.drop_after(newest - 1)
 
     def put_own(self, step: int) -> None:
         """Buffers as this rank had them at ``step``, if they were kept; else they stay those of the giver."""
@@ -118,13 +166,17 @@ class StateCopies:
         noted, live = _state_in(found)["buffers"], self._guard.parts.buffers.live()
         return all(torch.equal(noted[name], one) for name, one in live.items())
 
-    def _packed(self) -> "_Packed":
-        return self._packed_at(self._guard.history[-1])
+    def _agree(self, device: Any) -> None:
+        """At the end of a trial: on one interval for all. A rank that is gone is noticed in the next step."""
+        interval, step = self._interval, self._guard.history[-1].position.step
+        if interval is None or not interval.ends_trial(step):
+            return
+        with contextlib.suppress(RuntimeError):
+            interval.settle([wish for (wish,) in exchanged([interval.wish], device)])
+            self._guard.redo.kept = interval.redone
+            print(interval.words(step), file=sys.stderr)  # noqa: T201 - where the user of this training looks
 
-    def _packed_at(self, boundary: Boundary) -> "_Packed":
-        if not self._whole:
-            return self._own()
-        state = self._guard.state_at(boundary)
+    def _packed(self, boundary: Boundary, state: Any) -> "_Packed":
         packed = pack(state)
         if not self._suffix:
             return _Packed(packed, Texts(plan=packed.plan))
@@ -148,6 +200,10 @@ class StateCopies:
         packed = pack({"buffers": self._guard.parts.buffers.live()})
         return _Packed(packed, Texts(plan=packed.plan))
 
+    def _write_state(self, boundary: Boundary, state: Any) -> None:
+        """Main thread, or the one that copies."""
+        self._write(boundary.position.step, self._packed(boundary, state))
+
     def _write(self, step: int, packed: "_Packed") -> None:
         if self._snapshots is None or self.full:
             return
@@ -156,16 +212,25 @@ class StateCopies:
                 step, self._worker.session.incarnation, packed.texts, packed.content.parts()
             )
         except SnapshotFull as error:  # the state has grown
-            self.full = str(error)
+            self._fails(f"its memory snapshot is too small: {error}")
+
+    def _sum(self, step: int) -> None:
+        if self._snapshots is not None:
+            self._snapshots.add_sum(step)
+
+    def _fails(self, why: str) -> None:
+        self.full = why
 
     def _ask(self) -> None:
         fd = self._worker.regroup.memory()
         if fd is not None:
             self.take(fd)
-            self._write(self._guard.history[-1].position.step, self._packed())
         elif not self._asked:
             self._asked = True
-            packed = self._packed()
+            boundary = self._guard.history[-1]
+            packed = (
+                self._own() if self._shard is None else self._packed(boundary, self._guard.state_at(boundary))
+            )
             sizes = [one.nbytes for one in packed.content.tensors]
             self._worker.say("snapshot", bytes=bytes_needed(packed.texts, sizes))
 

@@ -12,7 +12,7 @@ import torch
 
 from faultrun.sdk.files import Position, Saved, Sink, numbered
 from faultrun.sdk.state_provider import SaveOrder, StateProvider, limits_of
-from faultrun.sdk.torch.capture import Boundary, DeviceMark, nothing_is_missing
+from faultrun.sdk.torch.capture import Boundary, nothing_is_missing, passes
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state import emptied, is_ours, read_state
 from faultrun.sdk.torch.trees import copied, same
@@ -21,7 +21,6 @@ from faultrun.sdk.update_lock import NotSaved, UpdatePhase
 _DEVICE_BEHIND_S = 2.0
 _PEERS_LATE_S = 10.0
 """On a machine with no processor to spare; what is saved before a peer has joined is worth nothing."""
-_LOOK_S = 0.002
 
 
 class TorchProvider(StateProvider):
@@ -183,13 +182,3 @@ class TorchProvider(StateProvider):
         objects = self._guard.parts.objects
         if not same(boundary.objects, objects.capture()) or boundary.versions != objects.versions():
             raise NotSaved("the step went on while it was being saved")
-
-
-def passes(mark: DeviceMark, timeout_s: float) -> bool:
-    """Whether the device comes to ``mark`` in time."""
-    until_s = time.monotonic() + timeout_s
-    while not mark():
-        if time.monotonic() >= until_s:
-            return False
-        time.sleep(_LOOK_S)
-    return True

@@ -62,9 +62,9 @@ class RngRecorder:
         self._turn = self._turn_under_way = self._turn_epoch = 0
         self._kept_steps = range(steps + 6, steps + 6 + _KEPT)
         self._kept_epochs = range(self._kept_steps.stop, self._kept_steps.stop + _KEPT)
-        self.redo_slots = (self._kept_epochs.stop, self._kept_epochs.stop + 1)
-        """For the beginnings of steps that may have to be made again."""
-        self._page = _mapped(path, (self._kept_epochs.stop + 2) * _SLOT_BYTES)
+        self.redo_slot = self._kept_epochs.stop
+        """For the beginning of a step that may have to be made again."""
+        self._page = _mapped(path, (self.redo_slot + 1) * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
         self._device_rng = device_rng
         self._python, self._numpy = PythonRng(), NumpyRng()
@@ -139,6 +139,11 @@ class RngRecorder:
     def take(self, slot: int, data: bytes) -> None:
         """Put another recorder's slot here."""
         self._put(slot * _SLOT_BYTES, data)
+
+    def content(self, slot: int) -> bytes:
+        """What ``take`` takes."""
+        start = slot * _SLOT_BYTES
+        return self._page[start : start + _SLOT_BYTES]
 
     def is_of(self, slot: int, position: Position) -> bool:
         """Whether it was recorded in this run, at this very position."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.common_step import NOTHING, Standing, of_replicas, of_shards
+from faultrun.sdk.common_step import NOTHING, of_replicas, of_shards
 from faultrun.sdk.evidence import tells_of_a_dead_peer
 from faultrun.sdk.regroup import Join
 from faultrun.sdk.snapshot import SnapshotDamaged
@@ -31,7 +31,6 @@ from faultrun.sdk.torch.live_state import LiveState
 from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.repair import Repair
-from faultrun.sdk.torch.transfer import exchanged
 from faultrun.sdk.worker import Worker
 
 if TYPE_CHECKING:
@@ -51,14 +50,14 @@ class Rejoin:
     """Of one guard, in a worker of faultrun. Main thread only.
 
     ``model`` is what the script trains with, in its wrappers. ``refused``: why not, as ``protect`` knows.
+    ``copies``: this rank's state in memory, which is used where that is nobody else's.
     """
 
-    def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str, suffix: str) -> None:
+    def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str, copies: StateCopies) -> None:
         self._guard = guard
         self._worker = worker
         self._model = model
         self._refused = refused
-        self._suffix = suffix
         self._group = training_group()
         self._averaging: Averaging | None = None
         self._sharded: Sharded | None = None
@@ -70,7 +69,7 @@ class Rejoin:
         self._undone: Exception | None = None
         self._state = LiveState(guard)
         self._left = NOTHING
-        self._memory: StateCopies | None = None
+        self._memory = copies
         self._repair = Repair(guard, worker)
         self.incarnation = worker.session.incarnation
         """Of the process group that this process is in."""
@@ -96,14 +95,12 @@ class Rejoin:
         self._able = True
         guard = self._guard
         newcomer = self._worker.session.is_newcomer
-        self._memory = StateCopies(
-            self._worker, guard, whole=guard.parts.shards is not None, suffix=self._suffix
-        )
         if guard.parts.shards is None:
             ddp = find_ddp(self._model)
             if ddp is not None:
                 self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
         self._memory.rehearse()
+        self._memory.goes_on_after(guard.position.step)
         gc.collect()
         gc.freeze()
         self._worker.regroup.abort = self._abort
@@ -124,7 +121,7 @@ class Rejoin:
 
     def forward_done(self) -> None:
         """Survivors can finish this step without us from here on, unless a backward pass tells it better."""
-        if self._averaging is None and self._memory is not None:
+        if self._averaging is None and self._able:
             self._memory.note_own()
 
     @property
@@ -134,11 +131,11 @@ class Rejoin:
 
     def stepped(self) -> None:
         """A step is complete: copy it where that is wanted, and say once that this rank can rejoin."""
-        if not self._able or self._memory is None:
+        if not self._able:
             return
         self._steps += 1
         self._state.is_whole = True
-        self._memory.stepped()
+        self._memory.stepped(self._device())
         self._say_if_able()
 
     def undoes(self, error: Exception) -> bool:
@@ -164,6 +161,7 @@ class Rejoin:
         self._repair.start_device()
         if fault is not None and self._repair.lost_state:
             self._state.is_whole = False
+            self._memory.distrust()
         else:
             self._state.interrupted()
         return True
@@ -184,9 +182,8 @@ class Rejoin:
 
     def _before_gradients(self) -> None:
         """Nothing of this step has left this rank yet."""
-        if self._memory is not None:
-            self._guard.note_under_way()
-            self._memory.note_own()
+        self._guard.note_under_way()
+        self._memory.note_own()
 
     def _rejoin(self, timeout_s: float | None) -> None:
         """Leave the broken group, and enter one after the other until one holds."""
@@ -233,7 +230,7 @@ class Rejoin:
     def _form(self, join: Join) -> None:
         regroup = self._worker.regroup
         assert self._group is not None, "a rank without a group of ours is refused"
-        if join.memory >= 0 and self._memory is not None:
+        if join.memory >= 0:
             self._memory.take(join.memory)
         self._group.form(join, lambda: regroup.is_over(join.incarnation))
         regroup.times["formed"] = time.monotonic()
@@ -261,16 +258,14 @@ class Rejoin:
     def _make_common(self) -> int:
         """Agree on the step that all have, and have it. RuntimeError: a rank is gone; PeerLost: no step."""
         device, spread = self._device(), self._guard.parts.shards is not None
-        memory = self._memory
-        assert memory is not None, "it was made when this rank entered"
-        kept = sorted(memory.steps if spread else ())[-2:]
-        told = exchanged([self._state.step, *kept, *[NOTHING] * (2 - len(kept))], device)
-        standings = [Standing(one, frozenset(others) - {NOTHING}) for one, *others in told]
+        standings = self._memory.compared(self._state.step, device)
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
-            raise self._gives_up(f"there is no step that all ranks have, live or in memory: {told}")
+            raise self._gives_up(f"there is no step that all ranks have, live or in memory: {standings}")
+        if not self._guard.redo.reaches(common.step):
+            raise self._gives_up(f"step {common.step} is too long ago to do the steps after it again")
         try:
-            self._state.become(common, memory, self._averaging, device)
+            self._state.become(common, self._memory, self._averaging, device)
         except SnapshotDamaged as damage:
             raise self._gives_up(str(damage)) from damage
         self._worker.regroup.times["restored"] = time.monotonic()
@@ -278,9 +273,8 @@ class Rejoin:
 
     def _say_if_able(self) -> None:
         """Once in every incarnation; and that it is over if a copy has no room any more."""
-        assert self._memory is not None, "it was made when this rank entered"
         if self._memory.full:
-            self._cannot(f"its memory snapshot is too small: {self._memory.full}")
+            self._cannot(self._memory.full)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
             self._said = True
             self._worker.say("can_rejoin", incarnation=self.incarnation)

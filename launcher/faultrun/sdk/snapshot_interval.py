@@ -1,0 +1,139 @@
+"""Every how many steps a rank's state is copied: as the script says, or as training affords. Pure.
+
+``auto`` begins with a trial: every second step is copied beside training, and steps with and without a copy
+are compared. As it ends all ranks tell what would suit them, and all take the longest interval: only if all
+copy the same steps is there one that everybody can go back to.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal
+
+from faultrun.errors import FaultrunError
+
+SnapshotEvery = int | Literal["auto"]
+AUTO: Literal["auto"] = "auto"
+
+UNKNOWN = 0
+"""Stands for an interval that is not known yet."""
+_SHARE = 0.008
+"""Of the time of training, that copies may cost: 99 % of the speed are promised, and samples scatter."""
+_TRIAL_EVERY = 2
+_TRIAL_STEPS = 20
+_FIRST_COPIES = 2
+"""They touch new memory, each its own half: a page that nobody has used takes longer."""
+_LEAST = 4
+"""Samples of each kind."""
+_MOST = 256
+"""Random numbers and batches of so many steps are kept, to do them again."""
+
+
+def checked(asked: SnapshotEvery) -> SnapshotEvery:
+    """``asked``, as ``protect`` was given it. FaultrunError: nobody can mean it."""
+    is_number = isinstance(asked, int) and not isinstance(asked, bool)
+    if asked == AUTO or (is_number and int(asked) >= 0):
+        return asked
+    raise FaultrunError(
+        f"snapshot_every={asked!r} cannot be meant",
+        because="it is every how many steps a shard is copied into memory",
+        hint='"auto", 1 for every step, a larger number, or 0 for no copies',
+    )
+
+
+class SnapshotInterval:
+    """Of one rank. Main thread, but ``copy_took``, which the thread that copies calls."""
+
+    def __init__(self, asked: SnapshotEvery) -> None:
+        self.every = _TRIAL_EVERY if asked == AUTO else asked
+        """A copy is made of each step that this divides; 0: of none."""
+        self.is_settled = asked != AUTO
+        self._until = 0
+        self._copies = 0
+        self._copies_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
+        self._taken_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
+        self._beside_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
+        self._alone_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
+
+    @property
+    def redone(self) -> int:
+        """How many steps may have to be done again, the one under way included.
+
+        A rank that is killed a step after its last copy began may not have finished it.
+        """
+        return self.every + 2 if self.every > 1 else 2
+
+    @property
+    def told(self) -> int:
+        """For the others: the interval, UNKNOWN while it is tried out."""
+        return self.every if self.is_settled else UNKNOWN
+
+    def goes_on_after(self, step: int, told: Sequence[int] = ()) -> None:
+        """All ranks train from here on. ``told``: by each; what one of them has agreed to holds for all."""
+        if not self.is_settled and any(told):
+            self.every, self.is_settled = max(told), True
+        begins = -(-step // _TRIAL_EVERY) * _TRIAL_EVERY
+        self._until = 0 if self.is_settled else begins + _TRIAL_STEPS
+
+    def is_due(self, step: int) -> bool:
+        """Whether this step is to be copied."""
+        return self.every > 0 and (step % self.every == 0 or step == self._until)
+
+    def is_beside(self, step: int) -> bool:
+        """Whether training may go on meanwhile. Not where the next copy comes with the next step.
+
+        Nor where intervals change: the older copy would be written over before all have finished this one.
+        """
+        return self.every > 1 and step != self._until
+
+    def ends_trial(self, step: int) -> bool:
+        """Whether all ranks tell their ``wish`` after this step, and ``settle``."""
+        return not self.is_settled and step == self._until
+
+    def step_took(self, took_s: float, *, beside: bool) -> None:
+        """A step, and whether a copy was made beside it."""
+        if not self.is_settled and self._copies > _FIRST_COPIES:
+            (self._beside_s if beside else self._alone_s).append(took_s)
+
+    def copy_took(self, took_s: float, taken_s: float) -> None:
+        """A copy, and how much of that another program or thread would have used."""
+        self._copies += 1
+        if self._copies > _FIRST_COPIES:
+            self._copies_s.append(took_s)
+            self._taken_s.append(taken_s)
+
+    @property
+    def wish(self) -> int:
+        """The interval that suits this rank; UNKNOWN: too little was seen."""
+        if min(map(len, (self._copies_s, self._beside_s, self._alone_s))) < _LEAST:
+            return UNKNOWN
+        step_s, copy_s = median(self._alone_s), median(self._copies_s)
+        lost_s = max(median(self._beside_s) - step_s, median(self._taken_s))
+        return chosen(step_s=step_s, copy_s=copy_s, lost_s=lost_s)
+
+    def settle(self, wishes: Sequence[int]) -> None:
+        """All ranks' wishes at the end of the trial. If one has none yet, it goes on for all."""
+        if min(wishes) == UNKNOWN:
+            self._until += _TRIAL_STEPS
+        else:
+            self.every, self.is_settled = max(wishes), True
+
+    def words(self, step: int) -> str:
+        """What came of the trial, for people."""
+        if not self.is_settled:
+            return f"faultrun: at step {step} it is not known yet what a copy of this rank's shard costs"
+        copy_ms, step_ms = (1000 * median(one) for one in (self._copies_s, self._alone_s))
+        often = "every step" if self.every == 1 else f"every {self.every} steps"
+        return (
+            f"faultrun: from step {step} on this rank's shard is copied into memory {often}: a copy takes"
+            f" {copy_ms:.2f} ms, and a step {step_ms:.2f} ms; snapshot_every of protect() says otherwise"
+        )
+
+
+def chosen(*, step_s: float, copy_s: float, lost_s: float) -> int:
+    """The smallest interval that training affords. ``lost_s``: what a copy beside training costs it."""
+    afforded_s = _SHARE * max(step_s, 1e-9)
+    if copy_s <= afforded_s:
+        return 1
+    return min(_MOST, max(_TRIAL_EVERY, math.ceil(min(lost_s, copy_s) / afforded_s)))
