@@ -27,6 +27,9 @@ from torch.utils.data import DataLoader, Dataset
 from faultrun import sdk
 from faultrun.sdk.torch.shards import local_of, packed
 from faultrun.sdk.torch.trees import map_tensors
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # not every stage has the tests in its path
+
 from sdk.support import emulated_npu
 
 STEPS, MODE, *WORDS = sys.argv[1:]
