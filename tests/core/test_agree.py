@@ -14,7 +14,7 @@ from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.evidence import FaultClass
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.incident import Cause, Incident
+from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
@@ -179,6 +179,26 @@ def test_a_node_that_cannot_go_on_ends_the_run() -> None:
     named = fact(B, NodeStatus.JOINED, failure=(65, "rank 1 has nothing on node b\n  because"))
     found = answer(fact(A, NodeStatus.JOINED), named, after=plan())
     assert found == finish(exit_code=65, why="rank 1 has nothing on node b\n  because")
+
+
+def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> None:
+    lack = replace(incident(), cause=Cause.SPAWN, node=B, explanation="No space left on device")
+    unfit = fact(B, NodeStatus.DRAINED, failure=(71, "no space"), unfit=True, incident=lack)
+    others = (
+        fact(A, NodeStatus.JOINED),
+        fact(C, NodeStatus.JOINED, incarnation=-1, arrived=3),
+    )
+    found = adopted(*others, unfit, after=plan())
+    assert [seat.node for seat in found.topology.nodes] == [A, C]
+    assert (len(found.ledger.restarts), found.aftermath) == (1, Aftermath(incident=lack))
+    assert answer(*others, unfit, after=found) == "the plan is on its way to a, c"
+    assert answer(others[0], unfit, after=plan()) == finish(exit_code=71, why="node b: no space")
+    spent = answer(*others, unfit, after=plan(), rules=replace(RULES, policy=rule(max_restarts=0)))
+    assert isinstance(spent, RunFinished)
+    assert (spent.exit_code, spent.why) == (
+        71,
+        "node b: no space; restarts are turned off (--max_restarts=0)",
+    )
 
 
 def test_asked_again_about_the_same_statements_it_makes_no_second_plan() -> None:

@@ -176,6 +176,8 @@ def test_ranks_that_cannot_be_started_end_the_run_as_a_shell_would_say_it() -> N
 
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 127)
     assert story.state.failure == (127, "could not start train: No such file or directory")
+    assert not story.state.unfit, "the program is missing elsewhere, too"
+    assert Story(2).begins().never_started(1, errno=28).never_started(0, errno=2).state.unfit
 
 
 def test_nobody_is_waited_for_when_no_rank_could_be_started() -> None:

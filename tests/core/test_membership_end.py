@@ -35,6 +35,24 @@ def test_a_stop_of_one_node_ends_its_part_and_a_stop_of_all_ends_the_run(both: b
     assert bool(run["c"].was_told(PlanAdopted)) is not both
 
 
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_an_unfit_node_ends_with_its_own_code_once_the_others_go_on_without_it(name: str) -> None:
+    run = Group("a", "b", "c").starts()
+    (other,) = {"a", "b"} - {name}
+    run[name].says(NodeStatus.DRAINED, failure=(71, "no space"), unfit=True)
+    run.settles()
+    assert not run[name].was_told(RunFinished), "its incident is not answered yet"
+    run[other].says(NodeStatus.JOINED, look=0)
+    run.passes(3)
+    (end,) = run[name].was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert (end.exit_code, end.why, end.stopped) == (71, "no space; the other nodes go on", False)
+    run.is_gone(name)
+    run.settles().prepares(1).runs(1)
+    assert run.phase == (1, PlanPhase.GO)
+    assert all(run[one].was_told(PlanAdopted) and not run[one].was_told(RunFinished) for one in (other, "c"))
+
+
 def test_a_run_that_is_given_up_tells_every_node_and_spare_the_same_of_its_last_incident() -> None:
     run = Group("a", "b", "c", rules=replace(RULES, policy=rule(max_restarts=0))).starts()
     fell = Incident(

@@ -1,6 +1,7 @@
 """Whole runs over several hosts whose network, disks, clocks, programs or ports are not as they should be."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -172,7 +173,7 @@ def test_a_lost_node_is_back_before_the_others_have_saved_and_a_spare_comes_late
         assert "no save was reported; exit code 143, 0 restarts" in one.run("a").text
 
 
-def test_a_full_disk_of_one_node_refuses_its_save_and_then_ends_the_run_by_name(tmp_path: Path) -> None:
+def test_a_full_disk_of_one_node_refuses_its_save_and_then_costs_it_its_place(tmp_path: Path) -> None:
     program = (sys.executable, str(tmp_path / "train.py"), "ck")
     words = ("--checkpoint_dir=ck", NOBODY_IS_LOST)
     logs, saves = tmp_path / "logs" / "node_b", tmp_path / "b" / "ck"
@@ -180,7 +181,7 @@ def test_a_full_disk_of_one_node_refuses_its_save_and_then_ends_the_run_by_name(
         for folder in (logs, saves):
             stack.enter_context(small_disk(folder))
         script = SAVES + "train()\n"
-        one = stack.enter_context(job(tmp_path, "a", "b", script=script, program=program, words=words))
+        one = stack.enter_context(job(tmp_path, "a", "b", "c", script=script, program=program, words=words))
         one.start("a", "b")
         one.trains("a", "b")
         for name in "ab":
@@ -189,17 +190,30 @@ def test_a_full_disk_of_one_node_refuses_its_save_and_then_ends_the_run_by_name(
 
         one.start("a", "b")
         one.trains("a", "b", incarnation=1)
+        shutil.copytree(tmp_path / "a" / "ck", tmp_path / "c" / "ck", symlinks=True)
+        one.start("c")
+        wait_until(lambda: "spare of run job42" in one.run("c").text, what="a spare that knows the plan")
         fill(logs)
         fill(saves)
         rank = one.rank_on("a", 1)
         one.run("a").kill(rank)
-        assert [one.run(name).ends() for name in "ab"] == [71, 71]
+        assert one.run("b").ends() == 71
         assert "journal not written: No space left on device" in one.run("b").text
+        lack = f"No space left on device in {logs} (df -h)"
+        assert f"{lack}; the other nodes go on; exit code 71" in one.run("b").text
+        one.trains("a", "c", incarnation=3)
+        assert one.rank_on("c", 3) == 1 - rank
+        assert counted(one, "a", 3) == 2, "or a full disk that all share would take one spare after the other"
         card = (one.run("a").log_dir / "incident_1.txt").read_text()
         assert f"saved     nothing: rank {1 - rank}: [Errno 28] No space left on device\n" in card
         assert "step 9, lost 9 steps\n" in card
-        for name in "ab":
-            assert f"No space left on device in {logs} (df -h); exit code 71" in one.run(name).text
+        card = (one.run("a").log_dir / "incident_2.txt").read_text()
+        assert card.startswith(f"incident 2  rank {1 - rank} of 2 could not be started")
+        assert lack in card
+        assert f"place     node c takes the place of node b: rank {1 - rank}\n" in card
+        for name in "ac":
+            one.run(name).signal(signal.SIGTERM)
+        assert [one.run(name).ends() for name in "ac"] == [143, 143]
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.facts import NodeFact
 from faultrun.model.gasp import GaspSaved, GaspVerified
-from faultrun.model.incident import Cause
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Plan
 from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.model.topology import BootId, NodeId
@@ -136,9 +136,10 @@ class _Replay:
         saves, faults, place = _Saves(), set[int](), (-1, 0, 0)
         for line in self._story:
             saves.hear(line)
-            faults |= {fact.incarnation for fact in line.facts if _charged(fact)}
+            faults |= {fact.incarnation for fact in line.facts if _charged(fact.incident)}
             match line.event:
                 case PlanAdopted(plan=plan):
+                    faults |= self._known_by_word(plan)
                     self._plans.setdefault(plan.incarnation, plan)
                     self._members[plan.incarnation] = {seat.node for seat in plan.topology.nodes}
                     now, phase, look = (plan.incarnation, 0, place[2]), PlanPhase.PREPARE, place[2]
@@ -159,6 +160,17 @@ class _Replay:
             apply = _plan(number, -1 if disk is None else disk, charges)
             yield _Change(line.at, True, line.where, apply, ALL_FAULTS)
 
+    def _known_by_word(self, plan: Plan) -> set[int]:
+        """The fault that ``plan`` answers, if the disk of its node was full before that could be written."""
+        told = None if plan.aftermath is None else plan.aftermath.incident
+        if told is None or not _charged(told):
+            return set()
+        here = [line.event for line in self._story if line.node == told.node]
+        goes_on = bool(here) and (
+            here[-1].incarnation > told.incarnation or isinstance(here[-1], RunFinished)
+        )
+        return set() if goes_on else {told.incarnation}
+
     def _only_etcd_was_away(self, life: Life) -> bool:
         """Whether it was fenced, and first of all, while no member of its incarnation heard the store."""
         members = self._members.get(life.incarnation, set())
@@ -172,9 +184,9 @@ class _Replay:
         )
 
 
-def _charged(fact: NodeFact) -> bool:
+def _charged(incident: Incident | None) -> bool:
     uncharged = (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE)
-    return fact.incident is not None and fact.incident.cause not in uncharged
+    return incident is not None and incident.cause not in uncharged
 
 
 def _put(at: int, phase: str) -> Callable[[State], State]:

@@ -173,7 +173,7 @@ def _between(
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.status.busy for fact in spoken):
         return "the plan that some nodes follow is not known here"
-    ending = _ending(rules, spoken, now_s)
+    ending = _ending(rules, spoken, now_s, seats)
     if ending is not None:
         return ending
     if seats is None:
@@ -204,10 +204,11 @@ def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> boo
     return plan is None or any(seat.node == fact.node for topology in known for seat in topology.nodes)
 
 
-def _ending(rules: Rules, spoken: list[NodeFact], now_s: float) -> RunFinished | None:
-    """The end of the run, if somebody asked for it or cannot go on."""
+def _ending(rules: Rules, spoken: list[NodeFact], now_s: float, seats: Topology | None) -> RunFinished | None:
+    """The end of the run, if somebody asked for it or cannot go on. One whose place is taken may be unfit."""
     newest = max((fact.incarnation for fact in spoken), default=-1)
-    failed = next((fact.failure for fact in spoken if fact.failure is not None), None)
+    failing = [fact for fact in spoken if seats is None or not fact.unfit]
+    failed = next((fact.failure for fact in failing if fact.failure is not None), None)
     stop = _meant_most([fact.stop for fact in spoken if fact.stop is not None])
     if stop is not None and _all_stop(spoken):
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
@@ -215,7 +216,7 @@ def _ending(rules: Rules, spoken: list[NodeFact], now_s: float) -> RunFinished |
         return finished(newest, now_s, stop_exit_code(rules, stop), why, stop=stop)
     if failed is None:
         return None
-    node = next(fact.node for fact in spoken if fact.failure is not None)
+    node = next(fact.node for fact in failing if fact.failure is not None)
     why = failed[1] if len(rules.topology.nodes) == 1 else _on_its_node(node, failed[1])
     return finished(newest, now_s, failed[0], why)
 
@@ -287,9 +288,18 @@ def _replan(
         counted = replace(plan, ledger=ledger)
         answer = _after(rules, counted, incident, following, high_step, seated)
     if not isinstance(answer, PlanAdopted):
-        return answer
+        return _for_the_unfit(answer, spoken)
     told = aftermath(incident, plan, answer.plan, spoken)
     return adopted(with_scheduler(replace(answer.plan, aftermath=told), seated), now_s)
+
+
+def _for_the_unfit(answer: NextStep, spoken: list[NodeFact]) -> NextStep:
+    """No worker has ended where none could be started: the run ends for what that node lacked."""
+    unfit = next((fact for fact in spoken if fact.unfit), None)
+    if unfit is None or unfit.failure is None or not isinstance(answer, RunFinished):
+        return answer
+    code, why = unfit.failure
+    return replace(answer, exit_code=code, why=f"{_on_its_node(unfit.node, why)}; {answer.why}")
 
 
 def _known_slots(rules: Rules, plan: Plan) -> SlotLedger | None:

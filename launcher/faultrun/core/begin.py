@@ -173,6 +173,7 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             high_step=state.run.high_step,
             master_port=state.life.master_port,
             failure=state.failure,
+            unfit=state.unfit,
             addr=state.addr,
             look=look,
             saves=state.life.saves,

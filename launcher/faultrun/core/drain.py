@@ -41,10 +41,14 @@ def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step
 
 
 def never_started(state: RunState, event: SpawnFailed) -> RunState:
-    """A rank that could not be executed ends the run with the code a shell would give; the first says why."""
+    """A rank that could not be executed ends the run with the code a shell would give; the first says why.
+
+    Of several nodes another may do better where this one's disk or kernel is to blame, and not the program.
+    """
     failure = state.failure or (_SHELL_CODES.get(event.errno, _OS_ERROR), event.why)
+    unfit = state.unfit if state.failure else failure[0] == _OS_ERROR
     life = replace(state.life, alive=state.life.alive - {event.rank})
-    return replace(state, life=life, failure=failure)
+    return replace(state, life=life, failure=failure, unfit=unfit)
 
 
 def open_drain(state: RunState, incident: Incident, why: str) -> Step:

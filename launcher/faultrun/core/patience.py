@@ -33,12 +33,22 @@ def since(before_s: float | None, now_s: float, *, holds: bool) -> float | None:
 def patience_over(case: Standpoint, *, alone: bool) -> RunFinished | None:
     """The end of this node's part, if it waited long enough. ``alone``: it does not coordinate."""
     fact, clock, times = case.own.fact, case.clock, case.terms.times
+    if fact.unfit and fact.failure is not None and _goes_on_without(case):
+        return _end(fact, clock, fact.failure[0], f"{fact.failure[1]}; the other nodes go on")
     leaving, waiting = case.remembered.leaving_since_s, case.remembered.waiting_since_s
     if leaving is not None and fact.stop is not None and clock.now_s >= leaving + times.leave_s:
         return None if _is_needed(case, leaving) else _stopped(case, fact.stop)
     if alone and waiting is not None and clock.now_s >= waiting + times.node_wait_s:
         return _end(fact, clock, NOBODY_CAME, _nobody_decided(case))
     return None
+
+
+def _goes_on_without(case: Standpoint) -> bool:
+    """Whether there is a newer plan, which has no place for this supervisor."""
+    fact, header, roster = case.own.fact, case.header, case.roster
+    if header is None or roster is None or header.incarnation <= fact.incarnation:
+        return False
+    return not roster.has(fact.node, fact.boot)
 
 
 def _stopped(case: Standpoint, stop: StopSource) -> RunFinished:

@@ -18,14 +18,14 @@ def place(
     """Give every seat of the run to a node; None while there are too few.
 
     Whoever sat somewhere in the incarnation ``before`` stays there. A seat of a ``lost`` node,
-    of one that has not spoken or that was told to stop, goes to the spare that arrived first. A run that is
-    continued with other slots is placed as it is ``wanted`` now.
+    of one that has not spoken, is unfit or was told to stop, goes to the spare that arrived first. A run
+    that is continued with other slots is placed as it is ``wanted`` now.
     """
     seats = wanted if before is None or _slots(before) != _slots(wanted) else before
     here = {
         node: fact
         for node, fact in facts.items()
-        if node not in lost and not fact.status.busy and fact.stop is None
+        if node not in lost and not fact.status.busy and fact.stop is None and not fact.unfit
     }
     spares = sorted(
         here.keys() - {seat.node for seat in seats.nodes}, key=lambda one: (here[one].arrived, one)

@@ -42,7 +42,7 @@ class NodeFact:
     ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
     ``kept`` are ranks that live on while others are replaced. ``usable`` are slots of this node that had
     been set aside and are well again. ``hangs``: what people were told of a rank that may hang; it decides
-    nothing.
+    nothing. ``unfit``: the failure is this node's own (its disk, its kernel), so another may take its place.
     """
 
     node: NodeId
@@ -68,6 +68,7 @@ class NodeFact:
     kept: frozenset[int] = frozenset()
     usable: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
     hangs: str = field(default="", metadata=UNLESS_USED)
+    unfit: bool = field(default=False, metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

@@ -167,7 +167,8 @@ class RunState:
     ``topology`` and ``windows`` are what this supervisor was started with; ``addr`` is where others reach
     it, ``stop_by_s`` when the platform ends its job, ``native_scheduler`` whether its ranks need MindSpore's
     scheduler process from the start. ``stop`` and ``failure`` (exit code, why) say why no
-    incarnation follows; the next supervisor has neither. ``unheard``: nodes that may not have finished,
+    incarnation follows; the next supervisor has neither. ``unfit``: the failure is about this node alone,
+    and others may go on without it. ``unheard``: nodes that may not have finished,
     although this one has. ValueError: what cannot be.
     """
 
@@ -184,6 +185,7 @@ class RunState:
     life: Life = Life()
     stop: Stop | None = None
     failure: tuple[int, str] | None = None
+    unfit: bool = False
     exit_code: int | None = None
     unheard: tuple[NodeId, ...] = ()
 

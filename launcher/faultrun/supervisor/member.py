@@ -150,6 +150,8 @@ class MemberProcess:
             self._over = True
 
     def _stated(self, fact: NodeFact) -> None:
+        # Who serves etcd takes it along when it leaves.
+        fact = replace(fact, unfit=fact.unfit and not self._setting.serves)
         before, self._fact, self._peers.boot = self._fact, fact, fact.boot
         if before is not None and before.boot != fact.boot:
             self._unwatch(node_key(before.node, before.boot))
