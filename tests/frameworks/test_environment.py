@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
+from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan, Reason
-from faultrun.model.spec import Command, Framework, Rendezvous, RunSpec, Simulation
+from faultrun.model.spec import (
+    Command,
+    Framework,
+    Rendezvous,
+    RestartPolicy,
+    RunSpec,
+    Simulation,
+    Supervision,
+)
 from faultrun.model.topology import BootId, RunId
 from faultrun.model.worker_identity import WorkerIdentity
 from faultrun.sdk.session import read_session
@@ -214,3 +223,21 @@ def test_nccls_errors_stay_as_the_user_set_them() -> None:
     name = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
     assert told()[name] == "1"
     assert told(inherited={name: "3"})[name] == "3"
+
+
+def test_torchft_is_told_of_its_host_and_of_a_run_id_that_is_new_when_all_start_again() -> None:
+    policy = RestartPolicy(exit_codes=WorkerExitCodes.TORCHFT)
+    torchft = spec(supervision=Supervision(policy=policy))
+
+    def given(plan: Plan, **base: str) -> dict[str, str]:
+        told = worker_environment(base, torchft, SEAT, life(plan))
+        assert "FAULTRUN_REJOIN" not in told
+        return {name: value for name, value in told.items() if name.startswith("FTFSDP_")}
+
+    first = {"FTFSDP_HOST_NAME": torchft.node, "FTFSDP_HOST_INDEX": "0", "FTFSDP_RUN_ID": torchft.run_id}
+    assert given(FIRST) == first
+    alone_again = replace(FIRST, incarnation=2, kept=frozenset({0, 1}), since=0)
+    assert given(alone_again) == first
+    assert given(RESUMED)["FTFSDP_RUN_ID"] == f"{torchft.run_id}-2"
+    own = {"FTFSDP_HOST_NAME": "h", "FTFSDP_HOST_INDEX": "7", "FTFSDP_RUN_ID": "mine"}
+    assert given(RESUMED, **own) == {**own, "FTFSDP_RUN_ID": "mine-2"}

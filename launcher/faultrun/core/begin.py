@@ -52,6 +52,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         node=event.node,
         topology=state.topology,
         windows=state.windows,
+        exit_codes=state.exit_codes,
         boot=event.boot,
         addr=event.addr,
         stop_by_s=event.stop_by_s,

@@ -5,7 +5,8 @@ it enters the next one with a state from elsewhere.
 
 Called by ``decide`` only. Whatever goes wrong ends in ``abandon``: all save, and begin anew from the recovery
 point as after any fault. The plan of the next incarnation keeps the living ranks; their memory is where it
-resumes, so nothing is looked for, rewritten or prepared.
+resumes, so nothing is looked for, rewritten or prepared. Ranks of a training that recovers by itself are told
+of the death and left alone (``recovers_itself``): who is missing is started, and nobody is waited for.
 """
 
 from dataclasses import replace
@@ -13,7 +14,7 @@ from dataclasses import replace
 from faultrun.core import drain
 from faultrun.core.begin import statement
 from faultrun.core.diagnose import conclude, new_incident, open_incident
-from faultrun.model.actions import ExamineDeaths, FreeSurvivors, Spawn, StartTimer, SweepRanks
+from faultrun.model.actions import Action, ExamineDeaths, FreeSurvivors, Spawn, StartTimer, SweepRanks
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.evidence import FaultClass
@@ -47,6 +48,8 @@ def refusal(state: RunState, rank: int) -> str:
         return "a rank has finished"
     if not survivors:
         return "no other rank lives"
+    if state.recovers_itself:
+        return ""
     mute = survivors - life.rejoinable - life.rejoining
     if mute:
         return f"rank {min(mute)} cannot leave its group alive"
@@ -61,7 +64,7 @@ def begin(state: RunState, event: WorkerExit) -> Step:
     life = replace(state.life.reaped(event), drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
     why = f"rank {event.rank}: {incident.explanation}; {len(life.alive)} stay"
-    actions = (_regroup(state), _rejoin_timer(state, event.at_s), _examine(state))
+    actions = (*_regroup(state, event.at_s), _examine(state))
     return Step(state=state, actions=actions, why=why)
 
 
@@ -80,7 +83,7 @@ def repair(state: RunState, event: MemoryFaultFound) -> Step:
     state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
     told = statement(state, event.at_s, NodeStatus.REPLACING)
     why = f"rank {rank}: {incident.explanation}; it is repaired in place"
-    return Step(state=state, actions=(_regroup(state), _rejoin_timer(state, event.at_s), told), why=why)
+    return Step(state=state, actions=(*_regroup(state, event.at_s), told), why=why)
 
 
 def _unrepairable(state: RunState, rank: int) -> str:
@@ -136,7 +139,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         topology=plan.topology,
         alive=ranks,
         rejoinable=life.rejoinable & plan.kept,
-        rejoining=ranks,
+        rejoining=frozenset() if state.recovers_itself else ranks,
         regroups=life.regroups + 1,
         steps=tuple(one for one in life.steps if one.rank in plan.kept),
         exits=(),
@@ -154,7 +157,10 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     running = statement(state, event.at_s, NodeStatus.RUNNING)
     anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "nobody anew"
     why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
-    return Step(state=state, actions=(running, spawn, _rejoin_timer(state, event.at_s)), why=why)
+    last: tuple[Action, ...] = _rejoin_timer(state, event.at_s)
+    if state.recovers_itself:
+        last = (SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
+    return Step(state=state, actions=(running, spawn, *last), why=why)
 
 
 def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoin) -> Step:
@@ -214,14 +220,17 @@ def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) ->
     return drain.leave_group(state, now_s, why, incident)
 
 
-def _rejoin_timer(state: RunState, now_s: float) -> StartTimer:
-    """So long may they need to be one group."""
+def _rejoin_timer(state: RunState, now_s: float) -> tuple[StartTimer, ...]:
+    """So long may they need to be one group; those that form it by themselves tell nobody when they are."""
+    if state.recovers_itself:
+        return ()
     at_s = now_s + state.windows.rejoin_s
-    return StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation)
+    return (StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation),)
 
 
-def _regroup(state: RunState) -> FreeSurvivors:
-    return FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
+def _regroup(state: RunState, now_s: float) -> tuple[FreeSurvivors | StartTimer, ...]:
+    free = FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
+    return (free, *_rejoin_timer(state, now_s))
 
 
 def _examine(state: RunState) -> ExamineDeaths:

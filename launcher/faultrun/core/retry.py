@@ -11,10 +11,13 @@ from faultrun.core.quarantine import attempts_of
 from faultrun.errors import assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.exits import NEVER_AGAIN, Exited, WorkerExitCodes
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopSource
+
+_SAYS_NO = "rank {rank} ended with 3: do not start me again (--worker_exit_codes=torchft)"
 
 NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | str
 """The event that follows for every node that is meant; a text says that nothing does yet, and why."""
@@ -59,7 +62,11 @@ def _after_fault(
     ours = refused_argument(incident, plan, resume_args)
     if ours:
         return finished(life, now_s, BAD_CONFIGURATION, ours)
-    why = crashloop.hopeless(incident, plan, high_step, point) if policy.max_restarts else ""
+    if policy.exit_codes is WorkerExitCodes.TORCHFT and incident.status == Exited(code=NEVER_AGAIN):
+        return finished(life, now_s, own_code, _SAYS_NO.format(rank=incident.rank))
+    says_again = policy.exit_codes is WorkerExitCodes.TORCHFT and incident.cause is Cause.EXIT
+    hopeless = policy.max_restarts and not says_again
+    why = crashloop.hopeless(incident, plan, high_step, point) if hopeless else ""
     if why:
         return finished(life, now_s, crashloop.exit_code(incident, own_code), why)
     failures = crashloop.alike(incident, plan, high_step, point)

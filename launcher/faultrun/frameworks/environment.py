@@ -7,6 +7,7 @@ where a name changes what another framework does; those are named below.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, RunSpec
 from faultrun.model.topology import BootId
@@ -85,7 +86,7 @@ def worker_environment(
         **_always(spec, seat, life),
         **_as_torchrun(spec, seat, life),
         **_resume(life.plan, seat.rank),
-        **({REJOIN_VARIABLE: "1"} if life.plan.kept else {}),
+        **_recovery(base, spec, seat, life),
         **_group_info(seat, life),
         **_mindspore(spec, seat, life),
         **_tensorflow(spec, seat),
@@ -110,6 +111,24 @@ def _unset(spec: RunSpec, life: WorkerLaunchSpec) -> frozenset[str]:
     """Inherited names that would mislead a worker."""
     meeting = () if spec.simulation is None else ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT")
     return frozenset((*_OWNED, *meeting, *(() if life.ascend else (GROUP_INFO,))))
+
+
+def _recovery(
+    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec
+) -> dict[str, str]:
+    """What a newcomer beside survivors is told; torchft's own words where the training recovers by itself.
+
+    torchft refuses a run id that all its hosts have used before, and wants the same one where one host comes
+    back (``torchft/fsdp/fault_tolerance.py``).
+    """
+    if spec.supervision.policy.exit_codes is not WorkerExitCodes.TORCHFT:
+        return {REJOIN_VARIABLE: "1"} if life.plan.kept else {}
+    run_id = base.get("FTFSDP_RUN_ID") or spec.run_id
+    return {
+        "FTFSDP_HOST_NAME": base.get("FTFSDP_HOST_NAME") or spec.node,
+        "FTFSDP_HOST_INDEX": base.get("FTFSDP_HOST_INDEX") or str(seat.node_rank),
+        "FTFSDP_RUN_ID": f"{run_id}-{life.plan.started}" if life.plan.started else run_id,
+    }
 
 
 def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """How a process ended, as the kernel tells it."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,20 @@ class Signaled:
 
 
 ExitStatus = Exited | Signaled
+
+
+class WorkerExitCodes(Enum):
+    """What a worker means by its exit code.
+
+    TORCHFT: of a training that recovers by itself (``torchft.fsdp``): 0 done, 1 start me again, 3 do not.
+    """
+
+    USUAL = "usual"
+    TORCHFT = "torchft"
+
+
+NEVER_AGAIN = 3
+"""By a worker of ``WorkerExitCodes.TORCHFT``."""
 
 
 def ended_well(status: ExitStatus, *, done: bool) -> bool:

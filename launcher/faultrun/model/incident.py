@@ -125,7 +125,8 @@ class Card:
     checkpoint folders. ``refunded`` restarts were given back for progress.
     ``at_local`` is the wall-clock time of the fault with its offset, ``host`` the machine.
     ``replaced``: whose place another node takes. ``kept`` are ranks that stayed, and ``rejoined_step`` the
-    step that all went on after, once they were one group; None before.
+    step that all went on after, once they were one group; None before. ``recovers_itself``: those that stayed
+    do that in their own way.
     """
 
     incident: Incident
@@ -150,3 +151,4 @@ class Card:
     replaced: tuple[Replacement, ...] = ()
     kept: tuple[int, ...] = ()
     rejoined_step: int | None = None
+    recovers_itself: bool = False

@@ -6,6 +6,7 @@ from enum import Enum
 from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import WorkerExit
+from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.hang import PauseHistory, Standstill
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
@@ -166,15 +167,16 @@ class RunState:
 
     ``topology`` and ``windows`` are what this supervisor was started with; ``addr`` is where others reach
     it, ``stop_by_s`` when the platform ends its job, ``native_scheduler`` whether its ranks need MindSpore's
-    scheduler process from the start. ``stop`` and ``failure`` (exit code, why) say why no
-    incarnation follows; the next supervisor has neither. ``unfit``: the failure is about this node alone,
-    and others may go on without it. ``unheard``: nodes that may not have finished,
+    scheduler process from the start, ``exit_codes`` what they mean by theirs. ``stop`` and ``failure``
+    (exit code, why) say why no incarnation follows; the next supervisor has neither. ``unfit``: the failure
+    is about this node alone, and others may go on without it. ``unheard``: nodes that may not have finished,
     although this one has. ValueError: what cannot be.
     """
 
     node: NodeId
     topology: Topology
     windows: Windows
+    exit_codes: WorkerExitCodes = WorkerExitCodes.USUAL
     boot: BootId = BootId("")
     addr: str = ""
     stop_by_s: float | None = None
@@ -206,6 +208,11 @@ class RunState:
     def incarnation(self) -> int:
         """The life of the worker group that the last plan named; -1 before the first."""
         return -1 if self.run.plan is None else self.run.plan.incarnation
+
+    @property
+    def recovers_itself(self) -> bool:
+        """Whether the ranks that live know what to do about one that died."""
+        return self.exit_codes is WorkerExitCodes.TORCHFT
 
     @property
     def seats(self) -> Topology:

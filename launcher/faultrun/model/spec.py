@@ -5,6 +5,7 @@ from enum import Enum
 
 from faultrun.model.agreement_spec import AgreementSpec
 from faultrun.model.evidence import Row
+from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.hang import HangPolicy
 from faultrun.model.output import Logs, View
 from faultrun.model.standby import StandbyWish
@@ -43,12 +44,16 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """At most ``max_restarts`` for faults in any ``window_s``; waits grow from ``backoff_min_s``."""
+    """At most ``max_restarts`` for faults in any ``window_s``; waits grow from ``backoff_min_s``.
+
+    ``exit_codes``: what workers mean by theirs; it may be that nothing is to follow.
+    """
 
     max_restarts: int = 3
     window_s: float = 3600.0
     backoff_min_s: float = 1.0
     backoff_max_s: float = 60.0
+    exit_codes: WorkerExitCodes = WorkerExitCodes.USUAL
 
 
 TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"

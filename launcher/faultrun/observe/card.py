@@ -204,6 +204,8 @@ def _resume(card: Card) -> str:
     by_log = " by the logs" if card.incident.step_from_log else ""
     lost_text = "" if lost is None else f", lost {lost} step{'s' if lost != 1 else ''}{by_log}"
     elsewhere = checked is not None and checked.began is Began.ELSEWHERE
+    if card.kept and card.recovers_itself:
+        return f"in the training's own way: {rank_names(card.kept)} stayed"
     if card.kept:
         step = "" if card.rejoined_step is None else f"step {card.rejoined_step} in "
         if len(card.kept) == card.world_size:

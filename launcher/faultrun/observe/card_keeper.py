@@ -64,6 +64,7 @@ class CardKeeper:
                 refunded=len(before) if len(charged) == 1 and before != charged else 0,
                 backoff_s=max(0.0, plan.start_at_s - now_s),
                 kept=tuple(sorted(plan.kept)),
+                recovers_itself=state.recovers_itself,
             )
         )
 

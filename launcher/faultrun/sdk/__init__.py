@@ -150,6 +150,17 @@ def is_newcomer() -> bool:
     return this is not None and this.session.is_newcomer
 
 
+def on_peer_lost(call: Callable[[], object]) -> None:
+    """Have ``call`` run, in another thread, as soon as another rank has died and this one is to live on.
+
+    For a training that recovers by itself (``--worker_exit_codes=torchft``): it can abort what waits for that
+    rank, instead of finding out by a timeout. Nothing without faultrun; what it raises is printed.
+    """
+    this = worker()
+    if this is not None:
+        this.regroup.on_lost = call
+
+
 def should_stop() -> bool:
     """Whether to leave the loop here, after this step: for scripts that save and end in their own way.
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,8 @@ class Regroup:
         """When what happened in the incident that is under way (monotonic clock)."""
         self.abort: Callable[[int], object] = int
         """Frees the main thread out of a collective of this incarnation's group. Helper thread."""
+        self.on_lost: Callable[[], object] = bool
+        """What the script wants done as soon as a peer is gone. Helper thread."""
 
     def hear(self, content: Mapping[str, Any], take_fd: Callable[[], int]) -> None:
         """One message of the supervisor. Helper thread; what is not well-formed is not heard."""
@@ -84,6 +87,10 @@ class Regroup:
             self.patience_s = patience_s
             self._news.notify_all()
         self.abort(incarnation)
+        try:
+            self.on_lost()
+        except Exception:  # noqa: BLE001 - the script's own; this thread has others to hear
+            traceback.print_exc()
 
     def _hear_join(self, join: Join) -> None:
         with self._news:

@@ -9,6 +9,7 @@ from faultrun.cli.options.choices import one_of, one_of_or_auto
 from faultrun.cli.options.option import Flag, Option, Options, OrNone, Repeatable
 from faultrun.cli.options.signature_file import signature_rows
 from faultrun.model.agreement_spec import AgreementSpec, EtcdAccess, OnAgreementLoss
+from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.hang import HangPolicy, HangSignal
 from faultrun.model.spec import (
     Framework,
@@ -146,6 +147,12 @@ class FailureOptions(Options):
     on_fault = Option("auto|replace|restart", one_of(OnFault), default=OnFault.AUTO, example="restart")
     """auto: survivors keep their processes where the script can (guard.steps of sdk.torch), else all start
     again; replace: the same, and it is said why not; restart: all start again.
+    """
+    worker_exit_codes = Option(
+        "usual|torchft", one_of(WorkerExitCodes), default=WorkerExitCodes.USUAL, example="torchft"
+    )
+    """torchft: the training recovers by itself (torchft.fsdp). A dead worker alone is started again, the
+    others are left to themselves, and exit code 3 ends the run.
     """
     rejoin_timeout = Option("TIME", values.seconds(), default=30.0, example="10s")
     """How long survivors and who takes a dead rank's place may need to be one group; then all start again."""

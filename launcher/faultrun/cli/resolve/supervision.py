@@ -58,6 +58,7 @@ def resolve_supervision(ctx: ResolveContext) -> Supervision:
             window_s=settings.restart_window,
             backoff_min_s=shortest_s,
             backoff_max_s=longest_s,
+            exit_codes=settings.worker_exit_codes,
         ),
         windows=resolve_windows(settings, ctx.environ),
         exit_code_on_stop=settings.exit_code_on_stop,

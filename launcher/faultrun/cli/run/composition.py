@@ -110,7 +110,12 @@ class Supervisor:
         self._row = row
         self._boot = BootId(os.urandom(8).hex())
         self.log_dir = Path(spec.logs.log_dir).absolute()
-        start = RunState(node=spec.node, topology=spec.topology, windows=spec.supervision.windows)
+        start = RunState(
+            node=spec.node,
+            topology=spec.topology,
+            windows=spec.supervision.windows,
+            exit_codes=spec.supervision.policy.exit_codes,
+        )
         self._claimed = claim(self.log_dir, start, spec.run_id)
         past = self._claimed.past
         self._spec = replace(spec, run_id=RunId(self._claimed.run_id))
