@@ -32,6 +32,8 @@ from faultrun.model.run import Drain, Phase, RunState, Step
 
 MOST_REGROUPS = 3
 """In a row without a step that all have finished: whatever kills a rank each time kills the next one too."""
+MOST_IN_A_LIFE = 100
+"""Of the same survivors: each group that was left may leave some memory, descriptors or threads behind."""
 
 
 def refusal(state: RunState, rank: int) -> str:
@@ -55,6 +57,9 @@ def refusal(state: RunState, rank: int) -> str:
         return f"rank {min(mute)} cannot leave its group alive"
     if life.regroups >= MOST_REGROUPS:
         return f"{life.regroups} replacements in a row came to no step"
+    plan = state.plan
+    if plan is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
+        return f"the survivors have left {MOST_IN_A_LIFE} groups, which is enough for one process"
     return ""
 
 
