@@ -1,11 +1,12 @@
 """Whether nodes share the folder of their checkpoints, and which point all of them can load."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from faultrun.core.agree import Rules, next_step
-from faultrun.model.checkpoint import Identity, RecoveryPoint, Shared
+from faultrun.model.checkpoint import Identity, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
@@ -62,6 +63,48 @@ def test_in_a_folder_that_nodes_share_the_newest_counts_whoever_sees_it() -> Non
         point = point_after(*facts)
         assert point is not None
         assert (point.path, point.source) == ("ck/net-12", Shared())
+
+
+def shards(node: NodeId, *steps: int, ranks: tuple[int, ...], state: str = "run 0") -> NodeFact:
+    """What a node has on its own disk of a state that is sharded."""
+    found = seen(node, *steps, folder=node)
+
+    def part(point: RecoveryPoint) -> RecoveryPoint:
+        files = tuple(RankFile(rank=rank, path=f"{point.path}_{rank}", from_rank=rank) for rank in ranks)
+        suppliers = json.dumps({str(rank): rank for rank in ranks})
+        return replace(point, files=files, part_of=state, restore_ranks_map=suppliers)
+
+    first, *more = map(part, found.points)
+    return replace(found, point=first, more_points=tuple(more))
+
+
+def test_shards_on_the_disks_of_all_nodes_are_one_point_each_rank_with_its_own() -> None:
+    point = point_after(shards(A, 12, 10, ranks=(0, 1)), shards(B, 10, 5, ranks=(2, 3)))
+    assert point is not None
+    assert (point.global_step, point.part_of, point.restore_ranks) == (10, "", "0,1,2,3")
+    assert [file.path for file in point.files] == ["a/net-10_0", "a/net-10_1", "b/net-10_2", "b/net-10_3"]
+
+
+@pytest.mark.parametrize(
+    ("other", "has"),
+    [
+        (shards(B, 12, ranks=(2,)), "node b has b/net-12 (step 12 (epoch 1) of rank 2)"),
+        (shards(B, 12, ranks=(0, 1)), "node b has b/net-12 (step 12 (epoch 1) of ranks 0 1)"),
+        (shards(B, 12, ranks=(2, 3), state="run 1"), "node b has b/net-12 (step 12 (epoch 1) of ranks 2 3)"),
+        (seen(B), "node b has nothing"),
+        (seen(C, incarnation=-1), "node c has nothing"),
+    ],
+)
+def test_a_rank_whose_shard_no_disk_has_where_it_starts_ends_the_run_by_name(
+    other: NodeFact, has: str
+) -> None:
+    facts = {A: shards(A, 12, ranks=(0, 1)), other.node: other}
+    lost = frozenset({B}) - {other.node}
+    answer = next_step(RULES, replace(first_plan(4), topology=TWO), facts, 1.0, lost)
+    assert isinstance(answer, RunFinished), "nothing begins at zero beside what others have"
+    assert answer.exit_code == 65
+    assert "node a has a/net-12 (step 12 (epoch 1) of ranks 0 1)" in answer.why
+    assert has in answer.why
 
 
 def test_a_file_that_only_a_lost_node_had_is_not_chosen() -> None:

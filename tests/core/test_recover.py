@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from faultrun.core.last_resorts import last_resorts
 from faultrun.core.recover import Choice, Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 from faultrun.model.plan import Attempt
@@ -138,6 +139,26 @@ def test_manifests_that_name_their_replica_group_serve_only_it() -> None:
     alone, _ = resolve(files[:2], Need(world_size=4))
     assert isinstance(alone, NoneUsable)
     assert reasons(alone)["g0"] == "this step has no whole file for rank 1"
+
+
+def test_where_other_nodes_may_have_the_rest_what_serves_some_ranks_will_do() -> None:
+    files = [
+        entry(f"{rank}@{step}", step, rank=rank, replica_group=(rank,)) for step in (9, 5) for rank in (0, 1)
+    ]
+    whole, partly = Need(world_size=4, several=True), Need(world_size=4, several=True, partly=True)
+    assert isinstance(resolve(files, whole)[0], NoneUsable)
+    assert partly in [*last_resorts(whole)]
+    assert partly not in [*last_resorts(Need(world_size=4))]
+    point = settled(files, partly)[0].point
+    assert [(file.rank, file.path) for file in point.files] == [(0, "0@9"), (1, "1@9")]
+    assert point.part_of != ""
+    assert [file.path for file in settled(files, partly, "0@9")[0].point.files] == ["1@9"]
+    assert settled(files, partly, "0@9", "1@9")[0].point.global_step == 5
+    assert isinstance(resolve([replace(one, global_step=None) for one in files[:2]], partly)[0], NoneUsable)
+    every = [entry(f"{rank}@9", 9, rank=rank, replica_group=(rank,)) for rank in range(4)]
+    assert settled(every, partly)[0].point.part_of == ""
+    lives = {settled([replace(files[0], incarnation=life)], partly)[0].point.part_of for life in (0, 1)}
+    assert len(lives) == 2, "two lives that passed one step did not compute the same state"
 
 
 def test_a_foreign_run_never_wins_and_is_none_of_our_candidates() -> None:

@@ -39,6 +39,9 @@ for step in range(first + 1, first + 10):
         state["step"] = step
     sdk.step(step)
 """
+SHARDED = SAVES.replace(
+    "directory=sys.argv[1]", "directory=sdk.Folder(directory=sys.argv[1], replica_group=(rank,))"
+)
 TRAINS = "train()\n"
 HELD = (
     HELD_SAVE
@@ -173,14 +176,14 @@ def test_a_lost_node_is_back_before_the_others_have_saved_and_a_spare_comes_late
         assert "no save was reported; exit code 143, 0 restarts" in one.run("a").text
 
 
-def test_a_full_disk_of_one_node_refuses_its_save_and_then_costs_it_its_place(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_the_save_of_a_shard_and_then_costs_its_node_its_place(tmp_path: Path) -> None:
     program = (sys.executable, str(tmp_path / "train.py"), "ck")
     words = ("--checkpoint_dir=ck", NOBODY_IS_LOST)
     logs, saves = tmp_path / "logs" / "node_b", tmp_path / "b" / "ck"
     with ExitStack() as stack:
         for folder in (logs, saves):
             stack.enter_context(small_disk(folder))
-        script = SAVES + "train()\n"
+        script = SHARDED + "say('from', first)\ntrain()\n"
         one = stack.enter_context(job(tmp_path, "a", "b", "c", script=script, program=program, words=words))
         one.start("a", "b")
         one.trains("a", "b")
@@ -190,12 +193,15 @@ def test_a_full_disk_of_one_node_refuses_its_save_and_then_costs_it_its_place(tm
 
         one.start("a", "b")
         one.trains("a", "b", incarnation=1)
-        shutil.copytree(tmp_path / "a" / "ck", tmp_path / "c" / "ck", symlinks=True)
+        rank = one.rank_on("a", 1)
+        points = {name: one.run(name).event("RecoveryPointChosen", incarnation=0)["point"] for name in "ab"}
+        assert [[file["rank"] for file in points[name]["files"]] for name in "ab"] == [[rank], [1 - rank]]
+        assert "from 9\n" in one.run("b").log(1 - rank, 1), "each has its own shard of one state"
+        shutil.copytree(saves, tmp_path / "c" / "ck")
         one.start("c")
         wait_until(lambda: "spare of run job42" in one.run("c").text, what="a spare that knows the plan")
         fill(logs)
         fill(saves)
-        rank = one.rank_on("a", 1)
         one.run("a").kill(rank)
         assert one.run("b").ends() == 71
         assert "journal not written: No space left on device" in one.run("b").text
@@ -203,6 +209,7 @@ def test_a_full_disk_of_one_node_refuses_its_save_and_then_costs_it_its_place(tm
         assert f"{lack}; the other nodes go on; exit code 71" in one.run("b").text
         one.trains("a", "c", incarnation=3)
         assert one.rank_on("c", 3) == 1 - rank
+        assert "from 9\n" in one.run("c").log(1 - rank, 3), "the shard that somebody had copied for it"
         assert counted(one, "a", 3) == 2, "or a full disk that all share would take one spare after the other"
         card = (one.run("a").log_dir / "incident_1.txt").read_text()
         assert f"saved     nothing: rank {1 - rank}: [Errno 28] No space left on device\n" in card

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from faultrun.core.aftermath import aftermath, first_incident, loss_words, with_lost
 from faultrun.core.budget import furthest
 from faultrun.core.keeping import keep, too_late
-from faultrun.core.place import common_point, on_own_disks, place, replaced
+from faultrun.core.place import common_point, nothing_in_common, on_own_disks, place, replaced
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
@@ -251,9 +251,10 @@ def _replan(
     by_node = {fact.node: fact for fact in spoken}
     seated = [by_node[seat.node] for seat in seats.nodes]
     point = common_point(seats, seated)
-    if point is None and on_own_disks(seated):
+    parts = any(own.part_of for fact in seated for own in fact.points)
+    if point is None and (parts or on_own_disks(seated)):
         newest = max(fact.incarnation for fact in spoken)
-        return finished(newest, now_s, NoWholeCheckpoint.exit_code, _nothing_in_common(seated))
+        return finished(newest, now_s, NoWholeCheckpoint.exit_code, nothing_in_common(seated))
     following = Plan(
         incarnation=max(fact.incarnation for fact in spoken) + 1,
         topology=seats,
@@ -332,17 +333,3 @@ def _answered(plan: Plan, incident: Incident) -> Aftermath | None:
 def _only_followed(incident: Incident) -> bool:
     """Whether the ranks that failed had lost their peers: where a node was told to stop, that is no fault."""
     return incident.cause is Cause.ELSEWHERE or incident.fault_class is FaultClass.CONSEQUENCE
-
-
-def _nothing_in_common(seated: list[NodeFact]) -> str:
-    """Beginning from nothing would hide it, and so would a different step on each node."""
-
-    def has(fact: NodeFact) -> str:
-        return ", ".join(f"{point.path} ({point.position})" for point in fact.points) or "nothing"
-
-    found = "; ".join(f"node {fact.node} has {has(fact)}" for fact in seated)
-    return (
-        "the nodes have no checkpoint of the same step\n"
-        f"  because: each keeps its own, and they differ: {found}\n"
-        "  try:     --checkpoint_dir=DIR on a file system that all nodes share, or keep more saves"
-    )

@@ -3,9 +3,11 @@
 Pure, over what the nodes stated. With one node both are what that node says.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from faultrun.core.span import rank_names
 from faultrun.errors import assert_never
 from faultrun.model.checkpoint import Identity, Live, OnNode, RankFile, RecoveryPoint, Shared
 from faultrun.model.facts import NodeFact
@@ -58,8 +60,50 @@ def common_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint
 
     ``facts`` are the statements of its nodes, in their order. Each node's own order of
     preference is kept; between nodes the step decides, then the epoch. Where each has its own
-    file of that step, each node's ranks get what lies on that node.
+    file of that step, each node's ranks get what lies on that node. Of a state that is sharded over the disks
+    of the nodes, each must have the files of its own ranks.
     """
+    found = (_whole_point(topology, facts), _sharded_point(topology, facts))
+    return max((point for point in found if point is not None), key=_position, default=None)
+
+
+def _sharded_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
+    """The furthest state of which every node has the files of its own ranks, and nobody all."""
+    parts = [point for fact in facts for point in fact.points if point.part_of]
+    for first in sorted(parts, key=_position, reverse=True):
+        state = (first.part_of, _position(first))
+        own = [
+            next((one for one in fact.points if (one.part_of, _position(one)) == state), None)
+            for fact in facts
+        ]
+        files = tuple(
+            file
+            for fact, part in zip(facts, own, strict=True)
+            if part is not None
+            for file in part.files
+            if file.rank in topology.ranks_of(fact.node)
+        )
+        if len(files) == topology.world_size:
+            return _put_together([part for part in own if part is not None], files, facts[0].node)
+    return None
+
+
+def _put_together(parts: Sequence[RecoveryPoint], files: tuple[RankFile, ...], node: NodeId) -> RecoveryPoint:
+    suppliers: dict[str, int] = {}
+    for part in parts:
+        suppliers |= json.loads(part.restore_ranks_map or "{}")
+    return replace(
+        parts[0],
+        part_of="",
+        source=OnNode(node=node),
+        files=tuple(sorted(files, key=lambda file: file.rank)),
+        restore_ranks=",".join(str(rank) for rank in sorted(set(suppliers.values()))),
+        restore_ranks_map=json.dumps(suppliers),
+        unverified=any(part.unverified for part in parts),
+    )
+
+
+def _whole_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
     apart = on_own_disks(facts)
     best = [
         next((point for point in fact.points if _reaches_all(point, facts, apart)), None) for fact in facts
@@ -77,6 +121,25 @@ def common_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint
     )
     node = next(fact.node for fact in facts if chosen in fact.points)
     return replace(chosen, source=OnNode(node=node), files=tuple(sorted(files, key=lambda file: file.rank)))
+
+
+def nothing_in_common(seated: Sequence[NodeFact]) -> str:
+    """Beginning from nothing would hide it, and so would a different step on each node."""
+
+    def has(fact: NodeFact) -> str:
+        return ", ".join(map(_place_of, fact.points)) or "nothing"
+
+    found = "; ".join(f"node {fact.node} has {has(fact)}" for fact in seated)
+    return (
+        "the nodes have no checkpoint of the same step\n"
+        f"  because: each keeps its own, and they differ: {found}\n"
+        "  try:     --checkpoint_dir=DIR on a file system that all nodes share, or keep more saves"
+    )
+
+
+def _place_of(point: RecoveryPoint) -> str:
+    ranks = f" of {rank_names([file.rank for file in point.files])}" if point.part_of else ""
+    return f"{point.path} ({point.position}{ranks})"
 
 
 def on_own_disks(facts: Sequence[NodeFact]) -> bool:
@@ -102,6 +165,8 @@ def _same_folder(one: Mapping[str, Identity | None], other: Mapping[str, Identit
 
 def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact], apart: bool) -> bool:
     match point.source:
+        case _ if point.part_of:
+            return False
         case Shared() if not apart:
             return True
         case Shared() | OnNode():
@@ -125,7 +190,9 @@ def _copy(point: RecoveryPoint, fact: NodeFact) -> RecoveryPoint | None:
         (
             own
             for own in fact.points
-            if own.source in (Shared(), OnNode(node=fact.node)) and _position(own) == _position(point)
+            if own.source in (Shared(), OnNode(node=fact.node))
+            and not own.part_of
+            and _position(own) == _position(point)
         ),
         None,
     )

@@ -39,6 +39,8 @@ class Need:
     other runs that save in the same place: what does not say whose it is may be theirs. ``resharded``:
     whether the code loads what all ranks saved together into any number of workers; None: nobody said.
     ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
+    ``several``: there are other nodes, whose own disks may have files of other ranks. ``partly``: what serves
+    some ranks will do then, if it names its step.
     """
 
     world_size: int
@@ -51,6 +53,8 @@ class Need:
     trust: bool = False
     resharded: bool | None = None
     elastic: bool = False
+    several: bool = False
+    partly: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +121,10 @@ def choose(
             else:
                 fit.append(entry)
         groups = _groups_of(fit, need, named)
-        judged, answer = verdicts, _serve(fit, verdicts, groups)
+        judged, answer = verdicts, _serve(fit, verdicts, groups, partly=need.partly)
         if isinstance(answer, str) and need.trust:
             judged = trusted
-            answer = _serve(fit, judged, groups)
+            answer = _serve(fit, judged, groups, partly=need.partly)
         if isinstance(answer, NeedVerdicts):
             return answer
         refused += [_refusal(entry, judged[entry.path].why) for entry in fit if not _is_whole(entry, judged)]
@@ -131,6 +135,8 @@ def choose(
         point = _point(answer, unverified=unverified)
         if need.elastic:
             point = replace(point, fixed_by=_fixed_by(answer, moment, need))
+        if len(point.files) < need.world_size:
+            point = replace(point, part_of=_state_of(answer[0][1]))
         return Chosen(point=point, refused=(*refused, *foreign))
     if not ours and not broken:
         return NothingFound(refused=tuple(foreign))
@@ -152,18 +158,6 @@ def choose_first(
         if not isinstance(choice, NoneUsable):
             break
     return choice
-
-
-def last_resorts(need: Need) -> Iterator[Need]:
-    """``need``, and what is still better than a run that ends."""
-    yield need
-    if need.lost_ranks:
-        # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.
-        need = replace(need, lost_ranks=frozenset())
-        yield need
-    if need.quarantine:
-        # Nothing older is left to fall back to: the quarantined file is still better than none.
-        yield replace(need, quarantine=())
 
 
 def _foreign(entry: Entry, need: Need) -> str:
@@ -212,20 +206,24 @@ def _why_not_any(entry: Entry) -> str:
 
 
 def _serve(
-    fit: Sequence[Entry], verdicts: Mapping[str, Verdict], groups: Sequence[Group]
+    fit: Sequence[Entry], verdicts: Mapping[str, Verdict], groups: Sequence[Group], *, partly: bool
 ) -> "_Service | NeedVerdicts | str":
-    """A whole file for each group out of one moment; else what to verify, or why it cannot be."""
+    """A whole file for each group out of one moment, ``partly`` for those that have one; else what to
+    verify, or why it cannot be.
+    """
     reason = ""
     for entries in _coherent_sets(fit, groups):
         picks = [_pick(entries, group, groups, verdicts) for group in groups]
         lacking = [sorted(group) for group, entry in zip(groups, picks, strict=True) if entry is None]
-        if lacking:
+        some = partly and len(lacking) < len(groups) and fit[0].global_step is not None
+        if lacking and not some:
             where = " of one life" if len({_life(entry) for entry in fit}) > 1 else ""
             reason = reason or f"this step has no whole file for {_ranks(lacking[0])}{where}"
             continue
         chosen = [entry for entry in picks if entry is not None]
         unknown = tuple(dict.fromkeys(entry.path for entry in chosen if entry.path not in verdicts))
-        return NeedVerdicts(paths=unknown) if unknown else tuple(zip(groups, chosen, strict=True))
+        served = [(group, one) for group, one in zip(groups, picks, strict=True) if one is not None]
+        return NeedVerdicts(paths=unknown) if unknown else tuple(served)
     return reason or "nothing at this step can be used"
 
 
@@ -288,6 +286,12 @@ def _coherent_sets(fit: Sequence[Entry], groups: Sequence[Group]) -> Iterator[Se
 def _life(entry: Entry) -> tuple[object, ...]:
     """What files of one state have in common; telling nothing is not the same as telling the same."""
     return (entry.run_id, entry.life, entry.epoch, entry.world_size)
+
+
+def _state_of(entry: Entry) -> str:
+    """What files of one state on the disks of several nodes have in common, beside step and epoch."""
+    told = (entry.run_id, *entry.life, entry.world_size)
+    return " ".join(map(str, told if entry.incarnation is not None else (*told, entry.session)))
 
 
 def _pick(

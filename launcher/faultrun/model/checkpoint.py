@@ -206,7 +206,7 @@ class RecoveryPoint:
     ``identity`` is what lay there when it was chosen (None in older journals).
     ``unverified``: somebody asked to trust files that cannot be verified, and some of these are.
     ``fixed_by``: why only as many workers as it was chosen for can resume from it; asked for by runs that may
-    shrink only.
+    shrink only. ``part_of``: this node has the files of some ranks only, of that state; empty: it is whole.
     """
 
     path: str
@@ -221,6 +221,7 @@ class RecoveryPoint:
     identity: Identity | None = None
     unverified: bool = False
     fixed_by: str = field(default="", metadata=UNLESS_USED)
+    part_of: str = field(default="", metadata=UNLESS_USED)
 
     def path_for(self, rank: int | None) -> str:
         """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""

@@ -9,6 +9,7 @@ from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_an
 from faultrun.checkpoints.unknown import unknown_files
 from faultrun.core import recover
 from faultrun.core.candidate_groups import own_saves
+from faultrun.core.last_resorts import last_resorts
 from faultrun.core.recover import Need
 from faultrun.core.world_size import written_by
 from faultrun.errors import LogDirError
@@ -79,7 +80,7 @@ class CheckpointFinder:
                 return begun
         replicas = known_replicas(self._spec, self._world_size(request))
         need = self._need(request, replicas)
-        found = scan_and_choose(self._catalog, *recover.last_resorts(need), progress=self._meter)
+        found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
         self._never_trust_later(found, need)
         trusted = (one for one in found.scan.entries if not (need.after_fault and one.doubtful))
         self._catalog.know(trusted, request.incarnation)
@@ -89,7 +90,8 @@ class CheckpointFinder:
                 grounds.see(self._catalog.places)
                 self._gone_since_s = None
                 chosen = self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
-                more = further(self._catalog, found, need, most=self._most_points(need))
+                older = replace(need, partly=bool(point.part_of))
+                more = further(self._catalog, found, older, most=self._most_points(need))
                 return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
             case recover.NothingFound() if request.expects or grounds.changed():
                 return self._gone(request, found.refused)
@@ -149,6 +151,7 @@ class CheckpointFinder:
             trust=self._spec.recovery.trust,
             resharded=self._spec.recovery.resharded,
             after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
+            several=len(self._spec.topology.nodes) > 1,
         )
 
     def _world_size(self, request: FindRecoveryPoint) -> int:
