@@ -10,7 +10,7 @@ from benchmarks.goodput.assumptions import Assumptions, shown
 
 BEGIN, END = "<!-- goodput: begin -->", "<!-- goodput: end -->"
 REPLICATED, SHARDED = "replicated", "sharded"
-STAY, SPARES, SNAPSHOTS = "+ survivors stay", "+ spares over nodes", "+ memory snapshots"
+STAY, SPARES = "+ survivors stay", "+ spares over nodes"
 _HOUR_S = 3600.0
 
 
@@ -91,7 +91,7 @@ def _worth(record: Mapping[str, Any]) -> list[str]:
         ladder = [name for name in record["layouts"][layout] if name.startswith(("faultrun", "+"))]
         for before, name in pairwise(ladder):
             if layout == REPLICATED or name in (
-                SNAPSHOTS,
+                "+ memory snapshots",
                 "+ copies on the next node (supposed)",
                 "+ gasp",
             ):
@@ -248,8 +248,6 @@ def _named(name: str) -> str:
 
 def _mark(name: str, size: str) -> str:
     """What is not built yet, or not for more than one node."""
-    if name == SNAPSHOTS:
-        return " ‡"
     return " †" if name == STAY and int(size) > 8 else ""
 
 

@@ -80,7 +80,11 @@ class Job:
         middle.register_forward_pre_hook(lambda *_: self.at(Place.FORWARD))
         middle.register_forward_hook(self._watch)
         self.guard = sdk.torch.protect(
-            model, self.optimizer, directory=FOLDER / "ck", objects={"scheduler": self.scheduler}
+            model,
+            self.optimizer,
+            directory=FOLDER / "ck",
+            objects={"scheduler": self.scheduler},
+            snapshot_every=1,  # no finished step may be lost
         )
         # behind those of the guard: what they do has been done
         self.optimizer.register_step_pre_hook(lambda *_: self.at(Place.UPDATE))
