@@ -11,6 +11,8 @@ _MODULES = {
     "startup": "benchmarks.startup",
     "restart": "benchmarks.restart",
     "warm": "benchmarks.warm",
+    "stay": "benchmarks.stay",
+    "snapshots": "benchmarks.snapshots",
     "checkpoints": "benchmarks.checkpoints",
     "sdk": "benchmarks.sdk_overhead",
     "hangs": "benchmarks.hangs",

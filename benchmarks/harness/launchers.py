@@ -122,6 +122,9 @@ BARE = Launcher(name="bare", module="sys", command=_bare, signals=False, restart
 FAULTRUN = Launcher(name=OURS, module="faultrun", command=_faultrun, environ={"FAULTRUN_STANDBY": "none"})
 WARM = "faultrun, standbys"
 FAULTRUN_WARM = Launcher(name=WARM, module="faultrun", command=_warm)
+STAY = "faultrun, survivors stay"
+FAULTRUN_STAY = Launcher(name=STAY, module="faultrun", command=_warm)
+"""For scripts whose ranks can: their standbys wait where they can join."""
 WARM_CACHED = "faultrun, standbys and compile cache"
 FAULTRUN_WARM_CACHED = Launcher(
     name=WARM_CACHED, module="faultrun", command=_warm, environ={"FAULTRUN_COMPILE_CACHE": "log_dir"}
@@ -148,7 +151,7 @@ MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False
 _ALL = {
     launcher.name: launcher
     for launcher in (
-        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED),
+        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED, FAULTRUN_STAY),
         *(TORCHRUN, TORCHRUN_OWN_STORE, FT_LAUNCHER, FT_LAUNCHER_HEARTBEATS, MSRUN),
     )
 }

@@ -1,0 +1,71 @@
+"""What copies of shards in memory cost a training: as ``auto`` chose, at every step, and not at all."""
+
+from collections.abc import Mapping
+from statistics import median
+
+from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, Promise, Unit, Verdict
+from benchmarks.harness.launched import ROOT, Launched
+from benchmarks.harness.launchers import Job, launcher, missing
+from benchmarks.harness.notes import select
+from benchmarks.harness.series import Readings
+
+SPEED_LIMIT = 0.99
+_RANKS, _BLOCKS = 2, 6
+_WIDTHS = {"2 ranks, 2.4 million parameters": 640, "2 ranks, 9.4 million parameters": 1254}
+_PATIENCE_S = 600.0
+
+
+def measure(attempt: Attempt) -> Mapping[str, list[float]]:
+    """One training; blocks of steps with each interval follow each other, and are compared one by one."""
+    contender = launcher(attempt.contender)
+    script = str(ROOT / "benchmarks" / "jobs" / "snapshot_torch.py")
+    words = (str(_WIDTHS[attempt.case]), str(_BLOCKS))
+    job = Job(workers=_RANKS, program=(script, *words), recovery=("--checkpoint_dir=checkpoints",))
+    with Launched(contender.command(job), attempt.folder, contender.environ) as run:
+        run.wait_for_the_end(within_s=_PATIENCE_S)
+        auto, none, one = (
+            [note.number for note in select(run.notes, kind)] for kind in ("auto", "none", "one")
+        )
+        (interval,) = [note.number for note in select(run.notes, "interval", rank=0)]
+    return {
+        "without": [median(none)],
+        "auto": [median(auto)],
+        "one": [median(one)],
+        "kept": [median(bare / took for bare, took in zip(none, auto, strict=True))],
+        "kept_one": [median(bare / took for bare, took in zip(none, one, strict=True))],
+        "every": [interval],
+    }
+
+
+def judge(readings: Readings) -> Verdict:
+    """The median of all rounds, in the worst case."""
+    found = {case: series.median for (case, _, key), series in readings.samples.items() if key == "kept"}
+    if not found:
+        return Verdict(kept=None, measured="not run")
+    case, worst = min(found.items(), key=lambda one: one[1])
+    return Verdict(kept=worst >= SPEED_LIMIT, measured=f"{worst:.3f}, {case}")
+
+
+BENCHMARK = Benchmark(
+    name="snapshots",
+    title="What memory snapshots of shards cost",
+    method=(
+        "`fully_shard` over gloo with AdamW, a thread for each rank. After the trial of"
+        ' `snapshot_every="auto"` blocks of 24 steps or more follow each other, in one process: with the'
+        " interval that was chosen, without copies, with one at each step. Compared block by block."
+    ),
+    contenders=(OURS,),
+    cases=tuple(_WIDTHS),
+    metrics=(
+        Metric(key="without", label="step without copies", unit=Unit.MILLISECONDS),
+        Metric(key="auto", label="step with auto", unit=Unit.MILLISECONDS),
+        Metric(key="every", label="steps between its copies", unit=Unit.COUNT),
+        Metric(key="kept", label="speed kept with auto", unit=Unit.COUNT),
+        Metric(key="one", label="step with a copy at each", unit=Unit.MILLISECONDS),
+        Metric(key="kept_one", label="speed kept with those", unit=Unit.COUNT),
+    ),
+    promises=(Promise(text='training speed with snapshot_every="auto" ≥ 0.99', judge=judge),),
+    rounds=5,
+    measure=measure,
+    missing=missing,
+)
