@@ -192,6 +192,8 @@ def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> Non
     assert [seat.node for seat in found.topology.nodes] == [A, C]
     assert (len(found.ledger.restarts), found.aftermath) == (1, Aftermath(incident=lack))
     assert answer(*others, unfit, after=found) == "the plan is on its way to a, c"
+    before = replace(unfit, status=NodeStatus.JOINED, incident=None)
+    assert adopted(*others, before, after=plan()).ledger.restarts == (), "no worker had been started"
     assert answer(others[0], unfit, after=plan()) == finish(exit_code=71, why="node b: no space")
     spent = answer(*others, unfit, after=plan(), rules=replace(RULES, policy=rule(max_restarts=0)))
     assert isinstance(spent, RunFinished)

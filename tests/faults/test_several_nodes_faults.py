@@ -4,10 +4,9 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from support.hosts import Host
 from support.processes import lives, wait_until
 from support.runs import HELD_SAVE, PRELUDE
 from support.several_nodes import STORE, Job, job
+from support.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -230,23 +230,3 @@ def listening(host: Host, port: int) -> Iterator[None]:
         taken = socket.create_server((host.address, port))
     with taken:
         yield
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """A disk of its own, of two megabytes."""
-    folder.mkdir(parents=True)
-    mount = ("mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder))
-    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no file system may be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> None:
-    """All but nothing of the disk that it is on."""
-    with suppress(OSError), (folder / "ballast").open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))

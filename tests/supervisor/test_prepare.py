@@ -16,6 +16,7 @@ from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.platforms.ports import fresh_port
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer
 from faultrun.supervisor.reactor import RunClock
+from support.small_disk import fill, small_disk
 from support.specs import a_spec
 from support.story import checkpoint, first_plan
 
@@ -113,6 +114,20 @@ def test_a_configuration_that_went_away_ends_the_run_with_78_in_three_lines(tmp_
     failed = bench(tmp_path, recovery=rewriting(tmp_path / "gone.yaml")).failure(plan(checkpoint(5)))
     assert (failed.exit_code, failed.incarnation) == (ConfigError.exit_code, 1)
     assert len(failed.why.splitlines()) == 3
+
+
+def test_a_configuration_for_which_the_disk_has_no_room_is_a_failure_of_this_node_alone(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        config = disk / "train.yaml"
+        config.write_text(CONFIG)
+        used = bench(disk, recovery=rewriting(config))
+        fill(disk)
+        failed = used.failure(plan(checkpoint(5)))
+        assert (failed.unfit, config.read_text()) == (True, CONFIG)
+        assert "No space left on device" in failed.why
+    assert not bench(tmp_path, recovery=rewriting(tmp_path / "gone.yaml")).failure(plan(checkpoint(5))).unfit
 
 
 def test_script_arguments_are_replaced_or_appended_only_where_a_point_is(tmp_path: Path) -> None:

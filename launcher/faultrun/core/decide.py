@@ -144,7 +144,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case _, IncarnationOver():
             return drain.over_elsewhere(state, event)
         case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
-            return begin.give_up(state, event.at_s, (event.exit_code, event.why))
+            failed = replace(state, unfit=event.unfit)
+            return begin.give_up(failed, event.at_s, (event.exit_code, event.why))
         case Phase.AWAITING_GO, GoGiven():
             return begin.spawn(state, event)
         case Phase.RUNNING, WorkerExit(clean=True, rank=rank) if rank in state.life.rejoining:

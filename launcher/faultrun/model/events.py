@@ -6,7 +6,7 @@ continued from the journal by the next, so budgets outlive a boot.
 ``incarnation`` is the life of the worker group that the fact belongs to.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.agreement import AgreementEvent
@@ -14,7 +14,7 @@ from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.elastic import SlotsUsable
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import ExitStatus, ended_well
-from faultrun.model.fact import Fact, FactOfNodes
+from faultrun.model.fact import UNLESS_USED, Fact, FactOfNodes
 from faultrun.model.gasp import GaspEvent
 from faultrun.model.hang import HangEvent
 from faultrun.model.incident import Aftermath
@@ -110,10 +110,14 @@ class Prepared(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFailed(Fact):
-    """This node cannot make the next incarnation ready. ``exit_code`` is what the run ends with."""
+    """This node cannot make the next incarnation ready. ``exit_code`` is what the run ends with.
+
+    ``unfit``: for want of room on a disk of this node, so that another may take its place.
+    """
 
     exit_code: int
     why: str
+    unfit: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -235,6 +235,7 @@ class CheckpointFinder:
             why="cannot note which older checkpoints this run leaves alone\n"
             f"  because: {self._spec.logs.log_dir}: {error.strerror}\n"
             "  try:     --log_dir=DIR on a disk with room; or an empty --checkpoint_dir",
+            unfit=error.errno in DISK_FULL,
         )
 
     def _nothing(

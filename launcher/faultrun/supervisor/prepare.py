@@ -13,6 +13,7 @@ from faultrun.configs.pointer import point as point_at
 from faultrun.core import template
 from faultrun.core.span import rank_names
 from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint, UsageError
+from faultrun.files import DISK_FULL
 from faultrun.model.checkpoint import Kind, OnNode
 from faultrun.model.edit import EditedCopy, EditResult
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
@@ -128,6 +129,10 @@ def _check_place(table: RankTable, names: Collection[str], ranks: Sequence[int])
         raise Unfinished(f"it gives this node {rank_names(given)}, and the run {rank_names(ranks)}")
 
 
+def _lacks_room(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in DISK_FULL
+
+
 class Preparer:
     """Applies a plan to this node; remembers the edited copies that its workers must be pointed at."""
 
@@ -166,11 +171,16 @@ class Preparer:
                 incarnation=plan.incarnation,
                 exit_code=error.exit_code,
                 why=str(error),
+                unfit=_lacks_room(error.__cause__),
             )
             return
         except OSError as error:
             yield PrepareFailed(
-                at_s=self._clock.now(), incarnation=plan.incarnation, exit_code=_UNAVAILABLE, why=str(error)
+                at_s=self._clock.now(),
+                incarnation=plan.incarnation,
+                exit_code=_UNAVAILABLE,
+                why=str(error),
+                unfit=_lacks_room(error),
             )
             return
         now_s = self._clock.now()
