@@ -40,13 +40,14 @@ from faultrun.model.rejoin import (
     RankRejoined,
 )
 from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
-from faultrun.model.run import RunState
+from faultrun.model.run import Phase, RunState
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId
 from support.story import NODE, STAYING, first_plan, new_run
 
 DESIGN = Path(__file__).parents[2] / "launcher" / "DESIGN.md"
 Arrow = tuple[str, str, str]
+ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 BACK = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.UNRECOVERED),))
 GONE = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.FAILED),))
@@ -118,15 +119,18 @@ def name(event: Event) -> str:
 
 def kind(state: RunState) -> object:
     """States of one kind are answered alike; one of them is followed."""
+    if state.phase is Phase.FINISHED:
+        return state.phase, state.exit_code
     life, drain = state.life, state.life.drain
     reset = state.run.platform.reset
+    # Which of two ranks it is makes no difference, nor what a dead one could do, or one that is being ended.
+    able = () if state.phase in ENDING else life.alive
     return (
         state.phase,
         len(life.alive),
         len(life.finished) > 0,
         life.forming,
-        life.rejoinable,
-        life.rejoining,
+        tuple(sorted((rank in life.rejoinable, rank in life.rejoining) for rank in able)),
         min(life.regroups, 1),
         None
         if drain is None
