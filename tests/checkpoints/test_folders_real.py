@@ -18,6 +18,7 @@ from faultrun.checkpoints.registry import builtin_formats
 from faultrun.core.recover import Chosen
 from support.catalogs import survey_of
 from support.free_port import free_port
+from support.lightly import lightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(240)]
 
@@ -52,7 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "HF_HUB_OFFLINE": "1",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
-        "OMP_NUM_THREADS": "1",
+        **lightly(),
     }
     ranks = [
         {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}

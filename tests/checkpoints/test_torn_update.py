@@ -14,6 +14,7 @@ import pytest
 from faultrun.core.recover import Chosen, Need
 from faultrun.model.checkpoint import Kind
 from support.catalogs import catalog_of, reasons, survey_of
+from support.lightly import lightly
 
 WORKER = Path(__file__).parent.parent / "support/mindspore_peers.py"
 _PATIENCE_S = 150
@@ -23,7 +24,8 @@ _PATIENCE_S = 150
 def started(root: Path, role: str, port: int, rank: int) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the pair; its whole group is killed at the end."""
     environ = {
-        **os.environ, "MS_WORKER_NUM": "2", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": str(port),
+        **os.environ, **lightly(),
+        "MS_WORKER_NUM": "2", "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": str(port),
         "MS_TOPO_TIMEOUT": "120", "MS_ROLE": role, "MS_NODE_ID": str(rank), "RANK_ID": str(rank),
         "RANK_SIZE": "2", "DEVICE_ID": str(rank), "MS_CPU_COMM_OP_TIMEOUT": "10",
     }  # fmt: skip

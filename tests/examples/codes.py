@@ -7,20 +7,49 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from examples.launched import FAULTRUN, TORCHRUN, Run, run_to_the_end
+from examples.launched import FAULTRUN, Run
+from support.free_port import free_port
+from support.lightly import LIGHT, lightly
+from support.preloaded import Forked, Preloaded
 
 _STEP = re.compile(r"^step (\d+) loss (\S+)$", re.MULTILINE)
 _FINAL = re.compile(r"^final step \d+ loss \S+ digest [0-9a-f]{8}$", re.MULTILINE)
 _LOOK_AGAIN_S = 0.0005
 
 
-def under_torchrun(*script: str | Path, cwd: Path) -> str:
-    """The last line of an undisturbed run of two workers."""
-    command = (*TORCHRUN, "--standalone", "--nproc-per-node=2", *script)
-    return final_line(run_to_the_end(*command, cwd=cwd, within_s=240))
+def undisturbed(script: Path, *options: str, imports: Sequence[str], cwd: Path, workers: int = 2) -> str:
+    """What rank 0 prints in a run that no launcher watches, with the variables that torchrun sets.
+
+    The ranks are forked from one process that has imported what they would each import.
+    """
+    all_ranks = {
+        **os.environ,
+        **lightly(),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": str(workers),
+        "LOCAL_WORLD_SIZE": str(workers),
+    }
+    preloaded = Preloaded(*imports, folders=(LIGHT, script.parent))
+    ranks: list[Forked] = []
+    try:
+        for rank in range(workers):
+            of_one = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            with (cwd / f"undisturbed_{rank}.txt").open("wb") as log:
+                ranks.append(
+                    preloaded.start(script, *options, env=all_ranks | of_one, log=log.fileno(), cwd=cwd)
+                )
+        texts = [cwd / f"undisturbed_{rank}.txt" for rank in range(workers)]
+        for one, text in zip(ranks, texts, strict=True):
+            assert one.wait() == 0, text.read_text(errors="replace")
+    finally:
+        for one in ranks:
+            one.kill()
+        preloaded.close()
+    return texts[0].read_text(errors="replace")
 
 
 def faultrun(*options: str | Path) -> tuple[str | Path, ...]:

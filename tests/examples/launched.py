@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.lightly import lightly
+
 ROOT = Path(__file__).resolve().parents[2]
 FAULTRUN = (sys.executable, "-m", "faultrun")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
@@ -25,9 +27,7 @@ _LOOK_AGAIN_MS = 50
 _LIGHT = {
     # `auto` would begin to import frameworks once more after 20 s, in the middle of a test on a slow machine.
     "FAULTRUN_STANDBY": os.environ.get("FAULTRUN_STANDBY", "none"),
-    "PYTHONPATH": os.pathsep.join(
-        filter(None, (str(ROOT / "tests" / "support" / "light"), os.environ.get("PYTHONPATH")))
-    ),
+    **lightly(),
 }
 
 

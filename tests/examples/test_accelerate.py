@@ -13,7 +13,7 @@ from examples.codes import (
     last_step,
     losses,
     resumed_at,
-    under_torchrun,
+    undisturbed,
 )
 from examples.launched import ROOT, launched
 from support.installed import need
@@ -27,12 +27,13 @@ OPTIONS = ("--output_dir", "out", "--steps", "64", "--save_every", "8")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return under_torchrun(SCRIPT, *OPTIONS, cwd=tmp_path_factory.mktemp("torchrun"))
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    cwd = tmp_path_factory.mktemp("undisturbed")
+    return final_line(undisturbed(SCRIPT, *OPTIONS, imports=("accelerate",), cwd=cwd))
 
 
 def test_a_rank_killed_in_the_middle_and_one_killed_as_it_saves_change_no_bit(
-    undisturbed: str, tmp_path: Path
+    expected: str, tmp_path: Path
 ) -> None:
     def half_written() -> bool:
         folders = (tmp_path / "out" / f"checkpoint-{step}" for step in (32, 40, 48, 56))
@@ -45,13 +46,13 @@ def test_a_rank_killed_in_the_middle_and_one_killed_as_it_saves_change_no_bit(
         run.wait_until(lambda: last_step(run, 1) >= 25, within_s=120)
         killed_while(run, 0, half_written, within_s=60)
         assert run.wait_for_the_end(within_s=120) == 0
-        assert final_line(run.output(2).text) == undisturbed
+        assert final_line(run.output(2).text) == expected
         for incident in (0, 1):
             assert max(losses(run, incident)) - resumed_at(run, incident) <= 1, "a step was lost"
             assert min(losses(run, incident + 1)) == resumed_at(run, incident) + 1
 
 
-def test_a_stop_and_a_torn_gasp_go_on_from_accelerates_own_folder(undisturbed: str, tmp_path: Path) -> None:
+def test_a_stop_and_a_torn_gasp_go_on_from_accelerates_own_folder(expected: str, tmp_path: Path) -> None:
     command = faultrun("--checkpoint_dir=out", SCRIPT, *OPTIONS, "--step_s=0.05")
     with launched(*command, cwd=tmp_path) as run:
         run.wait_until(lambda: last_step(run, 0) >= 20, within_s=120)
@@ -63,5 +64,5 @@ def test_a_stop_and_a_torn_gasp_go_on_from_accelerates_own_folder(undisturbed: s
         os.truncate(path, path.stat().st_size // 2)
     with launched(*command, cwd=tmp_path) as run:
         assert run.wait_for_the_end(within_s=120) == 0
-        assert final_line(run.output(1).text) == undisturbed
+        assert final_line(run.output(1).text) == expected
         assert min(losses(run, 1)) % 8 == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from examples.launched import FAULTRUN, ROOT, TORCHRUN, Run, launched, run_to_the_end
+from support.lightly import LIGHT
 
 EXAMPLE = ROOT / "examples" / "13_deepspeed" / "train.py"
 DEEPSPEED = ROOT / ".codes" / "deepspeed"
@@ -19,7 +20,7 @@ START = ("--recipe=deepspeed", "--worker_num=2", "--grace=500ms", EXAMPLE)
 STEPS = 40
 ENVIRONMENT = (
     "env",
-    f"PYTHONPATH={os.pathsep.join([str(DEEPSPEED), str(ROOT / 'tests' / 'support' / 'light')])}",
+    f"PYTHONPATH={os.pathsep.join([str(DEEPSPEED), str(LIGHT)])}",
     f"PATH={DEEPSPEED / 'bin'}:{os.environ['PATH']}",
     f"TORCH_EXTENSIONS_DIR={DEEPSPEED.with_name('extensions')}",
 )

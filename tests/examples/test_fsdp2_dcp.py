@@ -9,37 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from examples.launched import FAULTRUN, ROOT, TORCHRUN, Run, launched, run_to_the_end
+from examples.codes import final_line, undisturbed
+from examples.launched import FAULTRUN, ROOT, Run, launched
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 SCRIPT = ROOT / "examples" / "12_fsdp2_dcp" / "train.py"
-STEPS = ("--steps=40", "--save_every=10")
+STEPS = ("--steps=30", "--save_every=10")
 SLOW = (*STEPS, "--step_s=0.03")
 REPLICATED = ("--steps=16", "--save_every=10", "--replicate=2")
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 _STEP = re.compile(r"^step (\d+) loss", re.MULTILINE)
 _RESUMED = re.compile(r"^resumed at step (\d+)$", re.MULTILINE)
-_FINAL = re.compile(r"^final step \d+ loss \S+ digest [0-9a-f]{8}$", re.MULTILINE)
 
 
-def undisturbed(folder: Path, workers: int, *options: str) -> str:
-    how = ("--standalone", f"--nproc-per-node={workers}")
-    text = run_to_the_end(*TORCHRUN, *how, SCRIPT, *options, cwd=folder, within_s=120)
-    (line,) = _FINAL.findall(text)
-    return str(line)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_each() -> None:
-    os.environ.update(ONE_THREAD)
+IMPORTS = (
+    *("torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.device_mesh"),
+    *("torch.distributed.tensor", "sklearn.datasets"),
+)
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("torchrun")
-    return folder, undisturbed(folder, 2, *STEPS)
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return folder, final_line(undisturbed(SCRIPT, *STEPS, imports=IMPORTS, cwd=folder))
 
 
 def faultrun(workers: int, *options: str) -> tuple[str | Path, ...]:
@@ -53,11 +46,6 @@ def step(run: Run, incarnation: int) -> int:
 def resumed_at(run: Run, incarnation: int) -> int:
     (found,) = _RESUMED.findall(run.output(incarnation).text)
     return int(found)
-
-
-def final(run: Run, incarnation: int) -> str:
-    (line,) = _FINAL.findall(run.output(incarnation).text)
-    return str(line)
 
 
 def test_killed_as_it_saves_then_told_to_stop_it_goes_on_to_the_same_end(
@@ -83,37 +71,30 @@ def test_killed_as_it_saves_then_told_to_stop_it_goes_on_to_the_same_end(
     with launched(*faultrun(2), SCRIPT, *STEPS, cwd=tmp_path) as again:
         assert again.wait_for_the_end(within_s=120) == 0, again.console
         assert resumed_at(again, 2) >= stopped_at
-        assert final(again, 2) == reference[1]
+        assert final_line(again.output(2).text) == reference[1]
 
 
-def test_a_torn_newest_checkpoint_is_passed_over(reference: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_torn_newest_checkpoint_is_passed_over_and_the_one_before_loads_into_another_number_of_ranks(
+    reference: tuple[Path, str], tmp_path: Path
+) -> None:
     shutil.copytree(reference[0] / "fsdp2", tmp_path / "fsdp2")
-    os.truncate(tmp_path / "fsdp2" / "step-40" / "__1_0.distcp", 1000)
-    with launched(*faultrun(2, "--resume=always"), SCRIPT, *STEPS, cwd=tmp_path) as run:
+    os.truncate(tmp_path / "fsdp2" / "step-30" / "__1_0.distcp", 1000)
+    with launched(*faultrun(1, "--resume=always"), SCRIPT, "--steps=22", cwd=tmp_path) as run:
         assert run.wait_for_the_end(within_s=120) == 0, run.console
-        assert resumed_at(run, 0) == 30
-        assert final(run, 0) == reference[1]
+        assert resumed_at(run, 0) == 20
+        assert step(run, 0) == 22
         told = str(run.journal("RecoveryPointChosen")[0])
-        assert "fsdp2/step-40" in told
+        assert "fsdp2/step-30" in told
         assert re.search(r"__1_0\.distcp\S* is cut", told), told
 
 
-def test_a_dcp_checkpoint_loads_into_another_number_of_ranks(
-    reference: tuple[Path, str], tmp_path: Path
-) -> None:
-    shutil.copytree(reference[0] / "fsdp2" / "step-30", tmp_path / "fsdp2" / "step-30")
-    with launched(*faultrun(1, "--resume=always"), SCRIPT, "--steps=32", cwd=tmp_path) as run:
-        assert run.wait_for_the_end(within_s=120) == 0, run.console
-        assert resumed_at(run, 0) == 30
-        assert step(run, 0) == 32
-
-
 def test_a_replica_has_the_shards_of_a_killed_rank(tmp_path: Path) -> None:
-    (tmp_path / "torchrun").mkdir()
-    line = undisturbed(tmp_path / "torchrun", 4, *REPLICATED)
+    (tmp_path / "undisturbed").mkdir()
+    where = tmp_path / "undisturbed"
+    line = final_line(undisturbed(SCRIPT, *REPLICATED, imports=IMPORTS, cwd=where, workers=4))
     with launched(*faultrun(4), SCRIPT, *REPLICATED, "--step_s=0.03", cwd=tmp_path) as run:
         run.wait_until(lambda: step(run, 0) >= 7, within_s=120)
         run.kill(3)
         assert run.wait_for_the_end(within_s=120) == 0, run.console
         assert 0 <= step(run, 0) - resumed_at(run, 1) <= 1
-        assert final(run, 1) == line
+        assert final_line(run.output(1).text) == line

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.codes import faultrun, final_line, last_step, losses, resumed_at, under_torchrun
+from examples.codes import faultrun, final_line, last_step, losses, resumed_at, undisturbed
 from examples.launched import ROOT, Run, launched
 from support.installed import need
 
@@ -24,7 +24,7 @@ def code(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A script, and how it ends undisturbed."""
     script = str(request.param)
     cwd = tmp_path_factory.mktemp(Path(script).stem)
-    return script, under_torchrun(EXAMPLE / script, *OPTIONS, cwd=cwd)
+    return script, final_line(undisturbed(EXAMPLE / script, *OPTIONS, imports=("digits",), cwd=cwd))
 
 
 def command(script: str) -> tuple[str | Path, ...]:
@@ -35,7 +35,7 @@ def command(script: str) -> tuple[str | Path, ...]:
 def test_stopped_with_torn_gasps_then_killed_as_it_saves_and_in_mid_epoch_no_bit_changes(
     code: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script, undisturbed = code
+    script, expected = code
     with launched(*command(script), "--step_s=0.05", cwd=tmp_path) as run:
         run.wait_until(lambda: last_step(run, 0) >= 12, within_s=120)
         os.kill(run.supervisor, signal.SIGTERM)
@@ -49,7 +49,7 @@ def test_stopped_with_torn_gasps_then_killed_as_it_saves_and_in_mid_epoch_no_bit
     with launched(*command(script), cwd=tmp_path) as run:
         assert run.wait_for_the_end(within_s=180) == 0
         assert min(losses(run, 1)) == 9, "the code's own save was the newest that is whole"
-        assert final_line(run.output(3).text) == undisturbed
+        assert final_line(run.output(3).text) == expected
         assert resumed_at(run, 1) == 24, "the survivor of a save that was never made saved the same step"
         assert_no_step_is_lost(run, 1)
         assert_no_step_is_lost(run, 2)

@@ -13,7 +13,7 @@ from examples.codes import (
     last_step,
     losses,
     resumed_at,
-    under_torchrun,
+    undisturbed,
 )
 from examples.launched import ROOT, launched
 from support.installed import need
@@ -27,12 +27,20 @@ OPTIONS = ("--output_dir", "out", "--steps", "36", "--save_every", "8")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return under_torchrun(SCRIPT, *OPTIONS, cwd=tmp_path_factory.mktemp("torchrun"))
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    cwd = tmp_path_factory.mktemp("undisturbed")
+    return final_line(
+        undisturbed(
+            SCRIPT,
+            *OPTIONS,
+            imports=("transformers.trainer", "transformers.models.gpt2.modeling_gpt2"),
+            cwd=cwd,
+        )
+    )
 
 
 def test_a_rank_killed_in_the_middle_and_one_killed_as_it_saves_change_no_bit(
-    undisturbed: str, tmp_path: Path
+    expected: str, tmp_path: Path
 ) -> None:
     def half_written() -> bool:
         folders = (tmp_path / "out" / f"checkpoint-{step}" for step in (24, 32))
@@ -45,14 +53,14 @@ def test_a_rank_killed_in_the_middle_and_one_killed_as_it_saves_change_no_bit(
         run.wait_until(lambda: last_step(run, 1) >= 17, within_s=120)
         killed_while(run, 0, half_written, within_s=60)
         assert run.wait_for_the_end(within_s=120) == 0
-        assert final_line(run.output(2).text) == undisturbed
+        assert final_line(run.output(2).text) == expected
         for incident in (0, 1):
             assert max(losses(run, incident)) - resumed_at(run, incident) <= 1, "a step was lost"
             assert min(losses(run, incident + 1)) == resumed_at(run, incident) + 1
         assert resumed_at(run, 1) in (24, 32), "the survivor of a half written checkpoint saved the same step"
 
 
-def test_a_stop_and_a_torn_gasp_go_on_from_trainers_own_checkpoint(undisturbed: str, tmp_path: Path) -> None:
+def test_a_stop_and_a_torn_gasp_go_on_from_trainers_own_checkpoint(expected: str, tmp_path: Path) -> None:
     command = faultrun("--checkpoint_dir=out", SCRIPT, *OPTIONS, "--step_s=0.05")
     with launched(*command, cwd=tmp_path) as run:
         run.wait_until(lambda: last_step(run, 0) >= 12, within_s=120)
@@ -65,7 +73,7 @@ def test_a_stop_and_a_torn_gasp_go_on_from_trainers_own_checkpoint(undisturbed: 
         os.truncate(path, path.stat().st_size // 2)
     with launched(*command, cwd=tmp_path) as run:
         assert run.wait_for_the_end(within_s=120) == 0
-        assert final_line(run.output(1).text) == undisturbed
+        assert final_line(run.output(1).text) == expected
         assert min(losses(run, 1)) == 9
         refused = [one for point in run.journal("RecoveryPointChosen") for one in point["refused"]]
         assert any("its optimizer.pt: has" in one["why"] for one in refused)

@@ -1,5 +1,6 @@
 """A short piece of the campaign of dying gasps, and proof that its judge sees what is broken."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from benchmarks.campaigns.gasps_stop import broken as broken_stop
 from benchmarks.campaigns.gasps_table import keeps
 from benchmarks.harness.notes import Note
 
+from support.lightly import lightly
+
 ROOT = Path(__file__).resolve().parents[2]
 FAULT = Fault(number=1, rank=1, step=8, place=Place.UPDATE, fraction=0.5)
 WORKERS = 2
@@ -32,7 +35,10 @@ REFERENCE = Reference(
 def test_a_seeded_piece_of_the_campaign_keeps_every_promise() -> None:
     words = ("--runs=4", "--stops=4", "--only=4", "--workers=2", "--seed=7")  # the fourth dies in an update
     campaign = (sys.executable, "-m", "benchmarks.campaigns.gasps", *words)
-    ended = subprocess.run(campaign, cwd=ROOT, timeout=500, check=False, capture_output=True, text=True)
+    environ = {**os.environ, **lightly()}
+    ended = subprocess.run(
+        campaign, cwd=ROOT, env=environ, timeout=500, check=False, capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 of 1 deaths kept every promise" in ended.stdout
     assert "1 of 1 stops kept every promise" in ended.stdout

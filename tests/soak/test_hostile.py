@@ -1,6 +1,7 @@
 """A short piece of ``make soak-hostile``, and proof that its judge sees what it is there to see."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,8 @@ from benchmarks.campaigns.hostile_judge import broken
 from benchmarks.campaigns.hostile_plan import Blow, Deed, End, History, Session, draw
 from benchmarks.campaigns.hostile_run import Ended, Told
 
+from support.lightly import lightly
+
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = Session(strikes=(), end=End.FINISH, end_after=5, deeds_between=(), folder_gone=False)
 
@@ -20,7 +23,10 @@ QUIET = Session(strikes=(), end=End.FINISH, end_after=5, deeds_between=(), folde
 @pytest.mark.slow
 def test_hostile_histories_break_no_promise() -> None:
     campaign = (sys.executable, "-m", "benchmarks.campaigns.hostile", "--histories=6", "--seed=3")
-    ended = subprocess.run(campaign, cwd=ROOT, timeout=280, check=False, capture_output=True, text=True)
+    environ = {**os.environ, **lightly()}
+    ended = subprocess.run(
+        campaign, cwd=ROOT, env=environ, timeout=280, check=False, capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "6 of 6 histories kept every promise" in ended.stdout
 

@@ -1,5 +1,6 @@
 """A short piece of ``make soak``: real trainings, a rank of each killed by chance from a seed."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,8 @@ from benchmarks.campaigns.evidence import Evidence, broken
 from benchmarks.campaigns.kill_plan import SAVE_EVERY, STEPS, WORKERS, Kill, Way, When, plan
 from benchmarks.harness.notes import Note
 
+from support.lightly import lightly
+
 ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "c0ffee"
 KILL = Kill(number=1, rank=1, step=8, when=When.BEFORE, way=Way.REWRITE)
@@ -20,7 +23,10 @@ KILL = Kill(number=1, rank=1, step=8, when=When.BEFORE, way=Way.REWRITE)
 @pytest.mark.slow
 def test_a_training_with_a_rank_killed_keeps_every_promise() -> None:
     campaign = (sys.executable, "-m", "benchmarks.campaigns.kills", "--runs=1", "--seed=7")
-    ended = subprocess.run(campaign, cwd=ROOT, timeout=240, check=False, capture_output=True, text=True)
+    environ = {**os.environ, **lightly()}
+    ended = subprocess.run(
+        campaign, cwd=ROOT, env=environ, timeout=240, check=False, capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 of 1 runs kept every promise" in ended.stdout
 

@@ -8,6 +8,14 @@ from benchmarks.campaigns.pauses_plan import Case, plan
 from benchmarks.campaigns.pauses_run import run
 from benchmarks.jobs.pause_deed import HANGS, PAUSES
 
+from support.lightly import lightly
+
+
+@pytest.fixture(autouse=True)
+def light(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in lightly().items():
+        monkeypatch.setenv(name, value)
+
 
 def test_a_plan_has_every_kind_and_can_be_had_again() -> None:
     cases = plan(200, 60, seed=1)

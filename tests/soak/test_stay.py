@@ -19,6 +19,8 @@ from benchmarks.campaigns.stay_judge import (
 from benchmarks.campaigns.stay_plan import How, Whom, sessions
 from benchmarks.jobs.stay_board import OF_A_STEP, Board, Place
 
+from support.lightly import lightly
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_deaths_that_survivors_outlive_break_no_promise(tmp_path: Path) -> None:
     words = ("--deaths=2", "--seed=3", "--only=0", f"--see={tmp_path / 'see'}")
     campaign = (sys.executable, "-m", "benchmarks.campaigns.stay", *words)
-    environ = {**os.environ, "PYTHONPATH": "launcher:.", "TMPDIR": str(tmp_path)}
+    environ = {**os.environ, **lightly("launcher", "."), "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
         campaign, cwd=ROOT, env=environ, timeout=280, check=False, capture_output=True, text=True
     )

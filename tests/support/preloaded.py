@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,23 +53,29 @@ class Forked:
 
 
 class Preloaded:
-    """The process that has imported ``modules``, and everything that these import."""
+    """The process that has imported ``modules``, and everything that these import; ``folders`` come first."""
 
-    def __init__(self, *modules: str) -> None:
+    def __init__(self, *modules: str, folders: Sequence[str | Path] = ()) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno()), *modules],
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={
+                    **os.environ,
+                    **_ONE_THREAD,
+                    "PYTHONPATH": os.pathsep.join([*map(str, folders), *sys.path]),
+                },
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
         self._socket = ours
 
-    def start(self, script: Path, *args: str, env: Mapping[str, str], log: int) -> Forked:
+    def start(
+        self, script: Path, *args: str, env: Mapping[str, str], log: int, cwd: Path | None = None
+    ) -> Forked:
         """Run ``script`` as ``__main__`` in a new process, with ``log`` as stdout and stderr."""
         told, tells = os.pipe()
-        request = {"argv": [os.fspath(script), *args], "env": dict(env), "cwd": os.fspath(Path.cwd())}
+        request = {"argv": [os.fspath(script), *args], "env": dict(env), "cwd": os.fspath(cwd or Path.cwd())}
         socket.send_fds(self._socket, [json.dumps(request).encode()], [log, tells])
         os.close(tells)
         return Forked(told)

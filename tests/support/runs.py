@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.lightly import lightly
 from support.processes import PATIENCE_S, end_all, wait_until, watched
 
 FAULTRUN = (sys.executable, "-m", "faultrun")
@@ -195,11 +196,12 @@ class Launcher:
         """The bare process."""
         name, _, value = self.mark.partition("=")
         plain = () if any(word.startswith("--framework") for word in words) else ("--framework=plain",)
+        light = {} if plain else lightly()
         return subprocess.Popen(
             [*self.faultrun, *plain, *words],
             cwd=self.folder,
             # Half a second of Python for each of hundreds of runs; `test_outlets` asks for its report.
-            env={"FAULTRUN_REPORT": "False", **os.environ, name: value, **environ},
+            env={"FAULTRUN_REPORT": "False", **os.environ, **light, name: value, **environ},
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,

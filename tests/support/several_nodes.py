@@ -9,6 +9,7 @@ from pathlib import Path
 from model.replay import broken_laws
 from support.etcd_cluster import EtcdCluster
 from support.hosts import Host, Network, network
+from support.lightly import lightly
 from support.runs import FAULTRUN, LIGHT_PYTHON, PRELUDE, Run
 
 LEASE_S = 3
@@ -96,7 +97,9 @@ class Job:
         own.mkdir(exist_ok=True)
         command = (*under, *FAULTRUN, *options, *self.program)
         console = self.folder / f"{host.name}.out"
-        process = host.start(command, log=console, environ={"FAULTRUN_REPORT": "False", **environ}, cwd=own)
+        light = {} if self.framework == "plain" else lightly()
+        variables = {"FAULTRUN_REPORT": "False", **light, **environ}
+        process = host.start(command, log=console, environ=variables, cwd=own)
         log_dir = self.folder / "logs" / f"node_{host.name}"
         return Run(pid=process.pid, log_dir=log_dir, console=console, process=process)
 

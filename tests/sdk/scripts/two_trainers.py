@@ -15,7 +15,7 @@ from faultrun import sdk
 parser = argparse.ArgumentParser()
 parser.add_argument("--kill", default="")
 KILL = dict(enumerate(parser.parse_args().kill.split(",")))
-LIFE = int(os.environ["FAULTRUN_INCARNATION"])
+LIFE = int(os.environ.get("FAULTRUN_INCARNATION", "0"))
 RANK = int(os.environ["RANK"])
 
 

@@ -13,6 +13,7 @@ if _real is None or _real.submodule_search_locations is None:
 __path__ = list(_real.submodule_search_locations)
 _logger = logging.getLogger(__name__)  # its own files ask for it
 __version__ = import_module("torchmetrics.__about__").__version__
+vars(import_module("torchmetrics.utilities.imports"))["_MATPLOTLIB_AVAILABLE"] = False
 import_module("torchmetrics.utilities")
 Metric = import_module("torchmetrics.metric").Metric
 MetricCollection = import_module("torchmetrics.collections").MetricCollection

@@ -1,0 +1,3 @@
+"""Whatever is imported from ``scipy.io`` is there, and cannot be called."""
+
+from scipy import __getattr__  # type: ignore[import-untyped,unused-ignore]  # noqa: F401
