@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import gc
 import os
 import signal
 import sys
@@ -80,6 +81,12 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Which examples the property tests draw, and how to draw them once more."""
     drawn = "the same each time" if _PROFILE == "ci" else f"seed {config.getoption('--hypothesis-seed')}"
     return f"property tests: profile {_PROFILE}, {drawn}" + (f", {_EXAMPLES} examples" if _EXAMPLES else "")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay to the end: nobody need look for garbage among them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
