@@ -111,6 +111,16 @@ def grown(wanted: Topology, plan: Plan, facts: list[NodeFact], following: Plan) 
     return replace(following, topology=seats, point=resized(point, takes), slots=told)
 
 
+def workers_words(plan: Plan) -> str:
+    """How many workers the run goes on with, and why not more or fewer; empty where that is no question."""
+    ledger, size = plan.slots, plan.topology.world_size
+    if ledger is None:
+        return ""
+    out = [f"slot {one.slot}: {one.why}" for one in ledger.aside]
+    fewer = [f"{size} of {size + len(out)}, without {'; '.join(out)}"] if out else []
+    return "; ".join((*fewer, *([ledger.refused] if ledger.refused else [])))
+
+
 def _against(elastic: Elastic, before: Topology, following: Plan, leaving: frozenset[int] | str) -> str:
     """Why the run cannot go on without ``leaving``; empty if it can."""
     if isinstance(leaving, str):

@@ -177,7 +177,13 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
     phases = {now_of.get(rank, rank): phase for rank, phase in standbys.phases.items()}
     moved = any(old != new for old, new in pairs) and bool(standbys.phases)
     ranks = tuple(new for _, new in pairs)
-    return replace(standbys, ranks=ranks, phases=phases), ((SeatStandbys(ranks=pairs),) if moved else ())
+    seated: tuple[Action, ...] = (SeatStandbys(ranks=pairs),) if moved else ()
+    left = tuple(rank for rank in phases if rank not in ranks)
+    if left:
+        why, number = "the run has fewer workers", spawn.plan.incarnation
+        gone = DismissStandbys(incarnation=number, ranks=left, state=StandbyPhase.DISMISSED, why=why)
+        phases, seated = {rank: phases[rank] for rank in phases if rank in ranks}, (*seated, gone)
+    return replace(standbys, ranks=ranks, phases=phases), seated
 
 
 def _unpark(standbys: StandbyState, event: Event, run: RunState) -> _Decided:

@@ -11,7 +11,13 @@ from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Framework, RunSpec
 from faultrun.model.topology import BootId
-from faultrun.model.wire import PROGRESS_VARIABLE, REJOIN_VARIABLE, SOCKET_VARIABLE
+from faultrun.model.wire import (
+    ACCUMULATE_VARIABLE,
+    FULL_VARIABLE,
+    PROGRESS_VARIABLE,
+    REJOIN_VARIABLE,
+    SOCKET_VARIABLE,
+)
 from faultrun.model.worker_identity import FOLDERS_VARIABLE
 
 GROUP_INFO = "GROUP_INFO_FILE"
@@ -25,6 +31,8 @@ _OWNED = (
     "RESTORE_RANKS",
     "RESTORE_RANKS_MAP",
     FOLDERS_VARIABLE,
+    FULL_VARIABLE,
+    ACCUMULATE_VARIABLE,
 )
 
 
@@ -32,7 +40,8 @@ _OWNED = (
 class WorkerPlacement:
     """Where one worker sits. ``local_world_size`` counts the workers of its node.
 
-    ``device`` is its device number by the rank table; None: the number is its local rank.
+    ``device`` is its device number by the rank table; None: the number is that of its ``slot``, which is its
+    local rank unless the run has become smaller.
     """
 
     rank: int
@@ -40,11 +49,17 @@ class WorkerPlacement:
     node_rank: int
     local_world_size: int
     device: int | None = None
+    places: tuple[int, ...] = ()
+
+    @property
+    def slot(self) -> int:
+        """Whose device and processors it has."""
+        return self.places[self.local_rank] if self.places else self.local_rank
 
     @property
     def device_id(self) -> str:
         """DEVICE_ID."""
-        return str(self.local_rank if self.device is None else self.device)
+        return str(self.slot if self.device is None else self.device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +106,7 @@ def worker_environment(
         **_mindspore(spec, seat, life),
         **_tensorflow(spec, seat),
         **_binding(spec, seat),
+        **_fewer(base, spec, seat, life),
         **_own_device(base, spec, seat),
         **_simulated(spec),
     }
@@ -176,13 +192,40 @@ def _as_torchrun(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -
     }
 
 
+def _fewer(
+    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec
+) -> dict[str, str]:
+    """In a run that may shrink: how many there were, and which devices the local ranks count through.
+
+    torch takes the device whose number is LOCAL_RANK, so those of slots without a worker are hidden from it.
+    MindSpore and TensorFlow take DEVICE_ID.
+    """
+    if spec.elastic is None:
+        return {}
+    full, now = spec.topology.world_size, life.plan.topology.world_size
+    told = {FULL_VARIABLE: str(full), ACCUMULATE_VARIABLE: str(-(-full // now))}
+    if not seat.places or spec.framework in (Framework.MINDSPORE, Framework.TENSORFLOW):
+        return told
+    seen = {"CUDA_VISIBLE_DEVICES": _devices(base, "CUDA_VISIBLE_DEVICES", seat.places)}
+    if life.ascend:
+        seen["ASCEND_RT_VISIBLE_DEVICES"] = _devices(base, "ASCEND_RT_VISIBLE_DEVICES", seat.places)
+        seen["DEVICE_ID"] = str(seat.local_rank)
+    return {**told, **seen}
+
+
+def _devices(base: Mapping[str, str], variable: str, slots: tuple[int, ...]) -> str:
+    """The devices of ``slots``, of those that ``variable`` lets see."""
+    seen = [one.strip() for one in base[variable].split(",")] if base.get(variable) else []
+    return ",".join(seen[slot] if slot < len(seen) else str(slot) for slot in slots)
+
+
 def _own_device(base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
     """``--virtual-local-rank``: the worker's GPU is the only one it sees, and so number 0."""
     if not spec.identity.own_device:
         return {}
     seen = base.get("CUDA_VISIBLE_DEVICES")
     devices = [] if seen is None else seen.split(",")
-    device = devices[seat.local_rank].strip() if seat.local_rank < len(devices) else str(seat.local_rank)
+    device = devices[seat.slot].strip() if seat.slot < len(devices) else str(seat.slot)
     return {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": device}
 
 
@@ -244,7 +287,7 @@ def _tensorflow(spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
 def _binding(spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:
     """What MindSpore's own threads are told about the processors that the worker was given."""
     told = spec.binding.worker_env
-    return dict(told[seat.local_rank]) if seat.local_rank < len(told) else {}
+    return dict(told[seat.slot]) if seat.slot < len(told) else {}
 
 
 def _simulated(spec: RunSpec) -> dict[str, str]:
@@ -268,4 +311,6 @@ def compile_cache_variables(folder: str, plan: Plan) -> dict[str, str]:
         failed = sum(restart.step < 0 for restart in plan.ledger.restarts)
     else:
         failed = next((one.failures for one in plan.ledger.attempts if one.path == plan.point.path), 0)
-    return {"MS_COMPILER_CACHE_ENABLE": "1", "MS_COMPILER_CACHE_PATH": f"{folder}/{failed}"}
+    fewer = plan.slots is not None and plan.slots.aside
+    of_size = f"_of_{plan.topology.world_size}" if fewer else ""
+    return {"MS_COMPILER_CACHE_ENABLE": "1", "MS_COMPILER_CACHE_PATH": f"{folder}/{failed}{of_size}"}

@@ -16,10 +16,15 @@ class Grow(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elastic:
-    """``--min_worker_num`` and ``--grow``: the run may go on with fewer workers, but no fewer than these."""
+    """The run may go on with fewer workers, no fewer than ``min_workers``, and takes others back by ``grow``.
+
+    ``health_check`` is a command that says with 0 whether a slot that was set aside is well again; empty:
+    nobody can say, and none is taken back.
+    """
 
     min_workers: int
     grow: Grow = Grow.AT_SAVE
+    health_check: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

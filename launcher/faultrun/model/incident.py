@@ -1,11 +1,12 @@
 """One fault and every exit that it caused."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.evidence import FaultClass, Finding, Raised, Signature
 from faultrun.model.exits import ExitStatus
+from faultrun.model.fact import UNLESS_USED
 from faultrun.model.recovery import ResumeChecked
 from faultrun.model.topology import NodeId, Replacement
 
@@ -126,7 +127,8 @@ class Card:
     ``at_local`` is the wall-clock time of the fault with its offset, ``host`` the machine.
     ``replaced``: whose place another node takes. ``kept`` are ranks that stayed, and ``rejoined_step`` the
     step that all went on after, once they were one group; None before. ``recovers_itself``: those that stayed
-    do that in their own way.
+    do that in their own way. ``workers`` is how many the run goes on with and why, empty where that is no
+    question.
     """
 
     incident: Incident
@@ -152,3 +154,4 @@ class Card:
     kept: tuple[int, ...] = ()
     rejoined_step: int | None = None
     recovers_itself: bool = False
+    workers: str = field(default="", metadata=UNLESS_USED)

@@ -1,11 +1,13 @@
 """What the user asked for, validated: the command line, environment and config file become this once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.agreement_spec import AgreementSpec
+from faultrun.model.elastic import Elastic
 from faultrun.model.evidence import Row
 from faultrun.model.exits import WorkerExitCodes
+from faultrun.model.fact import UNLESS_USED
 from faultrun.model.hang import HangPolicy
 from faultrun.model.output import Logs, View
 from faultrun.model.standby import StandbyWish
@@ -283,7 +285,7 @@ class RunSpec:
     ``compile_cache`` is where MindSpore keeps this job's compiled graphs, absolute; empty: nowhere.
     ``devices`` are the device numbers of the local ranks by the rank table; empty: local rank i has device i.
     ``agreement`` is how several nodes find each other, None for one; the seats of their ``topology`` have no
-    names before a plan gives them away.
+    names before a plan gives them away. ``elastic`` is how far the run may shrink, None where it may not.
     """
 
     run_id: RunId
@@ -305,6 +307,7 @@ class RunSpec:
     compile_cache: str = ""
     standby: StandbyWish = StandbyWish()
     agreement: AgreementSpec | None = None
+    elastic: Elastic | None = field(default=None, metadata=UNLESS_USED)
 
     @property
     def slots(self) -> int:

@@ -57,6 +57,12 @@ PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
 REJOIN_VARIABLE = "FAULTRUN_REJOIN"
 """Set to 1 for a newcomer: a process that takes the place of a dead rank beside ranks that live on."""
 
+FULL_VARIABLE = "FAULTRUN_WORLD_SIZE_FULL"
+"""How many workers the run has when none is left out; set only where it may go on with fewer."""
+
+ACCUMULATE_VARIABLE = "FAULTRUN_ACCUMULATE"
+"""Beside it: in how many parts a rank does its share of a global batch, so that none is larger than ever."""
+
 STACKS_SIGNAL = 61
 """A real-time signal (signal(7): 34 to 64) that no framework uses: the SDK answers it with a dump of the main
 thread's stack. Sent only to a main thread whose process catches it, because others would die of it."""

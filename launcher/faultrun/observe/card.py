@@ -29,6 +29,7 @@ def render(card: Card) -> str:
         ("last log", f'{card.log_name}: "{card.incident.last_line}"' if card.incident.last_line else ""),
         ("saved", _saved(card)),
         ("place", "; ".join(map(place_taken, card.replaced))),
+        ("workers", card.workers),
         ("resume", _resume(card)),
         ("restart", _restart(card)),
     ]
@@ -91,7 +92,7 @@ def _tone(number: int, line: str) -> Tone:
             return Tone.WARNING
         case (("resume" | "restart"), _):
             return Tone.GOOD
-        case "try", _:
+        case (("try" | "workers"), _):
             return Tone.WARNING
         case _:
             return Tone.PLAIN
@@ -119,6 +120,8 @@ def _how(incident: Incident) -> str:
         return describe(incident.status)
     if incident.cause is Cause.RENDEZVOUS:
         return "stopped to change the scheduler"
+    if incident.cause is Cause.GROWTH:
+        return "stopped to be more"
     if incident.cause is Cause.HANG:
         return "hung"
     if incident.cause is Cause.ELSEWHERE:

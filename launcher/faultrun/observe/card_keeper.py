@@ -9,6 +9,7 @@ from pathlib import Path
 
 from faultrun.core import gasp
 from faultrun.core.resumption import place_checked
+from faultrun.core.slots import workers_words
 from faultrun.core.span import several, span
 from faultrun.files import replace_whole
 from faultrun.journal.codec import encode
@@ -65,6 +66,7 @@ class CardKeeper:
                 backoff_s=max(0.0, plan.start_at_s - now_s),
                 kept=tuple(sorted(plan.kept)),
                 recovers_itself=state.recovers_itself,
+                workers=workers_words(plan),
             )
         )
 

@@ -94,7 +94,8 @@ class RunStatus:
 
     ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly empty.
     ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
-    ``savings`` are those of ``savings_document``, None where nobody looked.
+    ``savings`` are those of ``savings_document``, None where nobody looked. ``workers``: who was left out of
+    a run that may shrink.
     """
 
     run_id: str
@@ -126,6 +127,7 @@ class RunStatus:
     ended: tuple[int, str] | None
     ranks: tuple[RankState, ...]
     savings: Mapping[str, Any] | None = None
+    workers: str = ""
 
     @property
     def up(self) -> int:
@@ -178,6 +180,8 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "a hang?", status.suspected
     if status.phase != "running" and status.ended is None and status.why:
         yield "now", status.why.splitlines()[0]
+    if status.workers:
+        yield "workers", status.workers
     if status.step is not None:
         rate = f"   {status.rate:.3g} steps/s" if status.rate is not None else ""
         behind = status.slowest_step is not None and status.slowest_step < status.step

@@ -17,6 +17,7 @@ from typing import Any
 
 import faultrun
 from faultrun.model.wire import (
+    FULL_VARIABLE,
     MAX_LINE_BYTES,
     PROGRESS_VARIABLE,
     REJOIN_VARIABLE,
@@ -55,8 +56,11 @@ class Session:
     """One worker of one incarnation. ``socket`` and ``progress`` are "" where faultrun gave none.
 
     ``folders`` is ``--worker_dir`` with its fields; "" where all ranks work in one place. ``is_newcomer``: it
-    takes a dead rank's place beside ranks that live on. A process that lives on in the next incarnation
-    changes ``incarnation`` and ``progress`` here, in the one object that all of the SDK holds (``moves_to``).
+    takes a dead rank's place beside ranks that live on.
+
+    ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. A process that
+    lives on in the next incarnation changes ``incarnation`` and ``progress`` here, in the one object that
+    all of the SDK holds (``moves_to``).
     """
 
     rank: int = 0
@@ -72,6 +76,12 @@ class Session:
     folders: str = ""
     local_world_size: int = 1
     is_newcomer: bool = False
+    full_world_size: int = 0
+
+    @property
+    def batch_ranks(self) -> int:
+        """Of how many ranks' batches a step is made."""
+        return max(self.full_world_size, self.world_size)
 
     def moves_to(self, incarnation: int, progress: str) -> None:
         """This process is a worker of the next incarnation from now on, with a slot in another page."""
@@ -122,6 +132,7 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         folders=environ.get(FOLDERS_VARIABLE, ""),
         local_world_size=_number(environ, "LOCAL_WORLD_SIZE") or 1,
         is_newcomer=environ.get(REJOIN_VARIABLE) == "1",
+        full_world_size=_number(environ, FULL_VARIABLE) or 0,
     )
 
 

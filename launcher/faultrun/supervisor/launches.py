@@ -58,6 +58,7 @@ class Launches:
             node_rank=topology.node_rank(self._spec.node),
             local_world_size=len(seats),
             device=command.device,
+            places=topology.nodes[topology.node_rank(self._spec.node)].places,
         )
         cwd = self._spec.identity.folder_of(rank, local_rank, placement.node_rank)
         if cwd is not None:
@@ -68,8 +69,8 @@ class Launches:
             env=worker_environment(command.environ, self._spec, placement, shared),
             stdout=files.worker(rank),
             stderr=self._env.streams.errors(files, rank, local_rank),
-            cpus=_share_of(self._spec.binding.cpus, local_rank),
-            memory_nodes=_share_of(self._spec.binding.memory_nodes, local_rank),
+            cpus=_share_of(self._spec.binding.cpus, placement.slot),
+            memory_nodes=_share_of(self._spec.binding.memory_nodes, placement.slot),
             deadline=self._env.deadline,
         )
 
@@ -113,6 +114,6 @@ class Launches:
         )
 
 
-def _share_of(shares: tuple[tuple[int, ...], ...], local_rank: int) -> tuple[int, ...]:
-    """What is bound to a local rank, of processors or of memory nodes."""
-    return shares[local_rank] if local_rank < len(shares) else ()
+def _share_of(shares: tuple[tuple[int, ...], ...], slot: int) -> tuple[int, ...]:
+    """What is bound to a slot, of processors or of memory nodes."""
+    return shares[slot] if slot < len(shares) else ()

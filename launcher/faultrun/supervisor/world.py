@@ -49,7 +49,8 @@ _LOOK_AROUND_S = 1.0
 class LocalWorld:
     """Implements ``ports.World`` with this node's processes, files and clock.
 
-    ``readings`` look at checkpoints while workers run: a file system that hangs holds up nobody else.
+    ``readings`` look at checkpoints while workers run: a file system that hangs holds up nobody else, and
+    neither does a health check that hangs in ``checks``.
     """
 
     def __init__(
@@ -69,7 +70,8 @@ class LocalWorld:
         self._reactor = reactor
         self._chores = BackgroundTasks(reactor)
         self.readings = BackgroundTasks(reactor)
-        self._tasks = (self._chores, self.readings, inspector.tasks)
+        self.checks = BackgroundTasks(reactor)
+        self._tasks = (self._chores, self.readings, self.checks, inspector.tasks)
 
     def wait(self) -> Iterable[Event]:
         """See ``ports.World``."""

@@ -10,6 +10,7 @@ from faultrun.cli.options.option import Flag, Option, Options, OrNone, Repeatabl
 from faultrun.cli.options.signature_file import signature_rows
 from faultrun.model.agreement_spec import AgreementSpec, EtcdAccess, OnAgreementLoss
 from faultrun.model.exits import WorkerExitCodes
+from faultrun.model.elastic import Grow
 from faultrun.model.hang import HangPolicy, HangSignal
 from faultrun.model.spec import (
     Framework,
@@ -156,6 +157,16 @@ class FailureOptions(Options):
     """
     rejoin_timeout = Option("TIME", values.seconds(), default=30.0, example="10s")
     """How long survivors and who takes a dead rank's place may need to be one group; then all start again."""
+    min_worker_num = Option(
+        "N", values.whole(1, values.MOST_WORKERS), default=None, shown="worker_num: never fewer", example="3"
+    )
+    """Go on with fewer workers, at least N, when a device is broken or its rank failed twice in a row; only
+    from a checkpoint that does not depend on how many they are.
+    """
+    grow = Option("at_save|never", one_of(Grow), default=Grow.AT_SAVE, example="never")
+    """When workers that min_worker_num left out come back: at a save, once health_check passes, or never."""
+    health_check = OrNone("CMD", str, example="'check-device $FAULTRUN_SLOT'")
+    """Shell command that says with exit code 0 whether the device of a worker that was left out is well."""
     grace = Option("TIME", values.seconds(), default=_WINDOWS.grace_s)
     """Time to save after a peer died: SIGTERM to SIGKILL."""
     stop_grace = Option(

@@ -13,6 +13,7 @@ from faultrun.cli.options.choices import DryRun
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.resolve.agreement import NodeIdentity, resolve_node
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
+from faultrun.cli.resolve.elastic import resolve_elastic
 from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.resolve.outputs import resolve_logs, resolve_view
 from faultrun.cli.resolve.platform import fault_files, handed_on
@@ -96,6 +97,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         compile_cache=resolve_compile_cache(ctx, framework, program, workers.world, logs.log_dir),
         standby=resolve_standby(ctx, program, framework, workers.local, workers.simulation),
         agreement=one_of_several.agreement if one_of_several else None,
+        elastic=resolve_elastic(ctx, workers),
     )
     return Resolved(spec=spec, notes=tuple(ctx.notes), dry_run=settings.dry_run)
 

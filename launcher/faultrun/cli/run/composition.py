@@ -65,6 +65,7 @@ from faultrun.supervisor.resume_check import ResumeCheck
 from faultrun.supervisor.room_watch import RoomWatch
 from faultrun.supervisor.save_watch import SaveWatch
 from faultrun.supervisor.served_etcd import ServedEtcd
+from faultrun.supervisor.slot_watch import SlotWatch
 from faultrun.supervisor.snapshots import SnapshotMemory
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.supervisor_env import SupervisorEnv
@@ -174,6 +175,7 @@ class Supervisor:
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             SaveWatch(reactor, world.readings, catalog.listed),
             RoomWatch(self._spec.standby, self._spec.slots, processors.sample, reactor),
+            *self._slot_watch(reactor, world, catalog, finder),
             ReadyNotifier(self._ready, journal, self._say),
         )
         # Nobody lives any more when the loop ends as it should.
@@ -252,6 +254,15 @@ class Supervisor:
         meter = meter_for(self._row, self.log_dir)
         neighbours = Neighbours(catalog.roots, self._spec.run_id)
         return CheckpointFinder(self._spec, catalog, clock, meter, neighbours)
+
+    def _slot_watch(
+        self, reactor: Reactor, world: LocalWorld, catalog: Catalog, finder: CheckpointFinder
+    ) -> tuple[SlotWatch, ...]:
+        elastic = self._spec.elastic
+        if elastic is None:
+            return ()
+        tasks, looks = (world.readings, world.checks), (catalog.listed, finder.read_back)
+        return (SlotWatch(elastic, reactor, tasks, looks, self._process.environ),)
 
     def _nodes(self, helpers: Helpers, clock: RunClock) -> NodesAgreement | None:
         """The member process, where there are several nodes; forked last, it forks nothing itself."""

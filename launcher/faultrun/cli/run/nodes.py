@@ -34,6 +34,7 @@ def rules_of(spec: RunSpec) -> Rules:
         resume_args=spec.recovery.resume_args,
         lease_ttl_s=0.0 if spec.agreement is None else spec.agreement.lease_ttl_s,
         settings=RunSettings.of(spec, str(Path(spec.logs.log_dir).absolute().parent)),
+        elastic=spec.elastic,
     )
 
 

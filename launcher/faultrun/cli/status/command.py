@@ -75,6 +75,8 @@ def document(status: RunStatus) -> dict[str, Any]:
     data["supervisor"] = status.supervisor.value
     ended = status.ended
     data["ended"] = None if ended is None else {"exit_code": ended[0], "why": ended[1]}
+    if not data["workers"]:
+        del data["workers"]  # only runs that may shrink have something to tell
     return {"schema": _SCHEMA, **data}
 
 

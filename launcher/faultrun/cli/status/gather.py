@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faultrun.core.budget import Allowed, charge
+from faultrun.core.slots import workers_words
 from faultrun.errors import FaultrunError, LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
@@ -111,6 +112,7 @@ class _Look:
             standbys=self._standbys(),
             ended=view.ended,
             ranks=ranks,
+            workers=workers_words(view.plan) if view.plan is not None else "",
         )
 
     def _here(self, started: int) -> int:

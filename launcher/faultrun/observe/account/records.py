@@ -103,6 +103,9 @@ class IncidentRecord:
             self.stayed = _who_stayed(plan)
             self._resumes_at(self.step)  # until the first step tells better
             return
+        if plan.slots is not None and plan.slots.aside:
+            size = plan.topology.world_size
+            self.stayed = f"{size} of {several(size + len(plan.slots.aside), 'worker')}"
         self._resumes_at(0 if plan.point is None else plan.point.global_step)
         if self.periodic_step is None and plan.point is not None and plan.point.kind is not Kind.GASP:
             self.periodic_step = plan.point.global_step

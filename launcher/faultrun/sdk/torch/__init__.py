@@ -102,9 +102,11 @@ def protect(
 
 
 def _why_no_rejoin(guard: Guard, state_fn: Callable[[], Any] | None, every: SnapshotEvery) -> str:
-    """What of the arguments keeps a rank from outliving a peer; empty if nothing does."""
+    """What keeps a rank from outliving a peer, as far as it is known here; empty if nothing does."""
     if every == 0 and guard.parts.shards is not None:
         return "by snapshot_every=0 no copy is made of its shard, which no other rank has"
+    if guard.sharing is not None:
+        return "ranks were left out, and those that are here do their work in parts"
     if state_fn is not None:
         return "a state_fn says what is saved, and nothing says what else changes"
     if guard.is_shard and guard.parts.shards is None:

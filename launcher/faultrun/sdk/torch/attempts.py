@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch.distributed as dist
 
 from faultrun.sdk.files import Position
+from faultrun.sdk.torch import sharing
+from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.rng import Rng, restore_rng
 from faultrun.sdk.update_lock import UpdatePhase
 
 if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
+    from faultrun.sdk.torch.rejoin import Rejoin
 
 T = TypeVar("T")
 
@@ -56,7 +59,8 @@ class StepAttempt:
                 return True
         if error is not None:
             return guard.rejoin is not None and isinstance(error, Exception) and guard.rejoin.undoes(error)
-        guard.step()
+        if not guard.accumulating:
+            guard.step()
         return False
 
 
@@ -144,12 +148,28 @@ def steps(guard: "Guard", last: int) -> Iterator[int]:
 
 
 def batches(guard: "Guard", loader: Any, epoch: int) -> Iterator[Any]:
-    """``Guard.batches`` of a script that can rejoin."""
-    assert guard.rejoin is not None, "asked for by a guard that has one"
-    guard.rejoin.enter()
+    """``Guard.batches``: of a script that can rejoin, among fewer ranks than there were, or plain."""
+    if guard.sharing is not None:
+        if guard.rejoin is not None:
+            guard.rejoin.enter()  # which says that it cannot
+        yield from sharing.batches(guard, guard.reading.open(loader, epoch), epoch)
+    elif guard.rejoin is not None and training_group() is not None:
+        yield from _repeatable(guard, guard.rejoin, loader, epoch)
+    else:
+        for batch in guard.reading.open(loader, epoch):
+            last = guard.position
+            guard.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
+            guard.computes()
+            yield batch
+            if guard.lock.phase is not UpdatePhase.CLEAN:
+                guard.step()
+
+
+def _repeatable(guard: "Guard", rejoin: "Rejoin", loader: Any, epoch: int) -> Iterator[Any]:
+    rejoin.enter()
     loaded = guard.reading.open(loader, epoch)
     while True:
-        guard.rejoin.settle()
+        rejoin.settle()
         step = guard.position.step + 1
         batch = guard.redo.batch(step)
         if batch is None:

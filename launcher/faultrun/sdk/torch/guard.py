@@ -29,20 +29,20 @@ from faultrun.sdk.torch import attempts
 from faultrun.sdk.torch.attempts import Redo
 from faultrun.sdk.torch.batches import check_positions
 from faultrun.sdk.torch.capture import Boundary, Passage
-from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.reading import Reading
 from faultrun.sdk.torch.recorder import recorder_of
 from faultrun.sdk.torch.rejoin import Rejoin
 from faultrun.sdk.torch.rng import cuda_rng_if_used, restore_rng, rng_from_plain
-from faultrun.sdk.torch.state import Parts, assemble, is_ours, load_into, read_state
+from faultrun.sdk.torch.sharing import InParts, check_shares, sharing_of
+from faultrun.sdk.torch.state import Parts, assemble, batches_done, is_ours, load_into, read_state
 from faultrun.sdk.torch.stateful import gathered, taken_apart
-from faultrun.sdk.update_lock import UpdateLock, UpdatePhase
+from faultrun.sdk.update_lock import UpdateLock
 from faultrun.sdk.worker import Worker
 
 T = TypeVar("T")
 
 
-class Guard:
+class Guard(InParts):
     """What ``protect`` returns. Main thread only, except where a method says otherwise.
 
     Without faultrun (no ``worker``) it counts and opens loaders; only ``save`` and
@@ -59,6 +59,7 @@ class Guard:
         group = writer.folder.replica_group
         self.is_shard = bool(group) and len(group) < writer.session.world_size
         """Whether a save of this rank serves only beside those of other ranks, of the same step."""
+        self.sharing = sharing_of(writer.session)
         ahead = 2 if worker is None else self.parts.device.ahead
         self._mark = None if worker is None else self.parts.device.mark
         self.history: deque[Boundary] = deque(maxlen=ahead)
@@ -133,6 +134,9 @@ class Guard:
         )
         if state["rank"] != self.writer.session.rank:
             rng, epoch_rng = self.reading.own_numbers(position, rng, epoch_rng)
+        if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
+            done = batches_done(state, self.writer.session.batch_ranks)
+            position = position._replace(step_in_epoch=done)
         self.position = position
         if rng is not None:
             restore_rng(rng)
@@ -147,11 +151,12 @@ class Guard:
             self.recorder.record(self.recorder.main_slot, self.position, self.reading.generator)
         )
         objects = self.parts.objects.states()
-        return {**gathered(self.position, rng, self.reading.epoch_rng), "objects": objects}
+        full = self.writer.session.full_world_size
+        return {**gathered(self.position, rng, self.reading.epoch_rng, full), "objects": objects}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what ``state_dict`` returned, among any number of ranks."""
-        self.position, rng, epoch_rng = taken_apart(state)
+        self.position, rng, epoch_rng = taken_apart(state, self.writer.session.full_world_size)
         self.parts.objects.load(state["objects"])
         restore_rng(rng)
         self.reading.resumes_at(self.position, rng, epoch_rng)
@@ -161,22 +166,15 @@ class Guard:
 
         Asking for the next batch ends a step, unless ``step`` did. Samplers and loaders
         with ``set_epoch`` are told the epoch. FaultrunError, under faultrun, for a loader
-        whose place in an epoch could not be found again.
+        whose place in an epoch could not be found again. Where ranks were left out a step may have several
+        batches: see ``weight`` and ``accumulating``.
         """
         if self.worker is not None:
             check_positions(loader)
+            if self.writer.session.full_world_size:
+                check_shares(loader)
         self.in_loop = True
-        if self.rejoin is not None and training_group() is not None:
-            yield from attempts.batches(self, loader, epoch)
-            self._leaves_loop()
-            return
-        for batch in self.reading.open(loader, epoch):
-            last = self.position
-            self.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
-            self._works_at(WorkPhase.COMPUTING)
-            yield batch
-            if self.lock.phase is not UpdatePhase.CLEAN:
-                self.step()
+        yield from attempts.batches(self, loader, epoch)
         self._leaves_loop()
 
     def steps(self, last: int) -> Iterator[int]:
@@ -336,6 +334,7 @@ class Guard:
     def _before_update(self, *_: object) -> None:
         if self.rejoin is not None:
             self.rejoin.check()
+        self._check_update()
         self._works_at(WorkPhase.UPDATING)
         self._begin()
 

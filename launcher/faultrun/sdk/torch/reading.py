@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from faultrun.sdk.files import Position
 from faultrun.sdk.torch.batches import generator_of, opened_after, set_epoch
 from faultrun.sdk.torch.rng import Rng, reseeded, restore_rng
+from faultrun.sdk.torch.sharing import shared_out
 
 if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
@@ -58,14 +59,20 @@ class Reading:
             guard.position = Position(guard.position.step, epoch, 0)
             self.epoch_rng = recorder.read(recorder.epoch(guard.position, generator))
             guard.note_boundary()  # an epoch begins: no new step, but a place to go on from
-            return iter(loader)
+            return self._opened(loader, 0)
         position, rng, epoch_rng = resumed
         guard.position = position
         self.epoch_rng = epoch_rng or rng
         restore_rng(self.epoch_rng, generator)
         recorder.epoch(position, generator)
-        batches = opened_after(loader, position.step_in_epoch) if position.step_in_epoch else iter(loader)
+        batches = self._opened(loader, position.step_in_epoch or 0)
         if position.step_in_epoch:
             restore_rng(rng, generator)
         guard.note_boundary()
         return batches
+
+    def _opened(self, loader: Any, done: int) -> Iterator[Any]:
+        """After ``done`` steps; among fewer ranks than the run began with, this one's share (``sharing``)."""
+        if self._guard.sharing is not None:
+            return shared_out(loader, self._guard.sharing, done)
+        return opened_after(loader, done) if done else iter(loader)

@@ -1,7 +1,8 @@
 """The saved state of one rank as one dict: made of live tensors and a boundary, and put back.
 
     {"faultrun": 1, "global_step", "epoch", "step_in_epoch", "rank", "world_size",
-     "model", "optimizer" (a list when there are several), "objects", "rng", "epoch_rng"}
+     "batch_ranks" (of how many ranks' batches a step is made), "model", "optimizer" (a list when there are
+     several), "objects", "rng", "epoch_rng"}
 
 ``torch.load(weights_only=True)`` reads it as long as the objects' own states are plain. Of a DTensor it
 holds this rank's piece (``shards``).
@@ -100,12 +101,20 @@ def assemble(
         "step_in_epoch": position.step_in_epoch,
         "rank": session.rank,
         "world_size": session.world_size,
+        "batch_ranks": session.batch_ranks,
         "model": model,
         "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
         "objects": {**boundary.objects, **parts.objects.live()},
         "rng": rng_to_plain(rng[0]),
         "epoch_rng": None if rng[1] is None else rng_to_plain(rng[1]),
     }
+
+
+def batches_done(state: Mapping[str, Any], ranks: int) -> int | None:
+    """How many batches of its epoch ``state`` has done, in batches of ``ranks`` ranks: as many samples."""
+    done = state["step_in_epoch"]
+    saved = state.get("batch_ranks", state["world_size"])
+    return None if done is None else done * saved // ranks
 
 
 def emptied(state: Any) -> Any:

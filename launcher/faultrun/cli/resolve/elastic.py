@@ -1,0 +1,33 @@
+"""How far the run may shrink: ``--min_worker_num`` beside what the rest of the command says."""
+
+from faultrun.cli.options.settings import Settings
+from faultrun.cli.resolve.context import ResolveContext
+from faultrun.cli.resolve.workers import Workers
+from faultrun.model.elastic import Elastic, Grow
+
+
+def resolve_elastic(ctx: ResolveContext, workers: Workers) -> Elastic | None:
+    """None where the run keeps its size. UsageError (ConfigError) for what cannot shrink."""
+    settings = ctx.settings
+    fewest = settings.min_worker_num
+    if fewest is None:
+        for option in (Settings.grow, Settings.health_check):
+            ctx.no_effect("the run keeps its size without --min_worker_num", option)
+        return None
+    world = workers.world
+    if fewest > world:
+        because = f"the run has {world} workers"
+        raise settings.refuse(Settings.min_worker_num, because, f"--min_worker_num={max(1, world - 1)}")
+    if workers.nodes > 1:
+        because = f"the workers are those of {workers.nodes} nodes, and only those of one node can be fewer"
+        raise settings.refuse(Settings.min_worker_num, because, "leave it out: a spare takes a node's place")
+    if workers.devices or settings.rank_table_file:
+        because = "a rank table names every device of the run, and the platform alone writes another"
+        raise settings.refuse(Settings.min_worker_num, because, "leave one of the two out")
+    if workers.simulation is not None:
+        ctx.no_effect("a dry run keeps its size", Settings.min_worker_num)
+        return None
+    check = settings.health_check or ""
+    if settings.grow is Grow.AT_SAVE and not check:
+        ctx.note("workers that are left out do not come back by themselves: no --health_check is given")
+    return Elastic(min_workers=fewest, grow=settings.grow, health_check=check)

@@ -1,0 +1,134 @@
+"""Whether slots that were set aside are well again: asked by the user's command, right after a whole save.
+
+Growing back stops all workers, so it waits for a save that has just been read back.
+"""
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from faultrun.checkpoints.format import Stamp
+from faultrun.model.checkpoint import Verdict
+from faultrun.model.elastic import Elastic, Grow, SetAside, SlotsUsable
+from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.run import Phase, Step
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
+
+_COMMAND = "FAULTRUN_HEALTH_CHECK"
+_CHECK_S = 30.0
+_SOONEST_S, _LATEST_S = 0.2, 30.0
+_SHARE = 0.05
+_COST = 50
+"""Looking takes at most one part of so many of the time."""
+
+Listed = Callable[[], Mapping[str, Stamp]]
+
+
+class SlotWatch:
+    """Implements ``ports.EventListener``. Looks for a new save while a smaller world trains.
+
+    ``looks``: name the checkpoints that lie there, and prove one. ``tasks``: those call these, and others the
+    health check, which may take its time. ``environ`` is the command's.
+    """
+
+    def __init__(
+        self,
+        elastic: Elastic,
+        reactor: Reactor,
+        tasks: tuple[BackgroundTasks, BackgroundTasks],
+        looks: tuple[Listed, Callable[[str], Verdict]],
+        environ: Mapping[str, str],
+    ) -> None:
+        self._elastic = elastic
+        self._reactor = reactor
+        self._readings, self._checks = tasks
+        self._listed, self._read_back = looks
+        self._environ = environ
+        self._life = -1
+        self._aside: tuple[SetAside, ...] = ()
+        self._began_s = self._took_s = 0.0
+        self._seen: Mapping[str, Stamp] | None = None
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.EventListener``."""
+        plan = step.state.plan
+        if step.state.phase is not Phase.RUNNING:
+            self._life = -1
+        elif isinstance(event, IncarnationStarted) and self._may_grow and plan is not None and plan.slots:
+            self._life, self._aside = event.incarnation, plan.slots.bad
+            self._began_s, self._seen = self._reactor.now(), None
+            if self._aside:
+                self._again(self._life)
+
+    @property
+    def _may_grow(self) -> bool:
+        return self._elastic.grow is Grow.AT_SAVE and bool(self._elastic.health_check)
+
+    def _again(self, life: int) -> Iterable[Event]:
+        """Look now if nobody does, and later once more: less and less often, and never much of the time."""
+        if life == self._life:
+            if self._readings.idle() and self._checks.idle():
+                self._readings.send(lambda: self._look(life))
+            now_s = self._reactor.now()
+            interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
+            at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
+            self._reactor.call_at(at_s, lambda: self._again(life))
+        return ()
+
+    def _look(self, life: int) -> Iterable[Event]:
+        """In the readings' thread: a save that was not there before, and is whole."""
+        began_s = self._reactor.now()
+        there = self._listed()
+        self._took_s = self._reactor.now() - began_s
+        before, self._seen = self._seen, there
+        if before is None or life != self._life:
+            return
+        fresh = [path for path, stamp in there.items() if before.get(path) != stamp]
+        whole = next((path for path in fresh if self._read_back(path).whole), "")
+        if whole:
+            self._checks.send(lambda: self._check(life, whole))
+        elif fresh:  # one that is being written; look at it again
+            self._seen = {path: stamp for path, stamp in there.items() if path not in fresh}
+        yield from ()
+
+    def _check(self, life: int, path: str) -> Iterable[Event]:
+        """In the checks' thread: ask about each slot."""
+        well = tuple(one for one in self._aside if self._is_well(one))
+        for node in dict.fromkeys(one.node for one in well):
+            if life == self._life:
+                slots = tuple(one.slot for one in well if one.node == node)
+                at_s = self._reactor.now()
+                yield SlotsUsable(at_s=at_s, incarnation=life, node=node, slots=slots, path=path)
+
+    def _is_well(self, one: SetAside) -> bool:
+        """Whether the command ends with 0 in time. Its code comes by a pipe: whoever waits may be late."""
+        about = {_COMMAND: self._elastic.health_check, "FAULTRUN_SLOT": str(one.slot)}
+        told, tell = os.pipe()
+        try:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", f'(eval "${_COMMAND}"); echo $? >&{tell}'],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**self._environ, **about, "DEVICE_ID": str(one.slot)},
+                start_new_session=True,
+                pass_fds=(tell,),
+            )
+        except OSError:
+            os.close(tell)
+            os.close(told)
+            return False
+        os.close(tell)
+        try:
+            ready, _, _ = select.select([told], [], [], _CHECK_S)
+            said = os.read(told, 16) if ready else b""
+            if not ready:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        finally:
+            os.close(told)
+        process.wait()
+        return said.strip() == b"0"
