@@ -55,7 +55,8 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     """Open ``incident``: raise the alarm and let the survivors save."""
     who = "" if incident.rank is None else f"rank {incident.rank} "
     alarm = RaiseAlarm(incarnation=state.incarnation, why=f"{who}{incident.explanation}")
-    return _drain(state, incident.at_s, state.windows.grace_s, why, incident, alarm)
+    lost = incident.cause is not Cause.GROWTH
+    return _drain(state, incident.at_s, state.windows.grace_s, why, incident, alarm, peers_lost=lost)
 
 
 def leave_group(state: RunState, now_s: float, why: str, incident: Incident) -> Step:

@@ -109,13 +109,12 @@ class SlotWatch:
         told, tell = os.pipe()
         try:
             process = subprocess.Popen(
-                ["/bin/sh", "-c", f'(eval "${_COMMAND}"); echo $? >&{tell}'],
+                ["/bin/sh", "-c", f'(eval "${_COMMAND}") >/dev/null 2>&1; echo $?'],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=tell,
                 stderr=subprocess.DEVNULL,
                 env={**self._environ, **about, "DEVICE_ID": str(one.slot)},
                 start_new_session=True,
-                pass_fds=(tell,),
             )
         except OSError:
             os.close(tell)

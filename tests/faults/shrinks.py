@@ -1,0 +1,109 @@
+# ruff: noqa: T201 - what it prints is its answer
+"""A torch training that loses a device, goes on with fewer ranks, and takes the device back.
+
+``shrinks.py alone`` does the same steps in one process, undisturbed. Each step of each rank is a line in
+``seen_<incarnation>_<rank>.jsonl``.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from faultrun import sdk
+
+WORLD, BATCH, EPOCHS, SAMPLES = 3, 4, 4, 66
+LAST = EPOCHS * 6  # the last of an epoch has two samples a rank
+BROKEN, WELL = 4, 14
+
+
+def data() -> TensorDataset:
+    torch.manual_seed(7)
+    inputs = torch.randn(SAMPLES, 5)
+    return TensorDataset(torch.arange(SAMPLES), inputs, inputs.sum(1, keepdim=True).sin())
+
+
+def model_and_optimizer() -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+    return model, torch.optim.Adam(model.parameters(), lr=0.01)
+
+
+def loader(dataset: TensorDataset, ranks: int, rank: int) -> DataLoader[Any]:
+    return DataLoader(dataset, BATCH, sampler=DistributedSampler(dataset, ranks, rank))
+
+
+def alone() -> None:
+    """All batches of a step at once."""
+    model, optimizer = model_and_optimizer()
+    dataset, step = data(), 0
+    for epoch in range(EPOCHS):
+        ranks = [loader(dataset, WORLD, rank) for rank in range(WORLD)]
+        for one in ranks:
+            one.sampler.set_epoch(epoch)
+        for batches in zip(*ranks, strict=True):
+            numbers, inputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+            loss = nn.functional.mse_loss(model(inputs), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+            print(json.dumps({"step": step, "loss": loss.item(), "samples": numbers.tolist()}))
+
+
+def train() -> None:
+    rank, life = int(os.environ["RANK"]), int(os.environ["FAULTRUN_INCARNATION"])
+    dist.init_process_group("gloo")
+    model, optimizer = model_and_optimizer()
+    parallel = nn.parallel.DistributedDataParallel(model)
+    guard = sdk.torch.protect(parallel, optimizer, directory="ck")
+    guard.resume()
+    dataset = data()
+    seen = Path(f"seen_{life}_{rank}.jsonl").open("a", buffering=1)  # noqa: SIM115  as long as the process
+    samples: list[int] = []
+    loss_here = 0.0
+    for epoch in range(guard.epoch, EPOCHS):
+        for numbers, inputs, targets in guard.batches(loader(dataset, dist.get_world_size(), rank), epoch):
+            dies(rank, life, guard.global_step + 1)
+            loss = nn.functional.mse_loss(parallel(inputs), targets) * guard.weight
+            loss.backward()
+            loss_here += loss.item()
+            samples += numbers.tolist() if guard.weight else []
+            if guard.accumulating:
+                continue
+            optimizer.step()
+            optimizer.zero_grad()
+            guard.step()
+            seen.write(json.dumps({"step": guard.global_step, "loss": loss_here, "samples": samples}) + "\n")
+            samples, loss_here = [], 0.0
+            if dist.get_world_size() < WORLD and guard.global_step == WELL:
+                waits(guard, rank)
+    dist.barrier()
+    sdk.done()
+
+
+def dies(rank: int, life: int, step: int) -> None:
+    if (rank, life, step) == (1, 0, BROKEN):
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+
+
+def waits(guard: Any, rank: int) -> None:
+    """Save until the device is well again, and somebody notices."""
+    for number in range(100_000):
+        time.sleep(0.05)
+        if rank == 0 and number % 20 == 0:
+            guard.save(f"ck/step_{WELL}_{number}.pt")
+
+
+if __name__ == "__main__":
+    if "alone" in sys.argv:
+        alone()
+    else:
+        train()

@@ -1,0 +1,82 @@
+"""A device breaks and the run goes on with fewer ranks: the same training, and all of them again later."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.runs import FAULTRUN, Launcher
+
+SHRINKS = Path(__file__).parent / "shrinks.py"
+WORLD = 3
+
+BREAKS = """
+import os, pathlib, sys, time
+rank, life = os.environ["RANK"], os.environ["FAULTRUN_INCARNATION"]
+pathlib.Path("ck").mkdir(exist_ok=True)
+pathlib.Path(f"ck/state-1-rank-{rank}.bin").write_bytes(b"x")
+while not all(pathlib.Path(f"ck/state-1-rank-{one}.bin").exists() for one in range(3)):
+    time.sleep(0.01)
+if (rank, life) == ("1", "0"):
+    sys.exit("CUDA error: uncorrectable ECC error encountered")
+"""
+
+
+def steps_of(folder: Path) -> dict[int, dict[str, Any]]:
+    """Of each step what all ranks of the last incarnation that did it saw: samples, and their mean loss."""
+    lines: dict[int, dict[int, list[dict[str, Any]]]] = {}
+    for file in folder.glob("seen_*.jsonl"):
+        life = int(file.name.split("_")[1])
+        for line in map(json.loads, file.read_text().splitlines()):
+            lines.setdefault(line["step"], {}).setdefault(life, []).append(line)
+    done = {step: lives[max(lives)] for step, lives in lines.items()}
+    return {
+        step: {
+            "samples": sorted(sample for line in ranks for sample in line["samples"]),
+            "loss": sum(line["loss"] for line in ranks) / len(ranks),
+            "ranks": len(ranks),
+        }
+        for step, ranks in done.items()
+    }
+
+
+def test_with_fewer_ranks_and_with_all_again_it_is_the_same_training(launcher: Launcher) -> None:
+    alone = subprocess.run([sys.executable, str(SHRINKS), "alone"], capture_output=True, check=True)
+    wanted = {line["step"]: line for line in map(json.loads, alone.stdout.splitlines())}
+    run = launcher.command(
+        "--worker_num=3", "--min_worker_num=2", "--health_check=test -e well", "--checkpoint_dir=ck",
+        "--standby=none", str(SHRINKS),
+    )  # fmt: skip
+    run.event("FirstStep", incarnation=1)
+    shown = subprocess.run([*FAULTRUN, "status"], cwd=launcher.folder, capture_output=True, check=True)
+    assert b"  workers     2 of 3, without slot 1: its device failed" in shown.stdout
+    (launcher.folder / "well").touch()
+    assert run.ends() == 0
+    assert "  workers   2 of 3, without slot 1: its device failed: the device is faulty" in run.card(1)
+    assert run.event("SlotsUsable")["slots"] == [1]
+    plans = [line["plan"]["topology"]["nodes"][0] for line in run.events("PlanAdopted")]
+    assert [(seat["slots"], seat.get("places")) for seat in plans] == [(3, None), (2, [0, 2]), (3, None)]
+    assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)
+
+    done = steps_of(launcher.folder)
+    assert sorted(done) == sorted(wanted)
+    assert {step["ranks"] for step in done.values()} == {2, 3}
+    for step, line in done.items():
+        assert line["samples"] == sorted(wanted[step]["samples"])
+        assert line["loss"] == pytest.approx(wanted[step]["loss"], rel=1e-4, abs=1e-6)
+
+
+def test_with_a_file_for_each_rank_no_rank_is_left_out_and_it_is_said_why(launcher: Launcher) -> None:
+    run = launcher.command(
+        "--worker_num=3", "--min_worker_num=2", "--checkpoint_dir=ck", "--standby=none",
+        r"--checkpoint_pattern=state-(?P<step>\d+)-rank-(?P<rank>\d+)\.bin", "--backoff=10ms..20ms",
+        "--resume_arg=--from={checkpoint}", sys.executable, "-c", BREAKS,
+    )  # fmt: skip
+    code = run.ends()
+    assert "slot 1 keeps its worker: " in run.card(1)
+    assert " is one of a file for each rank, and nothing says that these are alike" in run.card(1)
+    assert "places" not in json.dumps([line["plan"] for line in run.events("PlanAdopted")])
+    assert code in (0, 1)
