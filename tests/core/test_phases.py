@@ -9,6 +9,7 @@ import pytest
 
 from faultrun.core.decide import decide
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
+from faultrun.model.elastic import SetAside, SlotLedger, SlotsUsable
 from faultrun.model.events import (
     Drained,
     Event,
@@ -52,6 +53,8 @@ ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 BACK = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.UNRECOVERED),))
 GONE = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.FAILED),))
 
+LESS = SlotLedger(aside=(SetAside(node=NODE, slot=2, incarnation=1, why="its device failed"),))
+
 
 def facts(state: RunState) -> Iterator[Event]:
     """What can be told in ``state``: every kind of event that any phase answers, and of living ranks only."""
@@ -60,9 +63,9 @@ def facts(state: RunState) -> Iterator[Event]:
     yield RecoveryPointChosen(**now, point=None, refused=())
     yield NothingWhole(**now, refused=(), why="torn")
     for later_s in (0.0, 9.0):
-        plan = first_plan(2, incarnation=state.incarnation + 1, start_at_s=later_s)
+        plan = first_plan(2, incarnation=state.incarnation + 1, start_at_s=later_s, slots=LESS)
         yield PlanAdopted(at_s=0.0, incarnation=plan.incarnation, plan=plan)
-    kept = first_plan(2, incarnation=state.incarnation + 1, kept=state.life.alive)
+    kept = first_plan(2, incarnation=state.incarnation + 1, kept=state.life.alive, slots=LESS)
     yield PlanAdopted(at_s=0.0, incarnation=kept.incarnation, plan=kept)
     yield DeathsExamined(**now, dead=tuple(one.rank for one in state.life.exits), notes=())
     for rank in state.life.alive:
@@ -106,6 +109,7 @@ def facts(state: RunState) -> Iterator[Event]:
         yield StopRequested(**now, source=source)
     yield IncarnationOver(**now, why="a peer fell")
     yield MembershipLost(**now, why="no lease")
+    yield SlotsUsable(**now, node=NODE, slots=(2,))
     yield LookAgain(**now, number=1)
     yield AgreementSilent(**now, why="no answer")
     for code in (0, 1):
