@@ -16,6 +16,7 @@ from faultrun.model.elastic import Elastic, Grow, SetAside, SlotsUsable
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
+from faultrun.supervisor.save_watch import Listed
 
 _COMMAND = "FAULTRUN_HEALTH_CHECK"
 _CHECK_S = 30.0
@@ -23,8 +24,6 @@ _SOONEST_S, _LATEST_S = 0.2, 30.0
 _SHARE = 0.05
 _COST = 50
 """Looking takes at most one part of so many of the time."""
-
-Listed = Callable[[], Mapping[str, Stamp]]
 
 
 class SlotWatch:
