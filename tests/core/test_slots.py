@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from faultrun.model.actions import FindRecoveryPoint, Spawn
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.elastic import Elastic, SlotsUsable
-from faultrun.model.events import Timer
+from faultrun.model.events import RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised
 from faultrun.model.incident import Cause
 from faultrun.model.run import Phase
@@ -107,6 +107,21 @@ def test_never_from_a_point_that_depends_on_the_number_and_it_is_said_by_name() 
     assert size(story) == 4
     assert story.plan.slots is not None
     assert story.plan.slots.refused == f"slot 1 keeps its worker: {FIXED.fixed_by}"
+
+
+def test_an_older_point_that_serves_any_number_is_taken_instead() -> None:
+    story = elastic().begins()
+    dies(story, 1, FIXED)
+    story.killed(1, after_s=1)
+    for rank in (0, 2, 3):
+        story.returned(rank, 143)
+    story.drained().now(
+        RecoveryPointChosen, point=FIXED, refused=(), more_points=(replace(checkpoint(7), files=()),)
+    ).prepared()
+    assert places(story) == (0, 2, 3)
+    assert story.plan.point is not None
+    assert story.plan.point.global_step == 7
+    assert [file.rank for file in story.plan.point.files] == [0, 1, 2]
 
 
 def test_whole_copies_leave_a_hybrid_plan() -> None:

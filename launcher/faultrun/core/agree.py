@@ -315,7 +315,8 @@ def _after(
     if elastic is None:
         return after_incident(rules.policy, rules.resume_args, plan, incident, following, high_step)
     following = replace(following, slots=accuse(plan, incident, rules.policy))
-    fewer = shrunk(elastic, rules.topology, plan, incident, following)
+    points = [point for fact in seated for point in fact.points]
+    fewer = shrunk(elastic, rules.topology, plan, incident, following, points)
     moved = fewer.topology != following.topology
     judged = elsewhere(incident) if moved else incident
     answer = after_incident(rules.policy, rules.resume_args, plan, judged, fewer, high_step)

@@ -56,7 +56,7 @@ def groups_in(point: RecoveryPoint | None, world_size: int) -> tuple[Group, ...]
     """Ranks that hold the same state, as ``point`` serves them; all do where nothing says otherwise."""
     told = json.loads(point.restore_ranks_map) if point is not None and point.restore_ranks_map else {}
     named = tuple(frozenset(int(rank) for rank in ranks.split(",")) for ranks in told)
-    return named or (frozenset(range(world_size)),)
+    return named if len(named) > 1 else (frozenset(range(world_size)),)
 
 
 def resized(point: RecoveryPoint | None, takes: Sequence[int]) -> RecoveryPoint | None:

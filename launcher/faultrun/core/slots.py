@@ -4,11 +4,13 @@ Called where the next incarnation is planned (``core/agree.py``), after the inci
 smaller world gets no restart that a whole one would not have got.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from faultrun.core.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
 from faultrun.core.signatures import PROGRAM_ERRORS
 from faultrun.core.span import several
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.elastic import Accused, Elastic, SetAside, SlotLedger
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact
@@ -58,23 +60,30 @@ def elsewhere(incident: Incident) -> Incident:
     return replace(incident, fault_class=FaultClass.TRANSIENT) if hardware else incident
 
 
-def shrunk(elastic: Elastic, wanted: Topology, plan: Plan, incident: Incident, following: Plan) -> Plan:
+def shrunk(
+    elastic: Elastic,
+    wanted: Topology,
+    plan: Plan,
+    incident: Incident,
+    following: Plan,
+    points: Sequence[RecoveryPoint] = (),
+) -> Plan:
     """``following`` without the slot that ``incident`` accuses, if it is to go and the rest can go on.
 
-    ``following.slots`` has been told of the incident. Where it cannot, ``refused`` says why, and all goes on
-    as it would have.
+    ``following.slots`` has been told of the incident. Where its point depends on the number of workers, the
+    first of the older ``points`` that does not is taken. Where it cannot be, ``refused`` says why, and all
+    goes on as it would have.
     """
     why, ledger = condemned(following.slots, incident), following.slots
     if not why or ledger is None or incident.rank is None:
         return following
-    before = plan.topology
+    before, whole = plan.topology, following
+    following = replace(following, point=_for_any_number(following.point, points))
     groups = groups_in(following.point, before.world_size)
     leaving = who_leaves(groups, {incident.rank})
     against = _against(elastic, before, following, leaving)
     if against or isinstance(leaving, str):
-        return replace(
-            following, slots=replace(ledger, refused=f"{_slot(ledger)} keeps its worker: {against}")
-        )
+        return replace(whole, slots=replace(ledger, refused=f"{_slot(ledger)} keeps its worker: {against}"))
     slots = slots_of(before)
     out = tuple(
         SetAside(
@@ -129,6 +138,12 @@ def _against(elastic: Elastic, before: Topology, following: Plan, leaving: froze
     if left < elastic.min_workers:
         return f"{several(left, 'worker')} would be left, and --min_worker_num={elastic.min_workers}"
     return "" if following.point is None else following.point.fixed_by
+
+
+def _for_any_number(point: RecoveryPoint | None, points: Sequence[RecoveryPoint]) -> RecoveryPoint | None:
+    if point is None or not point.fixed_by:
+        return point
+    return next((older for older in points if not older.fixed_by), point)
 
 
 def _slot(ledger: SlotLedger) -> str:

@@ -92,6 +92,9 @@ class CheckpointFinder:
                 chosen = self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
                 older = replace(need, partly=bool(point.part_of))
                 more = further(self._catalog, found, older, most=self._most_points(need))
+                if point.fixed_by:  # nor does the run shrink from it; what is older may serve fewer
+                    fewer = replace(need, world_size=need.world_size - 1, groups=None)
+                    more = further(self._catalog, found, fewer, most=1)
                 return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
             case recover.NothingFound() if request.expects or grounds.changed():
                 return self._gone(request, found.refused)

@@ -4,6 +4,7 @@ from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.workers import Workers
 from faultrun.model.elastic import Elastic, Grow
+from faultrun.model.exits import WorkerExitCodes
 
 
 def resolve_elastic(ctx: ResolveContext, workers: Workers) -> Elastic | None:
@@ -23,6 +24,9 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers) -> Elastic | None:
         raise settings.refuse(Settings.min_worker_num, because, "leave it out: a spare takes a node's place")
     if workers.devices or settings.rank_table_file:
         because = "a rank table names every device of the run, and the platform alone writes another"
+        raise settings.refuse(Settings.min_worker_num, because, "leave one of the two out")
+    if settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
+        because = "a training that recovers by itself (--worker_exit_codes=torchft) sees to its own size"
         raise settings.refuse(Settings.min_worker_num, because, "leave one of the two out")
     if workers.simulation is not None:
         ctx.no_effect("a dry run keeps its size", Settings.min_worker_num)
