@@ -131,6 +131,7 @@ AT = "2026-11-21-20:02:25.084.848"
 INFO = (
     f"[INFO] DISTRIBUTED(774,7fdb2f7fe6c0,python):{AT} [mindspore/ccsrc/x.cc:314] Start] Event base dispatch"
 )
+COPIES = "faultrun: this rank's shard is copied into memory every 15 steps from now on: a copy takes 8.31 ms"
 WARNING = f"[WARNING] ME(774:1404,MainProcess):{AT} [mindspore/train/y.py:30] something"
 ERROR = f"[ERROR] DISTRIBUTED(774,7fdb2f7fe6c0,python):{AT} [mindspore/ccsrc/z.cc:3] Connect] refused"
 TORCH = (
@@ -150,6 +151,7 @@ RAISED = Raised(kind="InjectedError", message="injected in step 6", frame="")
         (["RuntimeError:", "injected in step 6", "in file x", INFO], RAISED, 1),
         (["InjectedError: another one", "step 5", INFO], RAISED, 1),
         ([WARNING, INFO], None, 1),
+        (["loss 0.5", COPIES], None, 0),
     ],
 )
 def test_the_line_to_show_is_the_exceptions_own_or_the_last_that_is_no_chatter(

@@ -1,6 +1,7 @@
 """What cannot outlive a peer is refused by name, before anybody has died."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
 
+from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
 from faultrun.sdk.torch.ddp import find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
 from faultrun.sdk.torch.process_group import TrainingGroup
@@ -69,6 +71,15 @@ def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_l
     assert "mpi" in TrainingGroup("mpi", {}).why_not
     dist.new_group([0, 1])
     assert "process groups besides" in TrainingGroup("gloo", {}).why_not
+
+
+def test_a_shard_of_which_no_copy_is_made_is_refused_by_name() -> None:
+    guard: Any = SimpleNamespace(parts=SimpleNamespace(shards=object()), is_shard=True)
+    assert "snapshot_every=0" in why_no_rejoin(guard, None, 0)
+    assert [why_no_rejoin(guard, None, every) for every in ("auto", 1, 7)] == [""] * 3
+    guard.parts.shards = None
+    guard.is_shard = False
+    assert why_no_rejoin(guard, None, 0) == "", "every rank has the state"
 
 
 def test_fully_shard_is_refused_over_more_than_one_dimension_or_a_part_of_the_model() -> None:

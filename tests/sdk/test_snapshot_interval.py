@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultrun.core.logged_steps import last_step
+from faultrun.core.tracebacks import is_chatter
 from faultrun.errors import FaultrunError
 from faultrun.sdk.common_step import NOTHING, Standing, of_shards
 from faultrun.sdk.snapshot_interval import AUTO, UNKNOWN, SnapshotEvery, SnapshotInterval, checked, chosen
@@ -162,6 +164,8 @@ def test_a_trial_compares_steps_with_a_copy_beside_and_steps_without() -> None:
     assert interval.wish == 13, "10 ms of steps of 100 ms"
     interval.settle([interval.wish, 7])
     assert interval.told == interval.every == 13
+    assert is_chatter(interval.words()), "nobody has died of it"
+    assert last_step([interval.words()]) is None
     assert interval.is_due(20), "the step in which all have agreed is kept by all"
     assert not interval.is_beside(20)
     assert [step for step in range(21, 50) if interval.is_due(step)] == [26, 39]

@@ -22,7 +22,8 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _CHATTER = re.compile(
     r"^(\[rank\d+\]:)?\s*("
     r"\[(DEBUG|INFO|WARNING)\] [A-Z_]+\(\d+[,:]"  # MindSpore: mindspore/core/utils/log_adapter.cc
-    r"|\[?[VIW]\d{4} \d\d:\d\d:\d\d\.\d+ )"  # glog, and c10/util/Logging.cpp of torch
+    r"|\[?[VIW]\d{4} \d\d:\d\d:\d\d\.\d+ "  # glog, and c10/util/Logging.cpp of torch
+    r"|faultrun: this rank's shard is copied )"  # our sdk/snapshot_interval.py
 )
 _RULE = re.compile(r"^-{10,}$")
 _TITLE = re.compile(r"^- .*:(?: \(.*\))?$")

@@ -119,14 +119,14 @@ class SnapshotInterval:
         else:
             self.every, self.is_settled = max(wishes), True
 
-    def words(self, step: int) -> str:
-        """What came of the trial, for people."""
-        if not self.is_settled:
-            return f"faultrun: at step {step} it is not known yet what a copy of this rank's shard costs"
+    def words(self) -> str:
+        """What came of the trial, for people; "" if nothing did."""
+        if not self.is_settled or not self._copies_s:
+            return ""
         copy_ms, step_ms = (1000 * median(one) for one in (self._copies_s, self._alone_s))
         often = "every step" if self.every == 1 else f"every {self.every} steps"
         return (
-            f"faultrun: from step {step} on this rank's shard is copied into memory {often}: a copy takes"
+            f"faultrun: this rank's shard is copied into memory {often} from now on: a copy takes"
             f" {copy_ms:.2f} ms, and a step {step_ms:.2f} ms; snapshot_every of protect() says otherwise"
         )
 

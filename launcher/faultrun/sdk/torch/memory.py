@@ -174,7 +174,9 @@ class StateCopies:
         with contextlib.suppress(RuntimeError):
             interval.settle([wish for (wish,) in exchanged([interval.wish], device)])
             self._guard.redo.kept = interval.redone
-            print(interval.words(step), file=sys.stderr)  # noqa: T201 - where the user of this training looks
+            words = interval.words()
+            if words:
+                print(words, file=sys.stderr)  # noqa: T201 - the worker's log is where people look
 
     def _packed(self, boundary: Boundary, state: Any) -> "_Packed":
         packed = pack(state)
