@@ -271,17 +271,6 @@ def test_the_window_ends_when_our_ranks_have_saved_whoever_else_there_is() -> No
     assert story.read_back(1).performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
 
 
-def test_an_incarnation_starts_nobody_who_lives_on() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose()
-    life = replace(story.state.life, alive=frozenset({0}))
-    story.goes_on_from(replace(story.state, life=life)).planned(replace(plan(1), kept=frozenset({0, 1})))
-    go(story.prepared())
-    assert [action.ranks for action in story.performed(Spawn)] == [(1,)]
-    assert story.state.life.alive == {0, 1}
-
-
 def go(story: Story) -> None:
     life = story.state.incarnation
     story.tell(GoGiven(at_s=story.now_s, incarnation=life, master_addr="10.0.0.1", master_port=1))

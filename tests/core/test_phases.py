@@ -39,6 +39,7 @@ from faultrun.model.rejoin import (
     RankCannotRejoin,
     RankCanRejoin,
     RankRejoined,
+    SurvivorsFreed,
 )
 from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState
@@ -108,6 +109,9 @@ def facts(state: RunState) -> Iterator[Event]:
     for source in (StopSource.SIGINT, StopSource.PLATFORM):
         yield StopRequested(**now, source=source)
     yield IncarnationOver(**now, why="a peer fell")
+    yield IncarnationOver(**now, why="a peer fell", stays=True)
+    for port in (7000, 0):
+        yield SurvivorsFreed(**now, meeting_port=port, why="no port")
     yield MembershipLost(**now, why="no lease")
     yield SlotsUsable(**now, node=NODE, slots=(2,))
     yield LookAgain(**now, number=1)

@@ -172,7 +172,7 @@ _PLAIN: dict[str, Any] = {
     "after": "a", "master_port": 1, "master_addr": "a", "exit_code": 0, "ranks": (0,),
     "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM, "deadline_s": 2.0,
     "window_s": 12.0,
-    "number": 1, "what": "persistent memory fault in 0.weight",
+    "number": 1, "meeting_port": 1, "what": "persistent memory fault in 0.weight",
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "dead": (1,), "notice": ResetNotice(),
     "at_once": 2, "state": StandbyPhase.READY, "doing": WorkPhase.SAVING, "stance": Activity.DEAD,

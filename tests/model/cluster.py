@@ -85,7 +85,7 @@ class Node(NamedTuple):
     granted: int = NO_PROMISE  # ticks since it has this lease
     keyed: bool = False  # its statement was last known to live by its lease
     held: bool = False  # all peers have answered since the last tick
-    phase: str = "idle"  # idle prepare ready run drain killed look fenced ended
+    phase: str = "idle"  # idle prepare ready run stay join drain killed look fenced ended
     incarnation: int = -1
     look: int = 0
     struck: bool = False
@@ -105,7 +105,7 @@ class Node(NamedTuple):
 
     @property
     def has_ranks(self) -> bool:
-        return self.phase in ("run", "drain") and self.up != DEAD
+        return self.phase in ("run", "stay", "join", "drain") and self.up != DEAD
 
 
 class Etcd(NamedTuple):

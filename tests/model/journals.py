@@ -28,15 +28,20 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.facts import NodeFact
+from faultrun.model.plan import Plan
+from faultrun.model.rejoin import RankRejoined
+from faultrun.model.run import Phase
+from faultrun.model.topology import NodeId
 
-_BEGINS = (PlanAdopted, GoGiven, LookAgain, WorkerStarted, IncarnationStarted)
+_BEGINS = (PlanAdopted, GoGiven, LookAgain, WorkerStarted, IncarnationStarted, RankRejoined)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """One line of ``node``: its event, what the node stated then, and the moment that counts (UTC seconds).
 
-    ``boot``: under which name the node took part by then. ``revision``: of the store, where the line tells.
+    ``boot``: under which name the node took part by then. ``phase``: where it stood after that.
+    ``revision``: of the store, where the line tells.
     """
 
     at: float
@@ -45,6 +50,7 @@ class Told:
     seq: int
     event: Event
     facts: tuple[NodeFact, ...] = ()
+    phase: str = ""
     revision: int | None = None
 
     @property
@@ -57,6 +63,8 @@ class Life:
     """The ranks of one incarnation on one node. ``ended`` is the last moment at which one is known to live.
 
     ``told``: the node saw all of them end. ``fenced``: it ended them because it may have been alone.
+    They are in a group from ``trains`` on (None: never), and were ``freed`` from it. Who lives on is in the
+    next incarnation's part from then on.
     """
 
     node: str
@@ -64,7 +72,11 @@ class Life:
     began: float
     ended: float = 0.0
     alive: set[int] = field(default_factory=set)
+    awaited: set[int] = field(default_factory=set)
+    trains: float | None = None
+    freed: float | None = None
     seq: int = -1
+    started: int = -1
     drained: bool = False
     fenced: bool = False
 
@@ -91,27 +103,60 @@ def lives(folders: Iterable[Path], story: Iterable[Told]) -> list[Life]:
     """
     homes = {_name(folder): folder for folder in folders if (folder / FILE_NAME).exists()}
     found: dict[tuple[str, int], Life] = {}
+    newest: dict[str, Life] = {}
     for line in story:
         key = (line.node, line.event.incarnation)
+        if line.phase == Phase.REPLACING.value and line.node in newest:
+            newest[line.node].freed = newest[line.node].freed or line.at
         match line.event:
+            case PlanAdopted(plan=plan) if plan.kept and line.phase == Phase.RUNNING.value:
+                newest[line.node] = found[key] = _lives_on(newest[line.node], line, plan)
             case WorkerStarted(incarnation=number, rank=rank):
-                life = found.setdefault(
-                    key, Life(node=line.node, incarnation=number, began=line.at, seq=line.seq)
+                newest[line.node] = life = found.setdefault(
+                    key,
+                    Life(
+                        node=line.node,
+                        incarnation=number,
+                        began=line.at,
+                        trains=line.at,
+                        seq=line.seq,
+                        started=number,
+                    ),
                 )
                 life.alive.add(rank)
+            case RankRejoined(rank=rank) if key in found:
+                found[key].awaited.discard(rank)
+                found[key].trains = None if found[key].awaited else found[key].trains or line.at
             case WorkerExit(rank=rank) if key in found:
-                found[key].alive.discard(rank)
-                found[key].ended = max(found[key].ended, line.at)
+                life = found[key] if rank in found[key].alive else newest[line.node]
+                life.alive.discard(rank)
+                life.ended = max(life.ended, line.at)
             case Drained() if key in found:
                 found[key].drained = True
             case MembershipLost() if key in found and not found[key].drained:
                 found[key].fenced = True
     for life in found.values():
         if life.fenced or not life.told:
-            wrote = _wrote_last(homes[life.node] / f"incarnation_{life.incarnation}")
+            wrote = _wrote_last(homes[life.node] / f"incarnation_{life.started}")
             life.ended = min(wrote, life.ended) if life.told else wrote
         life.ended = max(life.ended, life.began + 1e-6)
     return sorted(found.values(), key=lambda life: life.began)
+
+
+def _lives_on(before: Life, line: Told, plan: Plan) -> Life:
+    """The part of the survivors in the incarnation that keeps them; it is over for those before."""
+    own = set(plan.topology.ranks_of(NodeId(line.node)))
+    kept, before.alive = before.alive & plan.kept, before.alive - plan.kept
+    before.ended = max(before.ended, line.at)
+    return Life(
+        node=line.node,
+        incarnation=plan.incarnation,
+        began=line.at,
+        alive=kept,
+        awaited=own,
+        seq=line.seq,
+        started=plan.started,
+    )
 
 
 def silences(story: Iterable[Told]) -> set[tuple[str, int]]:
@@ -153,6 +198,7 @@ def _of_one(folder: Path, slack_s: float) -> Iterator[Told]:
             seq=int(data.get("seq", -1)),
             event=event,
             facts=tuple(_facts(data)),
+            phase=str(data.get("phase", "")),
             revision=data.get("revision"),
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from faultrun.model.roster import PlanPhase
 from model import values
-from model.cluster import UP, WHOLE, Setting, State
+from model.cluster import UP, WHOLE, Node, Setting, State
 from model.senses import judged
 
 _ORDER = [PlanPhase.PREPARE, PlanPhase.GO, PlanPhase.LOOK, PlanPhase.FINISHED]
@@ -13,7 +13,7 @@ _ORDER = [PlanPhase.PREPARE, PlanPhase.GO, PlanPhase.LOOK, PlanPhase.FINISHED]
 def broken(setting: Setting, before: State, after: State) -> str:
     """The law that this step breaks, or nothing."""
     lives = {node.incarnation for node in after.nodes if node.has_ranks}
-    if len(lives) > 1:
+    if len(lives) > 1 and not _kept(after):
         return f"ranks of {sorted(lives)} live at once"
     well = after.left == setting.faults
     if well and any(now.boot > was.boot for was, now in zip(before.nodes, after.nodes, strict=True)):
@@ -27,6 +27,19 @@ def broken(setting: Setting, before: State, after: State) -> str:
     ):
         return "ranks ended although only etcd was away"
     return ""
+
+
+def _kept(state: State) -> bool:
+    """Whether nobody trains: survivors wait for the plan that keeps them, or for one another under it."""
+    written = values.plan_of(state.etcd.plan)
+    life = written.header.incarnation
+
+    def waits(node: Node) -> bool:
+        if node.incarnation == life:
+            return node.phase != "run"
+        return node.incarnation == life - 1 and node.phase in ("stay", "drain")
+
+    return bool(written.body.kept) and all(waits(node) for node in state.nodes if node.has_ranks)
 
 
 def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
@@ -44,10 +57,10 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
     if life > was.header.incarnation:
         if any(node.phase == "ended" and node.word[:2] == (life - 1, "done") for node in after.nodes):
             return f"incarnation {life} is planned although a node has ended with 0"
-        if any(node.has_ranks and node.incarnation < life for node in after.nodes):
+        if any(node.has_ranks and node.incarnation < life for node in after.nodes) and not _kept(after):
             return f"incarnation {life} is planned while ranks of an older one live"
         step = None if now.body.point is None else now.body.point.global_step
-        if setting.saves and (step is None or step < after.disk):
+        if setting.saves and not now.body.kept and (step is None or step < after.disk):
             return f"it begins at {step} although {after.disk} was saved"
     spent, had = now.body.ledger, was.body.ledger
     if spent.total_restarts < had.total_restarts or spent.total_restarts > after.charges:

@@ -128,7 +128,11 @@ class _Replay:
     def _changes(self) -> Iterator[_Change]:
         yield from self._of_plans()
         for at, life in enumerate(self._parts):
-            yield _Change(life.began, True, life.where, _put(at, "run"), ALL_FAULTS)
+            yield _Change(life.began, True, life.where, _put(at, "join"), ALL_FAULTS)
+            if life.trains is not None:
+                yield _Change(life.trains, True, life.where, _put(at, "run"), ALL_FAULTS)
+            if life.freed is not None:
+                yield _Change(life.freed, False, life.where, _put(at, "stay"), ALL_FAULTS)
             kinds = frozenset({"away"}) if self._only_etcd_was_away(life) else ALL_FAULTS
             yield _Change(life.ended, False, life.where, _put(at, "idle"), kinds)
 

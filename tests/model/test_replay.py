@@ -12,7 +12,7 @@ import pytest
 
 from faultrun.journal.append import FILE_NAME, line_of
 from faultrun.model.actions import Publish
-from faultrun.model.agreement import AgreementSilent, MembershipLost
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
 from faultrun.model.events import (
     Drained,
     Event,
@@ -28,7 +28,8 @@ from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.gasp import GaspSaved, GaspVerified
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Ledger
-from faultrun.model.run import RunState, Step
+from faultrun.model.rejoin import RankRejoined
+from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from model.replay import broken_laws
 from model.values import point
@@ -40,15 +41,17 @@ FIRST = replace(first_plan(2, topology=SEATS), boots=(BootId("a0"), BootId("b0")
 SECOND = replace(FIRST, incarnation=1, point=point(5), ledger=Ledger(total_restarts=1))
 ENDS = Signaled(signum=15)
 FELL = Exited(code=1)
+_DRAINS = {Phase.REPLACING: Drain()}
 
 
 class Said(NamedTuple):
-    """One line of a journal; what ``node`` stated then goes with it."""
+    """One line of a journal; what ``node`` stated then goes with it, and where it stood after it."""
 
     at: float
     node: NodeId
     event: Event
     fact: NodeFact | None = None
+    phase: Phase = Phase.NEW
 
 
 Story = list[Said]
@@ -132,8 +135,9 @@ def written(folder: Path, story: Story) -> list[Path]:
         own = sorted((said for said in story if said.node == node), key=lambda said: said.at)
         with (home / FILE_NAME).open("w") as journal:
             for seq, said in enumerate(own):
+                after = replace(state, phase=said.phase, life=Life(drain=_DRAINS.get(said.phase)))
                 step = Step(
-                    state=state, actions=() if said.fact is None else (Publish(fact=said.fact),), why=""
+                    state=after, actions=() if said.fact is None else (Publish(fact=said.fact),), why=""
                 )
                 line = line_of(said.event, step, {"node": node, "boot": f"{node}0"})
                 at_utc = datetime.fromtimestamp(1e9 + said.at, timezone.utc).isoformat()
@@ -143,6 +147,44 @@ def written(folder: Path, story: Story) -> list[Path]:
 
 def test_a_run_that_kept_every_law_is_passed(tmp_path: Path) -> None:
     assert broken_laws(written(tmp_path, a_run())) == []
+
+
+KEPT = replace(SECOND, point=None, kept=frozenset({1}), since=0)
+
+
+def a_replacement(*, freed: float = 10.1, follows: float = 11, whole: float = 12) -> Story:
+    """A rank of the first node falls and is started again; that of the second stays and rejoins."""
+    said = [one for one in a_run() if one.at < 10 or one.at > 20]
+    starts = WorkerStarted(at_s=11.1, incarnation=1, node=A, rank=0, pid=8)
+    fell = WorkerExit(at_s=10, incarnation=0, node=A, rank=0, pid=7, status=FELL)
+    stays = IncarnationOver(at_s=freed, incarnation=0, why="a rank fell", stays=True)
+    said += [
+        Said(10, A, fell, told(A, 10, fell=True), Phase.REPLACING),
+        Said(freed, B, stays, told(B, freed, fell=False), Phase.REPLACING),
+        Said(11, A, PlanAdopted(at_s=11, incarnation=1, plan=KEPT), phase=Phase.RUNNING),
+        Said(follows, B, PlanAdopted(at_s=follows, incarnation=1, plan=KEPT), phase=Phase.RUNNING),
+        Said(11.1, A, starts, phase=Phase.RUNNING),
+    ]
+    for node in (A, B):
+        rank = rank_of(node)
+        out = replace(fell, at_s=20, node=node, rank=rank, incarnation=1, status=Exited(code=0))
+        rejoins = RankRejoined(at_s=whole, incarnation=1, rank=rank, step=5)
+        said += [Said(whole, node, rejoins, phase=Phase.RUNNING), Said(20, node, out)]
+    return said
+
+
+def test_survivors_that_wait_for_a_newcomer_break_no_law(tmp_path: Path) -> None:
+    assert broken_laws(written(tmp_path, a_replacement())) == []
+
+
+def test_who_trains_is_not_kept(tmp_path: Path) -> None:
+    laws = broken_laws(written(tmp_path, a_replacement(freed=11.5, follows=11.6)))
+    assert "incarnation 1 is planned while ranks of an older one live (node a, line 5)" in laws
+
+
+def test_nobody_trains_on_before_the_survivors_of_every_node_are_in_the_group(tmp_path: Path) -> None:
+    laws = broken_laws(written(tmp_path, a_replacement(follows=13, whole=12)))
+    assert "ranks of [0, 1] live at once (node a, ranks of 1)" in laws
 
 
 def saved(step: int) -> Story:

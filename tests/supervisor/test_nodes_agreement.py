@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+from faultrun.journal.codec import decode
+from faultrun.model.actions import RaiseAlarm
 from support.processes import lives
 from support.scripts import ended
 
 PROGRAM = """
 import os, signal, sys
 from faultrun.journal.codec import encode
+from faultrun.model.actions import RaiseAlarm
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.events import RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -81,13 +84,14 @@ with open({str(tmp_path / "orders")!r}, "w") as log:
 """
     supervisor = """
 agreement.state(fact)
-agreement.raise_alarm(3, "rank 1 died", None)
+agreement.raise_alarm(RaiseAlarm(incarnation=3, why="rank 1 died", stays=True))
 agreement.close()
 """
     printed(member, supervisor)
     stated, alarm, leave = map(json.loads, (tmp_path / "orders").read_text().splitlines())
     assert stated["fact"]["standing"] == "ready"
-    assert alarm == {"alarm": 3, "why": "rank 1 died", "stop": None}
+    raised = RaiseAlarm(incarnation=3, why="rank 1 died", stays=True)
+    assert decode(alarm["alarm"], RaiseAlarm) == raised
     assert leave == {"leave": True}
 
 

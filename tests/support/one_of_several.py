@@ -24,11 +24,11 @@ from faultrun.cli.run.composition import Supervisor
 from faultrun.cli.run.helpers import Helpers
 from faultrun.core.agree import Rules, next_step
 from faultrun.journal.codec import decode, encode
+from faultrun.model.actions import RaiseAlarm
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
-from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.supervisor.nodes_agreement import NodesAgreement
 from faultrun.supervisor.ports import Agreement
@@ -85,9 +85,14 @@ class Hub:
 
     def _heard(self, said: dict[str, Any], peer: socket.socket) -> None:
         if "over" in said:
-            stop = None if said["stop"] is None else StopSource(said["stop"])
+            order: RaiseAlarm = decode(said["over"], RaiseAlarm)
             over = IncarnationOver(
-                at_s=0, incarnation=said["over"], why=said["why"], node=said["node"], stop=stop
+                at_s=0,
+                incarnation=order.incarnation,
+                why=order.why,
+                node=said["node"],
+                stop=order.stop,
+                stays=order.stays,
             )
             self._tell(over, [one for one in self._peers if one is not peer])
             return
@@ -125,9 +130,8 @@ class HubAgreement:
     def state(self, fact: NodeFact) -> None:
         self._send({"fact": encode(fact)})
 
-    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
-        source = None if stop is None else stop.value
-        self._send({"over": incarnation, "why": why, "node": self._node, "stop": source})
+    def raise_alarm(self, order: RaiseAlarm) -> None:
+        self._send({"over": encode(order), "node": self._node})
 
     def tell_nodes(self, incarnation: int, works: str) -> None:
         """The hub does not pass it on: it may be lost."""

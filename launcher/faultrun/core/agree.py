@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.core.aftermath import aftermath, first_incident, loss_words, with_lost
 from faultrun.core.budget import furthest
-from faultrun.core.keeping import keep, too_late
+from faultrun.core.keeping import is_kept, keep, keep_fewer, too_late, wants_to_stay
 from faultrun.core.place import common_point, nothing_in_common, on_own_disks, place, replaced
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
@@ -78,14 +78,16 @@ def next_step(
     if plan is None:
         return _between(rules, None, here, now_s, lost)
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
-    if len(members) == 1 and members[0].status is NodeStatus.REPLACING:
-        return _keep(rules, plan, members[0], now_s)
     for fact in here.values():
         if fact.incarnation > plan.incarnation:
             return f"{fact.node} knows of a newer plan"
-        if fact.status.busy and fact.incarnation < plan.incarnation:
+        if fact.status.busy and fact.incarnation < plan.incarnation and not is_kept(plan, fact):
             return given_up(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
     over, stop = _why_over(rules, plan, here)
+    if not over and any(wants_to_stay(plan, fact) for fact in members):
+        return _keep(rules, plan, members, now_s)
+    if not over and len(members) == 1 and is_kept(plan, members[0]):
+        return keep_fewer(plan, members[0], now_s)
     if not over:
         return _go_on(plan, members, now_s)
     if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
@@ -104,12 +106,11 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     return aftermath(incident, plan, plan, spoken)
 
 
-def _keep(rules: Rules, plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
+def _keep(rules: Rules, plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
     """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
-    answer = keep(rules.policy, rules.resume_args, plan, fact, now_s)
-    incident = fact.incident
-    is_new = incident is not None and incident.number > plan.ledger.incidents
-    if rules.elastic is None or incident is None or not is_new or not isinstance(answer, PlanAdopted):
+    answer = keep(rules.policy, rules.resume_args, plan, members, now_s)
+    incident = first_incident(members)
+    if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
         return answer
     ledger = accuse(plan, incident, rules.policy)
     why = condemned(ledger, incident)

@@ -184,6 +184,7 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             kept=state.life.alive if status is NodeStatus.REPLACING else frozenset(),
             usable=state.life.usable,
             hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
+            meeting_port=state.life.meeting_port if status is NodeStatus.REPLACING else 0,
         )
     )
 
@@ -197,7 +198,9 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return Step(state=state, why=f"no incarnation {plan.incarnation}: the run is about to end")
     if not plan.is_for(state.node, state.boot):
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
-    life = Life(topology=plan.topology, point=plan.point, alive=state.life.alive & plan.kept)
+    if plan.kept:
+        return Step(state=state, why=f"incarnation {plan.incarnation} keeps ranks that were given up here")
+    life = Life(topology=plan.topology, point=plan.point)
     run = replace(state.run, plan=plan, native_scheduler=given_up(state, plan))
     state = replace(state, phase=Phase.AWAITING_PLAN, run=run, life=life)
     if plan.start_at_s > event.at_s:
@@ -240,7 +243,7 @@ def withdraw(state: RunState, now_s: float, why: str) -> Step:
 
 
 def spawn(state: RunState, event: GoGiven) -> Step:
-    """Every node is prepared: start the ranks of this one, but those that live on."""
+    """Every node is prepared: start the ranks of this one."""
     if state.plan is None:
         return Step(state=state, why="there is no plan to start")
     if notices.hold(state):
@@ -248,13 +251,18 @@ def spawn(state: RunState, event: GoGiven) -> Step:
     ranks = state.plan.topology.ranks_of(state.node)
     spawn = Spawn(
         plan=state.plan,
-        ranks=tuple(rank for rank in ranks if rank not in state.life.alive),
+        ranks=tuple(ranks),
         master_addr=event.master_addr,
         master_port=event.master_port,
         native_scheduler=state.plan.native_scheduler,
         patience=state.run.patience,
     )
-    life = replace(state.life, alive=frozenset(ranks), master_port=event.master_port)
+    life = replace(
+        state.life,
+        alive=frozenset(ranks),
+        master_addr=event.master_addr,
+        master_port=event.master_port,
+    )
     run = replace(state.run, platform=notices.started(state.run.platform))
     state = replace(state, phase=Phase.RUNNING, run=run, life=life)
     running = statement(state, event.at_s, NodeStatus.RUNNING)

@@ -97,7 +97,8 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
             return _go(office, following, run_s)
         case PlanAdopted(plan=plan):
             plan = replace(plan, settings=rules.settings)
-            return _look_first(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
+            look = "" if plan.kept else _look_first(office, facts, plan, run_s)
+            return look or _plan(office, by_node, plan, run_s)
         case RunFinished():
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
@@ -212,6 +213,10 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
         run_s=run_s,
         look=0 if before is None else before.look,
     )
+    if before is not None and plan.kept:  # who lives has nothing to prepare; others find all at work
+        header = replace(
+            header, phase=PlanPhase.GO, master_addr=before.master_addr, master_port=before.master_port
+        )
     writes: list[Operation] = [
         Put(key=f"{SMALL_BODIES if _is_small(body) else BODIES}{header.body}", value=body),
         Put(key=PLAN_KEY, value=header),
@@ -262,12 +267,13 @@ def _go(office: Office, go: GoGiven, run_s: float) -> Transaction | str:
 def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
     """Incarnation is over: everybody hears it once, whoever says it first."""
     incarnation, why = over.incarnation, over.why
-    if office.common.alarm(incarnation) is not None:
+    before = office.common.alarm(incarnation)
+    if before is not None and not before.stays:
         return f"incarnation {incarnation} ends: {why}"
     alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop)
     key = alarm_key(incarnation)
     written = _guarded(office, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
-    return replace(written, compares=(Absent(key=key), *written.compares))
+    return written if before else replace(written, compares=(Absent(key=key), *written.compares))
 
 
 def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None = None) -> Transaction:

@@ -66,6 +66,7 @@ from faultrun.model.rejoin import (
     RankCannotRejoin,
     RankCanRejoin,
     RankRejoined,
+    SurvivorsFreed,
 )
 from faultrun.model.rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState, Step
@@ -133,8 +134,12 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return replacing.another(state, event)
         case Phase.REPLACING, DeathsExamined():
             return replacing.examined(state, event)
+        case Phase.REPLACING, SurvivorsFreed():
+            return replacing.freed(state, event)
+        case Phase.RUNNING, IncarnationOver(stays=True):
+            return replacing.begun_elsewhere(state, event)
         case Phase.REPLACING, IncarnationOver():
-            return replacing.refused(state, event)
+            return replacing.over(state, event)
         case ((Phase.RUNNING | Phase.REPLACING), TimerFired(timer=Timer.REJOIN)):
             return replacing.overdue(state, event)
         case ((Phase.RUNNING | Phase.REPLACING), (RankCanRejoin() | RankRejoined() | RankCannotRejoin())):

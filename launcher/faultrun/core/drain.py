@@ -60,8 +60,9 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
 
 
 def leave_group(state: RunState, now_s: float, why: str, incident: Incident) -> Step:
-    """Survivors that wanted to stay save and leave like any."""
-    return _drain(state, now_s, state.windows.grace_s, why, incident)
+    """Survivors that wanted to stay save and leave like any, those of other nodes too."""
+    alarm = RaiseAlarm(incarnation=state.incarnation, why=why)
+    return _drain(state, now_s, state.windows.grace_s, why, incident, alarm)
 
 
 def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
@@ -71,12 +72,13 @@ def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """
     if event.stop is not None and event.stop.ends_the_run:
         state = replace(state, stop=state.stop or Stop(source=event.stop))
-    if state.phase is not Phase.RUNNING:
+    if state.phase not in (Phase.RUNNING, Phase.REPLACING):
         return begin.withdraw(state, event.at_s, event.why)
     why = f"node {event.node}: {event.why}" if event.node else event.why
     if event.stop is not None:
         return _drain_for_a_stop(state, event.at_s, why, event.stop)
-    incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
+    told = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
+    incident = state.life.incident or told
     return _drain(state, event.at_s, state.windows.grace_s, why, incident)
 
 
@@ -84,7 +86,7 @@ def _drain_for_a_stop(state: RunState, now_s: float, why: str, source: StopSourc
     """Another node was told to stop. Here ranks have the window of a stop if it is the run's."""
     left_s = None if state.stop_by_s is None else state.stop_by_s - now_s
     window_s = state.windows.grace_s if state.stop is None else state.windows.stop_window_s(left_s, 0.0)
-    step = _drain(state, now_s, window_s, why, None)
+    step = _drain(state, now_s, window_s, why, state.life.incident)
     drain = replace(_drain_of(step.state), stop=source)
     return replace(step, state=replace(step.state, life=replace(step.state.life, drain=drain)))
 

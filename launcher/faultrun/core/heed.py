@@ -6,6 +6,7 @@ Pure, and taken from the state, never from how it came about: whoever looks late
 from collections.abc import Iterator
 from dataclasses import replace
 
+from faultrun.core.keeping import is_kept
 from faultrun.model.agreement import IncarnationOver, LookAgain
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -29,10 +30,16 @@ def heeded(
     """
     if header.phase is PlanPhase.FINISHED:
         yield _end(fact, header, run_s)
+        return
+    plan = roster.completes(body) if roster is not None and body is not None else None
+    if plan is None and fact.status is NodeStatus.REPLACING and header.incarnation > fact.incarnation:
+        return  # nobody knows yet whether it is the one that survivors here wait for
+    if plan is not None and is_kept(plan, fact):
+        plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
+        yield PlanAdopted(at_s=run_s, incarnation=plan.incarnation, plan=plan)
     elif fact.status.busy:
         yield from _to_the_busy(fact, known, header, roster, run_s)
     elif fact.stop is None and fact.failure is None:
-        plan = roster.completes(body) if roster is not None and body is not None else None
         yield from _to_the_idle(fact, known, header, plan, run_s, run_ahead_s)
 
 
@@ -58,8 +65,15 @@ def _to_the_busy(
     newer = header.incarnation > life
     if newer and roster is not None and not roster.has(fact.node, fact.boot):
         yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
-    elif alarm is not None:
-        yield IncarnationOver(at_s=run_s, incarnation=life, why=alarm.why, node=alarm.node, stop=alarm.stop)
+    elif alarm is not None and not (alarm.stays and fact.status is NodeStatus.REPLACING):
+        yield IncarnationOver(
+            at_s=run_s,
+            incarnation=life,
+            why=alarm.why,
+            node=alarm.node,
+            stop=alarm.stop,
+            stays=alarm.stays,
+        )
     elif newer or (header.incarnation == life and header.phase is PlanPhase.LOOK):
         yield IncarnationOver(at_s=run_s, incarnation=life, why="the other nodes have ended it")
     elif header.incarnation == life and _starts(fact, header):
@@ -72,6 +86,11 @@ def _starts(fact: NodeFact, header: PlanHeader) -> bool:
     return header.phase is PlanPhase.GO and fact.status is NodeStatus.READY
 
 
+def _begins(plan: Plan, fact: NodeFact) -> bool:
+    """Whether it has ranks to start: those that the plan keeps were given up here."""
+    return plan.is_for(fact.node, fact.boot) and not plan.kept
+
+
 def _to_the_idle(
     fact: NodeFact,
     known: KnownKeys,
@@ -81,7 +100,7 @@ def _to_the_idle(
     run_ahead_s: float,
 ) -> Iterator[NodesEvent]:
     """It has no workers: it looks again, or prepares what is planned."""
-    if header.incarnation > fact.incarnation and plan is not None and plan.is_for(fact.node, fact.boot):
+    if header.incarnation > fact.incarnation and plan is not None and _begins(plan, fact):
         life, alarm = plan.incarnation, known.alarm(plan.incarnation)
         plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
         yield PlanAdopted(at_s=run_s, incarnation=life, plan=plan)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from faultrun.core.aftermath import aftermath, first_incident
 from faultrun.core.retry import NextStep, adopted, after_incident, given_up
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -10,44 +11,79 @@ from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import RestartPolicy
 
 
+def wants_to_stay(plan: Plan, fact: NodeFact) -> bool:
+    """Whether survivors of the plan's incarnation wait there for who takes the places of the dead."""
+    return fact.status is NodeStatus.REPLACING and fact.incarnation == plan.incarnation
+
+
+def is_kept(plan: Plan, fact: NodeFact) -> bool:
+    """Whether the plan is what the survivors of an earlier incarnation wait for there."""
+    waits = fact.status is NodeStatus.REPLACING and fact.incarnation < plan.incarnation
+    return waits and bool(plan.kept) and plan.is_for(fact.node, fact.boot)
+
+
 def keep(
-    policy: RestartPolicy, resume_args: Sequence[str], plan: Plan, fact: NodeFact, now_s: float
+    policy: RestartPolicy, resume_args: Sequence[str], plan: Plan, members: Sequence[NodeFact], now_s: float
 ) -> NextStep:
-    """Who lives goes on in the next incarnation; the restart of the others is charged like one of all."""
-    incident = fact.incident
+    """Who lives goes on in the next incarnation; the restart of the others is charged like one of all.
+
+    ``members`` are the statements of all its nodes. As soon as one of them cannot, nobody stays.
+    """
+    life = plan.incarnation
+    for fact in members:
+        if fact.status not in (NodeStatus.RUNNING, NodeStatus.REPLACING):
+            return given_up(life, f"node {fact.node} has no ranks to keep ({fact.status.value})", now_s)
+    missing = [fact.node for fact in members if not wants_to_stay(plan, fact)]
+    if missing:
+        return f"ranks of {', '.join(missing)} are not free yet"
+    incident = first_incident(members)
     if incident is None:
         return "workers run"
-    if fact.incarnation != plan.incarnation:
-        return _keep_fewer(plan, fact, now_s)
+    kept = frozenset[int]().union(*(fact.kept for fact in members))
+    meets_at = next((_address(fact) for fact in members if fact.meeting_port), "")
+    if not kept or (len(members) > 1 and not meets_at):
+        why = "no node listens for survivors" if kept else "no rank lives"
+        return given_up(life, why, now_s)
     following = replace(
         plan,
-        incarnation=plan.incarnation + 1,
+        incarnation=life + 1,
         reason=Reason.FAULT,
         point=None,
         start_at_s=now_s,
-        kept=fact.kept,
+        kept=kept,
         since=plan.started,
         replaced=(),
         aftermath=None,
+        meets_at=meets_at,
     )
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
     counted = replace(plan, ledger=ledger)
-    answer = after_incident(policy, resume_args, counted, incident, following, fact.high_step)
+    high_step = max(fact.high_step for fact in members)
+    answer = after_incident(policy, resume_args, counted, incident, following, high_step)
     match answer:
-        case PlanAdopted(plan=kept):
+        case PlanAdopted(plan=charged):
             # Survivors wait with all they hold; what fails again and again is soon given up (core.replacing).
-            return adopted(replace(kept, start_at_s=now_s), now_s)
+            told = aftermath(incident, plan, charged, members)
+            return adopted(replace(charged, start_at_s=now_s, aftermath=told), now_s)
         case RunFinished(why=why):
-            return given_up(plan.incarnation, why, now_s)
+            return given_up(life, why, now_s)
         case _:
             return answer
 
 
-def _keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
-    """One more died before the plan was there: the same for who is left, and nothing is charged again."""
+def keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
+    """One more died before the plan was there: the same for who is left, and nothing is charged again.
+
+    On a node alone. Of several some may follow the plan by now: there it ends (core.replacing).
+    """
     if not fact.kept < plan.kept:
         return "workers run"
     return adopted(replace(plan, incarnation=plan.incarnation + 1, kept=fact.kept, start_at_s=now_s), now_s)
+
+
+def _address(fact: NodeFact) -> str:
+    host = f"[{fact.addr}]" if ":" in fact.addr else fact.addr
+    return f"{host}:{fact.meeting_port}"
 
 
 def too_late(plan: Plan, fact: NodeFact) -> bool:

@@ -36,7 +36,7 @@ from faultrun.core.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, que
 from faultrun.core.span import span
 from faultrun.core.spare import spare_words
 from faultrun.core.standpoint import THE_END_OF, Standpoint, standpoint
-from faultrun.model.agreement import AgreementSilent, LookAgain
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
 from faultrun.model.events import RunFinished
 from faultrun.model.membership import (
     COORDINATOR_KEY,
@@ -299,10 +299,12 @@ def _words(act: Act, boot: BootId) -> str:
             return ""
         case Tell(event=LookAgain(number=number)):
             return f"look {number} {act.event.incarnation} {boot}"
+        case Tell(event=IncarnationOver(stays=True)):
+            return f"stay {act.event.incarnation} {boot}"
         case Tell(event=event):
             return f"{type(event).__name__} {event.incarnation} {boot}"
         case WarnPeers(alarm=alarm):
-            return f"warn {alarm.incarnation} {boot}"
+            return f"warn {alarm.incarnation} {alarm.stays} {boot}"
         case _:
             return ""
 

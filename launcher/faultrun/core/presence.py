@@ -22,7 +22,7 @@ from faultrun.model.membership import (
     node_key,
 )
 from faultrun.model.roster import Statement
-from faultrun.model.transaction import Absent, Delete, Operation, Put, Transaction, Unchanged
+from faultrun.model.transaction import Absent, Compare, Delete, Operation, Put, Transaction, Unchanged
 
 LONGEST_WORDS = 200
 QUESTIONS_A_HOLD = 4
@@ -78,9 +78,11 @@ def warned(case: Standpoint) -> Iterator[Act]:
     members = hold.peers_of(case.own.fact, header, case.roster)
     if members:
         yield WarnPeers(alarm=alarm, members=members)
-    if case.known.common is not None and case.common.alarm(alarm.incarnation) is None:
+    written = case.common.alarm(alarm.incarnation)
+    if case.known.common is not None and (written is None or (written.stays and not alarm.stays)):
         key = alarm_key(alarm.incarnation)
-        compares = (Absent(key=key), plan_as_seen(case.common))
+        compares: tuple[Compare, ...] = (plan_as_seen(case.common),)
+        compares = compares if written else (Absent(key=key), *compares)
         what = f"say that incarnation {alarm.incarnation} is over"
         put = Put(key=key, value=replace(alarm, why=alarm.why[:LONGEST_WORDS]))
         yield Commit(transaction=Transaction(what=what, compares=compares, then=(put,)))

@@ -14,7 +14,15 @@ from dataclasses import replace
 from faultrun.core import drain
 from faultrun.core.begin import statement
 from faultrun.core.diagnose import conclude, new_incident, open_incident
-from faultrun.model.actions import Action, ExamineDeaths, FreeSurvivors, Spawn, StartTimer, SweepRanks
+from faultrun.model.actions import (
+    Action,
+    ExamineDeaths,
+    FreeSurvivors,
+    RaiseAlarm,
+    Spawn,
+    StartTimer,
+    SweepRanks,
+)
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.evidence import FaultClass
@@ -27,6 +35,7 @@ from faultrun.model.rejoin import (
     RankCannotRejoin,
     RankCanRejoin,
     RankRejoined,
+    SurvivorsFreed,
 )
 from faultrun.model.run import Drain, Phase, RunState, Step
 
@@ -36,22 +45,23 @@ MOST_IN_A_LIFE = 100
 """Of the same survivors: each group that was left may leave some memory, descriptors or threads behind."""
 
 
-def refusal(state: RunState, rank: int) -> str:
-    """Why nobody takes the place of ``rank`` while the others live on; empty if somebody can."""
+def refusal(state: RunState, *dead: int) -> str:
+    """Why nobody takes the places of ``dead`` while the others here live on; empty if somebody can.
+
+    Nobody's, where only another node has lost ranks.
+    """
     life = state.life
-    survivors = life.alive - {rank}
+    survivors = life.alive.difference(dead)
     if state.windows.rejoin_s <= 0:
         return "survivors are not to stay (--on_fault=restart)"
-    if len(state.seats.nodes) > 1:
-        return "the run has several nodes"
     if state.stop is not None or state.failure is not None:
         return "the run is about to end"
     if life.finished:
         return "a rank has finished"
-    if not survivors:
+    if not survivors and not _elsewhere(state):
         return "no other rank lives"
     if state.recovers_itself:
-        return ""
+        return "the run has several nodes" if _elsewhere(state) else ""
     mute = survivors - life.rejoinable - life.rejoining
     if mute:
         return f"rank {min(mute)} cannot leave its group alive"
@@ -69,8 +79,36 @@ def begin(state: RunState, event: WorkerExit) -> Step:
     life = replace(state.life.reaped(event), drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
     why = f"rank {event.rank}: {incident.explanation}; {len(life.alive)} stay"
-    actions = (*_regroup(state, event.at_s), _examine(state))
-    return Step(state=state, actions=actions, why=why)
+    freeing = _freeing(state, event.at_s, f"rank {event.rank} {incident.explanation}")
+    return Step(state=state, actions=(*freeing, _examine(state)), why=why)
+
+
+def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
+    """Another node frees its survivors: so does this one, or has all begin anew because one cannot stay."""
+    refused = refusal(state)
+    if refused:
+        step = drain.over_elsewhere(state, event)
+        alarm = RaiseAlarm(incarnation=state.incarnation, why=f"on node {state.node} {refused}")
+        return replace(step, actions=(*step.actions, alarm), why=f"{step.why}; {refused}")
+    why = f"node {event.node}: {event.why}" if event.node else event.why
+    incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
+    life = replace(state.life, drain=Drain(incident=incident))
+    state = replace(state, phase=Phase.REPLACING, life=life)
+    freeing = _freeing(state, event.at_s)
+    return Step(state=state, actions=freeing, why=f"{why}; {len(life.alive)} stay")
+
+
+def freed(state: RunState, event: SurvivorsFreed) -> Step:
+    """Survivors of all nodes could meet here: tell the agreement who lives, once that is known."""
+    if state.life.meeting_port:
+        return Step(state=state, why="they were free already")
+    if not event.meeting_port:
+        return abandon(state, event.at_s, event.why)
+    state = replace(state, life=replace(state.life, meeting_port=event.meeting_port))
+    if _dead(state):
+        return Step(state=state, why="survivors were told; what the dead said last is being read")
+    told = statement(state, event.at_s, NodeStatus.REPLACING)
+    return Step(state=state, actions=(told,), why=f"{len(state.life.alive)} stay")
 
 
 def repair(state: RunState, event: MemoryFaultFound) -> Step:
@@ -86,9 +124,10 @@ def repair(state: RunState, event: MemoryFaultFound) -> Step:
     found = replace(found, fault_class=FaultClass.TRANSIENT)
     incident = conclude(found, (), float("inf"), (), life.steps)
     state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
-    told = statement(state, event.at_s, NodeStatus.REPLACING)
+    freeing = _freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
+    told = () if _elsewhere(state) else (statement(state, event.at_s, NodeStatus.REPLACING),)
     why = f"rank {rank}: {incident.explanation}; it is repaired in place"
-    return Step(state=state, actions=(*_regroup(state, event.at_s), told), why=why)
+    return Step(state=state, actions=(*freeing, *told), why=why)
 
 
 def _unrepairable(state: RunState, rank: int) -> str:
@@ -110,7 +149,7 @@ def another(state: RunState, event: WorkerExit) -> Step:
     if event.clean:
         return left(state, event)
     state = replace(state, life=state.life.reaped(event))
-    if not state.life.alive:
+    if not state.life.alive and not _elsewhere(state):
         return drain.sweep_when_empty(state, event.at_s, f"rank {event.rank} is gone too")
     return Step(state=state, actions=(_examine(state),), why=f"rank {event.rank} is gone too")
 
@@ -136,9 +175,12 @@ def examined(state: RunState, event: DeathsExamined) -> Step:
 def adopt(state: RunState, event: PlanAdopted) -> Step:
     """Start those that are missing, and wait until all are one group."""
     plan, life = event.plan, state.life
-    if plan.incarnation <= state.incarnation or plan.kept != life.alive:
+    is_ours = plan.incarnation > state.incarnation and plan.is_for(state.node, state.boot)
+    ranks = frozenset(plan.topology.ranks_of(state.node)) if is_ours else frozenset()
+    if is_ours and plan.kept and plan.kept & ranks > life.alive and _elsewhere(state):
+        return _too_late(state, event)
+    if not is_ours or not plan.kept or plan.kept & ranks != life.alive:
         return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
-    ranks = frozenset(plan.topology.ranks_of(state.node))
     following = replace(
         life,
         topology=plan.topology,
@@ -149,12 +191,13 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         steps=tuple(one for one in life.steps if one.rank in plan.kept),
         exits=(),
         drain=None,
+        meeting_port=0,
     )
     state = replace(state, phase=Phase.RUNNING, run=replace(state.run, plan=plan), life=following)
     spawn = Spawn(
         plan=plan,
         ranks=tuple(sorted(ranks - plan.kept)),
-        master_addr=state.addr,
+        master_addr=life.master_addr or state.addr,
         master_port=life.master_port,
         native_scheduler=state.run.native_scheduler,
         patience=state.run.patience,
@@ -166,6 +209,15 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     if state.recovers_itself:
         last = (SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
     return Step(state=state, actions=(running, spawn, *last), why=why)
+
+
+def _too_late(state: RunState, event: PlanAdopted) -> Step:
+    """One that the plan keeps has died meanwhile: the other nodes, which follow it, are told."""
+    plan = event.plan
+    gone = plan.kept.intersection(plan.topology.ranks_of(state.node)) - state.life.alive
+    why = f"{_ranks(gone)}, which incarnation {plan.incarnation} keeps, died on node {state.node}"
+    step = abandon(state, event.at_s, why)
+    return replace(step, actions=(*step.actions, RaiseAlarm(incarnation=plan.incarnation, why=why)))
 
 
 def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoin) -> Step:
@@ -214,15 +266,22 @@ def overdue(state: RunState, event: TimerFired) -> Step:
     )
 
 
-def refused(state: RunState, event: IncarnationOver) -> Step:
-    """The agreement wants no replacement: no restart is left, or none can help."""
-    return abandon(state, event.at_s, event.why)
+def over(state: RunState, event: IncarnationOver) -> Step:
+    """Nobody is to stay: no restart is left, none can help, or another node cannot; or it is no news."""
+    if event.stays:
+        return Step(state=state, why="survivors here are free already")
+    return drain.over_elsewhere(state, event)
 
 
 def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) -> Step:
     """All that live save and leave. What was to be replaced stays the incident while no plan answers it."""
     incident = state.life.incident or new_incident(state, now_s, Cause.REJOIN, why, rank)
     return drain.leave_group(state, now_s, why, incident)
+
+
+def _elsewhere(state: RunState) -> bool:
+    """Whether other nodes have ranks of the run."""
+    return len(state.seats.nodes) > 1
 
 
 def _rejoin_timer(state: RunState, now_s: float) -> tuple[StartTimer, ...]:
@@ -233,9 +292,11 @@ def _rejoin_timer(state: RunState, now_s: float) -> tuple[StartTimer, ...]:
     return (StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation),)
 
 
-def _regroup(state: RunState, now_s: float) -> tuple[FreeSurvivors | StartTimer, ...]:
+def _freeing(state: RunState, now_s: float, why: str = "") -> tuple[Action, ...]:
+    """Have the living leave their group, those of other nodes too if ``why`` is news; not for ever."""
     free = FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
-    return (free, *_rejoin_timer(state, now_s))
+    alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stays=True)
+    return (free, *((alarm,) if why and _elsewhere(state) else ()), *_rejoin_timer(state, now_s))
 
 
 def _examine(state: RunState) -> ExamineDeaths:

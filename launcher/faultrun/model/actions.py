@@ -35,7 +35,10 @@ class RequestGasp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeSurvivors:
-    """Tell ``ranks`` that a peer is gone and will be replaced: leave the group, stay alive. No answer."""
+    """Tell ``ranks`` that a peer is gone and will be replaced: leave the group, stay alive.
+
+    Of several nodes each listens then, so that all can meet anew; answers SurvivorsFreed there.
+    """
 
     incarnation: int
     ranks: frozenset[int]
@@ -155,11 +158,15 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaiseAlarm:
-    """Tell all nodes that the incarnation is over, before anybody has a plan. ``stop``: for our stop."""
+    """Tell all nodes that the incarnation is over, before anybody has a plan. ``stop``: for our stop.
+
+    ``stays``: ranks that can outlive it are to stay.
+    """
 
     incarnation: int
     why: str
     stop: StopSource | None = None
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,14 @@ from faultrun.model.topology import BootId, NodeId
 class IncarnationOver(FactOfNodes):
     """Another node cannot go on with ``incarnation``, so nobody can. ``node``: which, if that is known.
 
-    ``stop``: it was told to stop, which is no fault of anybody.
+    ``stop``: it was told to stop, which is no fault of anybody. ``stays``: ranks that can outlive it
+    shall, as long as every node's can.
     """
 
     why: str
     node: NodeId = NodeId("")
     stop: StopSource | None = None
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ class NodeStatus(Enum):
     @property
     def busy(self) -> bool:
         """Whether the node is bound to the incarnation until that is over there."""
-        return self in (NodeStatus.READY, NodeStatus.RUNNING)
+        return self in (NodeStatus.READY, NodeStatus.RUNNING, NodeStatus.REPLACING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,10 @@ class NodeFact:
     ``saves`` and ``unsaved`` are what its ranks saved, or could not, as the incarnation ended.
     ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``forming``: as the incarnation
     ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
-    ``kept`` are ranks that live on while others are replaced. ``usable`` are slots of this node that had
-    been set aside and are well again. ``hangs``: what people were told of a rank that may hang; it decides
-    nothing. ``unfit``: the failure is this node's own (its disk, its kernel), so another may take its place.
+    ``kept`` are ranks that live on while others are replaced; ``meeting_port``: where they could meet those
+    of other nodes again, 0 where nobody listens. ``usable`` are slots of this node that had been set aside
+    and are well again. ``hangs``: what people were told of a rank that may hang; it decides nothing.
+    ``unfit``: the failure is this node's own (its disk, its kernel), so another may take its place.
     """
 
     node: NodeId
@@ -69,6 +70,7 @@ class NodeFact:
     usable: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
     hangs: str = field(default="", metadata=UNLESS_USED)
     unfit: bool = field(default=False, metadata=UNLESS_USED)
+    meeting_port: int = field(default=0, metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

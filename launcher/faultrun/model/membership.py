@@ -188,10 +188,10 @@ class KnownKeys:
     words: tuple[PeerWord, ...] = ()
 
     def alarm(self, incarnation: int) -> Alarm | None:
-        """Who says that it is over, by the store or directly."""
+        """Who says that it is over, by the store or directly; that no rank is to stay counts more."""
         written = None if self.common is None else self.common.alarm(incarnation)
         said = next((one for one in self.warnings if one.incarnation == incarnation), None)
-        return written or said
+        return said if written is None or (written.stays and said is not None) else written
 
     @property
     def members(self) -> tuple[RosterEntry, ...]:

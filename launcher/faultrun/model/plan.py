@@ -71,7 +71,8 @@ class Plan:
 
     ``boots`` are the supervisors that it was made for, in the order of the nodes; empty in older journals.
     ``kept`` are ranks whose workers live on, with their logs, since the last start of all, incarnation
-    ``since``; there is no ``point`` then: their memory is. ``replaced``: who has another's seat now.
+    ``since``; there is no ``point`` then: their memory is. Those of several nodes meet newcomers at
+    ``meets_at`` (host:port). ``replaced``: who has another's seat now.
     ``aftermath`` is of the incident that several nodes had; None on a node alone.
     ``settings`` are for those who look at the run from outside; nodes have their own.
     ``native_scheduler``: MindSpore's own scheduler process serves its ranks, not ours, on whichever node
@@ -92,6 +93,7 @@ class Plan:
     native_scheduler: bool = False
     since: int = -1
     slots: SlotLedger | None = field(default=None, metadata=UNLESS_USED)
+    meets_at: str = field(default="", metadata=UNLESS_USED)
 
     @property
     def started(self) -> int:

@@ -22,6 +22,17 @@ class MemoryFaultFound(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivorsFreed(Fact):
+    """The ranks of one of several nodes were told to leave their group; it listens at ``meeting_port``.
+
+    0: it could not, and ``why``.
+    """
+
+    meeting_port: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeathsExamined(Fact):
     """What the logs of ``dead`` say last, and the kernel of them, while the others live."""
 
@@ -45,4 +56,6 @@ class RankCannotRejoin(Fact):
     why: str
 
 
-RejoinEvent = RankCanRejoin | MemoryFaultFound | DeathsExamined | RankRejoined | RankCannotRejoin
+RejoinEvent = (
+    RankCanRejoin | MemoryFaultFound | SurvivorsFreed | DeathsExamined | RankRejoined | RankCannotRejoin
+)

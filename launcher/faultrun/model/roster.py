@@ -120,9 +120,13 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A fact, whoever says it first: ``incarnation`` is over (``all/alarm/<n>``); ``stop``: for a stop."""
+    """A fact, whoever says it first: ``incarnation`` is over (``all/alarm/<n>``); ``stop``: for a stop.
+
+    ``stays``: ranks that can outlive it are to stay, on every node; a later one without it ends them all.
+    """
 
     incarnation: int
     node: NodeId
     why: str
     stop: StopSource | None = None
+    stays: bool = False

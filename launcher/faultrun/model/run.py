@@ -93,7 +93,8 @@ class Life:
     looking through the checkpoints, 0: nothing was. ``rejoinable`` are ranks that can leave their group and
     form another, ``rejoining`` those of which that is awaited, ``regroups`` how often in a row without a step
     of all. ``usable`` are slots of this node that were set aside and are well again. ``standstill``: nobody
-    has moved for longer than is usual.
+    has moved for longer than is usual. ``master_addr`` is the host of ``master_port``, "" for this one;
+    ``meeting_port`` where survivors of several nodes could meet here.
     """
 
     topology: Topology | None = None
@@ -112,6 +113,8 @@ class Life:
     regroups: int = 0
     usable: tuple[int, ...] = ()
     standstill: Standstill = Standstill()
+    master_addr: str = ""
+    meeting_port: int = 0
 
     @property
     def newest(self) -> RankStep | None:

@@ -24,8 +24,9 @@ supervisor -> worker
     threads {}                                    write the stacks of all threads but the main one
     peer_lost {incarnation, timeout_s?}           a rank of this incarnation's group is gone: leave the group,
                                                   and wait so long for ``join``
-    join    {incarnation, store, page, timeout_s, newcomers, fds?, stdout?, stderr?, error_file?}
-                                                  enter this incarnation: ``store`` is a path for a file,
+    join    {incarnation, store, page, timeout_s, newcomers, secret?, fds?, stdout?, stderr?, error_file?}
+                                                  enter this incarnation: ``store`` is a path for a file, or
+                                                  an address as in ``model.meeting``, which ``secret`` opens;
                                                   ``newcomers`` the ranks that were not in the last,
                                                   ``page`` what PROGRESS_VARIABLE has; the worker says hello
                                                   again. ``fds`` 1: its rank's memory snapshots come along

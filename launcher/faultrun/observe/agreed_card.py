@@ -30,4 +30,5 @@ def agreed_card(
         at_local=told.incident.at_utc,
         host=told.incident.node,
         replaced=() if plan is None else plan.replaced,
+        kept=() if answer is None else tuple(sorted(answer.kept)),
     )

@@ -38,7 +38,7 @@ def saved_words(state: RunState) -> str:
 
 
 def running_words(ranks: Collection[int], kept: Collection[int], port: int) -> str:
-    """``4 workers running, port 8118``; where ranks were ``kept``, who was started again."""
+    """``4 workers running, port 8118``; where of all ``ranks`` some were ``kept``, who was started again."""
     if not kept:
         return f"{workers_words(len(ranks))} running, port {port}"
     anew = tuple(sorted(set(ranks) - set(kept)))

@@ -120,6 +120,7 @@ class ConsoleReporter:
                 self._say(f"rewrote {file}: {key} = {after}")
             case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
                 kept = step.state.plan.kept if step.state.plan is not None else frozenset()
+                ranks = tuple(range(step.state.seats.world_size)) if kept else ranks
                 self._say(f"incarnation {life}: {running_words(ranks, kept, port)}")
                 self._cards.running(event.at_s)
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
@@ -170,7 +171,8 @@ class ConsoleReporter:
             case IncarnationOver(why=why, node=node, stop=StopSource()):
                 self._say(f"node {node}: {why}" if node else why)
             case IncarnationOver() if before is not None and step.state.phase is not before.phase:
-                self._bad(step.why if incident is None else incident.explanation)
+                known = incident is None or before.phase is Phase.REPLACING
+                self._bad(step.why if known or incident is None else incident.explanation)
             case MembershipLost(why=why, boot=boot) if boot:
                 self._bad(f"fenced, because another may get this node's place; it has no workers now: {why}")
             case Drained() if incident is not None and incident.cause is Cause.FENCE:

@@ -15,6 +15,7 @@ from typing import Any
 
 _PATIENCE_S = 30.0
 _LONGEST_S = 86400.0
+_TEXTS = ("stdout", "stderr", "error_file", "secret")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Join:
     stdout: str = ""
     stderr: str = ""
     error_file: str = ""
+    secret: str = ""
 
 
 class Regroup:
@@ -69,7 +71,7 @@ class Regroup:
                         timeout_s=patience_s,
                         memory=memory,
                         all_stayed=content.get("newcomers") == [],
-                        **{name: str(content.get(name, "")) for name in ("stdout", "stderr", "error_file")},
+                        **{name: str(content.get(name, "")) for name in _TEXTS},
                     )
                 )
             case {"kind": "snapshot_fd"}:

@@ -1,10 +1,10 @@
 """Agreement of one node with itself: answers at once, by the same pure function that many nodes would use."""
 
 from faultrun.core.agree import Rules, next_step
+from faultrun.model.actions import RaiseAlarm
 from faultrun.model.events import PlanAdopted
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
-from faultrun.model.stop import StopSource
 from faultrun.supervisor.reactor import Reactor
 
 
@@ -24,7 +24,7 @@ class LocalAgreement:
         if not isinstance(answer, str):
             self._reactor.post(answer)
 
-    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
+    def raise_alarm(self, order: RaiseAlarm) -> None:
         """There is nobody else to tell."""
 
     def tell_nodes(self, incarnation: int, works: str) -> None:

@@ -24,6 +24,7 @@ from faultrun.agreement.watching import PrefixWatch
 from faultrun.core.membership import judge
 from faultrun.errors import FaultrunError, assert_never
 from faultrun.journal.codec import decode, encode
+from faultrun.model.actions import RaiseAlarm
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.facts import NodeFact
 from faultrun.model.hang import NodeSpoke
@@ -44,7 +45,6 @@ from faultrun.model.membership import (
     node_key,
 )
 from faultrun.model.roster import Alarm
-from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId
 from faultrun.model.transaction import Transaction
 from faultrun.supervisor.member_aloud import Aloud
@@ -53,7 +53,7 @@ from faultrun.supervisor.member_lease import OwnLease
 from faultrun.supervisor.member_peers import PeerTalk
 from faultrun.supervisor.member_retries import Retries
 from faultrun.supervisor.member_store import RunKeys
-from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, STOP, TELLS, UNTIL, WHY, Words
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY, Words
 from faultrun.supervisor.nodes_agreement import MemberSetting
 from faultrun.workers.forked import Orders
 from faultrun.workers.sweep import sweep
@@ -135,9 +135,10 @@ class MemberProcess:
             if FACT in order:
                 self._stated(_dated(decode(order[FACT], NodeFact), self._setting.clock.now()))
             if ALARM in order:
-                stop = None if order[STOP] is None else StopSource(order[STOP])
+                said: RaiseAlarm = decode(order[ALARM], RaiseAlarm)
+                life, node = said.incarnation, self._terms.node
                 self._raised = Alarm(
-                    incarnation=order[ALARM], node=self._terms.node, why=order[WHY], stop=stop
+                    incarnation=life, node=node, why=said.why, stop=said.stop, stays=said.stays
                 )
             if RANKS in order:
                 spoken = partial(self._peers.tell_of_ranks, self._known().members, order[RANKS], order[WHY])
@@ -236,7 +237,8 @@ class MemberProcess:
             case AskPeers():
                 self._errand("ask", partial(self._peers.ask, act))
             case WarnPeers():
-                self._errand(f"warn {act.alarm.incarnation}", partial(self._peers.warn, act))
+                name = f"warn {act.alarm.incarnation} {act.alarm.stays}"
+                self._errand(name, partial(self._peers.warn, act))
             case _:
                 assert_never(act)
 

@@ -126,13 +126,19 @@ class PeerTalk:
     def _calls(self, members: tuple[RosterEntry, ...], says: dict[str, Any]) -> list[Call]:
         return [Call(one.peer_addr, Seal(self._run_id, one.boot), says) for one in members]
 
+    def _warned(self, alarm: Alarm) -> None:
+        """Two may be on their way at once, and two nodes say different things: that nobody stays counts."""
+        before = self._warnings.get(alarm.incarnation)
+        if before is None or before.stays:
+            self._warnings = {alarm.incarnation: alarm, **dict(list(self._warnings.items())[-3:])}
+
     def _seal(self) -> Seal:
         return Seal(self._run_id, self.boot)
 
     def _reply(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         if _WARNS in asked:
             alarm: Alarm = decode(asked[_WARNS], Alarm)
-            self._warnings = {alarm.incarnation: alarm, **dict(list(self._warnings.items())[-3:])}
+            self._warned(alarm)
             return {"heard": True}
         if _RANKS in asked:
             self._of_ranks(decode(asked[_RANKS], NodeSpoke))

@@ -14,7 +14,6 @@ FACT = "fact"
 ALARM = "alarm"
 RANKS = "ranks"
 WHY = "why"
-STOP = "stop"
 LEAVE = "leave"
 
 UNTIL = "until"

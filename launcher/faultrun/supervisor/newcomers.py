@@ -7,11 +7,16 @@ from typing import Any
 
 from faultrun.frameworks.environment import ERROR_VARIABLE, WorkerLaunchSpec, error_file
 from faultrun.model.actions import FreeSurvivors, Spawn
+from faultrun.model.meeting import TCP, meeting_secret
+from faultrun.model.plan import Plan
+from faultrun.model.rejoin import SurvivorsFreed
 from faultrun.model.spec import RunSpec
 from faultrun.model.wire import PROGRESS_VARIABLE
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.launches import Launches
+from faultrun.supervisor.meeting_place import MeetingPlace
 from faultrun.supervisor.progress import ProgressPage
+from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.supervisor_env import SupervisorEnv
 from faultrun.workers.logs import LogFiles
@@ -24,15 +29,24 @@ class Newcomers:
     """Those of one node. Main thread only; starts no process and ends none."""
 
     def __init__(
-        self, spec: RunSpec, env: SupervisorEnv, control: Control, standbys: Standbys, launches: Launches
+        self,
+        spec: RunSpec,
+        env: SupervisorEnv,
+        reactor: Reactor,
+        control: Control,
+        standbys: Standbys,
+        launches: Launches,
     ) -> None:
+        self._spec = spec
         self._rejoin_s = spec.supervision.windows.rejoin_s
         self._env = env
         self._control = control
+        self._reactor = reactor
         self._standbys = standbys
         self._launches = launches
         self._model: tuple[WorkerLaunchSpec, LogFiles] | None = None
         self._stores = _stores(env.log_dir)
+        self._place: MeetingPlace | None = None
 
     def are_like(self, shared: WorkerLaunchSpec, files: LogFiles) -> None:
         """The newcomers of plans to come are started as these workers were."""
@@ -44,19 +58,35 @@ class Newcomers:
             self._standbys.park(rank, self._parked_launch(*self._model, rank))
 
     def regroup(self, order: FreeSurvivors) -> None:
-        """Free the survivors from the group that has lost a rank; they wait until they ``meet`` newcomers."""
+        """Free the survivors from the group that has lost a rank; they wait until they ``meet`` newcomers.
+
+        Of several nodes each listens from now on, and says where: which one all meet at is in their plan.
+        """
         self._control.tell_lost_peer(order.ranks, self._rejoin_s)
+        if self._spec.slots < self._spec.topology.world_size:
+            self._reactor.post(self._listens(order.incarnation))
+
+    def _listens(self, incarnation: int) -> SurvivorsFreed:
+        self.drop_store()
+        now_s, why = self._reactor.now(), ""
+        try:
+            self._place = MeetingPlace(self._reactor, self._spec.rendezvous.master_addr)
+        except OSError as error:
+            why = f"this node cannot listen for survivors of the others: {error.strerror}"
+        port = 0 if self._place is None else self._place.port
+        return SurvivorsFreed(at_s=now_s, incarnation=incarnation, meeting_port=port, why=why)
 
     def meet(self, order: Spawn, files: LogFiles, page: ProgressPage) -> None:
-        """Have survivors and newcomers meet over a file that nobody of them keeps open for the others."""
-        self.drop_store()
-        store = self._stores.with_name(f"{self._stores.name}{self._env.boot}-{order.plan.incarnation}")
+        """Have survivors and newcomers meet over what nobody of them keeps open for the others."""
+        plan = order.plan
+        store = self._over_nodes(plan) if plan.meets_at else self._over_a_file(plan)
+        newcomers = sorted(set(range(plan.topology.world_size)) - plan.kept)  # other nodes' too
         for slot, rank in enumerate(page.ranks):
             join: dict[str, Any] = {
-                "store": str(store.absolute()),
+                **store,
                 "page": f"{page.path.absolute()}:{slot}",
                 "timeout_s": self._rejoin_s,
-                "newcomers": order.ranks,
+                "newcomers": newcomers,
             }
             if rank in order.ranks:
                 if rank not in order.standbys or not self._standbys.is_parked(rank):
@@ -64,8 +94,22 @@ class Newcomers:
                 join |= self._outputs(files, rank, slot)
             self._control.send_join(rank, join)
 
+    def _over_a_file(self, plan: Plan) -> dict[str, str]:
+        self.drop_store()
+        store = self._stores.with_name(f"{self._stores.name}{self._env.boot}-{plan.incarnation}")
+        return {"store": str(store.absolute())}
+
+    def _over_nodes(self, plan: Plan) -> dict[str, str]:
+        secret = meeting_secret(self._spec.run_id, plan)
+        if self._place is not None:
+            self._place.opens(secret)
+        return {"store": f"{TCP}{plan.meets_at}", "secret": secret}
+
     def drop_store(self) -> None:
-        """End the file over which they met, and any that a killed supervisor of this log_dir has left."""
+        """End what they met over, and any file that a killed supervisor of this log_dir has left."""
+        if self._place is not None:
+            self._place.close()
+            self._place = None
         for store in self._stores.parent.glob(f"{self._stores.name}*"):
             store.unlink(missing_ok=True)
 

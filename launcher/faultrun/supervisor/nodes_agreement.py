@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from faultrun.core.agree import Rules
 from faultrun.errors import FaultrunError
 from faultrun.journal.codec import decode, encode
+from faultrun.model.actions import RaiseAlarm
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.agreement_spec import EtcdAccess
 from faultrun.model.events import Event
 from faultrun.model.facts import NodeFact
 from faultrun.model.hang import NodeSpoke
 from faultrun.model.membership import NodesEvent, Terms
-from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, RunId
-from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, STOP, TELLS, UNTIL, WHY
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadline import Deadline
 from faultrun.workers.deadman import Deadman
@@ -96,9 +96,9 @@ class NodesAgreement:
         """See ``ports.Agreement``."""
         self._orders.send({FACT: encode(fact)})
 
-    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
+    def raise_alarm(self, order: RaiseAlarm) -> None:
         """See ``ports.Agreement``."""
-        self._orders.send({ALARM: incarnation, WHY: why, STOP: None if stop is None else stop.value})
+        self._orders.send({ALARM: encode(order)})
 
     def tell_nodes(self, incarnation: int, works: str) -> None:
         """See ``ports.Agreement``."""

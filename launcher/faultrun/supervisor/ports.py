@@ -7,11 +7,10 @@ event, and every answer comes through the reactor.
 from collections.abc import Iterable
 from typing import Protocol
 
-from faultrun.model.actions import Action
+from faultrun.model.actions import Action, RaiseAlarm
 from faultrun.model.events import Event
 from faultrun.model.facts import NodeFact
 from faultrun.model.run import Step
-from faultrun.model.stop import StopSource
 
 
 class World(Protocol):
@@ -61,8 +60,8 @@ class Agreement(Protocol):
         """Make ``fact`` this node's newest statement."""
         ...
 
-    def raise_alarm(self, incarnation: int, why: str, stop: StopSource | None) -> None:
-        """Tell everybody that ``incarnation`` is over; ``stop``: because this node was told to stop."""
+    def raise_alarm(self, order: RaiseAlarm) -> None:
+        """Tell everybody that an incarnation is over."""
         ...
 
     def tell_nodes(self, incarnation: int, works: str) -> None:

@@ -68,7 +68,7 @@ class WorkerGroup:
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
         self._strangers = Strangers()
         self._launches = Launches(spec, env, control.path)
-        self.newcomers = Newcomers(spec, env, control, standbys, self._launches)
+        self.newcomers = Newcomers(spec, env, reactor, control, standbys, self._launches)
 
     def spawn(self, order: Spawn) -> None:
         """Start the scheduler if there is one, then every rank; post what became of each."""

@@ -129,8 +129,8 @@ class LocalWorld:
                 self._chores.send(lambda: self._preparer.prepare(plan, self._reactor.now()))
             case Publish(fact=fact):
                 self._agreement.state(fact)
-            case RaiseAlarm(incarnation=incarnation, why=why, stop=stop):
-                self._agreement.raise_alarm(incarnation, why, stop)
+            case RaiseAlarm():
+                self._agreement.raise_alarm(action)
             case TellNodes(incarnation=incarnation, works=works):
                 self._agreement.tell_nodes(incarnation, works)
             case other:

@@ -1,0 +1,36 @@
+"""What goes between ranks and the store over which those of several nodes become one process group again.
+
+TCP, one JSON object on one line each way (``model.wire.message``), values in hexadecimal. The store speaks
+first; a question is answered before the next one is heard.
+
+store -> rank   nonce  {nonce}
+rank -> store   hello  {seal}                      HMAC of the nonce; whoever has another is cut off
+                set    {key, value}                -> done {}
+                add    {key, amount}               -> number {number}
+                get    {keys, within_s}            -> values {values}; none when one did not come in time
+                swap   {key, expected, desired}    -> values {values}: what is there now
+                drop   {key}                       -> number {number}: how many there were
+
+The key of the seal is made of the run's name, the supervisors of the plan and its incarnation: whoever knows
+these has read the agreement's store. It keeps strangers out who reach the port. It hides nothing.
+"""
+
+import hmac
+from hashlib import sha256
+
+from faultrun.model.plan import Plan
+from faultrun.model.topology import RunId
+
+TCP = "tcp:"
+"""How a ``store`` begins that is none of this machine's files; host and port follow."""
+
+
+def meeting_secret(run_id: RunId, plan: Plan) -> str:
+    """What only processes of this run and incarnation know."""
+    told = "\0".join(("faultrun meeting", run_id, str(plan.incarnation), *plan.boots))
+    return sha256(told.encode()).hexdigest()
+
+
+def meeting_seal(secret: str, nonce: str) -> str:
+    """Proves that somebody knows the secret, once."""
+    return hmac.new(secret.encode(), nonce.encode(), sha256).hexdigest()
