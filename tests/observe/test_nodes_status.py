@@ -198,3 +198,13 @@ def test_one_line_says_who_is_there() -> None:
     status = seen(replace(HEADER, body="p"), stated("a", 3), stated("c", 9), plan=TOLD)
     said = "job42  running  incarnation 2  4 ranks on 2 nodes  1 of 2 alive  1 spare  waits for node b"
     assert brief(status) == f"{said}  3 incidents"
+
+
+def test_survivors_that_wait_and_those_that_stayed_are_told() -> None:
+    kept = replace(TOLD, kept=frozenset({0, 2, 3}))
+    alarm = Alarm(incarnation=2, node=NodeId("b"), why="rank 1 fell", stays=True)
+    status = seen(replace(HEADER, body="p"), stated("a", 3), stated("b", 4), alarms=(alarm,), plan=kept)
+    assert (status.phase, status.kept) == ("replacing", (0, 2, 3))
+    assert "after a fault; ranks 0 2 3 stayed" in "\n".join(lines(status))
+    assert status.card is not None
+    assert status.card.kept == (0, 2, 3)

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from faultrun.core.budget import restarts_left
-from faultrun.core.span import several
+from faultrun.core.span import rank_names, several
 from faultrun.model.incident import Card
 from faultrun.model.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, Stated
 from faultrun.model.plan import Ledger, Plan, Reason
@@ -25,7 +25,7 @@ COLUMNS_OF_NODES = ("node", "state", "says", "ranks", "address", "boot")
 _MOST_NODES = 24
 _MOST_FOLDERS = 8
 _ALIVE, _LOST, _LEFT, _SPARE, _WAITS = "alive", "lost", "left", "spare", "waits"
-_ENDED, _DRAINING = "ended", "draining"
+_ENDED, _DRAINING, _REPLACING = "ended", "draining", "replacing"
 _PHASES = {
     PlanPhase.PREPARE: "preparing",
     PlanPhase.GO: "running",
@@ -116,6 +116,7 @@ class NodesStatus:
     began: str
     resumed_from: str
     resumed_step: int | None
+    kept: tuple[int, ...]
     workers_at: str
     spent: RestartsTold
     alarms: tuple[NodesAlarm, ...]
@@ -155,6 +156,7 @@ def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesS
         began="" if plan is None else plan.reason.value,
         resumed_from="" if point is None else point.path,
         resumed_step=None if point is None else point.global_step,
+        kept=() if plan is None else tuple(sorted(plan.kept)),
         workers_at=f"{header.master_addr}:{header.master_port}" if header is not None and started else "",
         spent=_spent(Ledger() if last is None else last.ledger, settings, header),
         alarms=tuple(NodesAlarm(incarnation=a.incarnation, node=a.node, why=a.why) for a in common.alarms),
@@ -203,8 +205,8 @@ def _phase(common: CommonKeys) -> str:
     header = common.header
     if header is None:
         return "gathering"
-    over = header.phase in (PlanPhase.PREPARE, PlanPhase.GO) and common.alarm(header.incarnation) is not None
-    return _DRAINING if over else _PHASES[header.phase]
+    alarm = common.alarm(header.incarnation) if header.phase in (PlanPhase.PREPARE, PlanPhase.GO) else None
+    return _PHASES[header.phase] if alarm is None else _REPLACING if alarm.stays else _DRAINING
 
 
 def _end(header: PlanHeader | None) -> NodesEnd | None:
@@ -305,7 +307,8 @@ def facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
     for alarm in status.alarms:
         yield "over", f"incarnation {alarm.incarnation}: {alarm.why.partition(chr(10))[0]}"
     if status.began:
-        yield "began", _BEGAN[Reason(status.began)]
+        stayed = f"; {rank_names(status.kept)} stayed" if status.kept else ""
+        yield "began", _BEGAN[Reason(status.began)] + stayed
     if status.resumed_from:
         step = "" if status.resumed_step is None else f"step {status.resumed_step:,}   "
         yield "resumed", step + status.resumed_from
