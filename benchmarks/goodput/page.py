@@ -10,7 +10,7 @@ from benchmarks.goodput.assumptions import Assumptions, shown
 
 BEGIN, END = "<!-- goodput: begin -->", "<!-- goodput: end -->"
 REPLICATED, SHARDED = "replicated", "sharded"
-STAY, SPARES = "+ survivors stay", "+ spares over nodes"
+SPARES = "+ spares over nodes"
 _HOUR_S = 3600.0
 
 
@@ -65,7 +65,7 @@ def _ettr_table(record: Mapping[str, Any], layout: str, interval: str) -> str:
         rows.append(
             (
                 _named(name),
-                *(f"{_percent(cells[size][interval]['ettr'])}{_mark(name, size)}" for size in sizes),
+                *(f"{_percent(cells[size][interval]['ettr'])}" for size in sizes),
             )
         )
         if name == SPARES:
@@ -95,7 +95,7 @@ def _worth(record: Mapping[str, Any]) -> list[str]:
                 "+ copies on the next node (supposed)",
                 "+ gasp",
             ):
-                label = f"{name[2:]}, {layout}{_mark(name, '8')}"
+                label = f"{name[2:]}, {layout}"
                 rows.append((label, *(_step(record, layout, before, name, size) for size in sizes)))
     head = ("points of ETTR (device-days of a month)", *(f"{int(size):,}" for size in sizes))
     return ["## What each is worth, added to what stands above it", _table(head, rows)]
@@ -244,11 +244,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _named(name: str) -> str:
     return f"**{name}**" if name.startswith(("faultrun", "+")) else name
-
-
-def _mark(name: str, size: str) -> str:
-    """What is not built yet, or not for more than one node."""
-    return " †" if name == STAY and int(size) > 8 else ""
 
 
 def _percent(share: float) -> str:
