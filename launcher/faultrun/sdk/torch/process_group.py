@@ -169,7 +169,7 @@ def one_collective_at_a_time() -> Iterator[None]:
     class OneThread(gloo):  # type: ignore[misc]  # torch's stubs do not know it
         def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
             how = options()
-            how._devices, how._timeout, how._threads = [gloo.create_default_device()], timeout, 1
+            how._devices, how._timeout, how._threads = _devices(gloo), timeout, 1
             super().__init__(store, rank, size, how)
 
     c10d.ProcessGroupGloo = OneThread
@@ -177,6 +177,12 @@ def one_collective_at_a_time() -> Iterator[None]:
         yield
     finally:
         c10d.ProcessGroupGloo = gloo
+
+
+def _devices(gloo: Any) -> list[Any]:
+    """Where a group that torch makes itself would listen: at the interfaces that the environment names."""
+    names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    return [gloo.create_device(interface=name) for name in names] or [gloo.create_default_device()]
 
 
 def _fake(rank: int, world: int) -> None:
