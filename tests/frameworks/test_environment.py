@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
+from faultrun.model.elastic import Elastic
 from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import (
@@ -23,12 +24,12 @@ from faultrun.model.spec import (
     Simulation,
     Supervision,
 )
-from faultrun.model.topology import BootId, RunId
+from faultrun.model.topology import BootId, NodeSlots, RunId, Topology
 from faultrun.model.worker_identity import WorkerIdentity
 from faultrun.sdk.session import read_session
 from faultrun.supervisor.prepare import values
 from support.specs import a_spec
-from support.story import checkpoint, first_plan
+from support.story import NODE, checkpoint, first_plan
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WORKERS = 4
@@ -241,3 +242,25 @@ def test_torchft_is_told_of_its_host_and_of_a_run_id_that_is_new_when_all_start_
     assert given(RESUMED)["FTFSDP_RUN_ID"] == f"{torchft.run_id}-2"
     own = {"FTFSDP_HOST_NAME": "h", "FTFSDP_HOST_INDEX": "7", "FTFSDP_RUN_ID": "mine"}
     assert given(RESUMED, **own) == {**own, "FTFSDP_RUN_ID": "mine-2"}
+
+
+def test_a_run_that_may_shrink_tells_how_many_there_were_and_in_how_many_parts_a_step_is() -> None:
+    seat = replace(SEAT, rank=1, local_rank=1, local_world_size=3, places=(0, 2, 3))
+    fewer = replace(FIRST, topology=Topology(nodes=(NodeSlots(node=NODE, slots=3, places=(0, 2, 3)),)))
+    may = Elastic(min_workers=2)
+    whole = worker_environment({}, spec(elastic=may), SEAT, life())
+    assert (whole["FAULTRUN_WORLD_SIZE_FULL"], whole["FAULTRUN_ACCUMULATE"]) == ("4", "1")
+    assert "CUDA_VISIBLE_DEVICES" not in whole
+
+    seen = {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
+    env = worker_environment(seen, spec(Framework.TORCH, elastic=may), seat, life(fewer))
+    assert (env["WORLD_SIZE"], env["FAULTRUN_WORLD_SIZE_FULL"], env["FAULTRUN_ACCUMULATE"]) == ("3", "4", "2")
+    assert (env["LOCAL_RANK"], env["DEVICE_ID"], env["CUDA_VISIBLE_DEVICES"]) == ("1", "2", "4,6,7")
+    env = worker_environment({}, spec(Framework.TORCH, elastic=may), seat, life(fewer, ascend=True))
+    assert (env["LOCAL_RANK"], env["DEVICE_ID"], env["ASCEND_RT_VISIBLE_DEVICES"]) == ("1", "1", "0,2,3")
+    env = worker_environment({}, spec(Framework.MINDSPORE, elastic=may), seat, life(fewer, ascend=True))
+    assert (env["DEVICE_ID"], env.get("ASCEND_RT_VISIBLE_DEVICES")) == ("2", None)
+    own = spec(Framework.TORCH, identity=WorkerIdentity(own_device=True), elastic=may)
+    assert worker_environment(seen, own, seat, life(fewer))["CUDA_VISIBLE_DEVICES"] == "6"
+    inherited = {"FAULTRUN_WORLD_SIZE_FULL": "9", "FAULTRUN_ACCUMULATE": "9"}
+    assert "FAULTRUN_ACCUMULATE" not in worker_environment(inherited, spec(), SEAT, life())

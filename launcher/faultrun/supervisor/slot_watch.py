@@ -50,6 +50,13 @@ class SlotWatch:
         self._aside: tuple[SetAside, ...] = ()
         self._began_s = self._took_s = 0.0
         self._seen: Mapping[str, Stamp] | None = None
+        self._asked: subprocess.Popen[bytes] | None = None
+
+    def close(self) -> None:
+        """End a check that is under way: nobody wants to know any more."""
+        self._life = -1
+        if self._asked is not None:
+            _end(self._asked)
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""
@@ -120,13 +127,18 @@ class SlotWatch:
             os.close(told)
             return False
         os.close(tell)
-        try:
-            ready, _, _ = select.select([told], [], [], _CHECK_S)
-            said = os.read(told, 16) if ready else b""
-            if not ready:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        finally:
-            os.close(told)
+        self._asked = process
+        ready, _, _ = select.select([told], [], [], _CHECK_S)
+        said = os.read(told, 16) if ready else b""
+        os.close(told)
+        if not ready:
+            _end(process)
+        self._asked = None
         process.wait()
         return said.strip() == b"0"
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """It has not answered, so it was not reaped: its number still means its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -7,8 +7,11 @@ from faultrun.model.elastic import Elastic, Grow
 from faultrun.model.exits import WorkerExitCodes
 
 
-def resolve_elastic(ctx: ResolveContext, workers: Workers) -> Elastic | None:
-    """None where the run keeps its size. UsageError (ConfigError) for what cannot shrink."""
+def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elastic | None:
+    """None where the run keeps its size. UsageError (ConfigError) for what cannot shrink.
+
+    ``table`` is the rank table that workers are given; empty: none.
+    """
     settings = ctx.settings
     fewest = settings.min_worker_num
     if fewest is None:
@@ -22,7 +25,7 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers) -> Elastic | None:
     if workers.nodes > 1:
         because = f"the workers are those of {workers.nodes} nodes, and only those of one node can be fewer"
         raise settings.refuse(Settings.min_worker_num, because, "leave it out: a spare takes a node's place")
-    if workers.devices or settings.rank_table_file:
+    if table:
         because = "a rank table names every device of the run, and the platform alone writes another"
         raise settings.refuse(Settings.min_worker_num, because, "leave one of the two out")
     if settings.worker_exit_codes is WorkerExitCodes.TORCHFT:

@@ -73,13 +73,14 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     if one_of_several:
         logs = replace(logs, log_dir=str(Path(logs.log_dir) / node_folder(node)))
     scheduler = resolve_scheduler(ctx, framework, program.command, meeting.master_addr, workers)
+    table = handed_on(ctx, workers.devices)
     spec = RunSpec(
         run_id=_run_id(ctx, one_of_several),
         node=node,
         topology=_topology(node, workers),
         command=program.command,
         framework=framework,
-        rendezvous=replace(meeting, rank_table_file=handed_on(ctx, workers.devices), ms_scheduler=scheduler),
+        rendezvous=replace(meeting, rank_table_file=table, ms_scheduler=scheduler),
         supervision=supervision,
         recovery=spread_folders(recovery, folder, workers.world),
         logs=logs,
@@ -97,7 +98,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         compile_cache=resolve_compile_cache(ctx, framework, program, workers.world, logs.log_dir),
         standby=resolve_standby(ctx, program, framework, workers.local, workers.simulation),
         agreement=one_of_several.agreement if one_of_several else None,
-        elastic=resolve_elastic(ctx, workers),
+        elastic=resolve_elastic(ctx, workers, table),
     )
     return Resolved(spec=spec, notes=tuple(ctx.notes), dry_run=settings.dry_run)
 

@@ -262,7 +262,7 @@ class Supervisor:
         if elastic is None:
             return ()
         tasks, looks = (world.readings, world.checks), (catalog.listed, finder.read_back)
-        return (SlotWatch(elastic, reactor, tasks, looks, self._process.environ),)
+        return (self._kept(SlotWatch(elastic, reactor, tasks, looks, self._process.environ)),)
 
     def _nodes(self, helpers: Helpers, clock: RunClock) -> NodesAgreement | None:
         """The member process, where there are several nodes; forked last, it forks nothing itself."""

@@ -1,0 +1,49 @@
+"""How far a run may shrink, and which runs cannot."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from faultrun.model.elastic import Elastic, Grow
+from support.asking import plan, refusal
+from support.platform_files import table_v1
+
+
+def test_a_run_keeps_its_size_unless_it_is_told_how_far_it_may_shrink(script: str) -> None:
+    assert plan("--worker_num=4", script).spec.elastic is None
+    asked = plan("--worker_num=4", "--min_worker_num=3", script)
+    assert asked.spec.elastic == Elastic(min_workers=3)
+    assert any("no --health_check is given" in note for note in asked.notes)
+    asked = plan("--worker_num=4", "--min-worker-num=1", "--grow=never", script)
+    assert asked.spec.elastic == Elastic(min_workers=1, grow=Grow.NEVER)
+    assert not any("health_check" in note for note in asked.notes)
+    words = ("--worker_num=4", "--min_worker_num=3", "--health_check=test -e well")
+    assert plan(*words, script).spec.elastic == Elastic(min_workers=3, health_check="test -e well")
+
+
+def test_how_it_grows_means_nothing_where_it_does_not_shrink(script: str) -> None:
+    notes = plan("--worker_num=4", "--grow=never", "--health_check=true", script).notes
+    assert sum("the run keeps its size without --min_worker_num" in note for note in notes) >= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "because"),
+    [
+        (("--min_worker_num=5",), "the run has 4 workers"),
+        (("--min_worker_num=2", "--worker_exit_codes=torchft"), "recovers by itself"),
+        (
+            ("--min_worker_num=2", "--local_worker_num=2", "--master_addr=192.0.2.1", "--node_rank=0"),
+            "those of 2 nodes",
+        ),
+    ],
+)
+def test_what_cannot_shrink_is_refused_by_name(script: str, words: tuple[str, ...], because: str) -> None:
+    assert because in refusal("--worker_num=4", *words, script).because
+
+
+def test_a_rank_table_names_every_device_so_the_run_cannot_shrink(script: str, tmp_path: Path) -> None:
+    table = tmp_path / "hccl.json"
+    table.write_text(json.dumps(table_v1(4)))
+    words = ("--worker_num=4", "--min_worker_num=2", f"--rank_table_file={table}")
+    assert "a rank table names every device" in refusal(*words, script).because

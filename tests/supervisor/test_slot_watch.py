@@ -1,0 +1,81 @@
+"""Slots are asked about right after a whole save, and by a real command."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faultrun.checkpoints.format import Stamp
+from faultrun.model.checkpoint import Depth, Verdict
+from faultrun.model.elastic import Elastic, Grow, SetAside, SlotLedger, SlotsUsable
+from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
+from faultrun.model.run import Phase, Run, Step
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
+from faultrun.supervisor.slot_watch import SlotWatch
+from support.story import NODE, first_plan, in_phase
+
+PATIENCE_S = 60.0
+OUT = SetAside(node=NODE, slot=1, incarnation=1, why="its device failed")
+LESS = SlotLedger(aside=(OUT, replace(OUT, slot=2), replace(OUT, slot=3, well=True)))
+
+
+class Scene:
+    """A watch beside checkpoints that are only names here."""
+
+    def __init__(self, check: str, *, grow: Grow = Grow.AT_SAVE, whole: bool = True) -> None:
+        self.there = {"old": stamp(1)}
+        self.looked = 0
+        self.reactor = Reactor(RunClock(0.0))
+        tasks = BackgroundTasks(self.reactor), BackgroundTasks(self.reactor)
+        verdict = Verdict(whole=whole, why="", depth=Depth.CHECKSUM)
+        elastic = Elastic(min_workers=1, grow=grow, health_check=check)
+        self.watch = SlotWatch(
+            elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ)
+        )
+
+    def listed(self) -> dict[str, Stamp]:
+        """The save comes after the first look."""
+        self.looked += 1
+        return self.there if self.looked == 1 else {**self.there, "new": stamp(2)}
+
+    def starts(self, ledger: SlotLedger | None = LESS) -> None:
+        state = in_phase(Phase.RUNNING, 2)
+        state = replace(state, run=Run(plan=first_plan(2, slots=ledger)))
+        started = IncarnationStarted(at_s=0.0, incarnation=0, ranks=(0, 1), master_port=1)
+        self.watch.tell(started, Step(state=state, why=""))
+
+    def next_event(self, within_s: float = PATIENCE_S) -> Event:
+        self.reactor.start_timer(Timer.REAP, self.reactor.now() + within_s, 99)
+        return self.reactor.wait()[0]
+
+
+def stamp(number: int) -> Stamp:
+    return Stamp(size_bytes=number, mtime_ns=number, inode=number)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    yield
+
+
+def test_the_slots_whose_check_passes_are_told_of_after_a_new_save() -> None:
+    scene = Scene('echo "$FAULTRUN_SLOT $DEVICE_ID" >>asked; test "$FAULTRUN_SLOT" = 2')
+    scene.starts()
+    told = scene.next_event()
+    assert isinstance(told, SlotsUsable), told
+    assert (told.node, told.slots, told.path, told.incarnation) == (NODE, (2,), "new", 0)
+    assert Path("asked").read_text() == "1 1\n2 2\n"  # nothing is held against slot 3
+
+
+@pytest.mark.parametrize(
+    ("grow", "check", "ledger"),
+    [(Grow.NEVER, "true", LESS), (Grow.AT_SAVE, "", LESS), (Grow.AT_SAVE, "true", None)],
+)
+def test_nobody_looks_where_none_can_come_back(grow: Grow, check: str, ledger: SlotLedger | None) -> None:
+    scene = Scene(check, grow=grow)
+    scene.starts(ledger)
+    assert isinstance(scene.next_event(within_s=0.05), TimerFired)
+    assert scene.looked == 0
