@@ -189,14 +189,9 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
 
 def _fixed_by(service: "_Service", moment: CandidateGroup, need: Need) -> str:
     """Why only as many workers as it was chosen for can resume from these files; empty if any number can."""
-    return next(
-        (
-            why
-            for _, entry in service
-            if (why := fixed_by(entry, moment.last_rank.get(entry.series, 0), need.groups, need.resharded))
-        ),
-        "",
-    )
+    last, more = moment.last_rank, (need.groups, need.resharded)
+    whys = (fixed_by(entry, last.get(entry.series, 0), *more) for _, entry in service)
+    return next(filter(None, whys), "")
 
 
 def _why_not_any(entry: Entry) -> str:

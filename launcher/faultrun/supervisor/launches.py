@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from faultrun.checkpoints.group_info import GROUP_INFO_NAME
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import Spawn
@@ -45,6 +46,13 @@ class Launches:
             ascend=self._env.ascend,
             builtin_scheduler=needs_scheduler(self._spec) and not order.native_scheduler,
         )
+
+    def make_folder(self, plan: Plan, rank: int) -> None:
+        """Where ``rank`` may say who holds the same; what lies there may be of a world of another size."""
+        own, slots = self._env.log_dir / f"device{rank}", plan.slots
+        own.mkdir(exist_ok=True)
+        if slots is not None and not slots.groups and not plan.kept:
+            (own / GROUP_INFO_NAME).unlink(missing_ok=True)
 
     def launch(self, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
         """``rank`` of the plan in ``shared``. A folder of its own is made; OSError as the disk says."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from faultrun.checkpoints.group_info import GROUP_INFO_NAME
 from faultrun.frameworks.environment import WorkerLaunchSpec
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import (
@@ -261,10 +260,7 @@ class WorkerGroup:
         """True when a standby became this worker."""
         local_rank = self._launches.seats(order.plan).index(rank)
         launch = self._launches.launch(shared, files, rank)
-        own, slots = self._env.log_dir / f"device{rank}", order.plan.slots
-        own.mkdir(exist_ok=True)
-        if slots is not None and not slots.groups and not order.plan.kept:
-            (own / GROUP_INFO_NAME).unlink(missing_ok=True)  # it may be of a world of another size
+        self._launches.make_folder(order.plan, rank)
         listener = None if order.plan.kept else listens_first(self._spec, order, local_rank)
         standby = self.standbys.take(rank, launch, listener) if rank in order.standbys else None
         if not order.plan.kept:
