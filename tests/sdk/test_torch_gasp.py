@@ -10,7 +10,6 @@ import pytest
 
 from faultrun.model.progress import WorkPhase
 from sdk.support.bits import (
-    IMPORTS,
     Job,
     Outcome,
     file_sums,
@@ -21,6 +20,7 @@ from sdk.support.bits import (
     undisturbed,
 )
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
+from sdk.support.torch_imports import IMPORTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -13,16 +13,11 @@ import torch
 from sdk.support.bits import Job, Outcome, kill_at_random, outcome, sums, undisturbed
 from sdk.support.checksums import checksums, local_tensors
 from sdk.support.fake_supervisor import supervised
+from sdk.support.torch_imports import IMPORTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 SCRIPT = Path(__file__).parent / "scripts" / "train_fsdp.py"
-IMPORTS = (
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel",
-    "torch.utils.data.distributed",
-    "torch._dynamo",
-)
 KILLS = int(os.environ.get("FAULTRUN_TEST_KILLS", "2"))
 
 Sums = dict[int, dict[int, tuple[str, str]]]

@@ -25,8 +25,8 @@ from faultrun.sdk.update_lock import NotSaved, UpdatePhase
 from faultrun.sdk.worker import Worker
 from sdk.scripts.train_all import Everything
 from sdk.support import wrappers
-from sdk.support.bits import IMPORTS
 from sdk.support.fake_supervisor import supervised
+from sdk.support.torch_imports import IMPORTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

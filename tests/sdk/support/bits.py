@@ -11,10 +11,9 @@ import torch
 
 from sdk.support.checksums import checksums
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
+from sdk.support.torch_imports import IMPORTS
 
 TRAIN = Path(__file__).parents[1] / "scripts" / "train_ddp.py"
-IMPORTS = ("torch.distributed", "torch.nn.parallel", "torch.utils.data.distributed", "torch._dynamo")
-"""The last one comes with the first optimizer, and costs as much as the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
