@@ -36,10 +36,12 @@ for _signum in (signal.SIGHUP, signal.SIGQUIT):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_JOBS = frozenset({"faults", "sdk", "soak"})
+_JOBS = frozenset({"faults", "soak"})
 """Folders whose tests wait for real jobs; the others' compute in their own process, or start one."""
-_EITHER = frozenset({"examples"})
+_EITHER = frozenset({"examples", "sdk"})
 """Real trainings with minutes of patience: whoever is done first takes them."""
+_FIRST = ("rehearse", "adopt", "project")
+"""Folders with files of minutes: last, each would keep all others waiting for it."""
 _ORDERS = (("jobs", "either", "alone"), ("either", "alone"), ("alone", "either"))
 """What the first, the second and every further process does; a share that is done is followed by the next."""
 
@@ -58,12 +60,17 @@ class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
         """Its own share first, then what any may take; the jobs stay with one process, one at a time."""
         place = list(self.assigned_work).index(node)
         for share in _ORDERS[min(place, len(_ORDERS) - 1)]:
-            for scope in self.workqueue:
-                if _share(scope) == share:
-                    self.workqueue.move_to_end(scope, last=False)
-                    super()._assign_work_unit(node)
-                    return
+            scopes = [scope for scope in self.workqueue if _share(scope) == share]
+            if scopes:
+                self.workqueue.move_to_end(min(scopes, key=_turn), last=False)
+                super()._assign_work_unit(node)
+                return
         node.shutdown()
+
+
+def _turn(scope: str) -> bool:
+    """The long ones first; those that compare equal stay in their order."""
+    return scope.split("/")[1] not in _FIRST
 
 
 def _share(scope: str) -> str:

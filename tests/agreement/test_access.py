@@ -18,6 +18,8 @@ from support.certificates import Authority
 from support.etcds import Member, running
 from support.processes import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.long
+
 Opener = Callable[..., Gateway]
 
 ROOT = {"name": "root", "password": "r"}

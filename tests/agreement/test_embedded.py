@@ -27,6 +27,8 @@ from faultrun.workers.process import Launch, start
 from support.free_port import free_port
 from support.processes import lives, wait_until
 
+pytestmark = pytest.mark.long
+
 Opener = Callable[..., Gateway]
 PATIENCE_S = 30.0
 

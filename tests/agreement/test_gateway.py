@@ -18,6 +18,8 @@ from support.free_port import free_port
 from support.processes import wait_until
 from support.silent_server import http_answer, listening
 
+pytestmark = pytest.mark.long
+
 OK = http_answer(200, b'{"header":{"cluster_id":"7","revision":"1"}}')
 LOST = http_answer(503, b'{"error":"x","code":14,"message":"etcdserver: request timed out"}')
 NO_LEADER = http_answer(503, b'{"error":"x","code":14,"message":"etcdserver: no leader"}')

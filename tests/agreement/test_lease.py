@@ -16,6 +16,8 @@ from support.etcds import Member
 from support.processes import wait_until
 from support.silent_server import http_answer, listening
 
+pytestmark = pytest.mark.long
+
 PATIENCE_S = 30.0
 
 News = Renewal | LeaseGone | Exception

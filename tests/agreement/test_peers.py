@@ -18,6 +18,8 @@ from faultrun.agreement.seal import LONGEST_LINE, Seal
 from faultrun.model.topology import BootId, RunId
 from support.processes import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.long
+
 SEAL = Seal(RunId("job42"), BootId("b00t"))
 
 

@@ -15,6 +15,8 @@ from faultrun.agreement.watching import PrefixWatch
 from support.etcds import Member, running
 from support.processes import PATIENCE_S
 
+pytestmark = pytest.mark.long
+
 Opener = Callable[..., Gateway]
 
 

@@ -19,7 +19,10 @@ from support.free_port import free_port
 from support.processes import PATIENCE_S, lives, wait_until
 from support.scripts import faultrun
 
-pytestmark = pytest.mark.skipif(not programs(), reason="no etcd in PATH, and faultrun[etcd] is not installed")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not programs(), reason="no etcd in PATH, and faultrun[etcd] is not installed"),
+]
 
 
 @contextmanager

@@ -33,6 +33,8 @@ from support.etcds import Member, programs, running
 from support.free_port import free_port
 from support.runs import FAULTRUN
 
+pytestmark = pytest.mark.long
+
 ROOT = {"name": "root", "password": "right"}
 
 SHOWN = """\

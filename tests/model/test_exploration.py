@@ -6,6 +6,8 @@ from model.cluster import Setting
 from model.explore import explore, explore_with_delays, walk
 from model.runs import DELAYED_IN_CI, IN_CI, LOST, MUTANTS_IN_CI, REACHES, Mutant
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if IN_CI[name].spares else name for name in IN_CI]

@@ -11,6 +11,8 @@ from faultrun.model.exits import Exited
 from support.processes import wait_until
 from support.standby_stage import Stage, hears, ready, status_of
 
+pytestmark = pytest.mark.long
+
 TELLS = """
 import json, os, sys, threading
 sys.stdout.write(json.dumps({

@@ -18,6 +18,8 @@ from support.one_of_several import Hub
 from support.processes import wait_until
 from support.runs import Launcher, Run
 
+pytestmark = pytest.mark.long
+
 A = NodeId("a")
 TESTS = Path(__file__).parents[1]
 WORKER = """

@@ -11,6 +11,8 @@ from support.free_port import free_port
 from support.processes import marked, wait_until
 from support.scripts import Done, ended
 
+pytestmark = pytest.mark.long
+
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
