@@ -66,7 +66,7 @@ def test_msrun_of_a_script_with_a_configuration(tmp_path: Path) -> None:
     folder = copied("01_mindspore_lenet", tmp_path)
     command = (
         "msrun --worker_num=2 --local_worker_num=2 --join=True train.py --config config.yaml --log_steps=1 "
-        "--step_delay_s=0.05 --epochs=3"
+        "--step_delay_s=0.05 --epochs=2"
     )
     run = killed_and_recovered(folder, command, at_step=25, step=printed_step)
     assert min(run.output(1).losses) == run.output(1).resumed[1] + 1
