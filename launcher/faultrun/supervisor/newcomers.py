@@ -7,6 +7,7 @@ from typing import Any
 
 from faultrun.frameworks.environment import ERROR_VARIABLE, WorkerLaunchSpec, error_file
 from faultrun.model.actions import FreeSurvivors, Spawn
+from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.meeting import TCP, meeting_secret
 from faultrun.model.plan import Plan
 from faultrun.model.rejoin import SurvivorsFreed
@@ -77,7 +78,12 @@ class Newcomers:
         return SurvivorsFreed(at_s=now_s, incarnation=incarnation, meeting_port=port, why=why)
 
     def meet(self, order: Spawn, files: LogFiles, page: ProgressPage) -> None:
-        """Have survivors and newcomers meet over what nobody of them keeps open for the others."""
+        """Have survivors and newcomers meet over what nobody of them keeps open for the others.
+
+        Those of a training that recovers by itself find each other.
+        """
+        if self._spec.supervision.policy.exit_codes is WorkerExitCodes.TORCHFT:
+            return
         plan = order.plan
         store = self._over_nodes(plan) if plan.meets_at else self._over_a_file(plan)
         newcomers = sorted(set(range(plan.topology.world_size)) - plan.kept)  # other nodes' too

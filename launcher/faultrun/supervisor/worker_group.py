@@ -20,7 +20,7 @@ from faultrun.model.actions import (
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.events import Drained, Event, IncarnationStarted, SpawnFailed, WorkerExit, WorkerStarted
 from faultrun.model.evidence import DeathNote
-from faultrun.model.exits import Signaled, WorkerExitCodes, ended_well
+from faultrun.model.exits import Signaled, ended_well
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.rejoin import DeathsExamined
 from faultrun.model.spec import RunSpec
@@ -86,9 +86,7 @@ class WorkerGroup:
         try:
             page = self._begin_logs(order, files)
             shared = self._launches.shared(order, files, page)
-            if kept and self._spec.supervision.policy.exit_codes is WorkerExitCodes.TORCHFT:
-                pass  # they find each other
-            elif kept:
+            if kept:
                 self.newcomers.meet(order, files, page)
             elif needs_scheduler(self._spec) and self._launches.begin_here(order.plan):
                 self._schedulers.provide(shared, files)
