@@ -41,6 +41,10 @@ class _Part:
     def get_optimize_ddp_mode() -> str:
         return "ddp_optimizer"
 
+    @staticmethod
+    def clear_lru_cache() -> None:
+        """Every process group that is formed asks for that, also in the midst of a replacement."""
+
     def __getattr__(self, name: str) -> object:
         return getattr(import_module(f"{_COMPILER}.{self._name}"), name)
 
@@ -51,7 +55,7 @@ class _Compiler(ModuleType):
     disable = assume_constant_result = allow_in_graph = staticmethod(disable)
     graph_break = staticmethod(graph_break)
     OptimizedModule = OptimizedModule
-    utils, eval_frame = _Part("utils"), _Part("eval_frame")
+    utils, eval_frame, trace_rules = _Part("utils"), _Part("eval_frame"), _Part("trace_rules")
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
