@@ -201,7 +201,9 @@ def test_it_stays_small_where_the_point_does_not_serve_more() -> None:
     story.drained().chose(FIXED).prepared()
     assert places(story) == (0, 2, 3)
     assert story.plan.slots is not None
-    assert story.plan.slots.refused == f"no more workers: {FIXED.fixed_by}"
+    assert story.plan.slots.stays_small == f"no more workers: {FIXED.fixed_by}"
+    story.now(SlotsUsable, node=NODE, slots=(1,), path="ckpt/40")
+    assert story.phase is Phase.RUNNING, "all would start again at each save, for nothing"
 
 
 def test_news_of_a_slot_that_has_its_worker_changes_nothing() -> None:

@@ -20,6 +20,8 @@ def begin(state: RunState, event: SlotsUsable) -> Step:
     slots = tuple(sorted(slot for slot in event.slots if (event.node, slot) in known))
     if not slots:
         return Step(state=state, why="no such slot is set aside")
+    if ledger is not None and ledger.stays_small:
+        return Step(state=state, why=ledger.stays_small)
     if state.life.finished or state.life.rejoining:
         return Step(state=state, why="ranks come and go; another save will do")
     numbers = " ".join(map(str, slots))

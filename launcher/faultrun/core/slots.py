@@ -113,7 +113,7 @@ def grown(wanted: Topology, plan: Plan, facts: list[NodeFact], following: Plan) 
     aside = () if not bad else tuple(one for one in ledger.aside if one in bad or one.well)
     point = following.point
     if point is not None and point.fixed_by:
-        return replace(following, slots=replace(ledger, refused=f"no more workers: {point.fixed_by}"))
+        return replace(following, slots=replace(ledger, stays_small=f"no more workers: {point.fixed_by}"))
     seats = seats_without(wanted, aside)
     takes = takes_from(plan.topology, seats, wanted, [frozenset(group) for group in ledger.groups])
     told = replace(ledger, aside=aside, accused=None, refused="", groups=ledger.groups if aside else ())
@@ -127,7 +127,7 @@ def workers_words(plan: Plan) -> str:
         return ""
     out = [f"slot {one.slot}: {one.why}" for one in ledger.aside]
     fewer = [f"{size} of {size + len(out)}, without {'; '.join(out)}"] if out else []
-    return "; ".join((*fewer, *([ledger.refused] if ledger.refused else [])))
+    return "; ".join(filter(None, (*fewer, ledger.refused, ledger.stays_small)))
 
 
 def _against(elastic: Elastic, before: Topology, following: Plan, leaving: frozenset[int] | str) -> str:

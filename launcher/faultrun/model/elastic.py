@@ -57,14 +57,16 @@ class SlotLedger:
     """What a run that may shrink knows of its slots. Belongs to the run: it travels in the plan.
 
     ``groups`` are the replica groups of the whole world where ranks hold different parts of the model, by
-    rank of that world; none: all hold the same. ``refused``: why no fewer, or no more, workers were
-    planned although a slot asked for it.
+    rank of that world; none: all hold the same. ``refused``: why no fewer workers were planned
+    although a slot asked for it. ``stays_small``: why no more were although slots are well; that is not
+    tried again.
     """
 
     aside: tuple[SetAside, ...] = ()
     accused: Accused | None = None
     groups: tuple[tuple[int, ...], ...] = ()
     refused: str = ""
+    stays_small: str = ""
 
     @property
     def bad(self) -> tuple[SetAside, ...]:
