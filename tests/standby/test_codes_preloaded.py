@@ -9,10 +9,12 @@ import pytest
 from faultrun.frameworks.top_imports import top_imports
 from faultrun.model.exits import Exited
 from support.installed import need
+from support.lightly import lightly
 from support.standby_stage import Stage, hears, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
+SUPPORT = Path(__file__).parents[1] / "support"
 TELLS = """
 import json, os, sys
 early = set(sys.modules)
@@ -50,17 +52,18 @@ def test_the_slow_part_is_imported_before_and_nothing_shows(
     need(package)
     script = stage.folder / "train.py"
     script.write_text(TELLS.format(imports=imports, wanted=wanted))
+    light = lightly(SUPPORT)
     found = top_imports(script, (stage.folder,))
-    before = stage.launch(str(script), RANK="1", MASTER_PORT="1", OMP_NUM_THREADS="1")
+    before = stage.launch(str(script), RANK="1", MASTER_PORT="1", **light)
     standby = stage.standby(before, "torch", *found.statements, sets=found.sets)
     said = hears(standby)
     assert (said["kind"], said["plain"]) == ("ready", "")
-    after = stage.launch(str(script), RANK="1", MASTER_PORT="2", OMP_NUM_THREADS="1")
+    after = stage.launch(str(script), RANK="1", MASTER_PORT="2", **light)
     assert standby.hand_over(after, (), None)
     assert hears(standby) == {"kind": "taken"}
     assert status_of(standby.process) == Exited(code=0)
     told = json.loads((stage.folder / "out").read_text().splitlines()[-1])
-    stage.runs(stage.launch(str(script), out="fresh", RANK="1", MASTER_PORT="2", OMP_NUM_THREADS="1"))
+    stage.runs(stage.launch(str(script), out="fresh", RANK="1", MASTER_PORT="2", **light))
     fresh = json.loads((stage.folder / "fresh").read_text().splitlines()[-1])
     assert told == {**fresh, "early": wanted}
     assert fresh["early"] == []
