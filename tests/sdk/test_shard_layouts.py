@@ -18,7 +18,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.files import Position
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.rng import current_rng
-from faultrun.sdk.torch.shards import ModuleState, is_spread, packed, replica_group_of, unpacked
+from faultrun.sdk.torch.shards import ModuleState, is_spread, local_of, packed, replica_group_of, unpacked
 from faultrun.sdk.torch.stateful import gathered, taken_apart
 from faultrun.sdk.torch.trees import copied, same
 
@@ -86,6 +86,9 @@ def test_shards_of_model_and_optimizer_come_back_where_they_were(
     model = spread()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     for parameter in model.parameters():
+        local_of(
+            parameter.detach()
+        ).normal_()  # "fake" scatters whatever lay there, numbers that are none too
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     guard = protect(model, optimizer, directory=tmp_path)
