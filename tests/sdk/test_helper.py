@@ -302,3 +302,18 @@ def test_two_ranks_that_are_asked_stop_at_the_same_step(tmp_path: Path) -> None:
         stops = [line for line in both.logs().splitlines() if line.startswith("stopped at")]
     assert len(stops) == 2
     assert len(set(stops)) == 1
+
+
+def test_what_is_said_before_the_end_is_heard(one: FakeSupervisor, tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import os\n"
+        "from faultrun import sdk\n"
+        "from faultrun.sdk.worker import worker\n"
+        "worker().say('rejoined', incarnation=0, step=7, times={})\n"
+        "sdk.done()\n"
+        "os._exit(0)\n"
+    )
+    one.start(0, script)
+    assert one.wait_ended(0) == [0]
+    assert [said["step"] for said in one.heard(0, "rejoined")] == [7]

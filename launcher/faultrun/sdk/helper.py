@@ -38,6 +38,7 @@ _TALK_S = 1.0
 _LINE_OF_SIGNAL_S = 0.25
 _STALLED_S = 1.0
 _FLUSH_S = 0.2
+_LOOK_S = 0.002
 
 
 class Helper(threading.Thread):
@@ -100,6 +101,13 @@ class Helper(threading.Thread):
         """Have one message sent, now or as soon as somebody listens. Any thread."""
         self._outbox.append((kind, fields))
         self.pipe.poke()
+
+    def says_all(self, timeout_s: float) -> None:
+        """Wait until everything is said, if somebody listens: nobody speaks any more when a process ends."""
+        until_s = time.monotonic() + timeout_s
+        while self._outbox and time.monotonic() < until_s:
+            self.pipe.poke()
+            time.sleep(_LOOK_S)
 
     def begins_again(self) -> None:
         """The session has moved to the next incarnation: introduce it, and tell its first step at once."""

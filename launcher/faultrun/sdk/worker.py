@@ -37,6 +37,7 @@ _LINGER_S = 2.0
 _LINGER_UNFINISHED_S = 0.3
 _LEAVES_WITHIN_S = 1800.0
 _LOOK_S = 0.05
+_SAYS_S = 2.0
 
 _exit_watch = ExitWatch() if read_session(os.environ) and multiprocessing.parent_process() is None else None
 
@@ -192,6 +193,7 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:
                 stream.flush()  # what is still buffered would be lost with a crash
+        self._helper.says_all(_SAYS_S)  # that it has rejoined, for one: a script may end a step later
         self.works_at(WorkPhase.DONE if self._leads else WorkPhase.UNKNOWN)
         if ends_within_s is not None:
             # The kernel's own action: no interpreter is needed to end one that hangs while it is taken down.
