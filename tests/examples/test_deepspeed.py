@@ -21,6 +21,7 @@ STEPS = 40
 ENVIRONMENT = (
     "env",
     f"PYTHONPATH={os.pathsep.join([str(DEEPSPEED), str(LIGHT)])}",
+    "LIGHT_WITH_COMPILER=1",
     f"PATH={DEEPSPEED / 'bin'}:{os.environ['PATH']}",
     f"TORCH_EXTENSIONS_DIR={DEEPSPEED.with_name('extensions')}",
 )

@@ -6,6 +6,7 @@ examples. And who loads a million objects that all stay need not look for garbag
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -92,4 +93,5 @@ class _CompilerLater:
 
 
 gc.set_threshold(100_000)
-sys.meta_path.insert(0, _CompilerLater)
+if "LIGHT_WITH_COMPILER" not in os.environ:  # who imports the compiler for itself needs all of it
+    sys.meta_path.insert(0, _CompilerLater)
