@@ -13,14 +13,8 @@ from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Rost
 from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.topology import BootId, NodeId, Topology
-from faultrun.observe.nodes_status import (
-    NodesStatus,
-    brief,
-    document,
-    lines,
-    nodes_status,
-    where_files_are,
-)
+from faultrun.observe.nodes_status import NodesStatus, document, nodes_status
+from faultrun.observe.nodes_words import brief, lines, where_files_are
 
 HEADER = PlanHeader(incarnation=2, phase=PlanPhase.GO, roster="r", body="b", run_s=40.0)
 PLAN = Plan(

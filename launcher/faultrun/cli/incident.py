@@ -12,7 +12,7 @@ from faultrun.cli.in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.observe.card import in_colours, render
-from faultrun.observe.nodes_status import where_files_are
+from faultrun.observe.nodes_words import where_files_are
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
 

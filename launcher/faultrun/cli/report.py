@@ -21,7 +21,7 @@ from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
-from faultrun.observe.nodes_status import where_files_are
+from faultrun.observe.nodes_words import where_files_are
 from faultrun.observe.report.document import document
 from faultrun.observe.report.of_nodes import document_of_nodes, html_of_nodes, markdown_of_nodes
 from faultrun.observe.report.pages import html, interactive, markdown, plotly_js

@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
@@ -53,7 +52,7 @@ from faultrun.supervisor.member_lease import OwnLease
 from faultrun.supervisor.member_peers import PeerTalk
 from faultrun.supervisor.member_retries import Retries
 from faultrun.supervisor.member_store import RunKeys
-from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY, Words
+from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY, Words, dated
 from faultrun.supervisor.nodes_agreement import MemberSetting
 from faultrun.workers.forked import Orders
 from faultrun.workers.sweep import sweep
@@ -133,7 +132,7 @@ class MemberProcess:
         orders, more = self._orders.received()
         for order in orders:
             if FACT in order:
-                self._stated(_dated(decode(order[FACT], NodeFact), self._setting.clock.now()))
+                self._stated(dated(decode(order[FACT], NodeFact), self._setting.clock.now()))
             if ALARM in order:
                 said: RaiseAlarm = decode(order[ALARM], RaiseAlarm)
                 life, node = said.incarnation, self._terms.node
@@ -337,14 +336,6 @@ class MemberProcess:
         until_s = boot_now() + (self._terms.times.ttl_s if self._setting.serves else 0.0)
         while boot_now() < until_s and self._keys.others_are_here(self._terms.node):
             time.sleep(_SOON_S)  # in a process that has nothing else to do any more
-
-
-def _dated(fact: NodeFact, run_s: float) -> NodeFact:
-    """With the moment of its incident as every node can read it: run-seconds are this supervisor's own."""
-    if fact.incident is None:
-        return fact
-    at = datetime.now(timezone.utc) - timedelta(seconds=max(0.0, run_s - fact.incident.at_s))
-    return replace(fact, incident=replace(fact.incident, at_utc=at.isoformat(" ", "milliseconds")))
 
 
 def _ended(watch: PrefixWatch) -> Callable[[], object]:

@@ -8,7 +8,11 @@ import contextlib
 import json
 import os
 import selectors
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
+
+from faultrun.model.facts import NodeFact
 
 FACT = "fact"
 ALARM = "alarm"
@@ -47,3 +51,11 @@ class Words:
         with contextlib.suppress(OSError):  # full, or nobody is there any more
             while self._unwritten:
                 self._unwritten = self._unwritten[os.write(self._fd, self._unwritten) :]
+
+
+def dated(fact: NodeFact, run_s: float) -> NodeFact:
+    """With the moment of its incident as every node can read it: run-seconds are this supervisor's own."""
+    if fact.incident is None:
+        return fact
+    at = datetime.now(timezone.utc) - timedelta(seconds=max(0.0, run_s - fact.incident.at_s))
+    return replace(fact, incident=replace(fact.incident, at_utc=at.isoformat(" ", "milliseconds")))

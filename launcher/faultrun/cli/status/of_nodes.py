@@ -11,7 +11,8 @@ from typing import Any
 
 from faultrun.cli.console import answer, say
 from faultrun.cli.in_etcd import RunLook
-from faultrun.observe.nodes_status import NodesStatus, brief, document, lines
+from faultrun.observe.nodes_status import NodesStatus, document
+from faultrun.observe.nodes_words import brief, lines
 from faultrun.terminal import has_colours
 
 _PATIENCE_S = 60.0

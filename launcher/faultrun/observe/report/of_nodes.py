@@ -8,15 +8,9 @@ from typing import Any
 
 from faultrun.model.printable import printable
 from faultrun.observe.card import render
-from faultrun.observe.nodes_status import (
-    COLUMNS_OF_NODES,
-    NodesStatus,
-    cells_of,
-    facts,
-    title,
-    where_files_are,
-)
+from faultrun.observe.nodes_status import NodesStatus
 from faultrun.observe.nodes_status import document as status_document
+from faultrun.observe.nodes_words import COLUMNS_OF_NODES, cells_of, facts, title, where_files_are
 from faultrun.observe.report.pages import cell, templates
 from faultrun.observe.report.words import state
 
