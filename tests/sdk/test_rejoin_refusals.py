@@ -74,7 +74,7 @@ def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_l
 
 
 def test_a_shard_of_which_no_copy_is_made_is_refused_by_name() -> None:
-    guard: Any = SimpleNamespace(parts=SimpleNamespace(shards=object()), is_shard=True)
+    guard: Any = SimpleNamespace(parts=SimpleNamespace(shards=object()), is_shard=True, sharing=None)
     assert "snapshot_every=0" in why_no_rejoin(guard, None, 0)
     assert [why_no_rejoin(guard, None, every) for every in ("auto", 1, 7)] == [""] * 3
     guard.parts.shards = None

@@ -7,7 +7,7 @@ that, a supervisor that was killed would leave nothing behind that says there wa
 from collections.abc import Callable, Iterable, Mapping
 
 from faultrun.checkpoints.format import Stamp
-from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.events import Event, IncarnationStarted, PlanAdopted
 from faultrun.model.gasp import SaveSeen
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
@@ -40,9 +40,17 @@ class SaveWatch:
         """See ``ports.EventListener``."""
         if step.state.phase is not Phase.RUNNING or step.state.run.known_save:
             self._life = -1
+            if isinstance(event, PlanAdopted) and not step.state.run.known_save:
+                self._before = None
+                self._errands.send(self._look_before)
         elif isinstance(event, IncarnationStarted):
-            self._life, self._began_s, self._before = event.incarnation, self._reactor.now(), None
+            self._life, self._began_s = event.incarnation, self._reactor.now()
             self._send(self._life)
+
+    def _look_before(self) -> Iterable[Event]:
+        """Before a worker starts: the first thing that it does may be a save."""
+        self._before = self._listed()
+        return ()
 
     def _send(self, life: int) -> Iterable[Event]:
         if life == self._life:

@@ -1,0 +1,52 @@
+"""The first save of a run is seen, however soon it comes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from faultrun.checkpoints.format import Stamp
+from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.gasp import SaveSeen
+from faultrun.supervisor.save_watch import SaveWatch
+from support.story import POLICY, WINDOWS, Story
+
+
+class AtOnce:
+    """A reactor whose clock stands still, and errands that are done when they are sent."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+
+    def now(self) -> float:
+        return 0.0
+
+    def call_at(self, _at_s: float, _call: Callable[[], object]) -> None:
+        """Nothing is looked at twice here."""
+
+    def idle(self) -> bool:
+        return True
+
+    def send(self, task: Callable[[], Iterable[Event]]) -> None:
+        self.seen += task()
+
+
+def seen(before: set[str], at_once: set[str]) -> list[str]:
+    """What is told of a script that begins with ``at_once`` beside what lay there ``before``."""
+    everything: Any = AtOnce()
+    stamps = {path: Stamp(1, 1, 1) for path in before}
+    watch = SaveWatch(everything, everything, lambda: dict(stamps))
+    for event, step in (
+        Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500).steps
+    ):
+        if isinstance(event, IncarnationStarted):
+            stamps |= {path: Stamp(2, 2, 2) for path in at_once}
+        watch.tell(event, step)
+    return [event.path for event in everything.seen if isinstance(event, SaveSeen)]
+
+
+def test_a_save_with_which_a_script_begins_is_seen_at_the_first_look() -> None:
+    assert seen({"old"}, {"new"}) == ["new"]
+    assert seen({"old"}, {"old"}) == ["old"], "written over"
+
+
+def test_what_lay_there_before_is_no_save_of_this_run() -> None:
+    assert seen({"old"}, set()) == []
