@@ -15,6 +15,8 @@ import numpy as np
 from mindspore import ops
 from mindspore.communication import get_group_size, get_rank, init
 
+from faultrun import sdk
+
 LATE_S = 3.0
 
 
@@ -36,6 +38,7 @@ def main() -> None:
     sys.stdout.flush()
     if mine and what == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
+    sdk.done()  # MindSpore's message thread crashes now and then as its process ends
 
 
 if __name__ == "__main__":
