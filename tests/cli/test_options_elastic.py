@@ -34,7 +34,7 @@ def test_how_it_grows_means_nothing_where_it_does_not_shrink(script: str) -> Non
         (("--min_worker_num=2", "--worker_exit_codes=torchft"), "recovers by itself"),
         (
             ("--min_worker_num=2", "--local_worker_num=2", "--master_addr=192.0.2.1", "--node_rank=0"),
-            "those of 2 nodes",
+            "those of 2 nodes, which leave and come back as a whole",
         ),
     ],
 )
@@ -47,3 +47,28 @@ def test_a_rank_table_names_every_device_so_the_run_cannot_shrink(script: str, t
     table.write_text(json.dumps(table_v1(4)))
     words = ("--worker_num=4", "--min_worker_num=2", f"--rank_table_file={table}")
     assert "a rank table names every device" in refusal(*words, script).because
+
+
+NODES = ("--nproc-per-node=2", "--rdzv-backend=etcd", "--rdzv-endpoint=127.0.0.1:1", "--rdzv-id=job")
+
+
+def test_of_several_nodes_whole_ones_may_be_missing(script: str) -> None:
+    assert plan("--nnodes=3", *NODES, script).spec.elastic is None
+    asked = plan("--nnodes=2:3", *NODES, script)
+    assert asked.spec.elastic == Elastic(min_workers=4, min_nodes=2)
+    assert [seat.slots for seat in asked.spec.topology.nodes] == [2, 2, 2]
+    words = ("--nnodes=1:3", "--grow=never", "--health_check=true")
+    wanted = Elastic(min_workers=2, min_nodes=1, grow=Grow.NEVER, health_check="true")
+    assert plan(*words, *NODES, script).spec.elastic == wanted
+
+
+def test_nodes_that_cannot_be_fewer_are_all_needed_and_it_is_said_why(script: str, tmp_path: Path) -> None:
+    table = tmp_path / "hccl.json"
+    table.write_text(json.dumps(table_v1(6)))
+    for more, why in (
+        (f"--rank_table_file={table}", "a rank table names every device"),
+        ("--worker_exit_codes=torchft", "a training that recovers by itself"),
+    ):
+        asked = plan("--nnodes=2:3", more, *NODES, script)
+        assert asked.spec.elastic is None
+        assert any(f"the run needs all 3 nodes: {why}" in note for note in asked.notes)

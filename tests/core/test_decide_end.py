@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.model.actions import (
     FindRecoveryPoint,
     Kill,
@@ -21,7 +20,7 @@ from faultrun.model.facts import NodeStatus
 from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
-from faultrun.model.stop import StopSource
+from faultrun.model.stop import STOP_EXIT_CODES, StopSource
 from faultrun.model.topology import NodeId
 from support.story import SIGKILL, SIGTERM, STAYING, Story, checkpoint, rule
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.agree import STOP_EXIT_CODES, Rules
+from faultrun.core.agree import Rules
 from faultrun.core.notices import hold
 from faultrun.core.standby import StandbyState
 from faultrun.model.actions import Spawn
 from faultrun.model.events import Event, FaultNotice, RunStarted
 from faultrun.model.notice import Notice, ReportedRank, ResetNotice
 from faultrun.model.run import RunState, Step
-from faultrun.model.stop import StopSource
+from faultrun.model.stop import STOP_EXIT_CODES, StopSource
 from faultrun.model.topology import BootId
 from faultrun.supervisor.loop import supervise
 from support.chance import ChancyWorld, SupervisorLost

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.agree import STOP_EXIT_CODES, Rules
+from faultrun.core.agree import Rules
 from faultrun.core.standby import StandbyState
 from faultrun.model.actions import Action, Spawn
 from faultrun.model.events import Event, PlanAdopted, RunStarted
 from faultrun.model.plan import Ledger, Reason
 from faultrun.model.run import RunState, Step
 from faultrun.model.spec import RestartPolicy
+from faultrun.model.stop import STOP_EXIT_CODES
 from faultrun.model.topology import BootId
 from faultrun.supervisor.loop import supervise
 from support.chance import ChancyWorld, SupervisorLost

@@ -67,6 +67,11 @@ def with_lost(
     )
 
 
+def only_followed(incident: Incident) -> bool:
+    """Whether the ranks that failed had lost their peers: where a node was told to stop, that is no fault."""
+    return incident.cause is Cause.ELSEWHERE or incident.fault_class is FaultClass.CONSEQUENCE
+
+
 def aftermath(
     incident: Incident, plan: Plan, following: Plan, spoken: Sequence[NodeFact]
 ) -> Aftermath | None:
@@ -74,7 +79,7 @@ def aftermath(
 
     ``plan`` is the one that the incident ended, ``following`` answers it.
     """
-    if len(plan.topology.nodes) == 1:
+    if plan.of_one_node and following.of_one_node:
         return None
     of_it = [
         fact for fact in spoken if fact.incident is not None and fact.incarnation == incident.incarnation

@@ -4,39 +4,28 @@ Pure, and the same for one node or many: the local agreement calls it at once,
 a distributed one calls it at its coordinator.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.aftermath import aftermath, first_incident, loss_words, with_lost
+from faultrun.core.aftermath import aftermath, first_incident, loss_words, only_followed, with_lost
 from faultrun.core.budget import furthest
 from faultrun.core.keeping import is_kept, keep, keep_fewer, too_late, wants_to_stay
-from faultrun.core.place import common_point, nothing_in_common, on_own_disks, place, replaced
+from faultrun.core.place import common_point, missing, nothing_in_common, on_own_disks, place, replaced
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
+from faultrun.core.seats import Known, Seating, left_out, seated
 from faultrun.core.slots import accuse, condemned, elsewhere, grown, shrunk
 from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.elastic import Elastic, SlotLedger
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
-from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import RestartPolicy
-from faultrun.model.stop import StopSource
+from faultrun.model.stop import STOP_EXIT_CODES, StopSource, meant_most
 from faultrun.model.topology import NodeId, Topology
-
-STOP_EXIT_CODES = {
-    StopSource.SIGTERM: 143,
-    StopSource.SIGINT: 130,
-    StopSource.SIGHUP: 129,
-    StopSource.SIGUSR1: 143,
-    StopSource.SIGUSR2: 143,
-    StopSource.CONTROL: 143,
-    StopSource.PRESTOP: 143,
-    StopSource.PLATFORM: 143,
-}
 
 AWAITS = "waiting for "
 """How ``next_step`` begins when a node is missing; what comes after that says which."""
@@ -67,16 +56,19 @@ def next_step(
     facts: Mapping[NodeId, NodeFact],
     now_s: float,
     lost: frozenset[NodeId] = frozenset(),
+    *,
+    too_late: bool = False,
 ) -> NextStep:
     """Answer what follows; total, and idempotent for unchanged statements.
 
-    ``lost`` are nodes that the agreement counts as gone, whatever they stated last.
+    ``lost`` are nodes that the agreement counts as gone, whatever they stated last. ``too_late``: whoever is
+    missing was waited for, and a run that may goes on without.
     READY, RUNNING and DONE count only if they are about ``plan``'s incarnation: a statement
     of an earlier one says that the node has not come so far.
     """
     here = {node: fact for node, fact in facts.items() if node not in lost}
     if plan is None:
-        return _between(rules, None, here, now_s, lost)
+        return _between(rules, None, here, now_s, lost, too_late=too_late)
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     for fact in here.values():
         if fact.incarnation > plan.incarnation:
@@ -92,7 +84,7 @@ def next_step(
         return _go_on(plan, members, now_s)
     if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
         return replace(given_up(plan.incarnation, over, now_s), stop=stop)
-    return _between(rules, plan, here, now_s, lost)
+    return _between(rules, plan, here, now_s, lost, too_late=too_late)
 
 
 def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact]) -> Aftermath | None:
@@ -168,19 +160,59 @@ def _between(
     here: Mapping[NodeId, NodeFact],
     now_s: float,
     lost: frozenset[NodeId],
+    *,
+    too_late: bool,
 ) -> NextStep:
     """No node has a worker: end the run, or plan the next incarnation."""
-    seats = place(_wanted(rules, plan), None if plan is None else plan.topology, here, lost)
+    seating = _seating(rules, plan, here, lost, too_late=too_late)
+    seats = seating.seats if isinstance(seating, Seating) else None
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.status.busy for fact in spoken):
         return "the plan that some nodes follow is not known here"
     ending = _ending(rules, spoken, now_s, seats)
     if ending is not None:
         return ending
-    if seats is None:
+    if isinstance(seating, str):
         known = rules.topology if plan is None else plan.topology
-        return f"{AWAITS}{', '.join(_missing(known, here))}"
-    return _replan(rules, plan, seats, spoken, now_s)
+        return f"{AWAITS}{', '.join(missing(known, here))}{f' ({seating})' if seating else ''}"
+    return _replan(rules, plan, seating, spoken, now_s)
+
+
+def _seating(
+    rules: Rules,
+    plan: Plan | None,
+    here: Mapping[NodeId, NodeFact],
+    lost: frozenset[NodeId],
+    *,
+    too_late: bool,
+) -> Seating | str:
+    """Who sits where; a text while there are too few."""
+    if rules.elastic is None or not rules.elastic.min_nodes:
+        before = None if plan is None else plan.topology
+        seats = place(_wanted(rules, plan), before, here, lost)
+        slots = None if plan is None else _known_slots(rules, plan)
+        if seats is None:
+            return ""
+        return Seating(seats=seats, slots=slots, replaced=() if before is None else replaced(before, seats))
+    known = Known(
+        elastic=rules.elastic,
+        policy=rules.policy,
+        wanted=rules.topology,
+        plan=plan,
+        here=here,
+        lost=lost,
+        incident=_unanswered(rules, plan, here),
+        too_late=too_late,
+    )
+    return seated(known)
+
+
+def _unanswered(rules: Rules, plan: Plan | None, here: Mapping[NodeId, NodeFact]) -> Incident | None:
+    """What ended ``plan``, if no plan has answered it."""
+    told = None if plan is None else last_incident(rules, plan, here)
+    if plan is None or told is None or told.incident.number <= plan.ledger.incidents:
+        return None
+    return told.incident
 
 
 def _wanted(rules: Rules, plan: Plan | None) -> Topology:
@@ -188,15 +220,6 @@ def _wanted(rules: Rules, plan: Plan | None) -> Topology:
     if rules.elastic is None or plan is None or plan.slots is None:
         return rules.topology
     return seats_without(rules.topology, plan.slots.aside)
-
-
-def _missing(known: Topology, here: Mapping[NodeId, NodeFact]) -> list[str]:
-    """Who has to come, by name, and how many whose names nobody knows yet."""
-    named = [seat.node for seat in known.nodes if seat.node]
-    there = [node for node, fact in here.items() if fact.stop is None]
-    others = len(known.nodes) - len(named) - sum(node not in named for node in there)
-    unknown = [] if others < 1 else ["another node"] if others == 1 else [f"{others} other nodes"]
-    return [*(node for node in named if node not in there), *unknown]
 
 
 def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> bool:
@@ -210,7 +233,7 @@ def _ending(rules: Rules, spoken: list[NodeFact], now_s: float, seats: Topology 
     newest = max((fact.incarnation for fact in spoken), default=-1)
     failing = [fact for fact in spoken if seats is None or not fact.unfit]
     failed = next((fact.failure for fact in failing if fact.failure is not None), None)
-    stop = _meant_most([fact.stop for fact in spoken if fact.stop is not None])
+    stop = meant_most([fact.stop for fact in spoken if fact.stop is not None])
     if stop is not None and _all_stop(spoken):
         besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
         why = f"stopped by {stop.value}{besides}"
@@ -233,11 +256,6 @@ def _all_stop(spoken: list[NodeFact]) -> bool:
     return None not in stops or any(stop is not None and stop.ends_the_run for stop in stops)
 
 
-def _meant_most(stops: Sequence[StopSource]) -> StopSource | None:
-    """Of several stops that which ends the run, else the first."""
-    return next((stop for stop in stops if stop.ends_the_run), stops[0] if stops else None)
-
-
 def stop_exit_code(rules: Rules, stop: StopSource) -> int:
     """What a run that was told to stop ends with."""
     # The platform places the job anew only if it failed, whatever a person wants to see after a stop.
@@ -247,39 +265,38 @@ def stop_exit_code(rules: Rules, stop: StopSource) -> int:
 
 
 def _replan(
-    rules: Rules, plan: Plan | None, seats: Topology, spoken: list[NodeFact], now_s: float
+    rules: Rules, plan: Plan | None, seating: Seating, spoken: list[NodeFact], now_s: float
 ) -> NextStep:
-    by_node = {fact.node: fact for fact in spoken}
-    seated = [by_node[seat.node] for seat in seats.nodes]
-    point = common_point(seats, seated)
-    parts = any(own.part_of for fact in seated for own in fact.points)
-    if point is None and (parts or on_own_disks(seated)):
+    by_node, seats = {fact.node: fact for fact in spoken}, seating.seats
+    members = [by_node[seat.node] for seat in seats.nodes]
+    point = common_point(seats, [seating.of_use(fact) for fact in members])
+    parts = any(own.part_of for fact in members for own in fact.points)
+    if point is None and (parts or on_own_disks(members)):
         newest = max(fact.incarnation for fact in spoken)
-        return finished(newest, now_s, NoWholeCheckpoint.exit_code, nothing_in_common(seated))
+        return finished(newest, now_s, NoWholeCheckpoint.exit_code, nothing_in_common(members))
     following = Plan(
         incarnation=max(fact.incarnation for fact in spoken) + 1,
         topology=seats,
         reason=Reason.CONTINUED,
-        point=point,
+        point=seating.moved(point),
         start_at_s=now_s,
         ledger=Ledger(),
-        boots=tuple(fact.boot for fact in seated),
-        replaced=() if plan is None else replaced(plan.topology, seats),
+        boots=tuple(fact.boot for fact in members),
+        replaced=seating.replaced,
+        slots=seating.slots,
     )
-    following = with_scheduler(following, seated)
+    following = with_scheduler(following, members)
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
         return adopted(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
-    following = replace(
-        following, incarnation=plan.incarnation + 1, ledger=plan.ledger, slots=_known_slots(rules, plan)
-    )
+    following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
     incident = first_incident(spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
         return adopted(replace(following, aftermath=_answered(plan, incident)), now_s)
     incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
-    if incident is None or (_only_followed(incident) and any(fact.stop is not None for fact in spoken)):
+    if incident is None or (only_followed(incident) and any(fact.stop is not None for fact in spoken)):
         return adopted(following, now_s)
     incident = left_init(incident, plan, spoken)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
@@ -288,11 +305,11 @@ def _replan(
         answer: NextStep = adopted(replace(following, reason=Reason.FAULT), now_s)
     else:
         counted = replace(plan, ledger=ledger)
-        answer = _after(rules, counted, incident, following, high_step, seated)
+        answer = _after(rules, counted, incident, following, high_step, members)
     if not isinstance(answer, PlanAdopted):
         return _for_the_unfit(answer, spoken)
     told = aftermath(incident, plan, answer.plan, spoken)
-    return adopted(with_scheduler(replace(answer.plan, aftermath=told), seated), now_s)
+    return adopted(with_scheduler(replace(answer.plan, aftermath=told), members), now_s)
 
 
 def _for_the_unfit(answer: NextStep, spoken: list[NodeFact]) -> NextStep:
@@ -313,7 +330,8 @@ def _after(
 ) -> NextStep:
     """What follows ``incident``, with fewer workers or more where the run may have them."""
     elastic = rules.elastic
-    if elastic is None:
+    if elastic is None or elastic.min_nodes:
+        incident = elsewhere(incident) if elastic and left_out(plan, incident, following) else incident
         return after_incident(rules.policy, rules.resume_args, plan, incident, following, high_step)
     following = replace(following, slots=accuse(plan, incident, rules.policy))
     points = [point for fact in seated for point in fact.points]
@@ -330,8 +348,3 @@ def _answered(plan: Plan, incident: Incident) -> Aftermath | None:
     """What ``plan`` told of ``incident``, if it was that one which it answered."""
     told = plan.aftermath
     return told if told is not None and told.incident.number == incident.number else None
-
-
-def _only_followed(incident: Incident) -> bool:
-    """Whether the ranks that failed had lost their peers: where a node was told to stop, that is no fault."""
-    return incident.cause is Cause.ELSEWHERE or incident.fault_class is FaultClass.CONSEQUENCE

@@ -83,7 +83,8 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
     facts = numbered(office, by_node)
     if _finished_by_word(office, facts):
         return _end(office, run_s, _all_finished(office, run_s))
-    following = next_step(rules, office.plan, facts, run_s, frozenset())
+    waited = too_late or _was_waited_for(office)
+    following = next_step(rules, office.plan, facts, run_s, frozenset(), too_late=waited)
     match following:
         case str():
             gave_up = too_late and following.startswith(AWAITS)
@@ -103,6 +104,18 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
             assert_never(following)
+
+
+def _was_waited_for(office: Office) -> bool:
+    """Whether all look again because the run goes on with fewer nodes, and nobody was lost since."""
+    header = office.header
+    if header is None or header.phase is not PlanPhase.LOOK:
+        return False
+    return header.fewer and header.missing == _names_lost(office)
+
+
+def _names_lost(office: Office) -> str:
+    return name_of(office.lost) if office.lost else ""
 
 
 def _finished_by_word(office: Office, facts: Mapping[NodeId, NodeFact]) -> bool:
@@ -178,11 +191,14 @@ def _look_first(
     header = office.header
     if header is None:
         return ""
-    missing = name_of(office.lost) if office.lost else ""
+    missing = _names_lost(office)
     seated = [facts[seat.node] for seat in plan.topology.nodes]
     asked = header.phase is PlanPhase.LOOK and header.missing == missing
     if (missing or any(fact.look < 0 for fact in seated)) and not asked:
-        looking = replace(header, phase=PlanPhase.LOOK, look=header.look + 1, missing=missing, run_s=run_s)
+        fewer = office.roster is not None and len(plan.topology.nodes) < len(office.roster.entries)
+        looking = replace(
+            header, phase=PlanPhase.LOOK, look=header.look + 1, missing=missing, run_s=run_s, fewer=fewer
+        )
         what = f"look again, for the {looking.look}. time"
         return _guarded(office, what, Put(key=PLAN_KEY, value=looking))
     behind = [fact.node for fact in seated if asked and fact.look < header.look]

@@ -192,7 +192,10 @@ def _decided(case: Standpoint) -> tuple[tuple[Act, ...], str]:
     run_s = case.clock.run_s + case.remembered.run_ahead_s
     following = coordinated(case.rules, office, run_s, too_late=too_late)
     if isinstance(following, Transaction):
-        return (Commit(transaction=following),), ""
+        # The wait is over only once that is written: else it would begin anew where the store is slow.
+        lasts = too_late and (case.header is None or case.header.phase is PlanPhase.GO)
+        said = "" if case.common.coordinator is None else case.common.coordinator.waits
+        return (Commit(transaction=following),), said if lasts else ""
     waits = following.removeprefix(AWAITS)[:LONGEST_WORDS] if following.startswith(AWAITS) else ""
     return _said(case.common, waits), waits
 

@@ -13,17 +13,24 @@ from faultrun.model.checkpoint import Identity, Live, OnNode, RankFile, Recovery
 from faultrun.model.facts import NodeFact
 from faultrun.model.topology import NodeId, Replacement, Topology
 
+NOBODY = NodeId("")
+
 
 def place(
-    wanted: Topology, before: Topology | None, facts: Mapping[NodeId, NodeFact], lost: frozenset[NodeId]
+    wanted: Topology,
+    before: Topology | None,
+    facts: Mapping[NodeId, NodeFact],
+    lost: frozenset[NodeId],
+    fewest: int | None = None,
 ) -> Topology | None:
     """Give every seat of the run to a node; None while there are too few.
 
     Whoever sat somewhere in the incarnation ``before`` stays there. A seat of a ``lost`` node,
     of one that has not spoken, is unfit or was told to stop, goes to the spare that arrived first. A run
-    that is continued with other slots is placed as it is ``wanted`` now.
+    that is continued with other slots is placed as it is ``wanted`` now. Where ``fewest`` seats are enough,
+    ``NOBODY`` has the last of those that are left over.
     """
-    seats = wanted if before is None or _slots(before) != _slots(wanted) else before
+    seats = wanted if before is None or slots_of_nodes(before) != slots_of_nodes(wanted) else before
     here = {
         node: fact
         for node, fact in facts.items()
@@ -32,26 +39,45 @@ def place(
     spares = sorted(
         here.keys() - {seat.node for seat in seats.nodes}, key=lambda one: (here[one].arrived, one)
     )
-    if sum(seat.node not in here for seat in seats.nodes) > len(spares):
+    kept = sum(seat.node in here for seat in seats.nodes)
+    if kept + len(spares) < (len(seats.nodes) if fewest is None else fewest):
         return None
     free = iter(spares)
     return Topology(
-        nodes=tuple(seat if seat.node in here else replace(seat, node=next(free)) for seat in seats.nodes)
+        nodes=tuple(
+            seat if seat.node in here else replace(seat, node=next(free, NOBODY)) for seat in seats.nodes
+        )
     )
+
+
+def taken(seats: Topology) -> Topology:
+    """Those that somebody has."""
+    return Topology(nodes=tuple(seat for seat in seats.nodes if seat.node != NOBODY))
+
+
+def missing(known: Topology, here: Mapping[NodeId, NodeFact]) -> list[str]:
+    """Who has to come, by name, and how many whose names nobody knows yet."""
+    named = [seat.node for seat in known.nodes if seat.node]
+    there = [node for node, fact in here.items() if fact.stop is None]
+    others = len(known.nodes) - len(named) - sum(node not in named for node in there)
+    unknown = [] if others < 1 else ["another node"] if others == 1 else [f"{others} other nodes"]
+    return [*(node for node in named if node not in there), *unknown]
 
 
 def replaced(before: Topology, after: Topology) -> tuple[Replacement, ...]:
     """Who sits where another sat ``before``; nobody does where the run has other seats now."""
-    if _slots(before) != _slots(after):
+    if slots_of_nodes(before) != slots_of_nodes(after):
         return ()
+    ranks = taken(after)
     return tuple(
-        Replacement(node=old.node, by=new.node, ranks=tuple(sorted(after.ranks_of(new.node))))
+        Replacement(node=old.node, by=new.node, ranks=tuple(sorted(ranks.ranks_of(new.node))))
         for old, new in zip(before.nodes, after.nodes, strict=True)
-        if old.node != new.node
+        if old.node != new.node and NOBODY not in (old.node, new.node)
     )
 
 
-def _slots(topology: Topology) -> list[int]:
+def slots_of_nodes(topology: Topology) -> list[int]:
+    """How many workers each node has."""
     return [seat.slots for seat in topology.nodes]
 
 

@@ -4,7 +4,7 @@ Called where the next incarnation is planned (``core/agree.py``), after the inci
 smaller world gets no restart that a whole one would not have got.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from faultrun.core.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
@@ -27,7 +27,8 @@ _OF_A_RANK = frozenset({Cause.SIGNAL, Cause.EXIT, Cause.HANG, Cause.MEMORY, Caus
 def accuse(plan: Plan, incident: Incident, policy: RestartPolicy) -> SlotLedger | None:
     """What is known of the slots after ``incident`` ended ``plan``; None: nothing, and nobody is accused.
 
-    Two failures are in a row if they come within the window in which restarts are counted.
+    Two failures are in a row if they come within the window in which restarts are counted. Of several nodes
+    the whole node is accused.
     """
     known = plan.slots
     rank = incident.rank
@@ -37,21 +38,22 @@ def accuse(plan: Plan, incident: Incident, policy: RestartPolicy) -> SlotLedger 
     if not _speaks_of_its_place(incident) or rank >= plan.topology.world_size:
         return None if known is None else replace(ledger, accused=None)
     node, slot = slots_of(plan.topology)[rank]
+    slot = slot if plan.of_one_node else 0
     last, failures = ledger.accused, 1
     if last is not None and (last.node, last.slot) == (node, slot):
         failures = last.failures + 1 if incident.at_s - last.at_s < policy.window_s else 1
     return replace(ledger, accused=Accused(node=node, slot=slot, failures=failures, at_s=incident.at_s))
 
 
-def condemned(ledger: SlotLedger | None, incident: Incident) -> str:
-    """Why the slot that ``incident`` accuses shall get no worker; empty if it shall."""
+def condemned(ledger: SlotLedger | None, incident: Incident, who: str = "it") -> str:
+    """Why the slot that ``incident`` accuses (``who``) shall get no worker; empty if it shall."""
     if ledger is None or ledger.accused is None or ledger.accused.at_s != incident.at_s:
         return ""
     if incident.fault_class is FaultClass.HARDWARE:
         found = incident.finding
         return f"its device failed{f': {found.says}' if found is not None else ''}"
     failures = ledger.accused.failures
-    return f"it failed {failures} times in a row while others worked" if failures >= _IN_A_ROW else ""
+    return f"{who} failed {failures} times in a row while others worked" if failures >= _IN_A_ROW else ""
 
 
 def elsewhere(incident: Incident) -> Incident:
@@ -125,9 +127,25 @@ def workers_words(plan: Plan) -> str:
     ledger, size = plan.slots, plan.topology.world_size
     if ledger is None:
         return ""
+    if ledger.vacant or ledger.nodes:
+        return "; ".join(filter(None, (*_nodes_words(plan, ledger), ledger.refused, ledger.stays_small)))
     out = [f"slot {one.slot}: {one.why}" for one in ledger.aside]
     fewer = [f"{size} of {size + len(out)}, without {'; '.join(out)}"] if out else []
     return "; ".join(filter(None, (*fewer, ledger.refused, ledger.stays_small)))
+
+
+def _nodes_words(plan: Plan, ledger: SlotLedger) -> Iterator[str]:
+    """How many nodes go on, without which, and which of those that are set aside another has replaced."""
+    left, gone = len(plan.topology.nodes), [one.node for one in ledger.vacant]
+    if gone:
+        names = (
+            f"node {one.node}: {one.why}" if one.node else "one that has not come" for one in ledger.vacant
+        )
+        without = "; ".join(names)
+        yield f"{left} of {several(left + len(gone), 'node')}, without {without}"
+    for one in ledger.nodes:
+        if one.node not in gone:
+            yield f"node {one.node} is set aside: {one.why}"
 
 
 def _against(elastic: Elastic, before: Topology, following: Plan, leaving: frozenset[int] | str) -> str:

@@ -1,9 +1,9 @@
-"""A world that shrinks and grows: how far it may, and which slots of which nodes take no part."""
+"""A world that shrinks and grows: how far it may, and which nodes, or slots of one, take no part."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from faultrun.model.fact import Fact
+from faultrun.model.fact import UNLESS_USED, Fact, FactOfNodes
 from faultrun.model.topology import NodeId
 
 
@@ -19,12 +19,14 @@ class Elastic:
     """The run may go on with fewer workers, no fewer than ``min_workers``, and takes others back by ``grow``.
 
     ``health_check`` is a command that says with 0 whether a slot that was set aside is well again; empty:
-    nobody can say, and none is taken back.
+    nobody can say, and none is taken back. ``min_nodes``: of several nodes whole ones are left out, and no
+    fewer than these go on; 0: there is one node, whose slots are.
     """
 
     min_workers: int
     grow: Grow = Grow.AT_SAVE
     health_check: str = ""
+    min_nodes: int = field(default=0, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +46,37 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accused:
-    """The slot that failed last, and how often in a row, with no other failing in between."""
+    """The slot that failed last, and how often in a row, with no other failing in between.
+
+    Of several nodes it is the node, and ``slot`` is 0.
+    """
 
     node: NodeId
     slot: int
     failures: int
     at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacant:
+    """A seat of the whole run, by its place among all, that no node has from ``incarnation`` on, and ``why``.
+
+    ``node`` had it last, and gets it back where it comes first; empty: nobody has had it.
+    """
+
+    seat: int
+    node: NodeId
+    incarnation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAside:
+    """A node that gets no rank from ``incarnation`` on, and ``why``, until it is well."""
+
+    node: NodeId
+    incarnation: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +86,8 @@ class SlotLedger:
     ``groups`` are the replica groups of the whole world where ranks hold different parts of the model, by
     rank of that world; none: all hold the same. ``refused``: why no fewer workers were planned
     although a slot asked for it. ``stays_small``: why no more were although slots are well; that is not
-    tried again.
+    tried again. Of several nodes ``vacant`` are seats that nobody has, and ``nodes`` those that were set
+    aside.
     """
 
     aside: tuple[SetAside, ...] = ()
@@ -67,6 +95,8 @@ class SlotLedger:
     groups: tuple[tuple[int, ...], ...] = ()
     refused: str = ""
     stays_small: str = ""
+    vacant: tuple[Vacant, ...] = field(default=(), metadata=UNLESS_USED)
+    nodes: tuple[NodeAside, ...] = field(default=(), metadata=UNLESS_USED)
 
     @property
     def bad(self) -> tuple[SetAside, ...]:
@@ -81,3 +111,27 @@ class SlotsUsable(Fact):
     node: NodeId
     slots: tuple[int, ...]
     path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesWaiting(FactOfNodes):
+    """Nodes without a seat that could take one which is vacant; none: nobody is there any more."""
+
+    nodes: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveWhileNodesWait(Fact):
+    """A whole save (``path``) lies there, from which the run can go on with the nodes that wait."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnNodeAside(FactOfNodes):
+    """This node gets no rank until it is well, and ``why``."""
+
+    why: str
+
+
+ElasticEvent = SlotsUsable | NodesWaiting | SaveWhileNodesWait | OwnNodeAside

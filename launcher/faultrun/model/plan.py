@@ -100,6 +100,12 @@ class Plan:
         """The incarnation that began with a start of all workers; the log files have its number."""
         return self.since if self.kept else self.incarnation
 
+    @property
+    def of_one_node(self) -> bool:
+        """Whether the run has one node, and does not only have one left of several."""
+        vacant = self.slots is not None and bool(self.slots.vacant)
+        return len(self.topology.nodes) == 1 and not vacant
+
     def is_for(self, node: NodeId, boot: BootId) -> bool:
         """Whether ``node`` takes part in it, and under this supervisor."""
         nodes = [entry.node for entry in self.topology.nodes]

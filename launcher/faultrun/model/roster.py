@@ -4,9 +4,10 @@ Every value here is what one key of the run holds. What all nodes watch is kept 
 nodes and of files lie under names of their own, which the header tells.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from faultrun.model.fact import UNLESS_USED
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
@@ -85,8 +86,9 @@ class PlanHeader:
 
     ``roster`` and ``body`` are the names of its two large parts. ``look`` counts, over the whole run, how
     often nodes were asked to look through the checkpoints again, ``missing`` names the lost nodes because of
-    whom. ``run_s`` is the run's clock when this was written. The rest is about GO and FINISHED; ``last``
-    names a body that tells of the incident which no plan answers any more.
+    whom. ``run_s`` is the run's clock when this was written. ``fewer``: they were waited for, and the next
+    plan does without. The rest is about GO and FINISHED; ``last`` names a body that tells of the incident
+    which no plan answers any more.
     """
 
     incarnation: int
@@ -103,6 +105,7 @@ class PlanHeader:
     stopped: bool = False
     last: str = ""
     stop: StopSource | None = None
+    fewer: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Somebody wants the run to end: who, how often, and whether impatiently."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -30,6 +31,24 @@ class StopSource(Enum):
     def ends_the_run(self) -> bool:
         """Whether it means the run: a person does. What else stops a node may be about that machine."""
         return self in (StopSource.CONTROL, StopSource.SIGINT)
+
+
+STOP_EXIT_CODES = {
+    StopSource.SIGTERM: 143,
+    StopSource.SIGINT: 130,
+    StopSource.SIGHUP: 129,
+    StopSource.SIGUSR1: 143,
+    StopSource.SIGUSR2: 143,
+    StopSource.CONTROL: 143,
+    StopSource.PRESTOP: 143,
+    StopSource.PLATFORM: 143,
+}
+"""What a run ends with that was told to stop."""
+
+
+def meant_most(stops: Sequence[StopSource]) -> StopSource | None:
+    """Of several stops that which ends the run, else the first."""
+    return next((stop for stop in stops if stop.ends_the_run), stops[0] if stops else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

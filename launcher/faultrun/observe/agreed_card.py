@@ -1,5 +1,6 @@
 """The card of an incident of several nodes, made of what their plan tells: each writes the same."""
 
+from faultrun.core.slots import workers_words
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Aftermath, Card
 from faultrun.model.plan import Plan
@@ -31,4 +32,5 @@ def agreed_card(
         host=told.incident.node,
         replaced=() if plan is None else plan.replaced,
         kept=() if answer is None else tuple(sorted(answer.kept)),
+        workers="" if answer is None else workers_words(answer),
     )

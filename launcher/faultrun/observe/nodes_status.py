@@ -8,19 +8,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from faultrun.core.budget import restarts_left
+from faultrun.core.slots import workers_words
 from faultrun.model.incident import Card
 from faultrun.model.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, Stated
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.model.run_settings import RunSettings
-from faultrun.model.topology import Topology
+from faultrun.model.topology import NodeId, Topology
 from faultrun.observe.agreed_card import agreed_card
 from faultrun.observe.card import headline
 
 _SCHEMA = 1
 ALIVE, LEFT, SPARE = "alive", "left", "spare"
 """What is said of a node in ``NodeState.state``, among other words."""
-_LOST, _WAITS = "lost", "waits"
+_LOST, _WAITS, _ASIDE = "lost", "waits", "aside"
 _ENDED, _DRAINING, _REPLACING = "ended", "draining", "replacing"
 _PHASES = {
     PlanPhase.PREPARE: "preparing",
@@ -32,7 +33,8 @@ _PHASES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """One supervisor of a node. ``state``: alive, lost, left (the run is over), spare, waits (no plan yet).
+    """One supervisor of a node. ``state``: alive, lost, left (the run is over), spare, waits (no plan yet),
+    aside (it gets no rank until it is well).
 
     ``says`` is its own newest statement, about ``incarnation``; ``failure`` why it cannot go on. ``ranks``
     are the first and the last that the plan gives it. ``arrived`` counts those that are here, 0: it is not.
@@ -94,6 +96,7 @@ class NodesStatus:
     ``run_s`` is the run's clock when the plan was written last; ``waits`` what the coordinator waits for.
     ``card`` is of the newest incident, None where the plan tells of none. ``log_dir`` is that of the node
     which wrote the plan, with the folders of all nodes where they share it; empty where it does not say.
+    ``left_out``: which nodes a run that may go on with fewer does without, and why.
     """
 
     run_id: str
@@ -115,6 +118,7 @@ class NodesStatus:
     nodes: tuple[NodeState, ...]
     card: Card | None = None
     log_dir: str = ""
+    left_out: str = ""
 
     @property
     def members(self) -> tuple[NodeState, ...]:
@@ -129,9 +133,9 @@ def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesS
     roster = known.parts.get(f"{ROSTERS}{header.roster}") if header is not None else None
     body = known.parts.get(f"{BODIES}{header.body}") if header is not None else None
     roster = roster if isinstance(roster, Roster) else Roster(entries=())
-    plan = body if isinstance(body, Plan) else None
+    plan = roster.completes(body) if isinstance(body, Plan) else None
     final = known.parts.get(f"{BODIES}{header.last}") if header is not None and header.last else None
-    last = final if isinstance(final, Plan) else plan
+    last = roster.completes(final) if isinstance(final, Plan) else plan
     point = plan.point if plan is not None else None
     settings = plan.settings if plan is not None else None
     started = header is not None and header.phase is PlanPhase.GO
@@ -152,9 +156,10 @@ def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesS
         spent=_spent(Ledger() if last is None else last.ledger, settings, header),
         alarms=tuple(NodesAlarm(incarnation=a.incarnation, node=a.node, why=a.why) for a in common.alarms),
         ended=_end(header),
-        nodes=tuple(_nodes(known, header, roster)),
+        nodes=tuple(_nodes(known, header, roster, _set_aside(plan))),
         card=_card(last, settings, header, roster),
         log_dir="" if settings is None else settings.log_dir,
+        left_out="" if plan is None else workers_words(plan),
     )
 
 
@@ -206,7 +211,15 @@ def _end(header: PlanHeader | None) -> NodesEnd | None:
     return NodesEnd(exit_code=header.exit_code, why=header.why, stopped=header.stopped)
 
 
-def _nodes(known: KnownKeys, header: PlanHeader | None, roster: Roster) -> Iterator[NodeState]:
+def _set_aside(plan: Plan | None) -> frozenset[NodeId]:
+    return (
+        frozenset() if plan is None or plan.slots is None else frozenset(one.node for one in plan.slots.nodes)
+    )
+
+
+def _nodes(
+    known: KnownKeys, header: PlanHeader | None, roster: Roster, aside: frozenset[NodeId]
+) -> Iterator[NodeState]:
     """Members in the order of their ranks, then everybody else in the order of arrival."""
     stated = sorted(known.nodes.stated if known.nodes is not None else (), key=lambda one: one.created)
     arrived = {(one.node, one.boot): at for at, one in enumerate(stated, 1)}
@@ -222,7 +235,7 @@ def _nodes(known: KnownKeys, header: PlanHeader | None, roster: Roster) -> Itera
             yield _here(member, ALIVE, arrived[entry.node, entry.boot], ranks)
     beside = _WAITS if gone is LEFT else SPARE
     for who, one in here.items():
-        yield _here(one, beside, arrived[who], None)
+        yield _here(one, _ASIDE if who[0] in aside and gone is _LOST else beside, arrived[who], None)
 
 
 def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) -> NodeState:

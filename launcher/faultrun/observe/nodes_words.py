@@ -63,6 +63,8 @@ def facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
         yield "coordinator", status.coordinator or "none yet"
     if status.waits:
         yield "waits for", status.waits
+    if status.left_out:
+        yield "nodes", status.left_out
     for alarm in status.alarms:
         yield "over", f"incarnation {alarm.incarnation}: {alarm.why.partition(chr(10))[0]}"
     if status.began:

@@ -94,7 +94,7 @@ class CheckpointFinder:
                 more = further(self._catalog, found, older, most=self._most_points(need))
                 if point.fixed_by:  # nor does the run shrink from it; what is older may serve fewer
                     fewer = replace(need, world_size=need.world_size - 1, groups=None)
-                    more = further(self._catalog, found, fewer, most=1)
+                    more = (*more, *further(self._catalog, found, fewer, most=1))
                 return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
             case recover.NothingFound() if request.expects or grounds.changed():
                 return self._gone(request, found.refused)

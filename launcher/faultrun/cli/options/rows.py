@@ -99,8 +99,11 @@ class MeetingOptions(Options):
     """Keep MindSpore's compiled graphs for the next start of this job. Only for scripts whose graphs hold no
     number that changes on a restart: MindSpore would not notice.
     """
-    nnodes = Option("N", meeting.nodes, default=1, dashes=True, torch=True)
-    """Nodes of the run; a supervisor beyond them is a spare."""
+    nnodes = Option("N|MIN:MAX", meeting.nodes, default=1, example="2:3", dashes=True, torch=True)
+    """Nodes of the run; a supervisor beyond them is a spare. MIN:MAX: after node_wait it begins, or goes on,
+    without those that are missing, with MIN at least; only from a checkpoint that does not depend on how many
+    they are.
+    """
     node_rank = Option("N", meeting.node_rank, default=None, shown="by arrival", example="1", torch=True)
     """Index of this node among those that start together."""
     node_name = Option(
@@ -120,7 +123,7 @@ class MeetingOptions(Options):
     )
     """Of several nodes, one that is silent for this long is lost; whole seconds."""
     node_wait = Option("TIME", values.seconds(30 * values.DAY_S), default=_AGREEMENT.node_wait_s)
-    """How long several nodes wait for one that is missing."""
+    """How long several nodes wait for one that is missing; with nnodes=MIN:MAX they go on without it then."""
     on_agreement_loss = Option("hold|fence", one_of(OnAgreementLoss), default=_AGREEMENT.on_loss)
     """What several nodes do when etcd answers none of them: hold, training goes on; fence, it ends."""
 
@@ -164,9 +167,13 @@ class FailureOptions(Options):
     from a checkpoint that does not depend on how many they are.
     """
     grow = Option("at_save|never", one_of(Grow), default=Grow.AT_SAVE, example="never")
-    """When workers that min_worker_num left out come back: at a save, once health_check passes, or never."""
+    """When workers that min_worker_num left out come back: at a save, once health_check passes, or never;
+    with nnodes=MIN:MAX, when a node may take a place that is empty.
+    """
     health_check = OrNone("CMD", str, example="'check-device $FAULTRUN_SLOT'")
-    """Shell command that says with exit code 0 whether the device of a worker that was left out is well."""
+    """Shell command that says with exit code 0 whether the device of a worker that was left out is well; on a
+    node that was set aside it is asked about each.
+    """
     grace = Option("TIME", values.seconds(), default=_WINDOWS.grace_s)
     """Time to save after a peer died: SIGTERM to SIGKILL."""
     stop_grace = Option(

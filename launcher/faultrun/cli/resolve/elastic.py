@@ -1,5 +1,6 @@
-"""How far the run may shrink: ``--min_worker_num`` beside what the rest of the command says."""
+"""How far the run may shrink: ``--min_worker_num``, ``--nnodes=MIN:MAX`` beside the rest of the command."""
 
+from faultrun.cli.options.meeting import fewest_nodes
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.workers import Workers
@@ -14,6 +15,8 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elasti
     """
     settings = ctx.settings
     fewest = settings.min_worker_num
+    if workers.nodes > 1:
+        return _fewer_nodes(ctx, workers, table)
     if fewest is None:
         for option in (Settings.grow, Settings.health_check):
             ctx.no_effect("the run keeps its size without --min_worker_num", option)
@@ -22,9 +25,6 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elasti
     if fewest > world:
         because = f"the run has {world} workers"
         raise settings.refuse(Settings.min_worker_num, because, f"--min_worker_num={max(1, world - 1)}")
-    if workers.nodes > 1:
-        because = f"the workers are those of {workers.nodes} nodes, and only those of one node can be fewer"
-        raise settings.refuse(Settings.min_worker_num, because, "leave it out: a spare takes a node's place")
     if table:
         because = "a rank table names every device of the run, and the platform alone writes another"
         raise settings.refuse(Settings.min_worker_num, because, "leave one of the two out")
@@ -38,3 +38,28 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elasti
     if settings.grow is Grow.AT_SAVE and not check:
         ctx.note("workers that are left out do not come back by themselves: no --health_check is given")
     return Elastic(min_workers=fewest, grow=settings.grow, health_check=check)
+
+
+def _fewer_nodes(ctx: ResolveContext, workers: Workers, table: str) -> Elastic | None:
+    """Whole nodes may be missing, down to MIN of ``--nnodes=MIN:MAX``."""
+    settings, nodes = ctx.settings, workers.nodes
+    if settings.min_worker_num is not None:
+        because = f"the workers are those of {nodes} nodes, which leave and come back as a whole"
+        raise settings.refuse(Settings.min_worker_num, because, f"--nnodes={max(1, nodes - 1)}:{nodes}")
+    fewest = (settings.read(Settings.nnodes, fewest_nodes) if settings.nnodes > 1 else None) or nodes
+    against = ""
+    if table:
+        against = "a rank table names every device of the run, and the platform alone writes another"
+    elif settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
+        against = "a training that recovers by itself (--worker_exit_codes=torchft) sees to its own size"
+    if fewest < nodes and against:
+        ctx.note(f"--nnodes: the run needs all {nodes} nodes: {against}")
+    if fewest == nodes or against:
+        ctx.no_effect("the run keeps its size", Settings.grow, Settings.health_check)
+        return None
+    return Elastic(
+        min_workers=fewest * workers.local,
+        grow=settings.grow,
+        health_check=settings.health_check or "",
+        min_nodes=fewest,
+    )

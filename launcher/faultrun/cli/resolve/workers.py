@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from faultrun.cli.options.choices import none_of
-from faultrun.cli.options.meeting import fewest_nodes
 from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.options.values import MOST_WORKERS, whole
@@ -99,9 +98,6 @@ def _asked_nodes(ctx: ResolveContext, job: Job | None, here: int | None) -> tupl
     if settings.standalone:
         because = f"--nnodes={nodes} asks for {nodes} nodes, and --standalone for one"
         raise settings.refuse(Settings.standalone, because, "leave one of the two out")
-    fewest = settings.read(Settings.nnodes, fewest_nodes)
-    if fewest != nodes:
-        ctx.note(f"--nnodes: the run needs all {nodes} nodes, it does not begin with {fewest}")
     if here is None and world is not None:
         if world % nodes:
             because = f"{world} workers cannot be shared out evenly to {nodes} nodes"

@@ -20,13 +20,12 @@ from faultrun.configs.apply import check
 from faultrun.configs.argv import check_template, pointed
 from faultrun.configs.new_key import doubtful_keys
 from faultrun.core import template
-from faultrun.core.agree import STOP_EXIT_CODES
 from faultrun.errors import ConfigError, FaultrunError
 from faultrun.journal.logdir import make
 from faultrun.model.output import Logs
 from faultrun.model.printable import printable
 from faultrun.model.spec import RunSpec
-from faultrun.model.stop import StopSource
+from faultrun.model.stop import STOP_EXIT_CODES, StopSource
 from faultrun.platforms.rank_table_wait import NotFinished, Patience, await_file
 from faultrun.terminal import BottomRow, is_terminal
 from faultrun.workers import signals

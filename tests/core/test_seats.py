@@ -1,0 +1,320 @@
+"""Nodes that are lost for good leave a seat vacant, and whoever comes takes it (``--nnodes=MIN:MAX``)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faultrun.core.agree import AWAITS, Rules, next_step
+from faultrun.core.seats import newcomers
+from faultrun.core.slots import workers_words
+from faultrun.model.checkpoint import OnNode, RankFile, RecoveryPoint
+from faultrun.model.elastic import Elastic, Grow
+from faultrun.model.events import PlanAdopted
+from faultrun.model.exits import Exited
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.plan import Plan
+from faultrun.model.stop import StopSource
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support.story import POLICY, checkpoint, first_plan
+
+A, B, C, D = (NodeId(name) for name in "abcd")
+NOBODYS = Topology(nodes=(NodeSlots(node=NodeId(""), slots=2),) * 3)
+ELASTIC = Elastic(min_workers=4, min_nodes=2)
+FIXED = replace(checkpoint(10), fixed_by="its state is sharded: s.0 holds that of rank 0 only")
+
+
+def rules(elastic: Elastic | None = ELASTIC) -> Rules:
+    return Rules(topology=NOBODYS, policy=POLICY, lease_ttl_s=10, elastic=elastic)
+
+
+def seats(*names: NodeId) -> Topology:
+    return Topology(nodes=tuple(NodeSlots(node=name, slots=2) for name in names))
+
+
+THREE = replace(first_plan(6), topology=seats(A, B, C), boots=tuple(map(BootId, "abc")))
+
+
+def fact(
+    node: NodeId, plan: Plan | None = THREE, point: RecoveryPoint | None = None, at: int = 0
+) -> NodeFact:
+    """A node without workers: a member of ``plan`` has just ended it."""
+    member = plan is not None and any(seat.node == node for seat in plan.topology.nodes)
+    return NodeFact(
+        node=node,
+        boot=BootId(node),
+        at_s=0,
+        incarnation=plan.incarnation if plan is not None and member else -1,
+        status=NodeStatus.JOINED,
+        point=point or checkpoint(10),
+        arrived=at or ord(node),
+    )
+
+
+def follows(
+    plan: Plan | None, facts: Iterable[NodeFact], elastic: Elastic | None = ELASTIC, *, too_late: bool = False
+) -> Plan | str:
+    answer = next_step(rules(elastic), plan, {one.node: one for one in facts}, 1.0, too_late=too_late)
+    if isinstance(answer, str):
+        return answer
+    assert isinstance(answer, PlanAdopted), answer
+    return answer.plan
+
+
+def planned(
+    plan: Plan | None, *facts: NodeFact, elastic: Elastic | None = ELASTIC, too_late: bool = True
+) -> Plan:
+    following = follows(plan, facts, elastic, too_late=too_late)
+    assert isinstance(following, Plan), following
+    return following
+
+
+def names(plan: Plan) -> str:
+    return "".join(seat.node for seat in plan.topology.nodes)
+
+
+def without_b() -> Plan:
+    return planned(THREE, fact(A), fact(C))
+
+
+def test_who_is_missing_is_waited_for_and_then_the_rest_goes_on_in_its_order() -> None:
+    assert follows(THREE, (fact(A), fact(C))) == f"{AWAITS}b"
+    plan = without_b()
+    assert names(plan) == "ac"
+    assert [plan.topology.ranks_of(node) for node in (A, C)] == [range(2), range(2, 4)]
+    assert plan.slots is not None
+    assert [(one.seat, one.node, one.why) for one in plan.slots.vacant] == [(1, B, "it was lost")]
+    assert workers_words(plan) == "2 of 3 nodes, without node b: it was lost"
+    assert plan.point is not None
+    assert [file.rank for file in plan.point.files] == [0, 1, 2, 3]
+    assert plan.ledger.restarts == THREE.ledger.restarts
+
+
+def test_without_the_option_and_below_the_least_it_waits_however_long() -> None:
+    assert follows(THREE, (fact(A), fact(C)), None, too_late=True) == f"{AWAITS}b"
+    assert follows(THREE, (fact(A),), too_late=True) == f"{AWAITS}b, c"
+
+
+def test_a_spare_takes_the_place_at_once() -> None:
+    plan = planned(THREE, fact(A), fact(C), fact(D), too_late=False)
+    assert (names(plan), plan.slots) == ("adc", None)
+    assert [(one.node, one.by) for one in plan.replaced] == [(B, D)]
+
+
+def test_it_begins_with_those_that_came_and_the_others_get_the_last_seats() -> None:
+    assert follows(None, (fact(A, None), fact(C, None))) == f"{AWAITS}another node"
+    plan = planned(None, fact(A, None), fact(C, None))
+    assert names(plan) == "ac"
+    assert workers_words(plan) == "2 of 3 nodes, without one that has not come"
+    assert names(planned(plan, fact(A, plan), fact(C, plan), fact(B, plan), too_late=False)) == "acb"
+
+
+def test_who_comes_back_has_its_own_seat_again_and_another_gets_it_where_that_one_comes_first() -> None:
+    small = without_b()
+    back = planned(small, fact(A, small), fact(C, small), fact(B, small), too_late=False)
+    assert (names(back), back.slots, back.replaced) == ("abc", None, ())
+    assert back.point is not None
+    assert [file.rank for file in back.point.files] == list(range(6))
+    other = planned(small, fact(A, small), fact(C, small), fact(D, small), too_late=False)
+    assert names(other) == "adc"
+
+
+def test_nobody_is_waited_for_twice() -> None:
+    small = without_b()
+    assert names(planned(small, fact(A, small), fact(C, small), too_late=False)) == "ac"
+    assert follows(small, (fact(A, small),), too_late=True) == f"{AWAITS}c"
+
+
+def test_a_node_that_was_told_to_stop_is_waited_for_and_left_out_like_any() -> None:
+    stopped = replace(fact(B), stop=StopSource.SIGTERM)
+    assert follows(THREE, (fact(A), stopped, fact(C))) == f"{AWAITS}b"
+    plan = planned(THREE, fact(A), stopped, fact(C))
+    assert workers_words(plan) == "2 of 3 nodes, without node b: it was told to stop"
+
+
+def test_never_from_a_point_that_depends_on_the_number_and_it_is_said_by_name() -> None:
+    for too_late in (False, True):
+        waits = follows(THREE, (fact(A, point=FIXED), fact(C, point=FIXED)), too_late=too_late)
+        assert waits == f"{AWAITS}b (2 nodes cannot go on: {FIXED.fixed_by})"
+    here = (fact(A, None, FIXED), fact(C, None, FIXED))
+    assert (
+        follows(None, here, too_late=True) == f"{AWAITS}another node (2 nodes cannot go on: {FIXED.fixed_by})"
+    )
+
+
+def test_an_older_point_that_serves_any_number_is_taken_rather_than_to_wait() -> None:
+    here = [replace(fact(node, point=FIXED), more_points=(checkpoint(7),)) for node in (A, C)]
+    plan = planned(THREE, *here)
+    assert plan.point is not None
+    assert (plan.point.global_step, names(plan)) == (7, "ac")
+
+
+def test_as_many_as_before_begin_from_any_point() -> None:
+    small = without_b()
+    here = [fact(node, small, FIXED) for node in (A, C)]
+    assert names(planned(small, *here, fact(B, small), too_late=False)) == "ac"
+    moved = planned(small, fact(A, small, FIXED), fact(B, small, FIXED), too_late=False)
+    assert (names(moved), moved.point) == ("ab", FIXED)
+    assert moved.slots is not None
+    assert [one.node for one in moved.slots.vacant] == [C]
+
+
+def test_it_does_not_go_back_to_an_older_point_to_be_more() -> None:
+    small = without_b()
+    here = [replace(fact(node, small, FIXED), more_points=(checkpoint(7),)) for node in (A, C, B)]
+    plan = planned(small, *here, too_late=False)
+    assert (names(plan), plan.point) == ("ac", FIXED)
+
+
+def test_disks_of_their_own_keep_their_own_files() -> None:
+    def own(node: NodeId) -> NodeFact:
+        point = replace(checkpoint(10, f"{node}/net"), source=OnNode(node=node), files=())
+        return fact(node, point=point)
+
+    plan = planned(THREE, own(A), own(C))
+    assert plan.point is not None
+    assert [file.path for file in plan.point.files] == ["a/net", "a/net", "c/net", "c/net"]
+
+
+def hybrid(groups: str) -> RecoveryPoint:
+    files = tuple(RankFile(rank=rank, path=f"part{rank % 2}", from_rank=rank % 2) for rank in range(6))
+    return replace(checkpoint(10), files=files, restore_ranks_map=groups)
+
+
+def test_a_node_that_has_a_whole_copy_of_the_model_leaves_with_it_and_comes_back_with_one() -> None:
+    point = hybrid('{"0,2,4": 0, "1,3,5": 1}')
+    plan = planned(THREE, fact(A, point=point), fact(C, point=point))
+    assert plan.point is not None
+    assert plan.slots is not None
+    assert [file.path for file in plan.point.files] == ["part0", "part1"] * 2
+    assert plan.slots.groups == ((0, 2, 4), (1, 3, 5))
+    here = [fact(node, plan, plan.point) for node in (A, C, B)]
+    back = planned(plan, *here, too_late=False)
+    assert back.point is not None
+    assert [file.path for file in back.point.files] == ["part0", "part1"] * 3
+    assert back.slots is None
+
+
+def test_a_copy_that_lies_on_several_nodes_is_not_broken() -> None:
+    point = hybrid('{"0,1": 0, "2,3": 1, "4,5": 2}')
+    waits = follows(THREE, (fact(A, point=point), fact(C, point=point)), too_late=True)
+    assert waits == f"{AWAITS}b (2 nodes cannot go on: no other rank has a copy)"
+
+
+def test_only_nodes_that_can_take_a_vacant_seat_are_news() -> None:
+    small = without_b()
+
+    def who(*facts: NodeFact, elastic: Elastic = ELASTIC, plan: Plan = small) -> str:
+        return "".join(newcomers(elastic, plan, {one.node: one for one in facts}))
+
+    training = [replace(fact(node, small), status=NodeStatus.RUNNING) for node in (A, C)]
+    assert who(*training) == ""
+    assert who(*training, fact(B, small, at=2), fact(D, small, at=1)) == "d"
+    assert who(*training, replace(fact(B, small), stop=StopSource.SIGTERM)) == ""
+    assert who(*training, fact(B, small), plan=THREE) == ""
+    assert who(*training, fact(B, small), elastic=replace(ELASTIC, grow=Grow.NEVER)) == ""
+
+
+def test_who_grows_never_gives_a_vacant_seat_to_nobody() -> None:
+    never = replace(ELASTIC, grow=Grow.NEVER)
+    small = without_b()
+    here = (fact(A, small), fact(C, small), fact(B, small))
+    assert names(planned(small, *here, elastic=never, too_late=False)) == "ac"
+    moved = planned(small, fact(A, small), fact(D, small), elastic=never, too_late=False)
+    assert names(moved) == "ad"
+    assert moved.slots is not None
+    assert [one.seat for one in moved.slots.vacant] == [1]
+
+
+def fails(node: NodeId, plan: Plan, rank: int, number: int, point: RecoveryPoint | None = None) -> NodeFact:
+    incident = Incident(
+        number=number,
+        incarnation=plan.incarnation,
+        at_s=float(number),
+        cause=Cause.EXIT,
+        rank=rank,
+        status=Exited(code=1),
+        node=node,
+    )
+    return replace(fact(node, plan, point), incident=incident, high_step=10 * number)
+
+
+def twice(*others: NodeId, point: RecoveryPoint | None = None, elastic: Elastic = ELASTIC) -> Plan:
+    """A rank of b fails, then another of it."""
+    plan = THREE
+    for number, rank in ((1, 2), (2, 3)):
+        here = [fact(node, plan, point) for node in (A, C, *others)]
+        plan = planned(plan, *here, fails(B, plan, rank, number, point), elastic=elastic, too_late=False)
+    return plan
+
+
+def test_a_node_whose_ranks_failed_twice_in_a_row_is_set_aside_at_once_and_really_gets_no_rank() -> None:
+    plan = twice()
+    assert names(plan) == "ac"
+    why = "its ranks failed 2 times in a row while others worked"
+    assert workers_words(plan) == f"2 of 3 nodes, without node b: {why}"
+    assert plan.ledger.total_restarts == 2
+    here = [fact(node, plan) for node in (A, C)]
+    idle = replace(fact(B), incarnation=plan.incarnation - 1)
+    assert newcomers(ELASTIC, plan, {B: idle}) == ()
+    assert names(planned(plan, *here, idle)) == "ac"
+    well = replace(idle, usable=(0, 1))
+    assert newcomers(ELASTIC, plan, {B: well}) == (B,)
+    back = planned(plan, *here, well, too_late=False)
+    assert (names(back), back.slots) == ("abc", None)
+
+
+def test_a_spare_takes_the_place_of_a_node_that_is_set_aside() -> None:
+    plan = twice(D)
+    assert names(plan) == "adc"
+    assert workers_words(plan).startswith("node b is set aside: its ranks failed 2 times in a row")
+    assert plan.slots is not None
+    assert plan.slots.vacant == ()
+
+
+@pytest.mark.parametrize(
+    ("elastic", "point", "why"),
+    [
+        (replace(ELASTIC, min_nodes=3), None, "2 nodes would be left, and --nnodes=3:3"),
+        (ELASTIC, FIXED, FIXED.fixed_by),
+    ],
+)
+def test_a_node_that_cannot_be_done_without_keeps_its_seat_and_it_is_said(
+    elastic: Elastic, point: RecoveryPoint | None, why: str
+) -> None:
+    plan = twice(point=point, elastic=elastic)
+    assert names(plan) == "abc"
+    failed = "its ranks failed 2 times in a row while others worked"
+    assert workers_words(plan) == f"node b keeps its seat ({failed}): {why}"
+
+
+@given(
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sets(st.sampled_from("abcde")), st.booleans(), st.booleans()), max_size=8),
+)
+def test_never_fewer_than_asked_for_never_in_another_order_and_only_who_is_not_there_leaves(
+    least: int, moments: list[tuple[set[str], bool, bool]]
+) -> None:
+    elastic = Elastic(min_workers=2 * least, min_nodes=least)
+    plan = THREE
+    for there, fixed, too_late in moments:
+        here = [fact(NodeId(name), plan, FIXED if fixed else None) for name in there]
+        following = follows(plan, here, elastic, too_late=too_late)
+        before = names(plan)
+        if isinstance(following, str):
+            assert following.startswith(AWAITS)
+            continue
+        now = names(following)
+        assert least <= len(now) <= 3
+        assert set(now) <= there
+        assert len(now) >= len(before) or too_late
+        assert len(now) == len(before) or not fixed
+        stay = [name for name in before if name in now]
+        assert stay == [name for name in before if name in there]
+        assert stay == [name for name in now if name in before]
+        vacant = () if following.slots is None else following.slots.vacant
+        assert len(now) + len(vacant) == 3
+        plan = following
