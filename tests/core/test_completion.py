@@ -112,6 +112,53 @@ def test_a_node_that_counted_as_lost_after_it_had_finished_is_believed_when_the_
     assert [code for code, _, _ in ends(run.passes(4)).values()] == [0, 0]
 
 
+def lost_after_it_had_finished() -> Group:
+    """Nobody has heard that b has finished; a, which has, looks for where to begin again with the spare c."""
+    run = Group("a", "b", "c").starts()
+    late = run["b"]
+    late.hears = False
+    run.cut_off = [late]
+    for node in "ab":
+        run[node].says(NodeStatus.DONE)
+    run.passes(6)
+    assert late.lease is not None
+    run.store.drop(late.lease.number)
+    run.settles()
+    assert run.phase == (0, PlanPhase.LOOK)
+    return run
+
+
+def test_a_node_whose_word_comes_while_the_others_look_again_is_believed() -> None:
+    run = lost_after_it_had_finished()
+    run.cut_off = []
+    run.passes(6)
+    assert run.phase == (0, PlanPhase.FINISHED)
+    assert [code for code, _, _ in ends(run.passes(4)).values()] == [0, 0, 0]
+
+
+def test_a_node_that_comes_back_while_the_others_look_again_ends_the_run_with_them() -> None:
+    run = lost_after_it_had_finished()
+    run["a"].says(NodeStatus.DONE, look=1)
+    run.cut_off, run["b"].hears = [], True
+    run.passes(4)
+    assert run.phase == (0, PlanPhase.FINISHED)
+    assert [code for code, _, _ in ends(run).values()] == [0, 0, 0]
+
+
+def test_nobody_leaves_because_of_nodes_that_begin_again() -> None:
+    run = lost_after_it_had_finished()
+    for node in "ac":
+        run[node].says(run[node].fact.status, look=1)
+    run.settles()
+    assert run.phase == (1, PlanPhase.PREPARE)
+    run.cut_off = []
+    assert run.passes(20)["b"].waits == "etcd"
+    assert ends(run) == {}
+    run["b"].hears = True
+    run.settles()
+    assert run["b"].spare.startswith("nodes a c")
+
+
 def test_who_was_told_to_stop_leaves_a_silent_store_when_no_ranks_live_by_its_word_any_more() -> None:
     run = Group("a", "b").starts()
     for one in run.members:

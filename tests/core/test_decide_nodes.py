@@ -161,6 +161,17 @@ def test_what_was_found_before_an_incarnation_is_no_answer_after_it() -> None:
     assert story.performed(Publish)[-1].fact.look == 1
 
 
+def test_who_has_finished_has_so_too_after_it_has_looked_again() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(plan(0)).prepared()
+    go(story)
+    story.returned(0, 0).returned(1, 0).drained()
+    look(story, 1).chose(checkpoint(6))
+    told = story.performed(Publish)[-1].fact
+    assert (told.status, told.point, told.look) == (NodeStatus.DONE, checkpoint(6), 1)
+
+
 def test_whoever_is_about_to_end_looks_for_nothing() -> None:
     story = Story(2)
     story.agreement_is_silent = True

@@ -18,7 +18,7 @@ from model.cluster import (
     talks,
 )
 from model.etcd import written
-from model.mind import Move, Verdict
+from model.mind import Move, Verdict, says_done
 from model.senses import deaf_peers, judged, past_lease
 
 
@@ -72,7 +72,7 @@ def decided(setting: Setting, state: State, at: int, verdict: Verdict) -> Iterat
         elif move.kind == "warn":
             yield from _warn(state, at, move)
         elif move.kind == "ask" and not values.is_busy(node.word):
-            yield from _asks_who_has_finished(state, at, move)
+            yield from _asks_who_has_finished(setting, state, at, move)
         elif not (_is_asked_in_time(state, at) if move.kind == "end" else _waits(setting, state, at, move)):
             new = told(node, move)
             if new != node:
@@ -148,7 +148,9 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
             yield Step(f"{at}: finds its ranks of {life} killed", set_node(state, at, over))
         case "look" | "fenced":
             point = state.disk if setting.saves else 0
-            word = Word(life, "joined", node.look, point, node.struck)
+            done = node.phase == "look" and node.word[:2] == (life, "done")
+            status = "done" if done and "stays_done" not in setting.away else "joined"
+            word = Word(life, status, node.look, point, node.struck)
             yield Step(
                 f"{at}: has looked, point {point}",
                 set_node(state, at, node._replace(phase="idle", word=word)),
@@ -222,22 +224,24 @@ def _warn(state: State, at: int, move: Move) -> Iterator[Step]:
             )
 
 
-def _asks_who_has_finished(state: State, at: int, move: Move) -> Iterator[Step]:
+def _asks_who_has_finished(setting: Setting, state: State, at: int, move: Move) -> Iterator[Step]:
     """Each tells the other how far it is; only that all have finished stays true."""
     node = state.nodes[at]
     for other in move.members:
         peer = state.nodes[other]
         if peer.up != UP or NOBODY in (peer.net, node.net) or peer.phase in ("fenced", "killed", "ended"):
             continue
-        after = set_node(state, at, _hears(node, other, peer))
-        after = set_node(after, other, _hears(peer, at, node))
+        after = set_node(state, at, _hears(setting, node, other, peer))
+        after = set_node(after, other, _hears(setting, peer, at, node))
         if after != state:
             yield Step(f"{at} and {other}: tell one another how far they are", after)
 
 
-def _hears(node: Node, other: int, peer: Node) -> Node:
+def _hears(setting: Setting, node: Node, other: int, peer: Node) -> Node:
+    """Who was told so once goes by it, whatever it is told later."""
     said = Answer(other, peer.boot, peer.word.incarnation)
-    if peer.word.status != "done" or said in node.finished:
+    plan = 0 if "silenced" in setting.away else peer.plan
+    if said in node.finished or not says_done(other, peer.boot, peer.word, plan):
         return node
     return node._replace(finished=tuple(sorted((*node.finished, said))))
 

@@ -18,6 +18,11 @@ def broken(setting: Setting, before: State, after: State) -> str:
     well = after.left == setting.faults
     if well and any(now.boot > was.boot for was, now in zip(before.nodes, after.nodes, strict=True)):
         return "a node fences itself although nothing has happened"
+    if any(
+        now.phase == "ended" != was.phase and _is_needed(now, after)
+        for was, now in zip(before.nodes, after.nodes, strict=True)
+    ):
+        return "a node ends with 0 although the others begin again"
     if before.etcd.plan != after.etcd.plan:
         bad = _broken_by_a_plan(setting, before, after)
         return bad or ("a second plan although nothing has happened" if well and _is_second(after) else "")
@@ -27,6 +32,13 @@ def broken(setting: Setting, before: State, after: State) -> str:
     ):
         return "ranks ended although only etcd was away"
     return ""
+
+
+def _is_needed(node: Node, state: State) -> bool:
+    """Whether the incarnation that it has finished is planned once more, and has not ended."""
+    header = values.plan_of(state.etcd.plan).header
+    done = node.word.status == "done" and node.word.incarnation < header.incarnation
+    return done and header.phase is not PlanPhase.FINISHED
 
 
 def _kept(state: State) -> bool:

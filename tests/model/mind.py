@@ -10,6 +10,7 @@ from faultrun.core import hold
 from faultrun.core.membership import judge
 from faultrun.model.agreement import IncarnationOver, LookAgain
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.facts import NodeStatus
 from faultrun.model.membership import (
     ALARMS,
     COORDINATOR_KEY,
@@ -72,9 +73,20 @@ class Verdict(NamedTuple):
 @cache
 def answers(node: int, boot: int, word: Word, number: int, age: int, heard: int, dropped: bool) -> bool:
     """Whether a peer says "deaf, too", to whoever asks about the incarnation that it is in."""
-    question = PeerQuestion(node=NodeId("?"), boot=BootId(""), incarnation=word.incarnation)
     held = lease(number, dropped, age, heard, 0)
-    return hold.answer(question, fact(node, boot, word), held, TIMES, NOW_S).deaf
+    return hold.answer(_question(word), fact(node, boot, word), None, held, TIMES, NOW_S).deaf
+
+
+@cache
+def says_done(node: int, boot: int, word: Word, plan: int) -> bool:
+    """Whether a peer that has read this plan says that its ranks have come to their end."""
+    header = plan_of(plan).header if plan else None
+    said = hold.answer(_question(word), fact(node, boot, word), header, None, TIMES, NOW_S)
+    return said.status is NodeStatus.DONE
+
+
+def _question(word: Word) -> PeerQuestion:
+    return PeerQuestion(node=NodeId("?"), boot=BootId(""), incarnation=word.incarnation)
 
 
 @cache
@@ -87,6 +99,8 @@ def verdict(away: frozenset[str], members: int, view: View) -> Verdict:
     if "one_boot" in away and view.keys is not None:
         newest = {key.node: key for key in sorted(view.keys)}
         view = view._replace(keys=tuple(newest.values()))
+    if "believed" in away and view.plan and plan_of(view.plan).header.phase is PlanPhase.LOOK:
+        view = view._replace(finished=())
     own = OwnState(
         fact=fact(view.node, view.boot, view.word),
         lease=lease(view.lease, view.dropped, view.age, view.heard, view.granted),

@@ -26,6 +26,9 @@ def _setting(
     return Setting(members, spares, faults, frozenset(kinds.split()), saves=saves, fine=fine)
 
 
+_OF_A_LOST_NODE = _setting(2, 1, 1, "cut")._replace(ends=True)
+"""A node that is cut off as the ranks end: counted as lost, it says that it has finished."""
+
 IN_CI = {
     "2+0, one fault of any kind": Setting(2, 0, 1),
     "2+1, a host": _setting(2, 1, 1, "host"),
@@ -54,6 +57,7 @@ ALL = {
     "3+1, cut off": _setting(3, 1, 1, "cut"),
     "3+1, a host": _setting(3, 1, 1, "host"),
     "2+0, ranks end, one fault": Setting(2, 0, 1, BRIEF, ends=True),
+    "2+1, ranks end, cut off": _OF_A_LOST_NODE,
     "3+0, answers one by one, etcd away": _setting(3, 0, 1, "away")._replace(rounds=True),
     "2+0, two faults: ranks, hosts, etcd away": _setting(2, 0, 2, "rank host away"),
     "2+0, two faults: ranks, late writes": _setting(2, 0, 2, "rank slow slowput", fine=True),
@@ -95,5 +99,8 @@ MUTANTS_IN_CI = [
 MUTANTS = [
     *MUTANTS_IN_CI,
     Mutant("look", _setting(2, 0, 2, "rank host", saves=True), "it begins at 0"),
+    Mutant("silenced", _OF_A_LOST_NODE, "a node ends with 0 although"),
+    Mutant("believed", _OF_A_LOST_NODE, "incarnation 1 is planned although"),
+    Mutant("stays_done", _OF_A_LOST_NODE, "the run ends with 0"),
     Mutant("own_revision restating", _setting(2, 0, 3, "rank slowput", fine=True), ""),
 ]

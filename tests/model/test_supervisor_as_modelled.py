@@ -139,6 +139,7 @@ TOLD = st.tuples(
 
 
 @example([("plan", 1), ("on", 0), ("go", 0), ("fence", 0), ("end", 0)])
+@example([("plan", 1), ("on", 0), ("go", 0), ("done", 0), ("look", 0), ("on", 0), ("look", 0), ("on", 0)])
 @given(st.lists(TOLD, max_size=30))
 @settings(max_examples=300)
 def test_decide_goes_where_the_model_says(told_: list[tuple[str, int]]) -> None:

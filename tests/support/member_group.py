@@ -28,7 +28,7 @@ from faultrun.model.membership import (
     WarnPeers,
     node_key,
 )
-from faultrun.model.roster import Alarm, PlanPhase
+from faultrun.model.roster import Alarm, PlanHeader, PlanPhase
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.key_store import KeyStore
 from support.story import POLICY
@@ -122,6 +122,10 @@ class Member:
             )
         self.known = replace(self.known, words=tuple(words.values()))
 
+    @property
+    def header(self) -> PlanHeader | None:
+        return None if self.known.common is None else self.known.common.header
+
     def was_told(self, kind: type) -> list[object]:
         return [event for event in self.told if isinstance(event, kind)]
 
@@ -138,7 +142,10 @@ class Group:
         return next(one for one in self.members if one.fact.node == node)
 
     def answers(self, who: Member, question: PeerQuestion) -> list[PeerAnswer]:
-        given = [answer(question, one.fact, one.lease, TIMES, self.now_s) for one in self.reached_by(who)]
+        given = [
+            answer(question, one.fact, one.header, one.lease, TIMES, self.now_s)
+            for one in self.reached_by(who)
+        ]
         return [replace(one, asked_at_s=self.now_s) for one in given]
 
     def reached_by(self, who: Member) -> list[Member]:

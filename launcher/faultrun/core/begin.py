@@ -114,7 +114,8 @@ def offer(state: RunState, event: RecoveryPointChosen) -> Step:
     state = replace(state, run=run, life=life)
     if state.life.look > run.look:
         return _look_for(state, state.life.look)
-    return await_plan(state, event.at_s, NodeStatus.JOINED, f"resume {where}", look=run.look)
+    status = NodeStatus.DONE if state.has_finished else NodeStatus.JOINED
+    return await_plan(state, event.at_s, status, f"resume {where}", look=run.look)
 
 
 def lack(state: RunState, event: NothingWhole) -> Step:

@@ -109,6 +109,19 @@ def has_finished(word: PeerWord, incarnation: int) -> bool:
     return word.incarnation == incarnation and word.status is NodeStatus.DONE
 
 
+def told_status(fact: NodeFact, header: PlanHeader | None) -> NodeStatus:
+    """How far this node tells a peer that it is, which may end with 0 by that word.
+
+    Once it knows that the others look for where to begin again, it takes part in that: nobody may leave any
+    more because this one has finished. Who was told so before has said the same of itself, and is believed.
+    """
+    if fact.status is not NodeStatus.DONE or header is None:
+        return fact.status
+    ended = header.phase is PlanPhase.FINISHED and header.exit_code == 0
+    counts = header.incarnation == fact.incarnation and (header.phase is PlanPhase.GO or ended)
+    return NodeStatus.DONE if counts else NodeStatus.JOINED
+
+
 def finished_by_word(known: KnownKeys, incarnation: int) -> frozenset[tuple[NodeId, BootId]]:
     """Supervisors that said so directly."""
     return frozenset((one.node, one.boot) for one in known.words if has_finished(one, incarnation))

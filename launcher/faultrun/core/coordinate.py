@@ -122,9 +122,10 @@ def _finished_by_word(office: Office, facts: Mapping[NodeId, NodeFact]) -> bool:
     """Whether every member has finished, and of some only their direct word tells.
 
     An alarm says nothing against it: one whose lease was gone was counted as lost while others still ran.
+    Nor does another look: who has left by then with 0 did so by words that were given before it.
     """
     header, roster = office.header, office.roster
-    if header is None or roster is None or header.phase is not PlanPhase.GO:
+    if header is None or roster is None or header.phase not in (PlanPhase.GO, PlanPhase.LOOK):
         return False
     life = header.incarnation
     left = [entry for entry in roster.entries if not _states_done(facts.get(entry.node), entry, life)]

@@ -8,6 +8,7 @@ it any more, ``2 * hold_s`` after hearing the store again, and during the first 
 import math
 from dataclasses import replace
 
+from faultrun.core.completion import told_status
 from faultrun.model.facts import NodeFact
 from faultrun.model.lease import Lease, LeaseTimes
 from faultrun.model.membership import PeerAnswer, PeerQuestion, Stated, Terms
@@ -38,7 +39,12 @@ def is_deaf(lease: Lease | None, times: LeaseTimes, now_s: float) -> bool:
 
 
 def answer(
-    question: PeerQuestion, fact: NodeFact, lease: Lease | None, times: LeaseTimes, now_s: float
+    question: PeerQuestion,
+    fact: NodeFact,
+    header: PlanHeader | None,
+    lease: Lease | None,
+    times: LeaseTimes,
+    now_s: float,
 ) -> PeerAnswer:
     """What to answer a peer that has not heard of the store; whoever asked fills in when."""
     silent = lease is not None and (is_deaf(lease, times, now_s) or now_s < lease.heard_at_s + times.hold_s)
@@ -49,7 +55,7 @@ def answer(
         incarnation=fact.incarnation,
         deaf=deaf,
         asked_at_s=NEVER_S,
-        status=fact.status,
+        status=told_status(fact, header),
     )
 
 

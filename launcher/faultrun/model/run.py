@@ -228,6 +228,13 @@ class RunState:
         return self.phase is Phase.FINISHED
 
     @property
+    def has_finished(self) -> bool:
+        """Whether all ranks that this supervisor had of the last plan ended with 0; they stay so."""
+        plan, life = self.run.plan, self.life
+        ended = self.phase.without_workers and life.drain is None and bool(life.finished)
+        return ended and plan is not None and plan.is_for(self.node, self.boot)
+
+    @property
     def trained(self) -> bool:
         """Whether the run came to its own end: every rank returned 0 and nobody had told it to stop."""
         return self.done and self.stop is None and self.exit_code == 0 and not self.unheard

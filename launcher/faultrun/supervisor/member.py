@@ -43,7 +43,7 @@ from faultrun.model.membership import (
     WarnPeers,
     node_key,
 )
-from faultrun.model.roster import Alarm
+from faultrun.model.roster import Alarm, PlanHeader
 from faultrun.model.topology import BootId
 from faultrun.model.transaction import Transaction
 from faultrun.supervisor.member_aloud import Aloud
@@ -99,7 +99,7 @@ class MemberProcess:
         self._selector = selector
         self._errands = Errands()
         self._words = words
-        self._peers = PeerTalk(setting, selector, self._own_state, self._heard_of_ranks)
+        self._peers = PeerTalk(setting, selector, self._own_state, self._header, self._heard_of_ranks)
         self._terms = replace(setting.terms, peer_addr=self._peers.addr)
         self._over = False
         self._fact: NodeFact | None = None
@@ -197,6 +197,10 @@ class MemberProcess:
             return None
         lease = self._lease
         return OwnState(fact=self._fact, lease=lease.present, raised=self._raised, frozen_s=lease.behind_s)
+
+    def _header(self) -> PlanHeader | None:
+        common = self._keys.common(self._state_of("all/"))
+        return None if common is None else common.header
 
     def _known(self) -> KnownKeys:
         own, common = self._state_of(node_key(self._terms.node, self._peers.boot)), self._state_of("all/")

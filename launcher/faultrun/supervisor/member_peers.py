@@ -19,7 +19,7 @@ from faultrun.model.membership import (
     PeerWord,
     WarnPeers,
 )
-from faultrun.model.roster import Alarm, RosterEntry
+from faultrun.model.roster import Alarm, PlanHeader, RosterEntry
 from faultrun.model.topology import BootId, NodeId
 from faultrun.supervisor.nodes_agreement import MemberSetting
 
@@ -36,6 +36,7 @@ class PeerTalk:
         setting: MemberSetting,
         selector: selectors.BaseSelector,
         own: Callable[[], OwnState | None],
+        header: Callable[[], PlanHeader | None],
         of_ranks: Callable[[NodeSpoke], object],
     ) -> None:
         self.boot = setting.boot
@@ -43,6 +44,7 @@ class PeerTalk:
         self._node = setting.terms.node
         self._times = setting.terms.times
         self._own = own
+        self._header = header
         self._of_ranks = of_ranks
         self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
         self._warnings: dict[int, Alarm] = {}
@@ -149,5 +151,5 @@ class PeerTalk:
             raise ValueError("nothing was stated here yet")
         now_s = boot_now()
         self._note(question, now_s)
-        said = hold.answer(question, own.fact, own.lease, self._times, now_s)
+        said = hold.answer(question, own.fact, self._header(), own.lease, self._times, now_s)
         return {"deaf": said.deaf, "incarnation": said.incarnation, "status": said.status.value}
