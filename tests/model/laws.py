@@ -35,10 +35,10 @@ def broken(setting: Setting, before: State, after: State) -> str:
 
 
 def _is_needed(node: Node, state: State) -> bool:
-    """Whether the incarnation that it has finished is planned once more, and has not ended."""
-    header = values.plan_of(state.etcd.plan).header
-    done = node.word.status == "done" and node.word.incarnation < header.incarnation
-    return done and header.phase is not PlanPhase.FINISHED
+    """Whether what it has finished is planned once more, and not every rank of that has ended well."""
+    plan = values.plan_of(state.etcd.plan)
+    done = node.word.status == "done" and node.word.incarnation < plan.header.incarnation
+    return done and plan.header.phase is not PlanPhase.FINISHED and not _all_done(plan, state)
 
 
 def _kept(state: State) -> bool:
