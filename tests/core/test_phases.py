@@ -31,6 +31,7 @@ from faultrun.model.events import (
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified, SaveSeen
 from faultrun.model.hang import Activity, HangDetected
+from faultrun.model.incident import Cause
 from faultrun.model.notice import RankStatus, ReportedRank, ResetNotice
 from faultrun.model.progress import WorkPhase
 from faultrun.model.rejoin import (
@@ -143,6 +144,10 @@ def kind(state: RunState) -> object:
         None
         if drain is None
         else (drain.incident is None, bool(drain.reading), drain.swept, drain.deadline_s > 0),
+        drain is not None
+        and drain.incident is not None
+        and drain.incident.cause is Cause.HANG
+        and drain.incident.rank in able,
         None if state.stop is None else len(state.stop.signals),
         state.failure is None,
         None if reset is None else reset.ranks,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.core.replacing import MOST_IN_A_LIFE, MOST_REGROUPS, refusal
+from faultrun.core.staying import MOST_IN_A_LIFE, MOST_REGROUPS, refusal
 from faultrun.model.actions import (
     ExamineDeaths,
     FindRecoveryPoint,

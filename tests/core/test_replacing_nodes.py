@@ -10,6 +10,7 @@ from faultrun.core.heed import heeded
 from faultrun.model.actions import (
     ExamineDeaths,
     FreeSurvivors,
+    Kill,
     Publish,
     RaiseAlarm,
     RequestGasp,
@@ -81,6 +82,22 @@ def test_the_others_are_told_to_stay_and_the_agreement_once_it_is_known_where_al
         *(Phase.RUNNING, (1,)),
         *("10.0.0.1", 1),
     )
+
+
+def test_a_rank_that_hangs_is_dead_before_another_node_hears_of_it() -> None:
+    story = training().hangs(1)
+    assert [type(action) for action in story.actions] == [Kill, StartTimer]
+    story.killed(1)
+    assert [type(action) for action in story.actions[2:]] == [
+        *(FreeSurvivors, RaiseAlarm),
+        *(StartTimer, ExamineDeaths),
+    ]
+    (alarm,) = story.performed(RaiseAlarm)
+    assert (alarm.stays, alarm.why) == (True, "rank 1 hung")
+    told = stated(freed(story).examined())
+    assert (told.status, told.kept, told.hangs) == (NodeStatus.REPLACING, frozenset({0}), "")
+    assert told.incident is not None
+    assert (told.incident.cause, told.incident.rank) == (Cause.HANG, 1)
 
 
 def test_a_death_elsewhere_frees_the_ranks_of_this_node_and_nobody_is_started_here() -> None:

@@ -179,10 +179,12 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
-def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "second"), [("ddp", "hang-0-16-begin"), ("fsdp", "kill-0-16-update")])
+def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(
+    mode: str, second: str, tmp_path: Path
+) -> None:
     ends = []
-    faults = ("kill-1-8-backward", "kill-0-16-update", "bad-2-20-reduced")
+    faults = ("kill-1-8-backward", second, "bad-2-20-reduced")
     for number, kill in enumerate(((), faults)):
         folder = tmp_path / f"run_{number}"
         for name in ("out", "ck"):
@@ -192,6 +194,7 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_p
             "--framework=torch",
             "--worker_num=3",
             "--standby=none",
+            "--hang_limits=step=3s..30m",
             str(TRAIN),
             "24",
             mode,
@@ -211,6 +214,14 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(mode: str, tmp_p
     # A shard that was killed in its update goes on from the step before, and the others with it.
     lost = ", lost 0 steps", ", lost 1 step" if mode == "fsdp" else ", lost 0 steps"
     assert all(words in run.card(number) for number, words in enumerate(lost, 1))
+    if mode == "ddp":
+        stood = run.card(2)
+        assert "rank 0 of 3 hung at step 15" in stood
+        assert "train_stay.py" in next(line for line in stood.splitlines() if "stacks" in line)
+        assert "resume    step 15 in the memory of ranks 1 2, which stayed" in stood
+        assert sorted(one.name for one in (run.log_dir / "incident_2").iterdir()) == [
+            f"rank_{rank}.txt" for rank in range(3)
+        ]
     repaired = run.card(3)
     assert "rank 2 of 3 has bad memory at step " in repaired
     assert "persistent memory fault in 12.weight" in repaired

@@ -12,6 +12,7 @@ from dataclasses import replace
 from faultrun.core import begin, drain, gasp, growth, hang_decisions, notices, rendezvous, replacing
 from faultrun.core.diagnose import describe, new_incident
 from faultrun.core.span import span
+from faultrun.core.staying import refusal
 from faultrun.model.actions import RequestSave
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.elastic import SlotsUsable
@@ -181,7 +182,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return hang_decisions.nobody_answers(state)
         case Phase.RUNNING, MemoryFaultFound():
             return replacing.repair(state, event)
-        case Phase.RUNNING, WorkerExit(rank=rank) if not replacing.refusal(state, rank):
+        case Phase.RUNNING, WorkerExit(rank=rank) if not refusal(state, rank):
             return replacing.begin(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)

@@ -6,10 +6,12 @@ limit is over, or that a rank was woken in vain.
 
 from dataclasses import replace
 
+from faultrun.core import replacing
 from faultrun.core.begin import statement
 from faultrun.core.diagnose import hang_incident
 from faultrun.core.drain import open_drain
 from faultrun.core.span import span
+from faultrun.core.staying import hang_refusal
 from faultrun.model.actions import Action, Inspect, StartTimer, TellNodes, Wake
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeStatus
@@ -29,6 +31,9 @@ from faultrun.model.run import RunState, Step
 
 ANSWERS_S = 10.0
 """Other nodes have looked at their ranks by then; a look takes some seconds at most."""
+
+_NOBODY = (Activity.WAITING, Activity.ENDED)
+"""All wait in a collective: for nobody that was found, or for a rank that has left."""
 
 
 def look_into(state: RunState, event: HangSuspected) -> Step:
@@ -73,9 +78,9 @@ def goes_on(state: RunState, event: PauseOver) -> Step:
 
 
 def hang(state: RunState, event: HangDetected) -> Step:
-    """A rank hangs: everybody is asked to save.
+    """A rank hangs: it alone is replaced where the others can stay, else everybody is asked to save.
 
-    It too: where each rank holds a shard of its own, nobody else can save its
+    The hung one is asked, too: where each rank holds a shard of its own, nobody else can save its
     part, and a thread of it may still be able to. It is killed with the rest
     once every replica group has saved, at the end of the window at the latest.
     Without a proof the next life gets more time at this step.
@@ -85,7 +90,18 @@ def hang(state: RunState, event: HangDetected) -> Step:
         step = -1 if event.step is None else event.step
         patience = replace(state.run.patience, hung_step=step, hung_limit_s=event.limit_s)
         state = replace(state, run=replace(state.run, patience=patience))
-    return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
+    against = _not_alone(state, event)
+    if not against:
+        return replacing.hung(state, incident, event.rank)
+    step = open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
+    return step if state.windows.rejoin_s <= 0 else replace(step, why=f"{step.why}; {against}")
+
+
+def _not_alone(state: RunState, event: HangDetected) -> str:
+    """Why all begin anew; empty if the others can stay."""
+    if event.stance in _NOBODY:
+        return "no rank was found that the others wait for"
+    return hang_refusal(state, event.rank)
 
 
 def ask(state: RunState, event: HangElsewhere) -> Step:

@@ -14,10 +14,12 @@ from dataclasses import replace
 from faultrun.core import drain
 from faultrun.core.begin import statement
 from faultrun.core.diagnose import conclude, new_incident, open_incident
+from faultrun.core.staying import elsewhere, refusal, repair_refusal
 from faultrun.model.actions import (
     Action,
     ExamineDeaths,
     FreeSurvivors,
+    Kill,
     RaiseAlarm,
     Spawn,
     StartTimer,
@@ -27,7 +29,8 @@ from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeStatus
-from faultrun.model.incident import Cause
+from faultrun.model.hang import Standstill
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.progress import RankStep
 from faultrun.model.rejoin import (
     DeathsExamined,
@@ -39,39 +42,6 @@ from faultrun.model.rejoin import (
 )
 from faultrun.model.run import Drain, Phase, RunState, Step
 
-MOST_REGROUPS = 3
-"""In a row without a step that all have finished: whatever kills a rank each time kills the next one too."""
-MOST_IN_A_LIFE = 100
-"""Of the same survivors: each group that was left may leave some memory, descriptors or threads behind."""
-
-
-def refusal(state: RunState, *dead: int) -> str:
-    """Why nobody takes the places of ``dead`` while the others here live on; empty if somebody can.
-
-    Nobody's, where only another node has lost ranks.
-    """
-    life = state.life
-    survivors = life.alive.difference(dead)
-    if state.windows.rejoin_s <= 0:
-        return "survivors are not to stay (--on_fault=restart)"
-    if state.stop is not None or state.failure is not None:
-        return "the run is about to end"
-    if life.finished:
-        return "a rank has finished"
-    if not survivors and not _elsewhere(state):
-        return "no other rank lives"
-    if state.recovers_itself:
-        return "the run has several nodes" if _elsewhere(state) else ""
-    mute = survivors - life.rejoinable - life.rejoining
-    if mute:
-        return f"rank {min(mute)} cannot leave its group alive"
-    if life.regroups >= MOST_REGROUPS:
-        return f"{life.regroups} replacements in a row came to no step"
-    plan = state.plan
-    if plan is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
-        return f"the survivors have left {MOST_IN_A_LIFE} groups, which is enough for one process"
-    return ""
-
 
 def begin(state: RunState, event: WorkerExit) -> Step:
     """A rank died that somebody can replace: free the others, and see what it died of."""
@@ -81,6 +51,17 @@ def begin(state: RunState, event: WorkerExit) -> Step:
     why = f"rank {event.rank}: {incident.explanation}; {len(life.alive)} stay"
     freeing = _freeing(state, event.at_s, f"rank {event.rank} {incident.explanation}")
     return Step(state=state, actions=(*freeing, _examine(state)), why=why)
+
+
+def hung(state: RunState, incident: Incident, rank: int) -> Step:
+    """A rank stands still that somebody can replace: it is killed, and the others are freed once it is gone.
+
+    Freed before that they could meet it again: somebody may have stopped it, and let it go on.
+    """
+    state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain(incident=incident)))
+    why = f"rank {rank} hangs: {incident.explanation}; it alone is killed"
+    kill = Kill(ranks=frozenset({rank}))
+    return Step(state=state, actions=(kill, *_rejoin_timer(state, incident.at_s)), why=why)
 
 
 def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
@@ -117,7 +98,7 @@ def repair(state: RunState, event: MemoryFaultFound) -> Step:
     Where it cannot, nothing is done: the rank ends of its error, and is replaced or not as any.
     """
     life, rank = state.life, event.rank
-    against = _unrepairable(state, rank)
+    against = repair_refusal(state, rank)
     if against:
         return Step(state=state, why=f"rank {rank} is not repaired in place: {against}")
     found = new_incident(state, event.at_s, Cause.MEMORY, event.what, rank)
@@ -125,33 +106,26 @@ def repair(state: RunState, event: MemoryFaultFound) -> Step:
     incident = conclude(found, (), float("inf"), (), life.steps)
     state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
     freeing = _freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
-    told = () if _elsewhere(state) else (statement(state, event.at_s, NodeStatus.REPLACING),)
+    told = () if elsewhere(state) else (statement(state, event.at_s, NodeStatus.REPLACING),)
     why = f"rank {rank}: {incident.explanation}; it is repaired in place"
     return Step(state=state, actions=(*freeing, *told), why=why)
-
-
-def _unrepairable(state: RunState, rank: int) -> str:
-    """Why ``rank`` cannot keep its process. A second fault before all have done a step needs a new one."""
-    life = state.life
-    if rank not in life.alive:
-        return "it does not live"
-    if life.rejoining:
-        return "ranks are still on their way into this group"
-    if rank not in life.rejoinable:
-        return "it cannot leave its group alive"
-    if life.regroups:
-        return "no step of all was finished since the last fault"
-    return refusal(state, rank)
 
 
 def another(state: RunState, event: WorkerExit) -> Step:
     """One more is gone before a plan came."""
     if event.clean:
         return left(state, event)
+    stuck = _stuck(state)
     state = replace(state, life=state.life.reaped(event))
-    if not state.life.alive and not _elsewhere(state):
+    if not state.life.alive and not elsewhere(state):
         return drain.sweep_when_empty(state, event.at_s, f"rank {event.rank} is gone too")
-    return Step(state=state, actions=(_examine(state),), why=f"rank {event.rank} is gone too")
+    if stuck is None:
+        return Step(state=state, actions=(_examine(state),), why=f"rank {event.rank} is gone too")
+    if stuck != event.rank:
+        return Step(state=state, why=f"rank {event.rank} is gone too; rank {stuck} is being killed")
+    why = f"rank {stuck}, which hung, is gone; {len(state.life.alive)} stay"
+    freeing = _freeing(state, event.at_s, f"rank {stuck} hung")
+    return Step(state=state, actions=(*freeing, _examine(state)), why=why)
 
 
 def left(state: RunState, event: WorkerExit) -> Step:
@@ -177,7 +151,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     plan, life = event.plan, state.life
     is_ours = plan.incarnation > state.incarnation and plan.is_for(state.node, state.boot)
     ranks = frozenset(plan.topology.ranks_of(state.node)) if is_ours else frozenset()
-    if is_ours and plan.kept and plan.kept & ranks > life.alive and _elsewhere(state):
+    if is_ours and plan.kept and plan.kept & ranks > life.alive and elsewhere(state):
         return _too_late(state, event)
     if not is_ours or not plan.kept or plan.kept & ranks != life.alive:
         return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
@@ -191,6 +165,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         steps=tuple(one for one in life.steps if one.rank in plan.kept),
         exits=(),
         drain=None,
+        standstill=Standstill(),
         meeting_port=0,
     )
     state = replace(state, phase=Phase.RUNNING, run=replace(state.run, plan=plan), life=following)
@@ -259,8 +234,10 @@ def overdue(state: RunState, event: TimerFired) -> Step:
     """The wait for one group is over."""
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
-    missing = state.life.rejoining
+    missing, stuck = state.life.rejoining, _stuck(state)
     who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
+    if stuck is not None:
+        who = f"rank {stuck}, which hung, did not end by SIGKILL"
     return abandon(
         state, event.at_s, f"{who} within {state.windows.rejoin_s:g} s", min(missing, default=None)
     )
@@ -269,7 +246,7 @@ def overdue(state: RunState, event: TimerFired) -> Step:
 def over(state: RunState, event: IncarnationOver) -> Step:
     """Nobody is to stay: no restart is left, none can help, or another node cannot; or it is no news."""
     if event.stays:
-        return Step(state=state, why="survivors here are free already")
+        return Step(state=state, why="survivors here are free already, or are as soon as who hung is gone")
     return drain.over_elsewhere(state, event)
 
 
@@ -279,9 +256,12 @@ def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) ->
     return drain.leave_group(state, now_s, why, incident)
 
 
-def _elsewhere(state: RunState) -> bool:
-    """Whether other nodes have ranks of the run."""
-    return len(state.seats.nodes) > 1
+def _stuck(state: RunState) -> int | None:
+    """Who hung and was killed for it, and has not ended yet."""
+    incident = state.life.incident
+    if incident is None or incident.cause is not Cause.HANG or incident.rank not in state.life.alive:
+        return None
+    return incident.rank
 
 
 def _rejoin_timer(state: RunState, now_s: float) -> tuple[StartTimer, ...]:
@@ -296,7 +276,7 @@ def _freeing(state: RunState, now_s: float, why: str = "") -> tuple[Action, ...]
     """Have the living leave their group, those of other nodes too if ``why`` is news; not for ever."""
     free = FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
     alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stays=True)
-    return (free, *((alarm,) if why and _elsewhere(state) else ()), *_rejoin_timer(state, now_s))
+    return (free, *((alarm,) if why and elsewhere(state) else ()), *_rejoin_timer(state, now_s))
 
 
 def _examine(state: RunState) -> ExamineDeaths:

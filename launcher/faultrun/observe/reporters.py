@@ -153,7 +153,8 @@ class ConsoleReporter:
             case HangElsewhere():
                 self._say(step.why)
             case HangDetected(rank=rank, why=why) if before is None or before.life.incident is None:
-                self._bad(f"rank {rank} hangs: {why}")
+                alone = "; it alone is replaced" if step.state.phase is Phase.REPLACING else ""
+                self._bad(f"rank {rank} hangs: {why}{alone}")
             case StopRequested(source=source):
                 cut = step.state.phase is Phase.KILLING and before and before.phase is Phase.DRAINING
                 self._say(step.why if cut else f"told to stop by {source.value}")

@@ -173,8 +173,8 @@ class WorkerGroup:
             self._workers[rank].wake_group()
 
     def kill(self, order: Kill) -> None:
-        """SIGKILL to the whole process group of each rank."""
-        self.leaving = True
+        """SIGKILL to the whole process group of each rank; one that hung may be the only one that leaves."""
+        self.leaving |= order.ranks >= self._workers.keys()
         for rank in sorted(order.ranks & self._workers.keys()):
             self._workers[rank].kill_group()
             for event in self._orphans.give_up(rank):

@@ -3,8 +3,9 @@
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
 ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``every-STEPS`` (snapshots), and, done
-only once, ``kill-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault
-that tells where. With ``hccl`` the device is an emulated NPU, and ``uce-RANK-STEP-PHASE-KIND`` its error.
+only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody
+wrote, and a MemoryFault that tells where. With ``hccl`` the device is an emulated NPU, and
+``uce-RANK-STEP-PHASE-KIND`` its error.
 """
 
 import os
@@ -132,6 +133,9 @@ class Job:
             weight = local_of(self.net[-1].weight.detach())
             weight.fill_(float("nan"))
             raise sdk.MemoryFault([self.net[-1].weight])
+        if f"hang-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
+            struck.touch()
+            time.sleep(3600)
         for kind in (1, 2, 3):
             if f"uce-{RANK}-{self.step}-{phase}-{kind}" in WORDS and not struck.exists():
                 struck.touch()

@@ -1,0 +1,64 @@
+"""Whether ranks of this node can outlive another's fault; where not, why, in words for a person. Pure."""
+
+from faultrun.model.run import RunState
+
+MOST_REGROUPS = 3
+"""In a row without a step that all have finished: whatever kills a rank each time kills the next one too."""
+MOST_IN_A_LIFE = 100
+"""Of the same survivors: each group that was left may leave some memory, descriptors or threads behind."""
+
+
+def refusal(state: RunState, *dead: int) -> str:
+    """Why nobody takes the places of ``dead`` while the others here live on; empty if somebody can.
+
+    Nobody's, where only another node has lost ranks.
+    """
+    life = state.life
+    survivors = life.alive.difference(dead)
+    if state.windows.rejoin_s <= 0:
+        return "survivors are not to stay (--on_fault=restart)"
+    if state.stop is not None or state.failure is not None:
+        return "the run is about to end"
+    if life.finished:
+        return "a rank has finished"
+    if not survivors and not elsewhere(state):
+        return "no other rank lives"
+    if state.recovers_itself:
+        return "the run has several nodes" if elsewhere(state) else ""
+    mute = survivors - life.rejoinable - life.rejoining
+    if mute:
+        return f"rank {min(mute)} cannot leave its group alive"
+    if life.regroups >= MOST_REGROUPS:
+        return f"{life.regroups} replacements in a row came to no step"
+    plan = state.plan
+    if plan is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
+        return f"the survivors have left {MOST_IN_A_LIFE} groups, which is enough for one process"
+    return ""
+
+
+def repair_refusal(state: RunState, rank: int) -> str:
+    """Why ``rank`` cannot keep its process. A second fault before all have done a step needs a new one."""
+    life = state.life
+    if rank not in life.alive:
+        return "it does not live"
+    if life.rejoining:
+        return "ranks are still on their way into this group"
+    if rank not in life.rejoinable:
+        return "it cannot leave its group alive"
+    if life.regroups:
+        return "no step of all was finished since the last fault"
+    return refusal(state, rank)
+
+
+def hang_refusal(state: RunState, rank: int) -> str:
+    """Why a rank that hangs is not replaced alone; empty if it can be."""
+    if rank not in state.life.alive:
+        return "it does not live"
+    if state.life.rejoining:
+        return "ranks are still on their way into this group"
+    return refusal(state, rank)
+
+
+def elsewhere(state: RunState) -> bool:
+    """Whether other nodes have ranks of the run."""
+    return len(state.seats.nodes) > 1
