@@ -168,6 +168,8 @@ def test_a_survivor_that_cannot_ends_it_before_a_plan_came_and_the_death_stays_t
     story = training().killed(1).cannot_rejoin(2)
     assert story.phase is Phase.DRAINING
     assert (story.incident.rank, story.incident.cause) == (1, Cause.SIGNAL)
+    why = "  stayed    nobody: it was tried; rank 2 cannot rejoin: out of memory\n"
+    assert why in render(story.card)
 
 
 def test_a_rank_that_has_done_all_its_steps_cannot_rejoin_and_that_ends_nothing() -> None:

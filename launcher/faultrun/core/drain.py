@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from faultrun.core import begin, gasp
 from faultrun.core.diagnose import KILLED, conclude, exit_code_of, new_incident, open_incident
+from faultrun.core.staying import unkept
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
 from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, WorkerExit
@@ -32,7 +33,8 @@ def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step
         return Step(state=state, why=f"{event.name} left; its end never decides the run")
     incident = open_incident(state, event)
     match event:
-        case WorkerExit():
+        case WorkerExit(rank=rank):
+            incident = replace(incident, unkept=unkept(state, rank))
             state = replace(state, life=state.life.reaped(event))
         case SpawnFailed():
             state = never_started(state, event)
@@ -65,10 +67,11 @@ def leave_group(state: RunState, now_s: float, why: str, incident: Incident) -> 
     return _drain(state, now_s, state.windows.grace_s, why, incident, alarm)
 
 
-def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
+def over_elsewhere(state: RunState, event: IncarnationOver, no_stay: str = "") -> Step:
     """Another node ended the incarnation: its ranks are gone, so ours save and leave.
 
-    If it was told to stop there is no incident. A person who said so meant this node as well.
+    ``no_stay``: why they do not live on, where that was asked for. If it was told to stop there is no
+    incident. A person who said so meant this node as well.
     """
     if event.stop is not None and event.stop.ends_the_run:
         state = replace(state, stop=state.stop or Stop(source=event.stop))
@@ -77,7 +80,7 @@ def over_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     why = f"node {event.node}: {event.why}" if event.node else event.why
     if event.stop is not None:
         return _drain_for_a_stop(state, event.at_s, why, event.stop)
-    told = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
+    told = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node, unkept=no_stay)
     incident = state.life.incident or told
     return _drain(state, event.at_s, state.windows.grace_s, why, incident)
 

@@ -11,7 +11,7 @@ from faultrun.core.begin import statement
 from faultrun.core.diagnose import hang_incident
 from faultrun.core.drain import open_drain
 from faultrun.core.span import span
-from faultrun.core.staying import hang_refusal
+from faultrun.core.staying import hang_refusal, some_could
 from faultrun.model.actions import Action, Inspect, StartTimer, TellNodes, Wake
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeStatus
@@ -93,8 +93,8 @@ def hang(state: RunState, event: HangDetected) -> Step:
     against = _not_alone(state, event)
     if not against:
         return replacing.hung(state, incident, event.rank)
-    step = open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
-    return step if state.windows.rejoin_s <= 0 else replace(step, why=f"{step.why}; {against}")
+    incident = replace(incident, unkept=against if some_could(state, event.rank) else "")
+    return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
 
 
 def _not_alone(state: RunState, event: HangDetected) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from faultrun.core import drain
 from faultrun.core.begin import statement
 from faultrun.core.diagnose import conclude, new_incident, open_incident
-from faultrun.core.staying import elsewhere, refusal, repair_refusal
+from faultrun.core.staying import elsewhere, refusal, repair_refusal, unkept
 from faultrun.model.actions import (
     Action,
     ExamineDeaths,
@@ -68,7 +68,7 @@ def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """Another node frees its survivors: so does this one, or has all begin anew because one cannot stay."""
     refused = refusal(state)
     if refused:
-        step = drain.over_elsewhere(state, event)
+        step = drain.over_elsewhere(state, event, unkept(state))
         alarm = RaiseAlarm(incarnation=state.incarnation, why=f"on node {state.node} {refused}")
         return replace(step, actions=(*step.actions, alarm), why=f"{step.why}; {refused}")
     why = f"node {event.node}: {event.why}" if event.node else event.why
@@ -247,13 +247,23 @@ def over(state: RunState, event: IncarnationOver) -> Step:
     """Nobody is to stay: no restart is left, none can help, or another node cannot; or it is no news."""
     if event.stays:
         return Step(state=state, why="survivors here are free already, or are as soon as who hung is gone")
-    return drain.over_elsewhere(state, event)
+    return drain.over_elsewhere(_given_up(state, event.why), event)
 
 
 def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) -> Step:
     """All that live save and leave. What was to be replaced stays the incident while no plan answers it."""
+    state = _given_up(state, why)
     incident = state.life.incident or new_incident(state, now_s, Cause.REJOIN, why, rank)
     return drain.leave_group(state, now_s, why, incident)
+
+
+def _given_up(state: RunState, why: str) -> RunState:
+    """Whoever reads of the incident reads that survivors were to stay, and what came between."""
+    drain_ = state.life.drain
+    if drain_ is None or drain_.incident is None:
+        return state
+    told = replace(drain_.incident, unkept=f"it was tried; {why}")
+    return replace(state, life=replace(state.life, drain=replace(drain_, incident=told)))
 
 
 def _stuck(state: RunState) -> int | None:

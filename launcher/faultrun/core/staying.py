@@ -36,6 +36,17 @@ def refusal(state: RunState, *dead: int) -> str:
     return ""
 
 
+def unkept(state: RunState, *dead: int) -> str:
+    """The refusal, for people: empty where that is no question."""
+    return refusal(state, *dead) if some_could(state, *dead) else ""
+
+
+def some_could(state: RunState, *dead: int) -> bool:
+    """Whether a rank that lives could stay, and was to."""
+    able = (state.life.rejoinable & state.life.alive).difference(dead)
+    return bool(able) and state.windows.rejoin_s > 0
+
+
 def repair_refusal(state: RunState, rank: int) -> str:
     """Why ``rank`` cannot keep its process. A second fault before all have done a step needs a new one."""
     life = state.life

@@ -43,6 +43,7 @@ class Incident:
     ``stacks`` is where a hung rank was, and the folder of all ranks' stacks.
     ``own_step`` is the newest step of ``rank`` itself, None where nobody knows.
     ``node`` is where it was, empty in older journals; ``at_utc`` the moment, where several nodes tell of it.
+    ``unkept``: why no rank kept its process although one could have; "" where that was no question.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Incident:
     own_step: int | None = None
     node: NodeId = NodeId("")
     at_utc: str = ""
+    unkept: str = field(default="", metadata=UNLESS_USED)
 
     @property
     def ordered(self) -> bool:

@@ -29,6 +29,7 @@ def render(card: Card) -> str:
         ("last log", f'{card.log_name}: "{card.incident.last_line}"' if card.incident.last_line else ""),
         ("saved", _saved(card)),
         ("place", "; ".join(map(place_taken, card.replaced))),
+        ("stayed", f"nobody: {card.incident.unkept}" if card.incident.unkept else ""),
         ("workers", card.workers),
         ("resume", _resume(card)),
         ("restart", _restart(card)),
