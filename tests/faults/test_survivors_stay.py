@@ -194,7 +194,7 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(
             "--framework=torch",
             "--worker_num=3",
             "--standby=none",
-            "--hang_limits=step=3s..30m",
+            "--hang_limits=step=5s",
             str(TRAIN),
             "24",
             mode,
