@@ -7,8 +7,10 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from faultrun.checkpoints.format import Stamp
 from faultrun.model.checkpoint import Verdict
@@ -73,6 +75,12 @@ class SlotWatch:
     def _may_grow(self) -> bool:
         return self._elastic.grow is Grow.AT_SAVE and bool(self._elastic.health_check)
 
+    @property
+    def _path(self) -> str:
+        """The command may be ours (``faultrun doctor --device``), however we were found ourselves."""
+        ours = str(Path(sys.executable).parent)
+        return os.pathsep.join(filter(None, (self._environ.get("PATH", os.defpath), ours)))
+
     def _again(self, life: int) -> Iterable[Event]:
         """Look now if nobody does, and later once more: less and less often, and never much of the time."""
         if life == self._life:
@@ -111,7 +119,7 @@ class SlotWatch:
 
     def _is_well(self, one: SetAside) -> bool:
         """Whether the command ends with 0 in time. Its code comes by a pipe: whoever waits may be late."""
-        about = {_COMMAND: self._elastic.health_check, "FAULTRUN_SLOT": str(one.slot)}
+        about = {_COMMAND: self._elastic.health_check, "FAULTRUN_SLOT": str(one.slot), "PATH": self._path}
         told, tell = os.pipe()
         try:
             process = subprocess.Popen(

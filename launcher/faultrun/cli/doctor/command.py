@@ -14,6 +14,7 @@ import psutil
 from faultrun.cli.console import answer
 from faultrun.cli.doctor import checks
 from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
+from faultrun.cli.doctor.devices import devices_checks
 from faultrun.cli.options.completion import folders
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.supervision import resolve_windows
@@ -29,7 +30,19 @@ _SAMPLE_S = 1.0
 _ANSWER_S = 20.0
 
 
-@click.command(epilog=example("faultrun doctor", "faultrun doctor --checkpoint_dir=ckpt --grace=2m"))
+@click.command(
+    epilog=example(
+        "faultrun doctor",
+        "faultrun doctor --checkpoint_dir=ckpt --grace=2m",
+        "faultrun --worker_num=8 --min_worker_num=6 --health_check='faultrun doctor --device' train.py",
+    )
+)
+@click.option(
+    "--device",
+    "devices_alone",
+    is_flag=True,
+    help="Ask the devices alone, that of FAULTRUN_SLOT or all, to remember and to compute: 25 s at most.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON list of {check, status, what, fix}.")
 @click.option(
     "--log_dir", metavar="DIR", shell_complete=folders, help="The log_dir of the run to come.  [faultrun_log]"
@@ -43,7 +56,7 @@ _ANSWER_S = 20.0
 )
 @click.option("--grace", metavar="TIME", help="As for the run to come.  [30s]")
 @click.option("--stop_grace", metavar="TIME", help="As for the run to come.  [the platform's, else 30s]")
-def doctor(as_json: bool, checkpoint_dir: tuple[str, ...], **given: str | None) -> int:
+def doctor(devices_alone: bool, as_json: bool, checkpoint_dir: tuple[str, ...], **given: str | None) -> int:
     """Look at what a run needs; each line is ok, warn or fail, with what to do.
 
     FAULTRUN_ variables count, as for a run. Ends with 1 if a line says fail.
@@ -51,7 +64,7 @@ def doctor(as_json: bool, checkpoint_dir: tuple[str, ...], **given: str | None) 
     asked: dict[str, tuple[str, ...]] = {name: (text,) for name, text in given.items() if text is not None}
     if checkpoint_dir:
         asked["checkpoint_dir"] = checkpoint_dir
-    found = list(_checks(Asked(options=asked, words=())))
+    found = list(devices_checks(os.environ) if devices_alone else _checks(Asked(options=asked, words=())))
     if as_json:
         answer(json.dumps([asdict(check) for check in found], indent=2))
     else:
