@@ -12,6 +12,7 @@ from support.processes import wait_until
 from support.runs import FAULTRUN, Launcher
 
 SHRINKS = Path(__file__).parent / "shrinks.py"
+OF_MINDSPORE = Path(__file__).parent / "shrinks_mindspore.py"
 SLOW_S = 300.0
 """Two starts of torch on a machine that is busy."""
 
@@ -45,10 +46,15 @@ def steps_of(folder: Path) -> dict[int, dict[str, Any]]:
     }
 
 
-def test_with_fewer_ranks_and_with_all_again_it_is_the_same_training(launcher: Launcher) -> None:
+@pytest.mark.parametrize(
+    "script", [SHRINKS, pytest.param(OF_MINDSPORE, marks=[pytest.mark.mindspore, pytest.mark.slow])]
+)
+def test_with_fewer_ranks_and_with_all_again_it_is_the_same_training(
+    launcher: Launcher, script: Path
+) -> None:
     run = launcher.command(
-        "--worker_num=3", "--min_worker_num=2", "--health_check=test -e well", "--checkpoint_dir=ck",
-        "--standby=none", str(SHRINKS),
+        "--framework=auto", "--worker_num=3", "--min_worker_num=2", "--checkpoint_dir=ck",
+        "--health_check=test -e well && faultrun doctor --device", "--standby=none", str(script),
     )  # fmt: skip
     wait_until(
         lambda: run.events("FirstStep", incarnation=1) or None,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,55 @@ def one_step_network() -> Any:
     net = nn.SequentialCell(nn.Dense(4, 3), nn.BatchNorm1d(3))
     optimizer = nn.Momentum(net.trainable_params(), nn.ExponentialDecayLR(0.1, 0.9, 4), 0.9)
     return nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), optimizer)
+
+
+def told_of(rank: int, world: int, full: int) -> None:
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), FAULTRUN_WORLD_SIZE_FULL=str(full))
+
+
+@pytest.mark.usefixtures("environment")
+def test_fewer_ranks_read_the_samples_of_the_whole_world_in_the_same_steps() -> None:
+    from faultrun.sdk.mindspore import SharedBatches
+
+    def epochs(world: int) -> list[list[list[int]]]:
+        """Of two epochs the samples of each step."""
+        ranks = []
+        for rank in range(world):
+            told_of(rank, world, 4)
+            ranks.append(SharedBatches(27, 3, seed=5))
+        assert {len(one) for one in ranks} == {2}
+        return [[sorted(chain.from_iterable(step)) for step in zip(*ranks, strict=True)] for _ in range(2)]
+
+    whole = epochs(4)
+    assert whole[0] != whole[1]
+    assert all(len(set(samples)) == len(samples) == 12 for epoch in whole for samples in epoch)
+    assert [epochs(world) for world in (1, 2, 3)] == [whole] * 3
+    with pytest.raises(FaultrunError, match="no step in an epoch"):
+        SharedBatches(11, 3)
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_step_in_parts_is_the_step_and_its_loss_with_one_update() -> None:
+    import mindspore
+    import numpy as np
+    from mindspore import nn
+
+    from faultrun.sdk.mindspore import SharedBatches
+
+    def step(world: int) -> tuple[float, list[float]]:
+        told_of(0, world, 3)
+        mindspore.set_seed(1)
+        dense = nn.Dense(4, 1)
+        batches = SharedBatches(12, 4)
+        optimizer = nn.Momentum(dense.trainable_params(), 0.1, 0.9)
+        cell = batches.train_step(nn.WithLossCell(dense, nn.MSELoss()), optimizer)
+        assert (type(cell) is nn.TrainOneStepCell) == (world == 3)
+        loss = float(cell(*(mindspore.Tensor(rows, mindspore.float32) for rows in data)).asnumpy())
+        assert int(optimizer.global_step.asnumpy()[0]) == 1
+        return loss, [float(one) for one in dense.weight.asnumpy().ravel()]
+
+    random = np.random.default_rng(0)
+    data = random.standard_normal((12, 4)), random.standard_normal((12, 1))
+    whole, parts = step(3), step(1)
+    assert parts[0] == pytest.approx(whole[0], rel=1e-5)
+    assert parts[1] == pytest.approx(whole[1], rel=1e-5)

@@ -5,6 +5,7 @@
 
 Graph and PyNative mode; made before ``model.train``, in the main thread. With
 the optimizer in ``OptTFTWrapper`` nothing has to be copied on the CPU, and a lost peer costs no step.
+``SharedBatches`` keeps the global batch where a run may go on with fewer ranks.
 
 And stand-ins for the classes of MindX and MindIO in existing scripts: change the import, and they run here.
 
@@ -28,9 +29,17 @@ from faultrun.sdk.files import Names, Position, numbered
 from faultrun.sdk.mindspore.callback import DyingGasp
 from faultrun.sdk.mindspore.parameters import HostState, MarkingOptimizer
 from faultrun.sdk.mindspore.provider import loss_scale
+from faultrun.sdk.mindspore.sharing import SharedBatches
 from faultrun.sdk.worker import lone_worker
 
-__all__ = ["DyingGasp", "ExceptionCheckpoint", "OptTFTWrapper", "RestoreStrategyGenerator", "TFTRegister"]
+__all__ = [
+    "DyingGasp",
+    "ExceptionCheckpoint",
+    "OptTFTWrapper",
+    "RestoreStrategyGenerator",
+    "SharedBatches",
+    "TFTRegister",
+]
 
 
 class ExceptionCheckpoint(DyingGasp):
