@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from faultrun.model.spec import Rendezvous
 from faultrun.model.topology import NodeId, NodeSlots, Topology
-from faultrun.platforms.rank_table import RankTable, parse_rank_table
+from faultrun.platforms.rank_table import RankTable, parse_rank_table, read_rank_table
 from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
 from faultrun.supervisor.prepare import Abandoned, DeviceAssignment
 from support.platform_files import INITIALIZING, ConfigMapVolume, table_v1, text, write_whole
@@ -152,13 +152,30 @@ def seating(
 ) -> DeviceAssignment:
     rendezvous = Rendezvous(rank_table_file=str(path), rank_table_wait_s=within_s)
     spec = a_spec(workers=len(devices), devices=devices, rendezvous=rendezvous)
-    return Unhurried(spec, environ, (said if said is not None else []).append)
+    return Unhurried(spec, environ, (said if said is not None else []).append, path.parent)
 
 
 def test_before_every_start_the_devices_are_looked_up_again(path: Path) -> None:
     path.write_text(text(table_v1(2, devices=(6, 7))))
     assert seating(path, 0, 1).look(TWO_HERE) == (6, 7)
     assert seating(path).look(TWO_HERE) == ()
+
+
+def test_workers_of_a_smaller_world_get_a_table_without_the_devices_of_the_others(path: Path) -> None:
+    path.write_text(text(table_v1(3, devices=(5, 6, 7))))
+    (seat,) = topology(3).nodes
+    fewer = Topology(nodes=(replace(seat, slots=2, places=(0, 2)),))
+    seats = seating(path, 0, 1, 2)
+    assert seats.look(fewer) == (5, 7)
+    made = read_rank_table(seats.table)
+    assert made.servers[0].devices == (5, 7)
+    assert made.servers[0].ranks == (0, 1)
+    assert Path(seats.table) == path.parent / "rank_table_of_0_2.json"
+    assert seats.look(topology(3)) == (5, 6, 7)
+    assert seats.table == ""  # the platform's own serves again
+    path.write_text(text(table_v1(2, devices=(5, 7))))  # the platform has written a smaller one itself
+    assert seats.look(fewer) == (5, 7)
+    assert seats.table == ""
 
 
 def test_a_table_of_another_size_is_not_for_this_run(path: Path) -> None:

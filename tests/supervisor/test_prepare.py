@@ -51,7 +51,7 @@ def bench(folder: Path, environ: Mapping[str, str] | None = None, **more: object
         **more,  # type: ignore[arg-type]
     )
     said: list[str] = []
-    devices = DeviceAssignment(spec, environ or {}, said.append)
+    devices = DeviceAssignment(spec, environ or {}, said.append, folder)
     preparer = Preparer(spec, environ or {}, folder / "original", RunClock(), said.append, devices)
     return Bench(preparer, said)
 
@@ -181,7 +181,7 @@ class Hurried(RunClock):
 
 def test_a_node_that_lacks_the_file_of_a_rank_says_so_before_any_worker_starts(tmp_path: Path) -> None:
     spec = a_spec(workers=2)
-    devices = LateFiles(spec, {}, lambda line: None)
+    devices = LateFiles(spec, {}, lambda line: None, tmp_path)
     preparer = Preparer(spec, {}, tmp_path / "original", Hurried(), lambda line: None, devices)
     (tmp_path / "rank_2").touch()
     (failed,) = preparer.prepare(of_two_nodes(tmp_path), 0.0)
@@ -196,7 +196,7 @@ def test_a_node_that_lacks_the_file_of_a_rank_says_so_before_any_worker_starts(t
 
 def test_a_file_that_another_node_has_just_written_is_waited_for(tmp_path: Path) -> None:
     spec = a_spec(workers=2)
-    devices = LateFiles(spec, {}, lambda line: None)
+    devices = LateFiles(spec, {}, lambda line: None, tmp_path)
     devices.late = tmp_path / "rank_3.index"  # a checkpoint of TensorFlow is several files of one prefix
     preparer = Preparer(spec, {}, tmp_path / "original", RunClock(), lambda line: None, devices)
     (tmp_path / "rank_2").mkdir()

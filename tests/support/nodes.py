@@ -123,7 +123,7 @@ class RealNode:
         self._reactor = Reactor(RunClock())
         self._control = Control(folder, self._reactor, 30.0, SnapshotMemory(lambda: None))
         clock = self._reactor.clock
-        devices = DeviceAssignment(spec, os.environ, lambda line: None)
+        devices = DeviceAssignment(spec, os.environ, lambda line: None, folder)
         preparer = Preparer(spec, os.environ, folder / "original", clock, lambda line: None, devices)
         standbys = Standbys(spec.standby, folder, lambda: None, self._reactor)
         self._group = WorkerGroup(spec, self._env(), self._reactor, self._control, standbys)

@@ -15,7 +15,7 @@ from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
 from faultrun.core.seats import Known, Seating, left_out, seated
-from faultrun.core.slots import accuse, condemned, elsewhere, grown, shrunk
+from faultrun.core.slots import accuse, condemned, elsewhere, grown, without_the_bad
 from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.elastic import Elastic, SlotLedger
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -294,10 +294,11 @@ def _replan(
     incident = first_incident(spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
-        return adopted(replace(following, aftermath=_answered(plan, incident)), now_s)
+        told_again = replace(following, aftermath=_answered(plan, incident))
+        return adopted(without_the_bad(rules.elastic, rules.topology, plan, told_again, members), now_s)
     incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
     if incident is None or (only_followed(incident) and any(fact.stop is not None for fact in spoken)):
-        return adopted(following, now_s)
+        return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
     incident = left_init(incident, plan, spoken)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
     answered = any(too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
@@ -334,8 +335,7 @@ def _after(
         incident = elsewhere(incident) if elastic and left_out(plan, incident, following) else incident
         return after_incident(rules.policy, rules.resume_args, plan, incident, following, high_step)
     following = replace(following, slots=accuse(plan, incident, rules.policy))
-    points = [point for fact in seated for point in fact.points]
-    fewer = shrunk(elastic, rules.topology, plan, incident, following, points)
+    fewer = without_the_bad(elastic, rules.topology, plan, following, seated, incident)
     moved = fewer.topology != following.topology
     judged = elsewhere(incident) if moved else incident
     answer = after_incident(rules.policy, rules.resume_args, plan, judged, fewer, high_step)

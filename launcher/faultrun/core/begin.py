@@ -53,6 +53,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         topology=state.topology,
         windows=state.windows,
         exit_codes=state.exit_codes,
+        shrinks=state.shrinks,
         boot=event.boot,
         addr=event.addr,
         stop_by_s=event.stop_by_s,
@@ -184,6 +185,7 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             forming=state.life.forming,
             kept=state.life.alive if status is NodeStatus.REPLACING else frozenset(),
             usable=state.life.usable,
+            faulty=notices.faulty_slots(state),
             hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
             meeting_port=state.life.meeting_port if status is NodeStatus.REPLACING else 0,
         )

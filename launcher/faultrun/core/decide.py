@@ -258,6 +258,8 @@ def _notice(state: RunState, event: FaultNotice) -> Step:
             return begin.prepare(state, event.at_s, why)
         case notices.JustNoted(why=why):
             return Step(state=state, why=why)
+        case notices.RestartAsked(why=why) if state.phase is Phase.HOLDING:
+            return begin.withdraw(state, event.at_s, why)
         case notices.RestartAsked(why=why):
             return drain.open_drain(state, _platform_incident(state, verdict, event.at_s), why)
         case notices.LeaveAsked(ranks=ranks, why=why):

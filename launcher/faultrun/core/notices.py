@@ -6,6 +6,9 @@ a faulty rank; ``fault`` or ``failed`` means that this node is of no more use, a
 ``GracefulExit`` that everybody shall leave: save and end, so that the job is
 placed anew. While none runs the same words keep them from being started.
 
+A run that may shrink (``RunState.shrinks``) goes on without a device that the platform has given up, instead
+of leaving. The platform counts ranks of the whole world, whoever has a worker now.
+
 Deviations, because faultrun is outside of all ranks: workers are asked to
 save before they are stopped, and ``RestartFaultProcess`` is obeyed on the first
 node too, by restarting all ranks.
@@ -36,6 +39,8 @@ RETRY_PAUSE_S = 60.0
 """From a request to restart everything to the new workers: the platform looks at the devices meanwhile."""
 
 _LISTED = 8
+_CAN_GO_ON_WITHOUT = (Phase.RUNNING, Phase.HOLDING)
+"""Where a device that is given up has the next incarnation planned at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +79,8 @@ def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Plat
             return replace(said, version=version), JustNoted(why=f"the rank table is at version {version}")
         case FaultRanks() if notice == said.faulty:
             return said, JustNoted(why="the faulty ranks are known")
-        case FaultRanks(ranks=ranks):
-            lost = ranks & state.seats.all_ranks
-            said = replace(said, faulty=notice, lost=said.lost | lost)
-            return said, JustNoted(why=_named(lost) if lost else "no rank of this run is named faulty")
+        case FaultRanks():
+            return _judge_faulty(state, notice)
         case ResetNotice():
             return _judge_reset(state, notice, now_s)
         case _:
@@ -96,7 +99,7 @@ def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
             said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))
         else:
             said, _ = judge(_remembering(state, said), notice, 0.0)
-    return said
+    return replace(said, given_up=frozenset())
 
 
 def hold(state: RunState) -> str:
@@ -118,9 +121,29 @@ def hold(state: RunState) -> str:
     return ""
 
 
+def faulty_slots(state: RunState) -> tuple[int, ...]:
+    """The slots of this node whose devices the platform has given up, where the run may do without them."""
+    alone = len(state.topology.nodes) == 1
+    return tuple(sorted(state.run.platform.given_up)) if state.shrinks and alone else ()
+
+
 def started(said: Platform) -> Platform:
     """Workers begin a new life: earlier faults are behind them."""
     return replace(said, lost=frozenset(), repairing=False, used_version=said.version, not_before_s=0.0)
+
+
+def _judge_faulty(state: RunState, notice: FaultRanks) -> tuple[Platform, PlatformOrder]:
+    """Ranks of the incarnation before, mostly. Where the run may shrink, what is named goes at once."""
+    said = state.run.platform
+    before = frozenset() if said.faulty is None else said.faulty.ranks
+    lost = _ranks_here(state, notice.ranks)
+    news = _ranks_here(state, notice.ranks - said.given_up)
+    given_up = (said.given_up - before) | notice.ranks if state.shrinks else said.given_up
+    said = replace(said, faulty=notice, lost=said.lost | lost, given_up=given_up)
+    if news and state.shrinks and state.phase in _CAN_GO_ON_WITHOUT:
+        ranks = tuple(ReportedRank(rank=rank, status=RankStatus.FAULT) for rank in sorted(news))
+        return said, RestartAsked(ranks=ranks, why=_described(ranks))
+    return said, JustNoted(why=_named(lost) if lost else "no rank of this run is named faulty")
 
 
 def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Platform, PlatformOrder]:
@@ -131,15 +154,20 @@ def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Pl
         state.run.platform,
         reset=notice,
         lost=state.run.platform.lost | _in_trouble(state, notice),
+        given_up=_given_up(state, before, notice),
         repairing=state.run.platform.repairing or bool(unrecovered),
     )
     if notice.graceful_exit and not before.graceful_exit:
         return said, LeaveAsked(ranks=(), why="the platform asks everybody to leave (GracefulExit)")
-    known = before.having(RankStatus.FAULT, RankStatus.FAILED)
+    known = _ranks_here(state, before.having(RankStatus.FAULT, RankStatus.FAILED))
     if before.restart_in_place and not notice.restart_in_place:
         known = frozenset()
     news = [one for one in bad if one.rank not in known]
     here = notice.restart_in_place and all(one.status is RankStatus.FAULT for one in bad)
+    if news and not here and state.shrinks:
+        can = state.phase in _CAN_GO_ON_WITHOUT
+        why = _described(tuple(news)) if can else _heard(state, notice)
+        return said, RestartAsked(ranks=tuple(news), why=why) if can else JustNoted(why=why)
     if news and not here:
         return said, LeaveAsked(
             ranks=tuple(news), why=f"{_described(tuple(news))}; leaving for another place"
@@ -157,6 +185,34 @@ def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Pl
     return said, JustNoted(why=_heard(state, notice))
 
 
+def _given_up(state: RunState, before: ResetNotice, notice: ResetNotice) -> frozenset[int]:
+    """Ranks of the whole world that are lost: those that become so now, and those that were and still are."""
+    if not state.shrinks:
+        return state.run.platform.given_up
+    was, now = (_bad(one) for one in (before, notice))
+    well = (was - now) | notice.having(RankStatus.RECOVERED)
+    return (state.run.platform.given_up - well) | (now - was)
+
+
+def _bad(notice: ResetNotice) -> frozenset[int]:
+    """Those whose devices do not come back here by themselves."""
+    fault = () if notice.restart_in_place else (RankStatus.FAULT,)
+    return notice.having(RankStatus.FAILED, *fault)
+
+
+def _ranks_here(state: RunState, ranks: frozenset[int]) -> frozenset[int]:
+    """Which ranks have a worker on the devices of these ``ranks`` of the whole world."""
+    return frozenset(here for rank in ranks if (here := _rank_here(state, rank)) is not None)
+
+
+def _rank_here(state: RunState, rank: int) -> int | None:
+    """The rank of now that has the device of this one of the whole world; None: nobody has."""
+    first, *others = state.seats.nodes
+    if first.places and not others:
+        return first.places.index(rank) if rank in first.places else None
+    return rank if rank in state.seats.all_ranks else None
+
+
 def _remembering(state: RunState, said: Platform) -> RunState:
     return replace(state, run=replace(state.run, platform=said))
 
@@ -167,14 +223,13 @@ def _heard(state: RunState, notice: ResetNotice) -> str:
 
 
 def _in_trouble(state: RunState, notice: ResetNotice) -> frozenset[int]:
-    troubled = notice.having(RankStatus.UNRECOVERED, RankStatus.FAULT, RankStatus.FAILED)
-    return troubled & state.seats.all_ranks
+    return _ranks_here(state, notice.having(RankStatus.UNRECOVERED, RankStatus.FAULT, RankStatus.FAILED))
 
 
 def _of(state: RunState, notice: ResetNotice, *statuses: RankStatus) -> tuple[ReportedRank, ...]:
-    """Entries of our world only: an old file may speak of a larger one."""
-    world = state.seats.all_ranks
-    return tuple(one for one in notice.ranks if one.status in statuses and one.rank in world)
+    """Entries of our world only, by its ranks: an old file may speak of a larger one."""
+    asked = [(one, _rank_here(state, one.rank)) for one in notice.ranks if one.status in statuses]
+    return tuple(replace(one, rank=rank) for one, rank in asked if rank is not None)
 
 
 def _same_table(said: Platform) -> bool:

@@ -4,12 +4,12 @@ Called where the next incarnation is planned (``core/agree.py``), after the inci
 smaller world gets no restart that a whole one would not have got.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.core.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
 from faultrun.core.signatures import PROGRAM_ERRORS
-from faultrun.core.span import several
+from faultrun.core.span import rank_names, several
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.elastic import Accused, Elastic, SetAside, SlotLedger
 from faultrun.model.evidence import FaultClass
@@ -19,6 +19,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.topology import Topology
 
+NAMED = "the platform has given up its device"
 _IN_A_ROW = 2
 _OF_ITS_PLACE = frozenset({FaultClass.UNKNOWN, FaultClass.TRANSIENT, FaultClass.HARDWARE})
 _OF_A_RANK = frozenset({Cause.SIGNAL, Cause.EXIT, Cause.HANG, Cause.MEMORY, Cause.REJOIN})
@@ -62,47 +63,28 @@ def elsewhere(incident: Incident) -> Incident:
     return replace(incident, fault_class=FaultClass.TRANSIENT) if hardware else incident
 
 
-def shrunk(
-    elastic: Elastic,
+def without_the_bad(
+    elastic: Elastic | None,
     wanted: Topology,
     plan: Plan,
-    incident: Incident,
     following: Plan,
-    points: Sequence[RecoveryPoint] = (),
+    facts: Sequence[NodeFact],
+    incident: Incident | None = None,
 ) -> Plan:
-    """``following`` without the slot that ``incident`` accuses, if it is to go and the rest can go on.
+    """``following`` without the slots whose devices the platform has given up, and that ``incident`` accuses.
 
-    ``following.slots`` has been told of the incident. Where its point depends on the number of workers, the
-    first of the older ``points`` that does not is taken. Where it cannot be, ``refused`` says why, and all
-    goes on as it would have.
+    ``following.slots`` has been told of the incident; without one a device may have been given up meanwhile.
+    Older points are those that the nodes' ``facts`` name.
     """
-    why, ledger = condemned(following.slots, incident), following.slots
-    if not why or ledger is None or incident.rank is None:
+    if elastic is None or elastic.min_nodes:
         return following
-    before, whole = plan.topology, following
-    following = replace(following, point=_for_any_number(following.point, points))
-    groups = groups_in(following.point, before.world_size)
-    leaving = who_leaves(groups, {incident.rank})
-    against = _against(elastic, before, following, leaving)
-    if against or isinstance(leaving, str):
-        return replace(whole, slots=replace(ledger, refused=f"{_slot(ledger)} keeps its worker: {against}"))
-    slots = slots_of(before)
-    out = tuple(
-        SetAside(
-            node=slots[rank][0],
-            slot=slots[rank][1],
-            incarnation=following.incarnation,
-            why=why if rank == incident.rank else f"its copy of the model lacks rank {incident.rank}",
-            well=rank != incident.rank,
-        )
-        for rank in sorted(leaving)
-    )
-    told = replace(ledger, aside=(*ledger.aside, *out), accused=None, refused="")
-    if len(groups) > 1 and not ledger.aside:
-        told = replace(told, groups=tuple(tuple(sorted(group)) for group in groups))
-    seats = seats_without(wanted, told.aside)
-    takes = [rank for rank in range(before.world_size) if rank not in leaving]
-    return replace(following, topology=seats, point=resized(following.point, takes), slots=told)
+    named = {(fact.node, slot) for fact in facts for slot in fact.faulty}
+    whys = {rank: NAMED for rank, slot in enumerate(slots_of(plan.topology)) if slot in named}
+    why = "" if incident is None else condemned(following.slots, incident)
+    if incident is not None and incident.rank is not None and why:
+        whys.setdefault(incident.rank, why)
+    points = [point for fact in facts for point in fact.points]
+    return _shrunk(elastic, wanted, plan, whys, following, points)
 
 
 def grown(wanted: Topology, plan: Plan, facts: list[NodeFact], following: Plan) -> Plan:
@@ -148,6 +130,50 @@ def _nodes_words(plan: Plan, ledger: SlotLedger) -> Iterator[str]:
             yield f"node {one.node} is set aside: {one.why}"
 
 
+def _shrunk(
+    elastic: Elastic,
+    wanted: Topology,
+    plan: Plan,
+    whys: Mapping[int, str],
+    following: Plan,
+    points: Sequence[RecoveryPoint],
+) -> Plan:
+    """``following`` without the slots of those ranks of ``plan`` that ``whys`` names, if the rest can go on.
+
+    Where its point depends on the number of workers, the first of the older ``points`` that does not is
+    taken. Where it cannot be, ``refused`` says why, and all goes on as it would have.
+    """
+    if not whys:
+        return following
+    before, whole, ledger = plan.topology, following, following.slots or SlotLedger()
+    following = replace(following, point=_for_any_number(following.point, points))
+    groups = groups_in(following.point, before.world_size)
+    leaving = who_leaves(groups, frozenset(whys))
+    against = _against(elastic, before, following, leaving)
+    slots = slots_of(before)
+    if against or isinstance(leaving, str):
+        keep = _keep_words([slots[rank][1] for rank in sorted(whys)])
+        return replace(whole, slots=replace(ledger, refused=f"{keep}: {against}"))
+    lacking = f"its copy of the model lacks {rank_names(sorted(whys))}"
+    out = tuple(
+        SetAside(
+            node=slots[rank][0],
+            slot=slots[rank][1],
+            incarnation=following.incarnation,
+            why=whys.get(rank, lacking),
+            well=rank not in whys,
+            named=whys.get(rank, "") == NAMED,
+        )
+        for rank in sorted(leaving)
+    )
+    told = replace(ledger, aside=(*ledger.aside, *out), accused=None, refused="")
+    if len(groups) > 1 and not ledger.aside:
+        told = replace(told, groups=tuple(tuple(sorted(group)) for group in groups))
+    seats = seats_without(wanted, told.aside)
+    takes = [rank for rank in range(before.world_size) if rank not in leaving]
+    return replace(following, topology=seats, point=resized(following.point, takes), slots=told)
+
+
 def _against(elastic: Elastic, before: Topology, following: Plan, leaving: frozenset[int] | str) -> str:
     """Why the run cannot go on without ``leaving``; empty if it can."""
     if isinstance(leaving, str):
@@ -164,8 +190,9 @@ def _for_any_number(point: RecoveryPoint | None, points: Sequence[RecoveryPoint]
     return next((older for older in points if not older.fixed_by), point)
 
 
-def _slot(ledger: SlotLedger) -> str:
-    return "the slot" if ledger.accused is None else f"slot {ledger.accused.slot}"
+def _keep_words(slots: Sequence[int]) -> str:
+    numbers = " ".join(map(str, slots))
+    return f"slot {numbers} keeps its worker" if len(slots) == 1 else f"slots {numbers} keep their workers"
 
 
 def _speaks_of_its_place(incident: Incident) -> bool:

@@ -41,7 +41,8 @@ class WorkerPlacement:
     """Where one worker sits. ``local_world_size`` counts the workers of its node.
 
     ``device`` is its device number by the rank table; None: the number is that of its ``slot``, which is its
-    local rank unless the run has become smaller.
+    local rank unless the run has become smaller. ``rank_table`` is the table of that smaller world; empty:
+    the run's own serves.
     """
 
     rank: int
@@ -50,6 +51,7 @@ class WorkerPlacement:
     local_world_size: int
     device: int | None = None
     places: tuple[int, ...] = ()
+    rank_table: str = ""
 
     @property
     def slot(self) -> int:
@@ -149,6 +151,7 @@ def _recovery(
 
 def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
     world_size = str(life.plan.topology.world_size)
+    rank_table = seat.rank_table or spec.rendezvous.rank_table_file
     return {
         "RANK": str(seat.rank),
         "LOCAL_RANK": str(seat.local_rank),
@@ -160,7 +163,7 @@ def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dic
         "RANK_ID": str(seat.rank),
         "RANK_SIZE": world_size,
         "DEVICE_ID": seat.device_id,
-        **({"RANK_TABLE_FILE": spec.rendezvous.rank_table_file} if spec.rendezvous.rank_table_file else {}),
+        **({"RANK_TABLE_FILE": rank_table} if rank_table else {}),
         "TORCHELASTIC_RESTART_COUNT": str(life.plan.incarnation),
         "TORCHELASTIC_MAX_RESTARTS": str(spec.supervision.policy.max_restarts),
         "TORCHELASTIC_RUN_ID": spec.run_id,

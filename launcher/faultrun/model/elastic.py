@@ -34,7 +34,7 @@ class SetAside:
     """A slot that gets no worker from ``incarnation`` on, and ``why``.
 
     ``well``: nothing is known against it, but its worker would be a part of a copy of the model that
-    lacks another part.
+    lacks another part. ``named``: by the platform, which will say when it is well again.
     """
 
     node: NodeId
@@ -42,6 +42,7 @@ class SetAside:
     incarnation: int
     why: str
     well: bool = False
+    named: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,8 @@ class NodeFact:
     ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
     ``kept`` are ranks that live on while others are replaced; ``meeting_port``: where they could meet those
     of other nodes again, 0 where nobody listens. ``usable`` are slots of this node that had been set aside
-    and are well again. ``hangs``: what people were told of a rank that may hang; it decides nothing.
+    and are well again, ``faulty`` those whose devices the platform has given up.
+    ``hangs``: what people were told of a rank that may hang; it decides nothing.
     ``unfit``: the failure is this node's own (its disk, its kernel), so another may take its place.
     """
 
@@ -68,6 +69,7 @@ class NodeFact:
     forming: bool = False
     kept: frozenset[int] = frozenset()
     usable: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
+    faulty: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
     hangs: str = field(default="", metadata=UNLESS_USED)
     unfit: bool = field(default=False, metadata=UNLESS_USED)
     meeting_port: int = field(default=0, metadata=UNLESS_USED)

@@ -98,7 +98,9 @@ class Platform:
     """What a run remembers of the platform's words.
 
     ``lost`` are ranks whose checkpoints the next survey passes over where a
-    replica has one. ``repairing``: workers were stopped for a reset and none
+    replica has one. ``given_up`` are ranks of the whole world, as the platform counts them, whose devices
+    it has said since this supervisor began to be lost, and not yet to be well again.
+    ``repairing``: workers were stopped for a reset and none
     has started since. ``used_version`` is the rank table's version when
     workers last started; None without such a file. Nothing starts before
     ``not_before_s`` run-seconds.
@@ -107,6 +109,7 @@ class Platform:
     reset: ResetNotice | None = None
     faulty: FaultRanks | None = None
     lost: frozenset[int] = frozenset()
+    given_up: frozenset[int] = frozenset()
     repairing: bool = False
     version: int | None = None
     used_version: int | None = None

@@ -67,6 +67,7 @@ class Launches:
             local_world_size=len(seats),
             device=command.device,
             places=topology.nodes[topology.node_rank(self._spec.node)].places,
+            rank_table=command.rank_table,
         )
         cwd = self._spec.identity.folder_of(rank, local_rank, placement.node_rank)
         if cwd is not None:

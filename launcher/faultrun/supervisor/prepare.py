@@ -13,7 +13,7 @@ from faultrun.configs.pointer import point as point_at
 from faultrun.core import template
 from faultrun.core.span import rank_names
 from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint, UsageError
-from faultrun.files import DISK_FULL
+from faultrun.files import DISK_FULL, replace_whole
 from faultrun.model.checkpoint import Kind, OnNode
 from faultrun.model.edit import EditedCopy, EditResult
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
@@ -25,6 +25,7 @@ from faultrun.platforms.local import address_of, is_address
 from faultrun.platforms.ports import fresh_port, is_free
 from faultrun.platforms.rank_table import RankTable, node_names, parse_rank_table, seen_devices
 from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
+from faultrun.platforms.smaller_table import smaller_table
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
@@ -35,11 +36,12 @@ _DEV = Path("/dev")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCommand:
-    """What one worker is started with, beside its rank. ``device`` is None where its local rank serves."""
+    """What one worker is started with. ``device`` None: its slot's; ``rank_table`` empty: the run's own."""
 
     args: tuple[str, ...]
     environ: Mapping[str, str]
     device: int | None = None
+    rank_table: str = ""
 
 
 class Abandoned(FaultrunError):
@@ -52,11 +54,16 @@ class DeviceAssignment:
     A platform that resets a device or places a job anew writes the table again; what
     it said at the first start need not be so at the next. Of several nodes, HCCL finds the ranks of a node by
     the table and we by the plan, so both must say the same: a node that has got another's place waits
-    until the platform has written it into the table. ``look`` runs in the helper thread and may wait;
-    ``abandon`` ends that wait from any thread.
+    until the platform has written it into the table. Where slots were set aside, workers get a table without
+    their devices, in ``folder``, unless the platform has written such a one itself. ``look`` runs in the
+    helper thread and may wait; ``abandon`` ends that wait from any thread.
     """
 
-    def __init__(self, spec: RunSpec, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, spec: RunSpec, environ: Mapping[str, str], say: Callable[[str], None], folder: Path
+    ) -> None:
+        self.table = ""
+        self._folder = folder
         self._spec = spec
         self._environ = environ
         self._say = say
@@ -68,20 +75,21 @@ class DeviceAssignment:
         Raises NotFinished (69) when the table is not finished in time, or
         gives this node other devices or ranks than the run does, ConfigError when it is wrong.
         """
+        self.table = ""
         path, names = self._spec.rendezvous.rank_table_file, node_names(self._environ)
         several = len(seats.nodes) > 1 and bool(names)
         if not path or not (self._spec.devices or several):
             return self._spec.devices
 
-        def parse(content: bytes) -> RankTable:
+        def parse(content: bytes) -> tuple[RankTable, bytes]:
             table = parse_rank_table(content)
             if several and table.world_size == seats.world_size:
                 _check_place(table, names, seats.ranks_of(self._spec.node))
-            return table
+            return table, content
 
         patience = Patience(within_s=self._spec.rendezvous.rank_table_wait_s, pause=self.pause, say=self._say)
         try:
-            table = await_file(Awaited(what="rank table", parse=parse), path, patience)
+            table, content = await_file(Awaited(what="rank table", parse=parse), path, patience)
             if not self._spec.devices and table.world_size != seats.world_size:
                 return ()
             server = table.server_of(names)
@@ -94,8 +102,20 @@ class DeviceAssignment:
                 because=str(error),
                 hint="it was right when the run began: the platform's controller logs say what changed",
             ) from None
+        seat = seats.nodes[seats.node_rank(self._spec.node)]
+        if seat.places and len(devices) == seat.slots:
+            return devices
         self._check_size(path, table, devices)
-        return devices
+        if not seat.places:
+            return devices
+        self.table = self._without(content, [server.ranks[slot] for slot in seat.places])
+        return tuple(devices[slot] for slot in seat.places)
+
+    def _without(self, content: bytes, left: Sequence[int]) -> str:
+        """The path of a table with the ranks ``left`` alone."""
+        path = self._folder / f"rank_table_of_{'_'.join(map(str, left))}.json"
+        replace_whole(path, smaller_table(content, left))
+        return str(path.absolute())
 
     def abandon(self) -> None:
         """Wait no longer: nobody needs the answer any more."""
@@ -194,10 +214,9 @@ class Preparer:
             args = resume_args(args, filled(self._spec.recovery, told))
             environ = {**environ, **filled_variables(self._spec.recovery, told)}
         device = device_of(self._devices, plan.topology.ranks_of(self._spec.node).index(rank))
-        if not self._copies:
-            return WorkerCommand(args=args, environ=environ, device=device)
-        args, environ = pointed(args, environ, self._copies)
-        return WorkerCommand(args=args, environ=environ, device=device)
+        if self._copies:
+            args, environ = pointed(args, environ, self._copies)
+        return WorkerCommand(args=args, environ=environ, device=device, rank_table=self._assignment.table)
 
     def _check_files(self, plan: Plan) -> None:
         """What was chosen by what another node sees must be here too, or a rank would begin at zero.

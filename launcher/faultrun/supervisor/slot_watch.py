@@ -1,4 +1,6 @@
-"""Whether slots that were set aside are well again: asked by the user's command, right after a whole save.
+"""Whether slots that were set aside are well again: asked right after a whole save.
+
+The user's command says so, or the platform of those that it had given up; both, where both can.
 
 Growing back stops all workers, so it waits for a save that has just been read back.
 """
@@ -13,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from faultrun.checkpoints.format import Stamp
+from faultrun.core.notices import faulty_slots
 from faultrun.model.checkpoint import Verdict
 from faultrun.model.elastic import Elastic, Grow, SetAside, SlotsUsable
 from faultrun.model.events import Event, IncarnationStarted
@@ -32,7 +35,8 @@ class SlotWatch:
     """Implements ``ports.EventListener``. Looks for a new save while a smaller world trains.
 
     ``looks``: name the checkpoints that lie there, and prove one. ``tasks``: those call these, and others the
-    health check, which may take its time. ``environ`` is the command's.
+    health check, which may take its time. ``environ`` is the command's, ``devices`` are those of the slots
+    by the rank table.
     """
 
     def __init__(
@@ -42,16 +46,19 @@ class SlotWatch:
         tasks: tuple[BackgroundTasks, BackgroundTasks],
         looks: tuple[Listed, Callable[[str], Verdict]],
         environ: Mapping[str, str],
+        devices: tuple[int, ...] = (),
     ) -> None:
         self._elastic = elastic
         self._reactor = reactor
         self._readings, self._checks = tasks
         self._listed, self._read_back = looks
         self._environ = environ
+        self._devices = devices
         self._life = -1
         self._aside: tuple[SetAside, ...] = ()
         self._began_s = self._took_s = 0.0
         self._seen: Mapping[str, Stamp] | None = None
+        self._given_up: tuple[int, ...] = ()
         self._asked: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:
@@ -63,17 +70,20 @@ class SlotWatch:
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""
         plan = step.state.plan
+        self._given_up = faulty_slots(step.state)
         if step.state.phase is not Phase.RUNNING:
             self._life = -1
-        elif isinstance(event, IncarnationStarted) and self._may_grow and plan is not None and plan.slots:
-            self._life, self._aside = event.incarnation, plan.slots.bad
+        elif isinstance(event, IncarnationStarted) and plan is not None and plan.slots:
+            self._life, self._aside = event.incarnation, self._hopeful(plan.slots.bad)
             self._began_s, self._seen = self._reactor.now(), None
             if self._aside:
                 self._again(self._life)
 
-    @property
-    def _may_grow(self) -> bool:
-        return self._elastic.grow is Grow.AT_SAVE and bool(self._elastic.health_check)
+    def _hopeful(self, aside: tuple[SetAside, ...]) -> tuple[SetAside, ...]:
+        """Those of whom somebody will say that they are well: the user's command, or the platform."""
+        if self._elastic.grow is not Grow.AT_SAVE:
+            return ()
+        return tuple(one for one in aside if one.named or self._elastic.health_check)
 
     @property
     def _path(self) -> str:
@@ -118,8 +128,16 @@ class SlotWatch:
                 yield SlotsUsable(at_s=at_s, incarnation=life, node=node, slots=slots, path=path)
 
     def _is_well(self, one: SetAside) -> bool:
-        """Whether the command ends with 0 in time. Its code comes by a pipe: whoever waits may be late."""
+        """Whether the command ends with 0 in time, and the platform has nothing against the slot."""
+        if one.slot in self._given_up:
+            return False
+        return not self._elastic.health_check or self._passes(one)
+
+    def _passes(self, one: SetAside) -> bool:
+        """The command's code comes by a pipe: whoever waits may be late."""
         about = {_COMMAND: self._elastic.health_check, "FAULTRUN_SLOT": str(one.slot), "PATH": self._path}
+        device = self._devices[one.slot] if one.slot < len(self._devices) else one.slot
+        about["DEVICE_ID"] = str(device)
         told, tell = os.pipe()
         try:
             process = subprocess.Popen(
@@ -127,7 +145,7 @@ class SlotWatch:
                 stdin=subprocess.DEVNULL,
                 stdout=tell,
                 stderr=subprocess.DEVNULL,
-                env={**self._environ, **about, "DEVICE_ID": str(one.slot)},
+                env={**self._environ, **about},
                 start_new_session=True,
             )
         except OSError:

@@ -3,6 +3,7 @@
 from faultrun.cli.options.meeting import fewest_nodes
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
+from faultrun.cli.resolve.platform import fault_files
 from faultrun.cli.resolve.workers import Workers
 from faultrun.model.elastic import Elastic, Grow
 from faultrun.model.exits import WorkerExitCodes
@@ -25,8 +26,8 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elasti
     if fewest > world:
         because = f"the run has {world} workers"
         raise settings.refuse(Settings.min_worker_num, because, f"--min_worker_num={max(1, world - 1)}")
-    if table:
-        because = "a rank table names every device of the run, and the platform alone writes another"
+    if table and not workers.devices:
+        because = "the workers get the rank table unread, so nobody can leave devices out of it"
         raise settings.refuse(Settings.min_worker_num, because, "leave one of the two out")
     if settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
         because = "a training that recovers by itself (--worker_exit_codes=torchft) sees to its own size"
@@ -35,7 +36,8 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elasti
         ctx.no_effect("a dry run keeps its size", Settings.min_worker_num)
         return None
     check = settings.health_check or ""
-    if settings.grow is Grow.AT_SAVE and not check:
+    files = fault_files(settings, ctx.process)
+    if settings.grow is Grow.AT_SAVE and not (check or files.fault_config or files.reset_config):
         ctx.note("workers that are left out do not come back by themselves: no --health_check is given")
     return Elastic(min_workers=fewest, grow=settings.grow, health_check=check)
 

@@ -116,6 +116,7 @@ class Supervisor:
             topology=spec.topology,
             windows=spec.supervision.windows,
             exit_codes=spec.supervision.policy.exit_codes,
+            shrinks=spec.elastic is not None and not spec.elastic.min_nodes,
         )
         self._claimed = claim(self.log_dir, start, spec.run_id)
         past = self._claimed.past
@@ -148,7 +149,7 @@ class Supervisor:
         journal = self._kept(
             JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
         )
-        devices = DeviceAssignment(self._spec, self._process.environ, self._say)
+        devices = DeviceAssignment(self._spec, self._process.environ, self._say, self.log_dir)
         preparer = Preparer(
             self._spec, self._process.environ, self.log_dir / ORIGINALS, clock, self._say, devices
         )
@@ -262,7 +263,8 @@ class Supervisor:
         if elastic is None:
             return ()
         tasks, looks = (world.readings, world.checks), (catalog.listed, finder.read_back)
-        return (self._kept(SlotWatch(elastic, reactor, tasks, looks, self._process.environ)),)
+        environ, devices = self._process.environ, self._spec.devices
+        return (self._kept(SlotWatch(elastic, reactor, tasks, looks, environ, devices)),)
 
     def _nodes(self, helpers: Helpers, clock: RunClock) -> NodesAgreement | None:
         """The member process, where there are several nodes; forked last, it forks nothing itself."""

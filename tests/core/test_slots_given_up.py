@@ -1,0 +1,115 @@
+"""A device that the platform has given up gets no worker, where the run may shrink, until it says another."""
+
+from dataclasses import replace
+
+import pytest
+
+from faultrun.core.notices import faulty_slots
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.elastic import Elastic, SlotsUsable
+from faultrun.model.notice import FaultRanks, Notice
+from faultrun.model.run import Phase
+from support.notice_stories import ends, told
+from support.story import NODE, Story, checkpoint, rule
+
+GIVEN_UP = "the platform has given up its device"
+FIXED = replace(checkpoint(10), fixed_by="its state is sharded")
+
+
+def elastic(world_size: int = 4, at_least: int = 2) -> Story:
+    story = Story(world_size, rule(max_restarts=9))
+    story.rules = replace(story.rules, elastic=Elastic(min_workers=at_least))
+    story.state = replace(story.state, shrinks=True)
+    return story
+
+
+def places(story: Story) -> tuple[int, ...]:
+    return story.plan.topology.nodes[0].places
+
+
+def goes_on(story: Story, point: RecoveryPoint | None = None) -> Story:
+    """From the request to save to the next plan."""
+    assert story.phase is Phase.DRAINING
+    return ends(story).drained().chose(point or checkpoint(10))
+
+
+def names(*ranks: int) -> FaultRanks:
+    return FaultRanks(ranks=frozenset(ranks), created_at=sum(ranks))
+
+
+@pytest.mark.parametrize("notice", [told({1: "fault"}), told({1: "failed"}), names(1)])
+def test_the_run_goes_on_without_it_and_nothing_is_charged(notice: Notice) -> None:
+    story = elastic().begins().noticed(notice)
+    goes_on(story).prepared()
+    assert (story.phase, places(story)) == (Phase.RUNNING, (0, 2, 3))
+    slots = story.plan.slots
+    assert slots is not None
+    assert [(one.slot, one.why, one.named) for one in slots.aside] == [(1, GIVEN_UP, True)]
+    assert (story.plan.ledger.restarts, story.plan.ledger.total_restarts) == ((), 1)
+
+
+def test_its_ranks_are_those_of_the_whole_world_whoever_has_a_worker_now() -> None:
+    story = elastic(at_least=1).begins().noticed(names(1))
+    goes_on(story).prepared().noticed(names(1, 3))
+    assert "rank 2 is fault, says the platform" in story.whys[-1]
+    goes_on(story).prepared()
+    assert places(story) == (0, 2)
+    story.noticed(told({3: "unrecovered"}))  # nobody has it
+    assert story.phase is Phase.RUNNING
+
+
+def test_several_go_at_once() -> None:
+    story = elastic().begins().noticed(told({1: "fault", 2: "failed"}))
+    goes_on(story).prepared()
+    assert places(story) == (0, 3)
+
+
+def test_a_reset_that_failed_ends_the_wait_for_it() -> None:
+    story = elastic().begins().noticed(told({1: "unrecovered"}))
+    goes_on(story)
+    assert story.phase is Phase.HOLDING
+    story.noticed(told({1: "failed"}))
+    assert (story.phase, places(story)) == (Phase.PREPARING, (0, 2, 3))
+
+
+def test_a_device_that_is_named_as_workers_end_is_left_out_too() -> None:
+    story = elastic().begins().reported(r0=7).killed(2).noticed(names(1))
+    goes_on(story).prepared()
+    assert places(story) == (0, 2, 3)
+
+
+def test_where_the_rest_cannot_go_on_the_run_waits_as_ever_and_says_why() -> None:
+    story = elastic().begins().noticed(told({1: "fault"}))
+    goes_on(story, FIXED)
+    assert (story.phase, places(story)) == (Phase.HOLDING, ())
+    assert story.whys[-1] == "workers wait for the platform: rank 1 is marked as faulty"
+    slots = story.plan.slots
+    assert slots is not None
+    assert slots.refused == "slot 1 keeps its worker: its state is sharded"
+    few = elastic(2, at_least=2).begins().noticed(told({1: "fault"}))
+    goes_on(few)
+    assert few.plan.slots is not None
+    assert few.plan.slots.refused == "slot 1 keeps its worker: 1 worker would be left, and --min_worker_num=2"
+
+
+def test_what_was_said_before_this_supervisor_began_is_about_other_devices() -> None:
+    story = elastic().starts(notices=(names(1),)).chose(None).prepared()
+    assert (story.phase, places(story), faulty_slots(story.state)) == (Phase.RUNNING, (), ())
+
+
+@pytest.mark.parametrize(("bad", "well"), [(told({1: "fault"}), told({1: "recovered"})), (names(1), names())])
+def test_it_is_taken_back_when_the_platform_says_that_it_is_well(bad: Notice, well: Notice) -> None:
+    story = elastic().begins().noticed(bad)
+    goes_on(story).prepared()
+    assert faulty_slots(story.state) == (1,)
+    story.noticed(well)
+    assert faulty_slots(story.state) == ()
+    story.now(SlotsUsable, node=NODE, slots=(1,), path="ckpt/30")
+    goes_on(story).prepared()
+    assert (story.phase, places(story)) == (Phase.RUNNING, ())
+
+
+def test_a_run_that_keeps_its_size_leaves_as_ever() -> None:
+    story = Story(3).begins().noticed(told({1: "fault"}))
+    assert story.state.stop is not None
+    assert faulty_slots(story.state) == ()
