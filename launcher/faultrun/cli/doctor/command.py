@@ -34,7 +34,7 @@ _ANSWER_S = 20.0
     epilog=example(
         "faultrun doctor",
         "faultrun doctor --checkpoint_dir=ckpt --grace=2m",
-        "faultrun --worker_num=8 --min_worker_num=6 --health_check='faultrun doctor --device' train.py",
+        "faultrun doctor --device",
     )
 )
 @click.option(
