@@ -56,6 +56,15 @@ def test_once_all_are_one_group_what_the_dead_left_behind_is_swept() -> None:
     assert (story.phase, story.whys[-1]) == (Phase.RUNNING, "all have rejoined")
 
 
+def test_what_a_rank_left_behind_is_swept_though_another_died_before_all_were_one_group() -> None:
+    story = training().killed(1).examined().rejoined(0).killed(2).examined()
+    assert not story.performed(SweepRanks)
+    swept = story.rejoined(0, 1, 2).performed(SweepRanks)
+    assert [(one.ranks, one.incarnation) for one in swept] == [(frozenset({1}), 0), (frozenset({2}), 1)]
+    story.can_rejoin(0, 1, 2).killed(1).examined()
+    assert [one.ranks for one in story.rejoined(0, 1, 2).performed(SweepRanks)] == [frozenset({1})]
+
+
 def test_the_same_processes_survive_one_death_after_the_other() -> None:
     story = training()
     for number, rank in enumerate((1, 0, 2, 1), 1):

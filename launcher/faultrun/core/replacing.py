@@ -9,6 +9,7 @@ resumes, so nothing is looked for, rewritten or prepared. Ranks of a training th
 of the death and left alone (``recovers_itself``): who is missing is started, and nobody is waited for.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.core import drain
@@ -31,6 +32,7 @@ from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeStatus
 from faultrun.model.hang import Standstill
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.plan import Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.rejoin import (
     DeathsExamined,
@@ -40,7 +42,7 @@ from faultrun.model.rejoin import (
     RankRejoined,
     SurvivorsFreed,
 )
-from faultrun.model.run import Drain, Phase, RunState, Step
+from faultrun.model.run import Drain, Life, Phase, RunState, Step
 
 
 def begin(state: RunState, event: WorkerExit) -> Step:
@@ -162,6 +164,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         rejoinable=life.rejoinable & plan.kept,
         rejoining=frozenset() if state.recovers_itself else ranks,
         regroups=life.regroups + 1,
+        unswept=_unswept(life, plan, ranks - plan.kept),
         steps=tuple(one for one in life.steps if one.rank in plan.kept),
         exits=(),
         drain=None,
@@ -219,10 +222,22 @@ def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoi
             state = replace(state, life=replace(at_step, rejoining=missing))
             if missing:
                 return Step(state=state, why=f"rank {rank} is back at step {step}; {len(missing)} are not")
-            plan = state.plan
-            anew = frozenset() if plan is None else life.alive - plan.kept
-            swept = (SweepRanks(incarnation=state.incarnation - 1, ranks=anew),) if anew else ()
+            state = replace(state, life=replace(state.life, unswept=()))
+            swept = tuple(_sweep(life))
             return Step(state=state, actions=swept, why=f"all are one group again, at step {step}")
+
+
+def _unswept(life: Life, plan: Plan, dead: frozenset[int]) -> tuple[tuple[int, int], ...]:
+    """With the ranks that died now; whoever came in for one before and died has left more behind."""
+    before = tuple(one for one in life.unswept if one[0] not in dead)
+    return (*before, *((rank, plan.incarnation - 1) for rank in sorted(dead)))
+
+
+def _sweep(life: Life) -> Iterator[SweepRanks]:
+    """What came in for a rank was started behind the incarnation in which that died, and lives."""
+    for died in sorted({incarnation for _, incarnation in life.unswept}):
+        ranks = frozenset(rank for rank, incarnation in life.unswept if incarnation == died)
+        yield SweepRanks(incarnation=died, ranks=ranks)
 
 
 def stepped(state: RunState) -> RunState:

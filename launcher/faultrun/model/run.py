@@ -92,9 +92,10 @@ class Life:
     ``more_points`` are what else this node could resume from. ``look`` was asked for while this node was
     looking through the checkpoints, 0: nothing was. ``rejoinable`` are ranks that can leave their group and
     form another, ``rejoining`` those of which that is awaited, ``regroups`` how often in a row without a step
-    of all. ``usable`` are slots of this node that were set aside and are well again. ``standstill``: nobody
-    has moved for longer than is usual. ``master_addr`` is the host of ``master_port``, "" for this one;
-    ``meeting_port`` where survivors of several nodes could meet here.
+    of all. ``unswept`` are ranks that were replaced since all were one group, with the incarnation in which
+    each died. ``usable`` are slots of this node that were set aside and are well again. ``standstill``:
+    nobody has moved for longer than is usual. ``master_addr`` is the host of ``master_port``, "" for this
+    one; ``meeting_port`` where survivors of several nodes could meet here.
     """
 
     topology: Topology | None = None
@@ -111,6 +112,7 @@ class Life:
     rejoinable: frozenset[int] = frozenset()
     rejoining: frozenset[int] = frozenset()
     regroups: int = 0
+    unswept: tuple[tuple[int, int], ...] = ()
     usable: tuple[int, ...] = ()
     standstill: Standstill = Standstill()
     master_addr: str = ""
