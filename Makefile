@@ -13,7 +13,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-hostile soak-nodes soak-pauses soak-properties soak-stay matrix codes goodput format clean
+.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-nodes soak-pauses soak-properties soak-stay matrix codes goodput format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -36,6 +36,7 @@ help:
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
 	@echo "make soak-nodes N=300 SEED=1: faults over three nodes and a spare with a real etcd; goes on where it was cut off"
 	@echo "make soak-stay N=500 SEED=1: ranks killed in trainings whose survivors stay, compared bit for bit; goes on where it was cut off"
+	@echo "make soak-everything N=1000 SEED=1: every fault over every training, one node and three; goes on where it was cut off (MINUTES=60 at a time)"
 	@echo "make soak-pauses N=200 SEED=1: healthy pauses of 1 to 120 s, of which none may be killed, and hangs with a limit"
 	@echo "make soak-properties EXAMPLES=20000 SEED=1 TESTS=tests/core: the property tests, with that many examples each"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
@@ -115,6 +116,10 @@ soak-nodes: $(STAMP)
 soak-stay: $(STAMP)
 	PYTHONPATH=launcher:. $(BIN)/python -m benchmarks.campaigns.stay --deaths $(N) --seed $(SEED) \
 		--keep benchmarks/results/attempts/stay-$(SEED).jsonl --page benchmarks/results/stay_campaign.md
+
+soak-everything: $(STAMP)
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --faults $(N) --seed $(SEED) --minutes $(MINUTES) \
+		--keep benchmarks/results/attempts/thousand-$(SEED).jsonl --page benchmarks/results/thousand.md
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,61 +78,50 @@ class Node:
             self.code = None if code < 0 or self.away else code
 
 
-class Site:
-    """One run, from its start until ``close``. ``tick`` does what is due."""
+class Stage:
+    """Hosts of one run, from its start until ``close``. ``tick`` does what is due.
 
-    def __init__(self, session: Session, folder: Path, net: Network) -> None:
-        self.session = session
+    ``disks`` are folders below ``folder``, each a disk of so many MiB.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        net: Network,
+        names: Sequence[str],
+        members: Sequence[str],
+        disks: Mapping[str, int],
+    ) -> None:
         self.folder = folder
         self.net = net
-        self.nodes = {name: Node(name) for name in NODES}
-        self.ranks = SEATS * session.per_node
-        for name in (*(f"etcd/{one}" for one in MEMBERS), *(f"logs/{one}" for one in NODES), "ckpt"):
-            _mount(folder / name, _SIZES_MIB[name.partition("/")[0]])
+        self.nodes = {name: Node(name) for name in names}
+        self._disks = tuple(disks)
+        for name, size_mib in disks.items():
+            _mount(folder / name, size_mib)
         (folder / "told").mkdir()
         self.ledgers = Ledgers(folder / "told")
         self.census = Census(folder / "told")
-        self.etcd = EtcdCluster(net, MEMBERS, folder / "etcd")
+        self.etcd = EtcdCluster(net, members, folder / "etcd") if members else None
         self._due: list[tuple[float, Callable[[], object]]] = []
 
     def begin(self) -> None:
         """Start etcd and all supervisors."""
-        self.etcd.start()
+        if self.etcd is not None:
+            self.etcd.start()
         for node in self.nodes.values():
             self.start(node)
 
     def start(self, node: Node) -> None:
         """The same command on each host."""
-        session, host = self.session, self.net[node.name]
-        options = (
-            f"--framework={'torch' if session.torch else 'plain'}",
-            f"--nnodes={SEATS}",
-            f"--nproc-per-node={session.per_node}",
-            "--rdzv-backend=etcd",
-            f"--rdzv-endpoint={self.etcd.endpoints}",
-            f"--rdzv-id=soak{session.number}",
-            f"--local-addr={host.address}",
-            f"--node_name={node.name}",
-            f"--lease_ttl={LEASE_S}",
-            "--node_wait=60s",
-            "--grace=4s",
-            "--backoff=10ms..50ms",
-            "--max_restarts=1000",
-            f"--checkpoint_dir={self.folder / 'ckpt'}",
-            f"--log_dir={self.folder / 'logs' / node.name}",
-        )
-        job = (
-            f"--guard={session.guard}",
-            f"--collective={'gloo' if session.torch else 'sockets'}",
-            f"--ckpt={self.folder / 'ckpt'}",
-            f"--told={self.folder / 'told'}",
-            f"--finish={self.folder / 'finish'}",
-        )
-        light = () if session.torch else ("-S",)
-        command = (sys.executable, "-m", "faultrun", *options, sys.executable, *light, str(_JOB), *job)
+        raise NotImplementedError
+
+    def run(self, node: Node, command: Sequence[str], **more: str) -> None:
+        """Start it there; ``more`` are variables."""
         environ = {**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}", "FAULTRUN_REPORT": "False"}
         node.code, node.since = None, len(node.said)
-        node.process = host.start(command, log=self.console(node), environ=environ, cwd=self.folder)
+        node.process = self.net[node.name].start(
+            command, log=self.console(node), environ={**environ, **more}, cwd=self.folder
+        )
 
     def console(self, node: Node) -> Path:
         """What its supervisors say, one behind the other."""
@@ -182,8 +171,8 @@ class Site:
 
     @property
     def ending(self) -> bool:
-        """Whether more than one node has ended by itself: then it is the run, and nobody is brought back."""
-        return len(self.codes) > 1
+        """Whether more than one node has ended by itself, or the only one: then it is the run."""
+        return len(self.codes) > (len(self.nodes) > 1)
 
     @property
     def ended(self) -> bool:
@@ -217,8 +206,51 @@ class Site:
         self.census.close()
         for host in (*self.net.hosts.values(), self.net.desk):
             host.kill()
-        for mounted in (*(f"etcd/{one}" for one in MEMBERS), *(f"logs/{one}" for one in NODES), "ckpt"):
+        for mounted in self._disks:
             subprocess.run(["umount", "-l", str(self.folder / mounted)], check=False, capture_output=True)
+
+
+class Site(Stage):
+    """A run of the campaign over several nodes."""
+
+    def __init__(self, session: Session, folder: Path, net: Network) -> None:
+        disks = {f"etcd/{one}": _SIZES_MIB["etcd"] for one in MEMBERS}
+        disks |= {f"logs/{one}": _SIZES_MIB["logs"] for one in NODES} | {"ckpt": _SIZES_MIB["ckpt"]}
+        super().__init__(folder, net, NODES, MEMBERS, disks)
+        self.session = session
+        self.ranks = SEATS * session.per_node
+
+    def start(self, node: Node) -> None:
+        """The same command on each host."""
+        session, host = self.session, self.net[node.name]
+        assert self.etcd is not None
+        options = (
+            f"--framework={'torch' if session.torch else 'plain'}",
+            f"--nnodes={SEATS}",
+            f"--nproc-per-node={session.per_node}",
+            "--rdzv-backend=etcd",
+            f"--rdzv-endpoint={self.etcd.endpoints}",
+            f"--rdzv-id=soak{session.number}",
+            f"--local-addr={host.address}",
+            f"--node_name={node.name}",
+            f"--lease_ttl={LEASE_S}",
+            "--node_wait=60s",
+            "--grace=4s",
+            "--backoff=10ms..50ms",
+            "--max_restarts=1000",
+            f"--checkpoint_dir={self.folder / 'ckpt'}",
+            f"--log_dir={self.folder / 'logs' / node.name}",
+        )
+        job = (
+            f"--guard={session.guard}",
+            f"--collective={'gloo' if session.torch else 'sockets'}",
+            f"--ckpt={self.folder / 'ckpt'}",
+            f"--told={self.folder / 'told'}",
+            f"--finish={self.folder / 'finish'}",
+        )
+        light = () if session.torch else ("-S",)
+        command = (sys.executable, "-m", "faultrun", *options, sys.executable, *light, str(_JOB), *job)
+        self.run(node, command)
 
 
 @contextmanager

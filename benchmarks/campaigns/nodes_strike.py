@@ -8,14 +8,14 @@ from contextlib import suppress
 from functools import partial
 
 from benchmarks.campaigns.nodes_plan import MEMBERS, Fault, Kind, Whom
-from benchmarks.campaigns.nodes_site import Node, Site, fill
+from benchmarks.campaigns.nodes_site import Node, Stage, fill
 from support.hosts import Host
 
 
 class Striker:
     """Strikes at ``site``; ``strike`` returns whom it struck, in a word."""
 
-    def __init__(self, site: Site, chance: random.Random) -> None:
+    def __init__(self, site: Stage, chance: random.Random) -> None:
         self._site = site
         self._chance = chance
         self._deeds: dict[Kind, Callable[[Fault, Node], str]] = {
@@ -126,7 +126,7 @@ class Striker:
 
     def _member_back(self, name: str) -> None:
         host = self._site.net[name]
-        if not host.pids:
+        if not host.pids and self._site.etcd is not None:
             host.reap()
             self._site.etcd.start_member(host)
 

@@ -44,9 +44,11 @@ def boot_s() -> float:
 class Ledger:
     """What this process did, a line each, and the page that shows when it ran last."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
-        name = f"{LIFE}_{RANK}_{os.getpid()}_{os.uname().nodename}"
-        self._about = {"life": LIFE, "rank": RANK, "node": os.uname().nodename, "pid": os.getpid()}
+    def __init__(self, folder: Path, kind: str, life: int = LIFE) -> None:
+        name = f"{life}_{RANK}_{os.getpid()}_{os.uname().nodename}"
+        self.life = life
+        """Where it is now: a survivor goes on into later ones."""
+        self._about = {"rank": RANK, "node": os.uname().nodename, "pid": os.getpid()}
         page = os.open(folder / f"{name}.{kind}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         os.write(page, struct.pack(PAGE, boot_s(), boot_s()))
         self._page = mmap.mmap(page, struct.calcsize(PAGE))
@@ -55,7 +57,7 @@ class Ledger:
 
     def note(self, what: str, step: int, path: str = "") -> None:
         """One line in one write."""
-        line = {"at_s": boot_s(), **self._about, "what": what, "step": step, "path": path}
+        line = {"at_s": boot_s(), "life": self.life, **self._about, "what": what, "step": step, "path": path}
         os.write(self._fd, (json.dumps(line) + "\n").encode())
 
     def _beat(self) -> None:

@@ -1,0 +1,100 @@
+"""``python -m benchmarks.campaigns.everything --faults 1000 --seed 1``: every fault, over every training.
+
+One node and three (network namespaces, a real etcd of three members); torch with DistributedDataParallel and
+fully_shard, MindSpore; with the SDK and without, with standbys, with survivors that stay, with fewer ranks.
+``--keep`` holds a line a fault and goes on where it was cut. Ends with 1 when a promise was broken; what such
+a run left is below ``--see``.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.campaigns.everything_page import HEAD, faults, shown, summary, write
+from benchmarks.campaigns.everything_plan import draw
+from benchmarks.campaigns.everything_run import Row, run
+from benchmarks.campaigns.nodes_site import own_mounts
+from benchmarks.harness.netns import refused
+
+_NOT_POSSIBLE = 77
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is missing; the exit code says whether every promise was kept."""
+    asked = read_options(argv)
+    if asked.only_page:
+        write(asked.page, asked.keep, asked.seed, asked.faults)
+        return 0
+    if refused():
+        print(f"not possible here: {refused()}", file=sys.stderr)
+        return _NOT_POSSIBLE
+    own_mounts()
+    rows = read(asked.keep, asked.seed)
+    see = asked.see or Path(tempfile.gettempdir(), f"thousand-see-{os.getpid()}")
+    print(f"{asked.faults} faults, seed {asked.seed}; {len(faults(rows))} done\n\n{HEAD}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="thousand-") as folder:
+        for row in _more(rows, asked, Path(folder), see):
+            print(shown(row), flush=True)
+            _write(asked.keep, asked.seed, row)
+    print(f"\n{summary(rows)}")
+    if asked.page is not None:
+        write(asked.page, asked.keep, asked.seed, asked.faults)
+    return 1 if any(row["broken"] for row in rows) else 0
+
+
+def _more(rows: list[Row], asked: argparse.Namespace, folder: Path, see: Path) -> Iterator[Row]:
+    """Go on behind ``rows``, and add to them, until so many faults were had, or the time is over."""
+    until_s = time.monotonic() + asked.minutes * 60
+    number = max((row["session"] for row in rows), default=0)
+    if asked.only:
+        number = asked.only[0]
+    while len(faults(rows)) < asked.faults and time.monotonic() < until_s:
+        session = draw(number, asked.seed)
+        had = [row["place"] for row in rows if row["session"] == number]
+        first = len(session.faults) if -1 in had else max(had, default=-1) + 1
+        for fresh in run(session, first, asked.seed, folder, see):
+            rows += fresh
+            yield from fresh
+            if len(faults(rows)) >= asked.faults or time.monotonic() > until_s:
+                return
+        if asked.only:
+            return
+        number += 1
+
+
+def read(path: Path | None, seed: int) -> list[Row]:
+    """The rows that there are."""
+    if path is None or not path.exists():
+        return []
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    return [row for row in rows if row["seed"] == seed]
+
+
+def _write(path: Path | None, seed: int, row: Row) -> None:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"seed": seed, **row}) + "\n")
+
+
+def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
+    """How many, and where the rows go."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.everything", description=__doc__)
+    parser.add_argument("--faults", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no fault after that")
+    parser.add_argument("--only", type=int, action="append", help="this run alone")
+    parser.add_argument("--keep", type=Path, default=None, help="a file of rows, to go on from")
+    parser.add_argument("--page", type=Path, default=None, help="where the result is written")
+    parser.add_argument("--only_page", action="store_true", help="run nothing, write the page anew")
+    parser.add_argument("--see", type=Path, default=None, help="where runs are kept that broke a promise")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

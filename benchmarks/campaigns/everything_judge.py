@@ -1,0 +1,195 @@
+"""Which promises one of a thousand faults broke, and which way back was taken. Pure.
+
+By the ranks' own words beside a training whose every bit is known, by the pages that show when a process ran
+last, and by the journals. Nothing here asks faultrun whether it did right.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.campaigns.nodes_ledger import Life, Told
+
+Line = dict[str, Any]
+UNSAID_S = 8.0
+"""The lease of a lost node, the two seconds that a wait may last unsaid, and three of a crowded machine."""
+
+_MOST_WORDS = 3
+_NEAR = 1e-5
+
+
+@dataclass(slots=True)
+class Broken:
+    """What was promised and not kept, in words, promise by promise."""
+
+    resumes: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    together: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    saves: list[str] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
+    recovery: list[str] = field(default_factory=list)
+    journals: list[str] = field(default_factory=list)
+    cards: list[str] = field(default_factory=list)
+
+    def by_name(self) -> dict[str, list[str]]:
+        """Only what was broken."""
+        all_of = {name: getattr(self, name) for name in self.__slots__}
+        return {name: words for name, words in all_of.items() if words}
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a rank tells of a step that nobody disturbed. ``samples``: of all ranks together."""
+
+    digest: str
+    loss: float
+    total: float
+    samples: tuple[int, ...]
+
+
+Law = Callable[[int, int], Right]
+"""By step and rank."""
+
+
+class Steps:
+    """Each step once and with its own bits: fed with all lines as they come.
+
+    Ranks that were left out in between round otherwise: from the first smaller incarnation on, sums are held
+    to what is right within ``_NEAR``, and the samples of a step to those of all ranks.
+    """
+
+    def __init__(self, law: Law, full: int) -> None:
+        self._law, self._full = law, full
+        self._worlds: dict[int, int] = {}
+        self._last: dict[tuple[int, int], int] = {}
+        self._seen: dict[tuple[int, int], dict[int, list[int]]] = {}
+
+    def wrong(self, fresh: Iterable[Told]) -> list[str]:
+        """What is not right in ``fresh``; the first few of it."""
+        found = [words for one in sorted(fresh, key=lambda one: one.at_s) for words in self._of(one)]
+        return found[:_MOST_WORDS]
+
+    def _of(self, one: Told) -> Iterator[str]:
+        key = one.life, one.rank
+        if one.what == "begin":
+            self._worlds[one.life] = int(one.path)
+            self._last[key] = one.step
+        if one.what != "step":
+            return
+        last = self._last.get(key)
+        if last is not None and one.step != last + 1:
+            yield f"{_who(one)}: step {one.step} came after step {last}"
+        self._last[key] = one.step
+        yield from self._differs(one)
+
+    def _differs(self, one: Told) -> Iterator[str]:
+        digest, loss, *more = one.path.split()
+        right, world = self._law(one.step, one.rank), self._worlds.get(one.life, self._full)
+        ever_less = any(size < self._full for life, size in self._worlds.items() if life <= one.life)
+        if not ever_less and digest != right.digest:
+            yield f"{_who(one)}: step {one.step} ended with {digest} instead of {right.digest}"
+        if world == self._full and not _near(float(loss), right.loss):
+            yield f"{_who(one)}: step {one.step} had loss {loss} instead of {right.loss!r}"
+        if more and right.total and ever_less and not _near(float(more[0]), right.total):
+            yield f"{_who(one)}: step {one.step} ended with weights of {more[0]} instead of {right.total!r}"
+        if more and right.samples:
+            seen = self._seen.setdefault((one.life, one.step), {})
+            seen[one.rank] = [int(word) for word in more[1:]]
+            together = sorted(sample for own in seen.values() for sample in own)
+            if len(seen) == world and together != sorted(right.samples):
+                yield f"step {one.step} of incarnation {one.life} read {together}"
+
+
+def out_of_step(told: Sequence[Told], since_life: int) -> Iterator[str]:
+    """Incarnations behind ``since_life`` whose ranks did not begin alike, or before the newest whole save."""
+    for life in sorted({one.life for one in told if one.life > since_life}):
+        begins = {one.rank: one.step for one in told if one.life == life and one.what == "begin"}
+        there = [one.step for one in told if one.life == life and one.what == "there"]
+        if len(set(begins.values())) > 1:
+            yield f"incarnation {life} began at steps {sorted(set(begins.values()))}"
+        newest = max(max(there, default=0), 0)
+        if begins and there and min(begins.values()) < newest:
+            yield f"incarnation {life} began at step {min(begins.values())}, and {newest} was whole"
+
+
+def lost_steps(told: Sequence[Told], since_life: int, life: int) -> int:
+    """How many steps the incarnation did again that one from ``since_life`` on had done."""
+    steps = [one for one in told if one.what == "step"]
+    done = max((one.step for one in steps if since_life <= one.life < life), default=0)
+    began = [one.step for one in told if one.what == "begin" and one.life == life]
+    return max(0, done - min(began)) if began else 0
+
+
+def kept_by(journal: Iterable[Line]) -> dict[int, frozenset[int]]:
+    """By incarnation, the ranks whose processes it has from the one before."""
+    plans = [line for line in journal if line["event"] == "PlanAdopted"]
+    return {line["plan"]["incarnation"]: frozenset(line["plan"].get("kept", ())) for line in plans}
+
+
+def ran_on(lives: Sequence[Life], kept: Mapping[int, frozenset[int]]) -> Iterator[str]:
+    """Processes that ran after somebody of an incarnation was born that does not have them."""
+    born: dict[int, float] = {}
+    for one in lives:
+        if one.is_rank:
+            born[one.life] = min(one.born_s, born.get(one.life, one.born_s))
+    for one in lives:
+        without = [life for life in born if life > one.life and one.rank not in kept.get(life, frozenset())]
+        first = min((born[life] for life in without), default=None)
+        if one.is_rank and first is not None and one.beat_s() > first:
+            yield f"{one.words()} ran for {one.beat_s() - first:.3f} s beside a newer one"
+
+
+def saved_twice(told: Iterable[Told], journal: Iterable[Line]) -> Iterator[str]:
+    """Saves of one step by one rank in one incarnation, more than one of a kind."""
+    seen: set[tuple[object, ...]] = set()
+    periodic = [("save", one.life, one.rank, one.step) for one in told if one.what == "saved"]
+    gasps = [
+        ("gasp", line["incarnation"], line["rank"], line.get("path"))
+        for line in journal
+        if line["event"] == "GaspSaved"
+    ]
+    for key in (*periodic, *gasps):
+        if key in seen:
+            yield f"{key[0]} of rank {key[2]} in incarnation {key[1]} came twice"
+        seen.add(key)
+
+
+def unsaid(
+    moments: Sequence[tuple[float, bool]], said: Sequence[tuple[float, str]], since_s: float, more_s: float
+) -> Iterator[str]:
+    """Times behind a step, longer than ``UNSAID_S`` and ``more_s``, in which no supervisor said a word.
+
+    ``moments``: of steps (True), and of births; a process that was born is on its way.
+    """
+    marks = sorted(one for one in moments if one[0] >= since_s - 1)
+    for (earlier, trained), (later, _) in pairwise(marks):
+        lines = [at_s for at_s, _ in said if earlier <= at_s <= earlier + UNSAID_S + more_s]
+        if trained and later - earlier > UNSAID_S + more_s and not lines:
+            yield f"for {later - earlier:.1f} s nobody said why nothing goes on"
+
+
+def way_back(journal: Sequence[Line], since_life: int, life: int, worlds: Mapping[int, int]) -> str:
+    """By which way training came back, as the journals have it of the newest incarnation."""
+    if life <= since_life:
+        return "went on by itself"
+    before, now = worlds.get(since_life, 0), worlds.get(life, 0)
+    if now < before:
+        return "shrunk"
+    if now > before:
+        return "grown"
+    if kept_by(journal).get(life):
+        return "survivors stayed"
+    started = [line for line in journal if line["event"] == "WorkerStarted" and line["incarnation"] == life]
+    warm = sum(bool(line.get("standby")) for line in started)
+    return "cold restart" if not warm else "warm restart" if warm == len(started) else "partly warm restart"
+
+
+def _who(one: Told) -> str:
+    return f"rank {one.rank} of incarnation {one.life}"
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one - other) <= _NEAR * max(1.0, abs(one), abs(other))

@@ -1,0 +1,188 @@
+"""What the thousand faults have shown, for people: rows as they come, the page of all, and its plot."""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.campaigns.everything_plan import HANG_S, IS_NO_FAULT, LEASE_S, SETTINGS, Kind, When
+from benchmarks.campaigns.everything_plot import draw
+from benchmarks.harness import machine
+
+Row = Mapping[str, Any]
+
+HEAD = (
+    "| run | what | whom | when | way back | again after | steps lost | |\n|---|---|---|---|---|---|---|---|"
+)
+PROMISES = {
+    "resumes": "an incarnation that did not begin, all ranks alike, at the newest whole save",
+    "steps": "a step that was left out, done twice, with other samples, or ended with other bits",
+    "together": "ranks of two incarnations at once",
+    "orphans": "a process that outlived its rank or its run",
+    "saves": "a save that was made twice",
+    "waits": "a wait without a name",
+    "codes": "an end with another code than promised",
+    "recovery": "a training that did not go on",
+    "journals": "journals that are torn or disagree",
+    "cards": "cards that differ between nodes",
+}
+WAYS = (
+    *("survivors stayed", "warm restart", "partly warm restart", "cold restart"),
+    *("shrunk", "grown", "went on by itself"),
+)
+_KINDS = frozenset(kind.value for kind in Kind if kind not in IS_NO_FAULT)
+_METHOD = f"""\
+`make soak-everything N=1000 SEED={{seed}}`: a schedule drawn from the seed, over {len(SETTINGS)} kinds of
+runs, up to 12 faults in a run, a third of them in what the fault before set off. Each fault is judged by what
+the ranks wrote down beside a training whose every bit is computed beforehand (a gradient depends on
+samples and not on weights, all numbers are whole: sums are the same in any order), by pages in which
+each rank shows when it ran last, and by the journals. *Again after* is from the fault to the moment
+when every rank has done a step in the newest incarnation; a hang counts from its beginning
+(`--hang_timeout={HANG_S}s`), a lost node from its loss (lease {LEASE_S} s); the time for which a link, a
+disk or a host was away is in it. Where ranks were left out, weights are held to those of all within
+1e-5, samples exactly."""
+
+
+def faults(rows: Iterable[Row]) -> list[Row]:
+    """Those that struck somebody; the others are ends of runs, and devices that are well again."""
+    return [row for row in rows if row["kind"] in _KINDS and row["struck"] != "nobody"]
+
+
+def shown(row: Row) -> str:
+    """A line of the table."""
+    took = "-" if row["recovery_s"] is None else f"{row['recovery_s']:.1f} s"
+    wrong = [f"{PROMISES[name]}: {'; '.join(words)}" for name, words in row["broken"].items()]
+    verdict = f"**{' / '.join(wrong)}** see {row.get('see')}" if wrong else "kept"
+    if row["ended"] is not None and row["place"] >= 0:
+        verdict += f", the run ended with {row['ended']}"
+    cells = (f"{row['session']} {row['run']}", row["kind"], row["struck"], row["when"], row["way"], took)
+    return f"| {' | '.join(map(str, cells))} | {row['lost']} | {verdict} |"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """What was kept and what was not."""
+    broken = [row for row in rows if row["broken"]]
+    inside = sum(row["when"] != When.TRAINING.value for row in faults(rows))
+    ends = sum(row["kind"] == "the end" for row in rows)
+    return (
+        f"{len(faults(rows))} faults in {len({row['session'] for row in rows})} runs, {inside} of them"
+        f" in what another had set off; {ends} ends; {len(broken)} rows with a broken promise"
+    )
+
+
+def write(page: Path | None, keep: Path | None, seed: int, wanted: int) -> None:
+    """The page, and its plot beside it, from the rows that are kept."""
+    if page is None or keep is None:
+        return
+    rows = _read(keep)
+    rivals = _read(keep.with_name(f"{keep.stem}-rivals.jsonl"))
+    draw(rows, rivals, page.with_suffix(".svg"))
+    page.write_text(_page(rows, rivals, seed, wanted), encoding="utf-8")
+
+
+def _page(rows: Sequence[Row], rivals: Sequence[Row], seed: int, wanted: int) -> str:
+    own, loads = faults(rows), sorted(float(row["load"]) for row in rows) or [0.0]
+    about = ", ".join(f"{name} {value}" for name, value in machine.describe().items())
+    lines = [
+        "# A thousand faults",
+        "",
+        f"**{len(own)} of {wanted} were run so far**, seed {seed}. The machine was shared with other work"
+        f" while times were taken: load average {loads[0]:g} to {loads[-1]:g}, median"
+        f" {statistics.median(loads):g}, on {machine.describe()['cores']} cores; each row has its own. Times"
+        " show what to expect of a busy machine and are no benchmark (those are in the README and in"
+        " several_nodes.md).",
+        "",
+        f"Machine: {about}.",
+        "",
+        _METHOD.format(seed=seed),
+        "",
+        summary(rows) + ".",
+        "",
+        "![how long until all ranks train again](thousand.svg)",
+        "",
+        "## Promises",
+        "",
+        "| broken would be | rows |",
+        "|---|---|",
+        *(f"| {words} | {sum(name in row['broken'] for row in rows)} |" for name, words in PROMISES.items()),
+        "",
+        *_table("fault", own, lambda row: str(row["kind"]), [kind.value for kind in Kind]),
+        *_table("when", own, lambda row: str(row["when"]), [when.value for when in When]),
+        *_table("way back", own, lambda row: str(row["way"]), WAYS),
+        *_table("training", own, lambda row: str(row["run"]), [one.name for one in SETTINGS]),
+        *_ways_of_kinds(own),
+        *_beside(rows, rivals),
+    ]
+    broken = [row for row in rows if row["broken"]]
+    lines += ["## Broken", "", HEAD, *map(shown, broken), ""] if broken else []
+    return "\n".join(lines)
+
+
+def _table(what: str, rows: Sequence[Row], of: Callable[[Row], str], names: Iterable[str]) -> list[str]:
+    head = f"| {what} | faults | restarts or repairs | again after: median, p95, longest"
+    lines = [
+        f"## By {what}",
+        "",
+        f"{head} | steps lost: median, most | broken |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        mine = [row for row in rows if of(row) == name]
+        if mine:
+            again = [row for row in mine if row["lives"] > 0]
+            lost = [int(row["lost"]) for row in again]
+            worst = f"{statistics.median(lost):g}, {max(lost)}" if lost else "-"
+            broken = sum(bool(row["broken"]) for row in mine)
+            lines.append(f"| {name} | {len(mine)} | {len(again)} | {_spread(again)} | {worst} | {broken} |")
+    return [*lines, ""]
+
+
+def _ways_of_kinds(rows: Sequence[Row]) -> list[str]:
+    head = " | ".join(WAYS)
+    lines = ["## Which way back", "", f"| fault | {head} |", f"|---|{'---|' * len(WAYS)}"]
+    for kind in Kind:
+        ways = Counter(row["way"] for row in rows if row["kind"] == kind.value)
+        if ways:
+            lines.append(f"| {kind.value} | {' | '.join(str(ways[way] or '') for way in WAYS)} |")
+    return [*lines, ""]
+
+
+def _beside(rows: Sequence[Row], rivals: Sequence[Row]) -> list[str]:
+    """The same faults of the schedule under other launchers."""
+    if not rivals:
+        return []
+    lines = [
+        *("## Beside other launchers", ""),
+        "Faults among the first hundred of the same schedule that another launcher can be given: one node,",
+        "DistributedDataParallel, in a rank. There the script finds its newest whole save by itself.",
+        "",
+        "| launcher | faults | all trained again | again after: median, p95, longest | steps lost: median |",
+        "|---|---|---|---|---|",
+    ]
+    keys = {(row["session"], row["place"]) for row in rivals if row["struck"] != "nobody"}
+    ours = [row for row in faults(rows) if (row["session"], row["place"]) in keys]
+    named = {"faultrun (all its ways)": ours}
+    for row in rivals:
+        if row["struck"] != "nobody":
+            named.setdefault(str(row["launcher"]), []).append(row)
+    for name, own in named.items():
+        again = [row for row in own if row["recovery_s"] is not None]
+        lost = f"{statistics.median(int(row['lost']) for row in again):g}" if again else "-"
+        lines.append(f"| {name} | {len(own)} | {len(again)} | {_spread(again)} | {lost} |")
+    missing = sorted({f"{row['launcher']}: {row['missing']}" for row in rivals if row.get("missing")})
+    return [*lines, "", *(f"Not run, {words}." for words in missing), ""]
+
+
+def _spread(rows: Sequence[Row]) -> str:
+    took = sorted(float(row["recovery_s"]) for row in rows if row["recovery_s"] is not None)
+    if not took:
+        return "-"
+    p95 = took[min(len(took) - 1, int(len(took) * 0.95))]
+    return f"{statistics.median(took):.1f}, {p95:.1f}, {took[-1]:.1f} s"
+
+
+def _read(path: Path) -> list[Row]:
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]

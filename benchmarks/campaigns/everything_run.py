@@ -1,0 +1,342 @@
+"""One run of the thousand faults, from its start to its end: each fault in its phase, and what came of it."""
+
+import random
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks.campaigns.everything_judge import (
+    Broken,
+    Steps,
+    kept_by,
+    lost_steps,
+    out_of_step,
+    ran_on,
+    saved_twice,
+    unsaid,
+    way_back,
+)
+from benchmarks.campaigns.everything_law import law_of
+from benchmarks.campaigns.everything_plan import ARMED, HANG_S, HANGS, Fault, Kind, Session, When, rounds
+from benchmarks.campaigns.everything_site import Site
+from benchmarks.campaigns.everything_strike import Striker, Struck
+from benchmarks.campaigns.nodes_judge import (
+    cards_differ,
+    journals_disagree,
+    read_journal,
+    unequal_ends,
+    unnamed_waits,
+    waits_said,
+)
+from benchmarks.harness import machine
+from benchmarks.harness.procfs import environment
+from benchmarks.jobs.nodes import boot_s
+from support.hosts import network
+
+Row = dict[str, Any]
+
+_STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
+_PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
+_CLOCK = time.time() - boot_s()
+
+
+class Passage:
+    """A run under way."""
+
+    def __init__(self, site: Site, seed: int, first: int) -> None:
+        self._site, self._setting = site, site.session.setting
+        self._chance = random.Random(f"{seed}:{site.session.number}:{first}")
+        self._striker = Striker(site, self._chance)
+        self._began_s = boot_s()
+        self._judge = Steps(law_of(self._setting), self._setting.ranks)
+        self._judged = self._apart = 0
+        self._known: set[str] = set()
+        self._filled: set[str] = set()
+        self.over = False
+
+    def starts(self) -> list[str]:
+        """Begin; what is wrong with that."""
+        self._site.begin()
+        begun = self._site.wait(lambda: self._trained(0.0) is not None and self._site.whole, _STARTS_S)
+        return [] if begun else [f"the run did not begin; it said: {self._last_words()}"]
+
+    def through(self, faults: Sequence[tuple[int, Fault]]) -> list[Row]:
+        """Faults of which all but the first meet what the one before set off; a row for each."""
+        site, since_life = self._site, self._site.steps.newest_life()
+        rows: list[Row] = []
+        waiting = [(place, fault) for place, fault in faults if fault.when in ARMED]
+        orders: list[int] = []
+        for place, fault in faults:
+            if fault.when in ARMED:
+                continue
+            self._await(fault)
+            life = site.steps.newest_life()
+            if not rows:
+                orders = [self._striker.arm(armed, life) for _, armed in waiting]
+            if fault.kind is Kind.DEVICE:
+                site.well.unlink(missing_ok=True)
+            struck = self._striker.strike(fault)
+            if fault.kind is Kind.LOG_DISK:
+                self._filled.add(struck.whom.partition(" ")[0])
+            rows.append(_row(place, fault, struck, life))
+            if fault.kind is Kind.WELL and site.steps.world(life) < self._setting.ranks:
+                self._grows(rows[-1])
+        settled = self._settle()
+        rows += [self._armed(*one, order, rows[0]) for one, order in zip(waiting, orders, strict=True)]
+        wrong = self._broken(rows[0]["at_s"], since_life, [fault for _, fault in faults])
+        if not settled and not site.ended:
+            wrong.recovery.append(f"no training on all ranks within {_RECOVERS_S:g} s")
+            self.over = True
+        if site.ended:
+            self.over = True
+            wrong.codes += unequal_ends(site.codes, self._late(), None)
+            wrong.recovery.append(f"the run ended: {self._last_words()}")
+        for row in rows:
+            wrong.recovery += row.pop("wrong", [])
+        rows.sort(key=lambda row: float(row["at_s"]))
+        return [self._finished(row, wrong if row is rows[-1] else Broken()) for row in rows]
+
+    def ends(self) -> Row:
+        """End the run as planned; a row about it."""
+        site = self._site
+        at_s, life = boot_s(), site.steps.newest_life()
+        (site.folder / "finish").touch()
+        site.wait(lambda: False, _ENDS_S)
+        wrong = Broken()
+        wrong.codes += unequal_ends(site.codes, self._late(), 0)
+        if not site.ended:
+            wrong.codes.append(f"it did not end within {_ENDS_S:g} s")
+        row = {
+            "place": -1,
+            "kind": "the end",
+            "struck": "all",
+            "when": "training",
+            "at_s": at_s,
+            "life": life,
+        }
+        wrong.steps += self._judge.wrong(self._fresh())
+        return self._finished(row, wrong)
+
+    def last_words(self) -> Broken:
+        """What only the whole run shows."""
+        site, wrong = self._site, Broken()
+        journals, cards = {}, defaultdict[str, dict[str, str]](dict)
+        for node in site.nodes.values():
+            found = [] if node.name in self._filled else site.log_dir(node).glob("incident_*.txt")
+            for card in found:
+                cards[card.name][node.name] = card.read_text(errors="replace")
+            path = site.log_dir(node) / "journal.jsonl"
+            journals[node.name], broken = read_journal(path.read_bytes() if path.exists() else b"")
+            wrong.journals += [f"{node.name}: {words}" for words in broken]
+        wrong.journals += journals_disagree(journals)
+        wrong.cards += cards_differ(cards)
+        wrong.together += self._new(ran_on(site.census.lives, kept_by(site.journal())))
+        wrong.saves += self._new(saved_twice(site.steps.lines, site.journal()))
+        if site.ended and not self._late():
+            until_s = boot_s() + _GONE_S
+            while self._left() and boot_s() < until_s:
+                time.sleep(_LOOK_S)
+            wrong.orphans += [f"{words} after the end" for words in self._left()]
+        return wrong
+
+    def keep(self, folder: Path) -> None:
+        """Copy what there is to see of it."""
+        ignored = shutil.ignore_patterns("etcd", "ballast", "*.rank", "*.sock", "faultrun_chaos_*")
+        shutil.copytree(self._site.folder, folder, ignore=ignored, dirs_exist_ok=True, symlinks=True)
+        for node in self._site.nodes.values():
+            lines = [f"{at_s - self._began_s:9.3f} {line}" for at_s, line in node.said]
+            (folder / f"{node.name}.said").write_text("\n".join(lines))
+
+    def _trained(self, since_s: float) -> float | None:
+        return self._site.steps.trains_since(since_s)
+
+    def _await(self, fault: Fault) -> None:
+        """The phase that the fault is for; what changed nothing has no phases."""
+        site, ranks = self._site, self._site.census.newest()
+        life = max((one.life for one in site.census.lives), default=-1)
+        match fault.when:
+            case When.DRAINING:
+                site.wait(lambda: not all(one.lives() for one in ranks), _PHASE_S)
+            case When.GONE:
+                site.wait(lambda: not any(one.lives() for one in ranks), _PHASE_S)
+            case When.STARTING:
+                site.wait(lambda: any(one.life > life for one in site.census.lives), _PHASE_S)
+            case _:
+                pass
+        until_s = boot_s() + (0.0 if fault.when is When.AT_ONCE else fault.after_s)
+        site.wait(lambda: boot_s() >= until_s, fault.after_s + 1.0)
+
+    def _grows(self, row: Row) -> None:
+        """Devices are well: at a save all ranks come back."""
+        site, full = self._site, self._setting.ranks
+        if not site.wait(lambda: site.steps.world(site.steps.newest_life()) == full, _GROWS_S):
+            row["wrong"] = [f"not all ranks were back within {_GROWS_S:g} s"]
+
+    def _armed(self, place: int, fault: Fault, order: int, first: Row) -> Row:
+        """The row of a fault that was ordered beforehand, and may have befallen somebody or nobody."""
+        self._striker.disarm(order)
+        struck = self._striker.struck(order) or Struck("", first["at_s"])
+        before = [one.life for one in self._site.steps.struck if one.step == order]
+        return _row(place, fault, struck, before[0] if before else first["life"])
+
+    def _settle(self) -> bool:
+        """Wait until nothing is broken any more, and every rank has done a step since then."""
+        since_s = boot_s() + _SHOWS_S
+
+        def settled() -> bool:
+            nonlocal since_s
+            if not self._site.whole:
+                since_s = boot_s()
+                return False
+            return self._trained(since_s) is not None
+
+        return self._site.wait(settled, _RECOVERS_S)
+
+    def _fresh(self) -> list[Any]:
+        lines = self._site.steps.lines[self._judged :]
+        self._judged += len(lines)
+        return lines
+
+    def _new(self, words: Iterator[str]) -> list[str]:
+        """Those that have not been said about this run."""
+        fresh = [one for one in words if one not in self._known]
+        self._known |= set(fresh)
+        return fresh
+
+    def _broken(self, since_s: float, since_life: int, faults: Sequence[Fault]) -> Broken:
+        site, wrong = self._site, Broken()
+        journal, lines = site.journal(), site.steps.lines
+        said = sorted(line for node in site.nodes.values() for line in node.said)
+        hangs = any(fault.kind in HANGS for fault in faults)
+        more_s = sum(fault.for_s for fault in faults) + HANG_S * hangs
+        moments = [(one.at_s, True) for one in lines if one.what == "step"]
+        moments += [(one.born_s, False) for one in site.census.lives if one.is_rank]
+        wrong.steps += self._judge.wrong(self._fresh())
+        wrong.resumes += out_of_step(lines, since_life)
+        wrong.together += self._new(ran_on(site.census.lives, kept_by(journal)))
+        wrong.orphans += self._orphans()
+        wrong.saves += self._new(saved_twice(lines, journal))
+        wrong.waits += unsaid(moments, said, since_s, more_s)
+        if len(site.nodes) > 1 and not hangs and not kept_by(journal).get(site.steps.newest_life()):
+            wrong.waits += unnamed_waits(lines, site.census.lives, said, since_s, boot_s())
+        return wrong
+
+    def _orphans(self) -> list[str]:
+        """What ranks that are gone have left behind, once there was time to end it."""
+        site = self._site
+        until_s = boot_s() + _GONE_S
+        while True:
+            now = {one.pid for one in site.census.newest()}
+            children = [one for one in site.steps.lines if one.what == "child" and one.pid not in now]
+            there = {pid for name in site.nodes for pid in site.net[name].pids}
+            left = [f"a child of rank {one.rank} of {one.life}" for one in children if one.step in there]
+            left += [one.words() for one in site.census.lives if one.pid not in now and one.lives()]
+            if not left or boot_s() > until_s:
+                return self._new(iter(left))
+            site.tick()
+            time.sleep(_LOOK_S)
+
+    def _finished(self, row: Row, wrong: Broken) -> Row:
+        site = self._site
+        life, at_s = site.steps.newest_life(), float(row["at_s"])
+        restarted = life > row["life"]
+        trained_s = self._trained(at_s) if restarted else None
+        worlds = {one: site.steps.world(one) for one in range(life + 1)}
+        said = [line for node in site.nodes.values() for line in node.said]
+        journal = site.journal()
+        return {
+            "session": site.session.number,
+            "run": self._setting.name,
+            **row,
+            "at_s": round(at_s - self._began_s, 2),
+            "at_utc": datetime.fromtimestamp(at_s + _CLOCK, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lives": life - row["life"],
+            "way": way_back(journal, row["life"], life, worlds),
+            "recovery_s": None if trained_s is None else round(trained_s - at_s, 2),
+            "lost": lost_steps(site.steps.lines, row["life"], life) if restarted else 0,
+            "waits": waits_said(said, at_s)[:5],
+            "ended": sorted(set(site.codes.values())) if site.ended else None,
+            "load": machine.load(),
+            "broken": wrong.by_name(),
+        }
+
+    def _late(self) -> list[str]:
+        return [node.name for node in self._site.nodes.values() if node.runs] if self._site.ended else []
+
+    def _left(self) -> list[str]:
+        hosts = [self._site.net[name] for name in self._site.nodes]
+        pids = [(host.name, pid) for host in hosts for pid in host.pids]
+        return [f"a process of rank {environment(pid).get('RANK', '-')} on {name}" for name, pid in pids]
+
+    def _last_words(self) -> str:
+        said = sorted(line for node in self._site.nodes.values() for line in node.said)
+        return " / ".join(line for _, line in said[-3:])[-300:]
+
+
+def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> Iterator[list[Row]]:
+    """Give the faults of ``session`` from the ``first`` on to runs, until all were had; rows as they come."""
+    left = [(place, fault) for place, fault in enumerate(session.faults) if place >= first]
+    attempt = 0
+    names = ("a", "b", "c", "d", "e0", "e1", "e2") if session.setting.nodes > 1 else ("a",)
+    while left:
+        own = folder / f"run_{session.number}_{attempt}"
+        own.mkdir(parents=True)
+        with network(*names) as net:
+            site = Site(session, own, net)
+            try:
+                passage = Passage(site, seed, left[0][0])
+                wrong = passage.starts()
+                rows: list[Row] = []
+                for faults in rounds(left) if not wrong else ():
+                    rows = passage.through(faults)
+                    left = left[len(faults) :]
+                    if passage.over:
+                        break
+                    yield _kept(passage, rows, kept)
+                if not passage.over and not wrong:
+                    rows = [passage.ends()]
+                if wrong:
+                    rows, left = [_unbegun(session, left[0][0], wrong)], left[1:]
+                _add(rows, passage.last_words())
+                yield _kept(passage, rows, kept)
+            finally:
+                site.close()
+        shutil.rmtree(own, ignore_errors=True)
+        attempt += 1
+
+
+def _row(place: int, fault: Fault, struck: Struck, life: int) -> Row:
+    return {
+        "place": place,
+        "kind": fault.kind.value,
+        "struck": struck.whom or "nobody",
+        "when": fault.when.value,
+        "at_s": struck.at_s,
+        "life": life,
+    }
+
+
+def _unbegun(session: Session, place: int, wrong: list[str]) -> Row:
+    about = {"place": place, "kind": "the start", "struck": "nobody", "when": "-", "at_s": 0.0, "life": -1}
+    none: Row = {"lives": 0, "way": "-", "recovery_s": None, "lost": 0, "waits": [], "ended": None}
+    row: Row = {"session": session.number, "run": session.setting.name, **about, **none}
+    return {**row, "load": machine.load(), "broken": {"recovery": wrong}}
+
+
+def _add(rows: list[Row], wrong: Broken) -> None:
+    for name, words in wrong.by_name().items():
+        rows[-1]["broken"][name] = [*rows[-1]["broken"].get(name, []), *words]
+
+
+def _kept(passage: Passage, rows: list[Row], kept: Path) -> list[Row]:
+    """With what is to be seen of the run, if a promise was broken."""
+    for row in rows:
+        if row["broken"]:
+            place = kept / f"{row['session']}_{row['place']}"
+            passage.keep(place)
+            row["see"] = place.name
+    return rows

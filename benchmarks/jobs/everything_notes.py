@@ -1,0 +1,128 @@
+"""What a rank of ``everything_*.py`` tells, and how a fault is ordered from it. Standard library only.
+
+An order is a file ``orders/RANK_NUMBER.json``: an object with ``kind`` and ``value`` as ``faultrun.testing``
+has them, ``trigger``, where in the script it is due, and ``above``, the incarnation behind which it is.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.jobs.nodes import Ledger
+from faultrun.testing.fault import FaultKind, InjectedFault, Trigger
+from faultrun.testing.strike import strike
+
+INSIDE = "inside"
+"""Between the gradients and the update: no phase of the kit, whose faults are done there all the same."""
+
+DEVICE = "device"
+"""An order of its own: what torch says of a device that is broken."""
+
+HANDED = "--pre_trained="
+_LIVES = ("FAULTRUN_INCARNATION", "TORCHELASTIC_RESTART_COUNT")
+_SAYS_ECC = "CUDA error: uncorrectable ECC error encountered"
+_STEP = re.compile(r"step[-_](\d+)")
+
+
+class Notes:
+    """Everything that this rank says, and hears."""
+
+    def __init__(self, folder: Path) -> None:
+        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.life = int(next(filter(None, map(os.environ.get, _LIVES)), 0))
+        self._told, self._orders = folder / "told", folder / "orders"
+        self._finish = folder / "finish", folder / "finish_at"
+        self._ledger: Ledger | None = None
+
+    def born(self) -> None:
+        """This process trains from here on: a page of its own, and a child that it would leave behind."""
+        self._ledger = Ledger(self._told, "rank", life=self.life)
+        left = subprocess.Popen(["sleep", "86400"], start_new_session=True, stdin=subprocess.DEVNULL)
+        self.note("child", left.pid)
+
+    @property
+    def is_born(self) -> bool:
+        """Whether it has said so."""
+        return self._ledger is not None
+
+    def note(self, what: str, step: int, text: str = "") -> None:
+        """One line."""
+        assert self._ledger is not None, "nobody is born yet"
+        self._ledger.note(what, step, text)
+
+    def moves(self, life: int) -> None:
+        """A survivor is in the next incarnation."""
+        self.life = life
+        assert self._ledger is not None, "nobody is born yet"
+        self._ledger.life = life
+
+    def begins(self, step: int, there: int) -> None:
+        """Where this rank goes on, and the newest step that is whole on the disk; -1: none."""
+        self.note("there", there)
+        self.note("begin", step, str(self.world))
+
+    def at(self, trigger: str, path: str = "") -> None:
+        """The script is there: if something is due, it befalls this process now."""
+        for order in sorted(self._orders.glob(f"{self.rank}_*.json")):
+            with suppress(OSError, ValueError):
+                self._obey(order, trigger, path)
+
+    def _obey(self, file: Path, trigger: str, path: str) -> None:
+        order = json.loads(file.read_text())
+        if order["trigger"] != trigger or self.life <= order["above"]:
+            return
+        file.replace(file.with_suffix(".done"))  # it is ours, and is done once
+        self.note("struck", int(file.stem.partition("_")[2]), f"{order['kind']} in {trigger}")
+        if order["kind"] == DEVICE:
+            sys.exit(_SAYS_ECC)
+        fault = InjectedFault(kind=FaultKind(order["kind"]), phase=Trigger.STEP, value=order.get("value"))
+        self._befalls(fault, trigger, path)
+
+    def _befalls(self, fault: InjectedFault, trigger: str, path: str) -> None:
+        try:
+            strike(fault, f"in {trigger}", path)
+        except ValueError as error:  # would be taken for an order that cannot be read
+            raise RuntimeError(str(error)) from error
+
+    def ends_at(self, step: int) -> bool:
+        """Whether this was the last step. Rank 0 says so some steps before, and nobody is further by then."""
+        wanted, at = self._finish
+        if self.rank == 0 and wanted.exists() and not at.exists():
+            partial = at.with_suffix(".tmp")
+            partial.write_text(str(step + 3))
+            partial.replace(at)
+        with suppress(OSError, ValueError):
+            return step >= int(at.read_text())
+        return False
+
+
+def step_of(path: Path) -> int:
+    """The step in a name; -1: none."""
+    found = _STEP.findall(path.name) or _STEP.findall(path.parent.name)
+    return int(found[-1]) if found else -1
+
+
+def newest_whole(folder: Path, parts: int) -> int:
+    """The newest step of which ``parts`` folders have a file of torch that is whole, or DCP a folder; -1."""
+    there: dict[int, set[Path]] = {}
+    for path in folder.rglob("*.pt"):
+        if not path.name.startswith(".") and _is_whole(path):
+            there.setdefault(step_of(path), set()).add(path.parent)
+    complete = [step for step, folders in there.items() if len(folders) >= parts]
+    return max((*complete, *(step_of(mark) for mark in folder.rglob("step[-_]*/.metadata"))), default=-1)
+
+
+def _is_whole(path: Path) -> bool:
+    with suppress(OSError, zipfile.BadZipFile, zipfile.LargeZipFile), zipfile.ZipFile(path) as file:
+        return file.testzip() is None
+    return False
+
+
+def handed() -> str:
+    """The checkpoint that a launcher has put behind the script; empty: none."""
+    return next((word.removeprefix(HANDED) for word in reversed(sys.argv) if word.startswith(HANDED)), "")

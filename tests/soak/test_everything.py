@@ -1,0 +1,165 @@
+"""A short piece of ``make soak-everything``, and proof that its judge sees what it is there to see."""
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.campaigns.everything_judge import (
+    Right,
+    Steps,
+    kept_by,
+    lost_steps,
+    out_of_step,
+    ran_on,
+    saved_twice,
+    unsaid,
+    way_back,
+)
+from benchmarks.campaigns.everything_law import law_of
+from benchmarks.campaigns.everything_plan import SETTINGS, Kind, Way, When, draw, rounds
+from benchmarks.campaigns.nodes_ledger import Life, Told
+from benchmarks.jobs import everything_numbers as numbers
+from benchmarks.jobs.nodes import PAGE
+
+from support.lightly import lightly
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_POSSIBLE = 77
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_faults_over_a_training_break_no_promise(tmp_path: Path) -> None:
+    """A rank is killed, and the one that comes after it fails before its first step."""
+    words = ("--faults=2", "--seed=1", "--only=8", f"--see={tmp_path / 'see'}")
+    campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words)
+    environ = {**os.environ, **lightly("launcher", "tests", "."), "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        campaign, cwd=ROOT, env=environ, timeout=280, check=False, capture_output=True, text=True
+    )
+    if ended.returncode == NOT_POSSIBLE:
+        pytest.skip(ended.stderr)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_a_seed_draws_the_same_faults_and_all_that_there_are() -> None:
+    drawn = [draw(number, seed=5) for number in range(10 * len(SETTINGS))]
+    assert drawn == [draw(number, seed=5) for number in range(len(drawn))]
+    assert {one.setting for one in drawn[: len(SETTINGS)]} == set(SETTINGS)
+    faults = [fault for session in drawn for fault in session.faults]
+    assert len(faults) >= 1000
+    assert {fault.kind for fault in faults} == set(Kind)
+    assert {fault.when for fault in faults} == set(When)
+    assert {session.setting.way for session in drawn} == set(Way)
+    assert all(session.faults[0].when is When.TRAINING for session in drawn)
+    for session in drawn:
+        numbered = list(enumerate(session.faults))
+        assert [one for together in rounds(numbered) for one in together] == numbered
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_weights_of_a_training_are_known_for_every_step(world: int) -> None:
+    law = law_of(next(one for one in SETTINGS if (one.code, one.ranks) == ("ddp", world)))
+    assert law(7, 0).digest == law(7, 1).digest != law(8, 0).digest
+    within = range(1, numbers.STEPS_AN_EPOCH + 1)
+    epoch = [sample for step in within for sample in law(step, 0).samples]
+    assert sorted(epoch) == list(range(numbers.STEPS_AN_EPOCH * numbers.BATCH * world))
+    sums = numbers.Sums(world)
+    assert [sums.step_of(sums.after(step)) for step in (0, 1, 40, 777)] == [0, 1, 40, 777]
+
+
+def told(life: int, rank: int, what: str, step: int, text: str = "", at_s: float = 0.0) -> Told:
+    return Told(at_s=at_s, life=life, rank=rank, node="a", pid=1, what=what, step=step, path=text)
+
+
+def right(step: int, _: int) -> Right:
+    return Right(digest=f"d{step}", loss=1.0, total=6.0, samples=(0, 1))
+
+
+def done(life: int, rank: int, step: int, more: str = "", digest: str = "") -> Told:
+    return told(life, rank, "step", step, f"{digest or f'd{step}'} 1.0 6.0 {more or rank}")
+
+
+BEGUN = [told(1, rank, "begin", 4, "2") for rank in (0, 1)]
+
+
+def test_steps_with_their_own_bits_and_samples_are_not_accused() -> None:
+    judge = Steps(right, full=2)
+    assert judge.wrong([*BEGUN, *(done(1, rank, step) for step in (5, 6) for rank in (0, 1))]) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (done(1, 0, 6), "step 6 came after step 4"),
+        (done(1, 0, 4), "step 4 came after step 4"),
+        (done(1, 0, 5, digest="x"), "ended with x instead of d5"),
+        (told(1, 0, "step", 5, "d5 1.5 6.0 0"), "had loss 1.5 instead of 1.0"),
+    ],
+)
+def test_a_step_that_is_not_right_is_seen(line: Told, said: str) -> None:
+    judge = Steps(right, full=2)
+    assert said in " ".join(judge.wrong([*BEGUN, line]))
+
+
+def test_samples_read_twice_are_seen_and_a_smaller_world_is_held_to_its_sums() -> None:
+    judge = Steps(right, full=2)
+    assert "read [0, 0]" in " ".join(judge.wrong([*BEGUN, done(1, 0, 5), done(1, 1, 5, more="0")]))
+    smaller = [told(2, 0, "begin", 5, "1"), done(2, 0, 6, more="0 1", digest="rounded")]
+    assert judge.wrong(smaller) == []
+    assert "weights of 7.0" in " ".join(judge.wrong([told(2, 0, "step", 7, "x 9.0 7.0 0 1")]))
+
+
+def test_ranks_that_do_not_begin_alike_or_at_an_old_save_are_seen() -> None:
+    there = told(1, 0, "there", 4)
+    assert not list(out_of_step([*BEGUN, there], since_life=0))
+    assert "began at steps [3, 4]" in " ".join(out_of_step([*BEGUN, told(1, 1, "begin", 3, "2")], 0))
+    assert "and 5 was whole" in " ".join(out_of_step([*BEGUN, told(1, 1, "there", 5)], 0))
+    assert lost_steps([done(0, 0, 6), *BEGUN], 0, 1) == 2
+
+
+def life(tmp_path: Path, number: int, rank: int, born_s: float, beat_s: float) -> Life:
+    page = tmp_path / f"{number}_{rank}_1_a.rank"
+    page.write_bytes(struct.pack(PAGE, born_s, beat_s))
+    return Life(number, rank, 1, "a", page, born_s, "")
+
+
+def test_whoever_runs_beside_a_newer_incarnation_is_seen_and_a_survivor_is_none(tmp_path: Path) -> None:
+    lives = [life(tmp_path, 0, 0, 1.0, 9.0), life(tmp_path, 0, 1, 1.0, 4.0), life(tmp_path, 1, 1, 5.0, 9.0)]
+    plan = {"event": "PlanAdopted", "plan": {"incarnation": 1, "kept": [0]}}
+    assert not list(ran_on(lives, kept_by([plan])))
+    assert list(ran_on(lives, {})) == ["rank 0 of incarnation 0 ran for 4.000 s beside a newer one"]
+
+
+def test_a_save_that_came_twice_is_seen() -> None:
+    saves = [told(1, 0, "saved", 20), told(1, 1, "saved", 20), told(2, 0, "saved", 20)]
+    assert not list(saved_twice(saves, []))
+    assert list(saved_twice([*saves, saves[0]], [])) == ["save of rank 0 in incarnation 1 came twice"]
+    gasp = {"event": "GaspSaved", "incarnation": 0, "rank": 1, "path": "x"}
+    assert list(saved_twice([], [gasp, gasp])) == ["gasp of rank 1 in incarnation 0 came twice"]
+
+
+def test_a_silence_without_training_is_seen() -> None:
+    marks = [(1.0, True), (30.0, False), (60.0, True)]
+    assert list(unsaid(marks, [], 0.0, 0.0)) == ["for 29.0 s nobody said why nothing goes on"]
+    assert not list(unsaid(marks, [(3.0, "rank 1 was killed")], 0.0, 0.0))
+
+
+def test_the_way_back_is_told_by_the_journal() -> None:
+    def started(rank: int, *, standby: bool) -> dict[str, object]:
+        return {"event": "WorkerStarted", "incarnation": 1, "rank": rank, "standby": standby}
+
+    kept = {"event": "PlanAdopted", "plan": {"incarnation": 1, "kept": [0]}}
+    same = {0: 2, 1: 2}
+    assert way_back([], 1, 1, same) == "went on by itself"
+    assert way_back([started(1, standby=True), kept], 0, 1, same) == "survivors stayed"
+    assert way_back([started(rank, standby=True) for rank in (0, 1)], 0, 1, same) == "warm restart"
+    assert (
+        way_back([started(0, standby=True), started(1, standby=False)], 0, 1, same) == "partly warm restart"
+    )
+    assert way_back([started(0, standby=False)], 0, 1, same) == "cold restart"
+    assert way_back([], 0, 1, {0: 2, 1: 1}) == "shrunk"
+    assert way_back([], 0, 1, {0: 1, 1: 2}) == "grown"
