@@ -24,13 +24,13 @@ PROMISES = {
     "saves": "a save that was made twice",
     "waits": "a wait without a name",
     "codes": "an end with another code than promised",
-    "recovery": "a training that did not go on",
+    "recovery": "a training that did not go on (71 where one node's disk is full, as promised, is none)",
     "journals": "journals that are torn or disagree",
     "cards": "cards that differ between nodes",
 }
 WAYS = (
     *("survivors stayed", "warm restart", "partly warm restart", "cold restart"),
-    *("shrunk", "grown", "went on by itself"),
+    *("shrunk", "grown", "went on by itself", "ended"),
 )
 _KINDS = frozenset(kind.value for kind in Kind if kind not in IS_NO_FAULT)
 _METHOD = f"""\
@@ -55,7 +55,7 @@ def shown(row: Row) -> str:
     took = "-" if row["recovery_s"] is None else f"{row['recovery_s']:.1f} s"
     wrong = [f"{PROMISES[name]}: {'; '.join(words)}" for name, words in row["broken"].items()]
     verdict = f"**{' / '.join(wrong)}** see {row.get('see')}" if wrong else "kept"
-    if row["ended"] is not None and row["place"] >= 0:
+    if row["ended"] is not None:
         verdict += f", the run ended with {row['ended']}"
     cells = (f"{row['session']} {row['run']}", row["kind"], row["struck"], row["when"], row["way"], took)
     return f"| {' | '.join(map(str, cells))} | {row['lost']} | {verdict} |"

@@ -41,6 +41,7 @@ Row = dict[str, Any]
 
 _STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
 _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
+_CANNOT_START = 71
 _CLOCK = time.time() - boot_s()
 
 
@@ -59,9 +60,9 @@ class Passage:
         self.over = False
 
     def starts(self) -> list[str]:
-        """Begin; what is wrong with that."""
+        """Begin, up to the first save; what is wrong with that."""
         self._site.begin()
-        begun = self._site.wait(lambda: self._trained(0.0) is not None and self._site.whole, _STARTS_S)
+        begun = self._site.wait(lambda: self._site.steps.has_saved and self._site.whole, _STARTS_S)
         return [] if begun else [f"the run did not begin; it said: {self._last_words()}"]
 
     def through(self, faults: Sequence[tuple[int, Fault]]) -> list[Row]:
@@ -94,7 +95,8 @@ class Passage:
         if site.ended:
             self.over = True
             wrong.codes += unequal_ends(site.codes, self._late(), None)
-            wrong.recovery.append(f"the run ended: {self._last_words()}")
+            if not self._may_end(faults):
+                wrong.recovery.append(f"the run ended: {self._last_words()}")
         for row in rows:
             wrong.recovery += row.pop("wrong", [])
         rows.sort(key=lambda row: float(row["at_s"]))
@@ -150,6 +152,11 @@ class Passage:
         for node in self._site.nodes.values():
             lines = [f"{at_s - self._began_s:9.3f} {line}" for at_s, line in node.said]
             (folder / f"{node.name}.said").write_text("\n".join(lines))
+
+    def _may_end(self, faults: Sequence[tuple[int, Fault]]) -> bool:
+        """Where no worker can be started because the one node's disk is full, that is what is promised."""
+        full = any(fault.kind is Kind.LOG_DISK for _, fault in faults)
+        return full and set(self._site.codes.values()) == {_CANNOT_START}
 
     def _trained(self, since_s: float) -> float | None:
         return self._site.steps.trains_since(since_s)
@@ -248,6 +255,7 @@ class Passage:
         worlds = {one: site.steps.world(one) for one in range(life + 1)}
         said = [line for node in site.nodes.values() for line in node.said]
         journal = site.journal()
+        ended = sorted(set(site.codes.values())) if site.ended and row["place"] >= 0 else None
         return {
             "session": site.session.number,
             "run": self._setting.name,
@@ -255,11 +263,11 @@ class Passage:
             "at_s": round(at_s - self._began_s, 2),
             "at_utc": datetime.fromtimestamp(at_s + _CLOCK, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "lives": life - row["life"],
-            "way": way_back(journal, row["life"], life, worlds),
+            "way": "ended" if ended else way_back(journal, row["life"], life, worlds),
             "recovery_s": None if trained_s is None else round(trained_s - at_s, 2),
             "lost": lost_steps(site.steps.lines, row["life"], life) if restarted else 0,
             "waits": waits_said(said, at_s)[:5],
-            "ended": sorted(set(site.codes.values())) if site.ended else None,
+            "ended": ended,
             "load": machine.load(),
             "broken": wrong.by_name(),
         }

@@ -41,6 +41,12 @@ class Steps(Ledgers):
                 self._worlds[one.life] = int(one.path)
         return fresh
 
+    @property
+    def has_saved(self) -> bool:
+        """Whether all ranks train, behind a save of each that makes any."""
+        saves = {one.rank: one for one in self.lines if one.what == "saved"}
+        return bool(saves) and self.trains_since(max(one.at_s for one in saves.values())) is not None
+
     def newest_life(self) -> int:
         """The newest incarnation of which a rank has begun; -1: none."""
         return max(self._worlds, default=-1)
