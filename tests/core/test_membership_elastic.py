@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from faultrun.core.agree import Rules
 from faultrun.model.agreement import LookAgain
-from faultrun.model.elastic import Elastic
+from faultrun.model.elastic import Elastic, NodesWaiting, OwnNodeAside
 from faultrun.model.events import PlanAdopted, RunFinished
+from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.roster import PlanPhase
@@ -96,3 +97,72 @@ def test_it_begins_with_those_that_have_come_when_the_wait_is_over() -> None:
     assert not run["a"].was_told(PlanAdopted)
     run.passes(2)
     assert (run.phase, members(run, 0)) == ((0, PlanPhase.PREPARE), "ac")
+
+
+def fewer() -> Group:
+    """It trains without b."""
+    run = loses(Group("a", "b", "c", rules=RULES).starts(), "b").passes(TIMES.node_wait_s + 1)
+    return looks(run).prepares(1).runs(1)
+
+
+def comes(run: Group, name: str, boot: str, **more: object) -> None:
+    one = Group(name, rules=RULES)[name]
+    one.run, one.fact = run, replace(one.fact, boot=BootId(boot), **more)  # type: ignore[arg-type]
+    run.members.append(one)
+    run.settles()
+
+
+def news(run: Group, name: str) -> list[tuple[NodeId, ...]]:
+    return [event.nodes for event in run[name].was_told(NodesWaiting) if isinstance(event, NodesWaiting)]
+
+
+def test_the_coordinator_s_supervisor_knows_who_could_take_a_vacant_seat_now() -> None:
+    run = fewer()
+    assert news(run, "a") == []
+    comes(run, "b", "b2")
+    assert news(run, "a") == [("b",)]
+    run.is_gone("b")
+    run.settles()
+    assert news(run, "a") == [("b",), ()]
+    comes(run, "b", "b3")
+    assert (news(run, "a"), news(run, "c")) == ([("b",), (), ("b",)], [])
+
+
+def test_at_the_next_start_it_has_its_seat_again_and_nobody_waits_for_a_place() -> None:
+    run = fewer()
+    comes(run, "b", "b2")
+    for name in "ac":
+        grown = replace(HEARD, number=2, incarnation=1, cause=Cause.GROWTH)
+        run[name].says(NodeStatus.JOINED, 1, incident=grown, look=1)
+    run.settles()
+    if run.phase == (1, PlanPhase.LOOK):
+        for one in run.members:
+            one.says(NodeStatus.JOINED, look=2)
+        run.settles()
+    assert members(run, 2) == "abc"
+    header = run.store.common().header
+    assert header is not None
+    assert not header.fewer
+
+
+def test_a_node_that_is_set_aside_is_told_and_does_not_call_itself_a_spare() -> None:
+    run = Group("a", "b", "c", rules=RULES).starts()
+    for life in (0, 1):
+        fell = replace(
+            HEARD, number=life + 1, incarnation=life, cause=Cause.EXIT, rank=1, status=Exited(code=1)
+        )
+        for name in "ac":
+            run[name].says(
+                NodeStatus.JOINED, life, incident=replace(HEARD, number=life + 1, incarnation=life), look=0
+            )
+        run["b"].says(NodeStatus.JOINED, life, incident=fell, look=0, high_step=10 * life)
+        run.settles().passes(2).prepares(life + 1).runs(life + 1)
+    assert members(run, 2) == "ac"
+    (told,) = run["b"].was_told(OwnNodeAside)
+    assert isinstance(told, OwnNodeAside)
+    assert told.why == "its ranks failed 2 times in a row while others worked"
+    assert "this node gets no rank until --health_check passes" in run["b"].spare
+    assert news(run, "a") == []
+    run["b"].says(NodeStatus.JOINED, usable=(0,))
+    run.settles()
+    assert news(run, "a") == [("b",)]

@@ -9,7 +9,7 @@ import pytest
 
 from faultrun.core.decide import decide
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
-from faultrun.model.elastic import SetAside, SlotLedger, SlotsUsable
+from faultrun.model.elastic import NodesWaiting, SaveWhileNodesWait, SetAside, SlotLedger, SlotsUsable, Vacant
 from faultrun.model.events import (
     Drained,
     Event,
@@ -45,7 +45,7 @@ from faultrun.model.rejoin import (
 from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState
 from faultrun.model.stop import StopRequested, StopSource
-from faultrun.model.topology import BootId
+from faultrun.model.topology import BootId, NodeId
 from support.story import NODE, STAYING, first_plan, new_run
 
 DESIGN = Path(__file__).parents[2] / "launcher" / "DESIGN.md"
@@ -55,7 +55,10 @@ ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 BACK = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.UNRECOVERED),))
 GONE = ResetNotice(ranks=(ReportedRank(rank=0, status=RankStatus.FAILED),))
 
-LESS = SlotLedger(aside=(SetAside(node=NODE, slot=2, incarnation=1, why="its device failed"),))
+LESS = SlotLedger(
+    aside=(SetAside(node=NODE, slot=2, incarnation=1, why="its device failed"),),
+    vacant=(Vacant(seat=1, node=NodeId("b"), incarnation=1, why="it was lost"),),
+)
 
 
 def facts(state: RunState) -> Iterator[Event]:
@@ -115,6 +118,8 @@ def facts(state: RunState) -> Iterator[Event]:
         yield SurvivorsFreed(**now, meeting_port=port, why="no port")
     yield MembershipLost(**now, why="no lease")
     yield SlotsUsable(**now, node=NODE, slots=(2,))
+    yield NodesWaiting(**now, nodes=(NodeId("b"),))
+    yield SaveWhileNodesWait(**now, path="a")
     yield LookAgain(**now, number=1)
     yield AgreementSilent(**now, why="no answer")
     for code in (0, 1):
@@ -153,6 +158,7 @@ def kind(state: RunState) -> object:
         None if reset is None else reset.ranks,
         state.plan is None,
         state.exit_code,
+        state.phase is Phase.RUNNING and bool(life.waiting),
     )
 
 

@@ -9,9 +9,19 @@ import pytest
 
 from faultrun.checkpoints.format import Stamp
 from faultrun.model.checkpoint import Depth, Verdict
-from faultrun.model.elastic import Elastic, Grow, SetAside, SlotLedger, SlotsUsable
+from faultrun.model.elastic import (
+    Elastic,
+    Grow,
+    NodesWaiting,
+    OwnNodeAside,
+    SaveWhileNodesWait,
+    SetAside,
+    SlotLedger,
+    SlotsUsable,
+)
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.run import Phase, Run, Step
+from faultrun.model.topology import NodeId
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
 from faultrun.supervisor.slot_watch import SlotWatch
 from support.story import NODE, first_plan, in_phase
@@ -32,7 +42,7 @@ class Scene:
         verdict = Verdict(whole=whole, why="", depth=Depth.CHECKSUM)
         elastic = Elastic(min_workers=1, grow=grow, health_check=check)
         self.watch = SlotWatch(
-            elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ)
+            elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ), (NODE, 2)
         )
 
     def listed(self) -> dict[str, Stamp]:
@@ -79,3 +89,28 @@ def test_nobody_looks_where_none_can_come_back(grow: Grow, check: str, ledger: S
     scene.starts(ledger)
     assert isinstance(scene.next_event(within_s=0.05), TimerFired)
     assert scene.looked == 0
+
+
+def test_a_whole_save_is_told_while_nodes_wait_whatever_the_check_is() -> None:
+    scene = Scene("")
+    scene.starts(None)
+    state = in_phase(Phase.RUNNING, 2)
+    waits = NodesWaiting(at_s=0.0, incarnation=0, nodes=(NodeId("d"),))
+    scene.watch.tell(waits, Step(state=state, why=""))
+    told = scene.next_event()
+    assert isinstance(told, SaveWhileNodesWait), told
+    assert (told.path, told.incarnation) == ("new", 0)
+
+
+def test_a_node_that_was_set_aside_is_well_if_all_its_slots_are() -> None:
+    scene = Scene('echo "$FAULTRUN_SLOT" >>asked; test -e well || test "$FAULTRUN_SLOT" = 0')
+    state = in_phase(Phase.AWAITING_PLAN, 2)
+    aside = OwnNodeAside(at_s=0.0, incarnation=state.incarnation, why="its ranks failed")
+    scene.watch.tell(aside, Step(state=state, why=""))
+    assert isinstance(scene.next_event(within_s=0.2), TimerFired)
+    Path("well").touch()
+    scene.watch.tell(aside, Step(state=state, why=""))
+    told = scene.next_event()
+    assert isinstance(told, SlotsUsable), told
+    assert (told.node, told.slots) == (NODE, (0, 1))
+    assert Path("asked").read_text() == "0\n1\n0\n1\n"

@@ -63,7 +63,10 @@ class Office:
             return None
         plan = self.roster.completes(self.body)
         before = self.common.header
-        if self.header is not None or before is None or before.stopped:
+        if self.header is not None or before is None:
+            return plan
+        plan = replace(plan, slots=None)  # it begins with all that are asked for
+        if before.stopped:
             return plan
         # Whoever starts a run again that was given up has changed something.
         return None if before.exit_code == 0 else replace(plan, ledger=anew(plan.ledger))

@@ -15,7 +15,7 @@ from faultrun.core.span import span
 from faultrun.core.staying import refusal
 from faultrun.model.actions import RequestSave
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
-from faultrun.model.elastic import SlotsUsable
+from faultrun.model.elastic import NodesWaiting, OwnNodeAside, SaveWhileNodesWait, SlotsUsable
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,
@@ -188,6 +188,14 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.fault(state, event)
         case Phase.RUNNING, SlotsUsable():
             return growth.begin(state, event)
+        case Phase.RUNNING, SaveWhileNodesWait():
+            return growth.begin_with_nodes(state, event)
+        case Phase.RUNNING, NodesWaiting():
+            return growth.heard(state, event)
+        case Phase.AWAITING_PLAN, SlotsUsable():
+            return growth.well(state, event)
+        case _, OwnNodeAside(why=why):
+            return Step(state=state, why=f"this node gets no rank: {why}")
         case Phase.RUNNING, RankMissed():
             return rendezvous.missed(state, event)
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):

@@ -31,12 +31,14 @@ from faultrun.core.elect import (
     waits_in_line_s,
 )
 from faultrun.core.heed import heeded
+from faultrun.core.newcomer_nodes import nodes_waiting, noted, own_aside
 from faultrun.core.patience import known_end, patience_over, refused, since
 from faultrun.core.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
 from faultrun.core.span import span
 from faultrun.core.spare import spare_words
 from faultrun.core.standpoint import THE_END_OF, Standpoint, standpoint
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
+from faultrun.model.elastic import NodesWaiting
 from faultrun.model.events import RunFinished
 from faultrun.model.membership import (
     COORDINATOR_KEY,
@@ -90,6 +92,9 @@ def judge(
     asked = tuple(questions(case))
     news += _silence(case, asked)
     case = replace(case, remembered=_timed(case, waits, asks=bool(asked)))
+    waiting = nodes_waiting(case, _office_known(case))
+    news += waiting
+    case = replace(case, remembered=noted(case.remembered, waiting))
     acts = (*news, *present(case), *warned(case), *asked, *office, *_own_end(case))
     return _judgement(case, acts, waits)
 
@@ -130,6 +135,7 @@ def _news(case: Standpoint) -> Iterator[Tell | Fence]:
             yield Tell(event=replace(news, aftermath=case.last_incident))
         else:
             yield news if isinstance(news, Fence) else Tell(event=news)
+    yield from own_aside(case)
 
 
 def _tells_of_the_end_soon(case: Standpoint) -> bool:
@@ -174,20 +180,9 @@ def _is_its_turn(case: Standpoint) -> bool:
 
 def _decided(case: Standpoint) -> tuple[tuple[Act, ...], str]:
     """The coordinator's next write, or what it waits for, which it lets everybody know."""
-    nodes, since_s = case.known.nodes, case.remembered.waiting_since_s
-    if nodes is None:
+    office, since_s = _office_known(case), case.remembered.waiting_since_s
+    if office is None:
         return (), ""
-    office = Office(
-        terms=case.terms,
-        common=case.common,
-        nodes=nodes,
-        header=case.header,
-        roster=case.roster,
-        body=case.body,
-        finished=frozenset()
-        if case.header is None
-        else finished_by_word(case.known, case.header.incarnation),
-    )
     too_late = since_s is not None and case.clock.now_s >= since_s + case.terms.times.node_wait_s
     run_s = case.clock.run_s + case.remembered.run_ahead_s
     following = coordinated(case.rules, office, run_s, too_late=too_late)
@@ -198,6 +193,22 @@ def _decided(case: Standpoint) -> tuple[tuple[Act, ...], str]:
         return (Commit(transaction=following),), said if lasts else ""
     waits = following.removeprefix(AWAITS)[:LONGEST_WORDS] if following.startswith(AWAITS) else ""
     return _said(case.common, waits), waits
+
+
+def _office_known(case: Standpoint) -> Office | None:
+    """What a coordinator decides from; None while nobody's statements were read."""
+    nodes, header = case.known.nodes, case.header
+    if nodes is None:
+        return None
+    return Office(
+        terms=case.terms,
+        common=case.common,
+        nodes=nodes,
+        header=header,
+        roster=case.roster,
+        body=case.body,
+        finished=frozenset() if header is None else finished_by_word(case.known, header.incarnation),
+    )
 
 
 def _said(common: CommonKeys, waits: str) -> tuple[Act, ...]:
@@ -298,7 +309,7 @@ def _as_read(act: Act, revision: int) -> Act:
 def _words(act: Act, boot: BootId) -> str:
     """What is said once, named; empty for what is done until it shows."""
     match act:
-        case Tell(event=AgreementSilent()):
+        case Tell(event=AgreementSilent() | NodesWaiting()):
             return ""
         case Tell(event=LookAgain(number=number)):
             return f"look {number} {act.event.incarnation} {boot}"

@@ -72,9 +72,16 @@ class Known:
         return replace(known or SlotLedger(), refused="", vacant=_vacant(self.wanted, self.plan))
 
     @property
+    def fits(self) -> bool:
+        """Whether the plan before was made for the seats that are wanted now."""
+        if self.plan is None:
+            return False
+        return len(self.plan.topology.nodes) + len(self.ledger.vacant) == len(self.wanted.nodes)
+
+    @property
     def whole(self) -> Topology:
         """All seats, each by who has it or had it last."""
-        if self.plan is None:
+        if self.plan is None or not self.fits:
             return self.wanted
         vacant = {one.seat: one.node for one in _vacant(self.wanted, self.plan)}
         if not vacant:
@@ -99,7 +106,7 @@ class Known:
     @property
     def count(self) -> int:
         """How many nodes the run has now, or is to begin with."""
-        return len(self.wanted.nodes if self.plan is None else self.plan.topology.nodes)
+        return len(self.plan.topology.nodes if self.plan is not None and self.fits else self.wanted.nodes)
 
 
 def seated(known: Known) -> Seating | str:
@@ -167,7 +174,7 @@ def _given(known: Known, bad: NodeAside | None) -> Seating | str:
     given = _fitted(known, seats, bad)
     if isinstance(given, Seating) or bad is not None:
         return given
-    if known.plan is None:
+    if not known.fits:
         return _cannot(seats, given)
     same = _placed(known, able, known.count, grows=False)
     if same is None:
@@ -196,7 +203,7 @@ def _cannot(seats: Topology, why: str) -> str:
 
 def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:
     """All seats of the run, ``NOBODY`` in those left over; a vacant one is taken only where it ``grows``."""
-    if grows or known.plan is None:
+    if grows or known.plan is None or not known.fits:
         return place(known.wanted, known.whole, able, known.lost, fewest)
     now = known.plan.topology
     seats = place(now, now, able, known.lost, fewest)
@@ -209,10 +216,8 @@ def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows
 def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | str:
     """The same with what each rank goes on with; a text says why as many workers cannot go on."""
     after, plan = taken(seats), known.plan
-    before = known.before if plan is not None else seats
-    given = Seating(
-        seats=after, slots=_told(known, seats, bad), replaced=replaced(before, seats) if plan else ()
-    )
+    moved = replaced(known.before, seats) if known.fits else ()
+    given = Seating(seats=after, slots=_told(known, seats, bad), replaced=moved)
     size = known.wanted.world_size if plan is None else plan.topology.world_size
     if after.world_size == size:
         return given
@@ -228,7 +233,7 @@ def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | s
 
 def _with_takes(known: Known, seats: Topology, given: Seating, point: RecoveryPoint) -> Seating | str:
     """``given`` with whose state each rank has, where ``point`` serves any number of whole copies."""
-    if known.plan is None:
+    if known.plan is None or not known.fits:
         alike = len(groups_in(point, known.wanted.world_size)) == 1
         takes = tuple(range(given.seats.world_size))
         return replace(given, takes=takes) if alike else "its ranks hold different parts of the model"

@@ -4,6 +4,7 @@ Pure, and taken from the state: a node that was lost and comes back is a spare l
 """
 
 from faultrun.core.completion import is_spare
+from faultrun.core.newcomer_nodes import who_is_aside
 from faultrun.core.span import node_names
 from faultrun.core.standpoint import Standpoint
 from faultrun.model.roster import PlanPhase
@@ -20,4 +21,9 @@ def spare_words(case: Standpoint) -> str:
         return ""
     names = [entry.node for entry in roster.entries]
     trains = "trains" if len(names) == 1 else "train"
+    aside = who_is_aside(case)
+    if aside is not None:
+        return (
+            f"{node_names(names)} {trains}; this node gets no rank until --health_check passes: {aside.why}"
+        )
     return f"{node_names(names)} {trains}; takes the place of a lost one"

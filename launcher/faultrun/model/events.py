@@ -11,7 +11,7 @@ from enum import Enum
 
 from faultrun.model.agreement import AgreementEvent
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
-from faultrun.model.elastic import SlotsUsable
+from faultrun.model.elastic import ElasticEvent
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import ExitStatus, ended_well
 from faultrun.model.fact import UNLESS_USED, Fact, FactOfNodes
@@ -301,7 +301,7 @@ Event = (
     | GaspEvent
     | RejoinEvent
     | TimerFired
-    | SlotsUsable
+    | ElasticEvent
     | Drained
     | RunFinished
     | AgreementEvent

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
+from faultrun.model.elastic import NodesWaiting, OwnNodeAside
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.lease import Lease, LeaseTimes
@@ -227,6 +228,7 @@ class Remembered:
     ``run_ahead_s``: how far the run's clock is ahead of this supervisor's. The rest are moments: since when
     nobody coordinates, something is waited for, peers were asked last, this node could leave, all members
     are known to have finished, the run has ended. ``due_at_s``: when it was to be asked again at the latest.
+    ``newcomers``: of which nodes that wait for a vacant seat the supervisor knows, in which incarnation.
     """
 
     fenced: BootId | None = None
@@ -240,6 +242,7 @@ class Remembered:
     finished_since_s: float | None = None
     ended_since_s: float | None = None
     due_at_s: float | None = None
+    newcomers: tuple[int, tuple[NodeId, ...]] = (-1, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +253,16 @@ class MemberClock:
     run_s: float
 
 
-NodesEvent = PlanAdopted | GoGiven | IncarnationOver | LookAgain | AgreementSilent | RunFinished
+NodesEvent = (
+    PlanAdopted
+    | GoGiven
+    | IncarnationOver
+    | LookAgain
+    | AgreementSilent
+    | NodesWaiting
+    | OwnNodeAside
+    | RunFinished
+)
 """What many nodes agreed on, as one supervisor is told of it."""
 
 

@@ -95,7 +95,8 @@ class Life:
     of all. ``unswept`` are ranks that were replaced since all were one group, with the incarnation in which
     each died. ``usable`` are slots of this node that were set aside and are well again. ``standstill``:
     nobody has moved for longer than is usual. ``master_addr`` is the host of ``master_port``, "" for this
-    one; ``meeting_port`` where survivors of several nodes could meet here.
+    one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
+    take a vacant seat.
     """
 
     topology: Topology | None = None
@@ -114,6 +115,7 @@ class Life:
     regroups: int = 0
     unswept: tuple[tuple[int, int], ...] = ()
     usable: tuple[int, ...] = ()
+    waiting: tuple[NodeId, ...] = ()
     standstill: Standstill = Standstill()
     master_addr: str = ""
     meeting_port: int = 0

@@ -12,6 +12,7 @@ from faultrun.core.scheduler_choice import INSTEAD
 from faultrun.core.secrets import without_secret_words
 from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.checkpoint import OnNode, RecoveryPoint, Refusal
+from faultrun.model.elastic import NodesWaiting, OwnNodeAside
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,
@@ -169,6 +170,10 @@ class ConsoleReporter:
         """What ends an incarnation from outside this node."""
         incident = step.state.life.incident
         match event:
+            case NodesWaiting(nodes=nodes) if nodes:
+                self._say(step.why)
+            case OwnNodeAside():
+                self._warn(step.why)
             case IncarnationOver(why=why, node=node, stop=StopSource()):
                 self._say(f"node {node}: {why}" if node else why)
             case IncarnationOver() if before is not None and step.state.phase is not before.phase:

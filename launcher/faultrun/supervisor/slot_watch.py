@@ -1,6 +1,7 @@
-"""Whether slots that were set aside are well again: asked right after a whole save.
+"""Whether more workers can be had again: slots that are well, or nodes that wait; asked after a whole save.
 
-The user's command says so, or the platform of those that it had given up; both, where both can.
+The user's command says that slots are, or the platform of those that it had given up; both, where both can.
+A node that was set aside asks about its own slots now and then.
 
 Growing back stops all workers, so it waits for a save that has just been read back.
 """
@@ -17,9 +18,17 @@ from pathlib import Path
 from faultrun.checkpoints.format import Stamp
 from faultrun.core.notices import faulty_slots
 from faultrun.model.checkpoint import Verdict
-from faultrun.model.elastic import Elastic, Grow, SetAside, SlotsUsable
+from faultrun.model.elastic import (
+    Elastic,
+    Grow,
+    NodesWaiting,
+    OwnNodeAside,
+    SaveWhileNodesWait,
+    SetAside,
+    SlotsUsable,
+)
 from faultrun.model.events import Event, IncarnationStarted
-from faultrun.model.run import Phase, Step
+from faultrun.model.run import Phase, RunState, Step
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.save_watch import Listed
 
@@ -27,6 +36,7 @@ _COMMAND = "FAULTRUN_HEALTH_CHECK"
 _CHECK_S = 30.0
 _SOONEST_S, _LATEST_S = 0.2, 30.0
 _SHARE = 0.05
+_OWN_EVERY_S = 10.0
 _COST = 50
 """Looking takes at most one part of so many of the time."""
 
@@ -56,6 +66,8 @@ class SlotWatch:
         self._devices = devices
         self._life = -1
         self._aside: tuple[SetAside, ...] = ()
+        self._nodes_wait = False
+        self._out_since: int | None = None
         self._began_s = self._took_s = 0.0
         self._seen: Mapping[str, Stamp] | None = None
         self._given_up: tuple[int, ...] = ()
@@ -63,7 +75,7 @@ class SlotWatch:
 
     def close(self) -> None:
         """End a check that is under way: nobody wants to know any more."""
-        self._life = -1
+        self._life, self._out_since = -1, None
         if self._asked is not None:
             _end(self._asked)
 
@@ -71,13 +83,41 @@ class SlotWatch:
         """See ``ports.EventListener``."""
         plan = step.state.plan
         self._given_up = faulty_slots(step.state)
+        if step.state.incarnation != self._out_since:
+            self._out_since = None
+        if isinstance(event, OwnNodeAside) and self._elastic.health_check:
+            self._out_since = step.state.incarnation
+            self._ask_about_own(step.state)
         if step.state.phase is not Phase.RUNNING:
-            self._life = -1
+            self._life, self._nodes_wait, self._aside = -1, False, ()
+        elif isinstance(event, NodesWaiting) and self._elastic.grow is Grow.AT_SAVE:
+            self._nodes_wait = bool(event.nodes)
+            self._watch(event.incarnation)
         elif isinstance(event, IncarnationStarted) and plan is not None and plan.slots:
-            self._life, self._aside = event.incarnation, self._hopeful(plan.slots.bad)
-            self._began_s, self._seen = self._reactor.now(), None
-            if self._aside:
-                self._again(self._life)
+            self._aside = self._hopeful(plan.slots.bad)
+            self._watch(event.incarnation)
+
+    def _watch(self, life: int) -> None:
+        """Look for saves while there is somebody to take back."""
+        if not self._aside and not self._nodes_wait:
+            self._life = -1
+        elif self._life != life:
+            self._life, self._began_s, self._seen = life, self._reactor.now(), None
+            self._again(life)
+
+    def _ask_about_own(self, state: RunState) -> Iterable[Event]:
+        """Of a node without ranks; again, until it has some or another supervisor."""
+        if state.incarnation == self._out_since:
+            if self._checks.idle():
+                self._checks.send(lambda: self._check_own(state))
+            self._reactor.call_at(self._reactor.now() + _OWN_EVERY_S, lambda: self._ask_about_own(state))
+        return ()
+
+    def _check_own(self, state: RunState) -> Iterable[Event]:
+        """In the checks' thread: every slot of this node has to be well."""
+        life, slots = state.incarnation, tuple(range(state.topology.nodes[0].slots))
+        if all(self._passes(slot) for slot in slots) and life == self._out_since:
+            yield SlotsUsable(at_s=self._reactor.now(), incarnation=life, node=state.node, slots=slots)
 
     def _hopeful(self, aside: tuple[SetAside, ...]) -> tuple[SetAside, ...]:
         """Those of whom somebody will say that they are well: the user's command, or the platform."""
@@ -120,6 +160,8 @@ class SlotWatch:
 
     def _check(self, life: int, path: str) -> Iterable[Event]:
         """In the checks' thread: ask about each slot."""
+        if self._nodes_wait and life == self._life:
+            yield SaveWhileNodesWait(at_s=self._reactor.now(), incarnation=life, path=path)
         well = tuple(one for one in self._aside if self._is_well(one))
         for node in dict.fromkeys(one.node for one in well):
             if life == self._life:
@@ -131,12 +173,12 @@ class SlotWatch:
         """Whether the command ends with 0 in time, and the platform has nothing against the slot."""
         if one.slot in self._given_up:
             return False
-        return not self._elastic.health_check or self._passes(one)
+        return not self._elastic.health_check or self._passes(one.slot)
 
-    def _passes(self, one: SetAside) -> bool:
+    def _passes(self, slot: int) -> bool:
         """The command's code comes by a pipe: whoever waits may be late."""
-        about = {_COMMAND: self._elastic.health_check, "FAULTRUN_SLOT": str(one.slot), "PATH": self._path}
-        device = self._devices[one.slot] if one.slot < len(self._devices) else one.slot
+        about = {_COMMAND: self._elastic.health_check, "FAULTRUN_SLOT": str(slot), "PATH": self._path}
+        device = self._devices[slot] if slot < len(self._devices) else slot
         about["DEVICE_ID"] = str(device)
         told, tell = os.pipe()
         try:

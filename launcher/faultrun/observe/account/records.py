@@ -106,6 +106,9 @@ class IncidentRecord:
         if plan.slots is not None and plan.slots.aside:
             size = plan.topology.world_size
             self.stayed = f"{size} of {several(size + len(plan.slots.aside), 'worker')}"
+        elif plan.slots is not None and plan.slots.vacant:
+            left = len(plan.topology.nodes)
+            self.stayed = f"{left} of {several(left + len(plan.slots.vacant), 'node')}"
         self._resumes_at(0 if plan.point is None else plan.point.global_step)
         if self.periodic_step is None and plan.point is not None and plan.point.kind is not Kind.GASP:
             self.periodic_step = plan.point.global_step

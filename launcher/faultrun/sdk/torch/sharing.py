@@ -55,7 +55,9 @@ def check_shares(loader: Any) -> None:
     else:
         return
     raise FaultrunError(
-        "guard.batches cannot go on with fewer ranks (--min_worker_num)", because=because, hint=_HINT
+        "guard.batches cannot go on with fewer ranks (--min_worker_num, --nnodes=MIN:MAX)",
+        because=because,
+        hint=_HINT,
     )
 
 
