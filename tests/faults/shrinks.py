@@ -1,11 +1,14 @@
 """A torch training that loses a device, goes on with fewer ranks, and takes the device back.
 
+``shrinks.py [FOLDER]``: with a folder that all nodes share rank 1 says there that its host can be killed.
 Each step of each rank is a line in ``seen_<incarnation>_<rank>.jsonl``. At the end rank 0 does the same steps
 once more, undisturbed and in one process: ``alone.jsonl``.
 """
 
 import json
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,6 +23,7 @@ from faultrun import sdk
 WORLD, BATCH, EPOCHS, SAMPLES = 3, 4, 4, 66
 LAST = EPOCHS * 6  # the last of an epoch has two samples a rank
 BROKEN, WELL = 4, 14
+FOLDER = Path(*sys.argv[1:])
 
 
 def data() -> TensorDataset:
@@ -62,10 +66,10 @@ def train() -> None:
     dist.init_process_group("gloo")
     model, optimizer = model_and_optimizer()
     parallel = nn.parallel.DistributedDataParallel(model)
-    guard = sdk.torch.protect(parallel, optimizer, directory="ck")
+    guard = sdk.torch.protect(parallel, optimizer, directory=FOLDER / "ck")
     guard.resume()
     dataset = data()
-    seen = Path(f"seen_{life}_{rank}.jsonl").open("a", buffering=1)  # noqa: SIM115  as long as the process
+    seen = (FOLDER / f"seen_{life}_{rank}.jsonl").open("a", buffering=1)
     samples: list[int] = []
     loss_here = 0.0
     for epoch in range(guard.epoch, EPOCHS):
@@ -86,13 +90,16 @@ def train() -> None:
                 waits(guard, rank)
     dist.barrier()
     if rank == 0:
-        with Path("alone.jsonl").open("w") as said:
+        with (FOLDER / "alone.jsonl").open("w") as said:
             alone(said)
     sdk.done()
 
 
 def dies(rank: int, life: int, step: int) -> None:
     if (rank, life, step) == (1, 0, BROKEN):
+        if sys.argv[1:]:
+            (FOLDER / "can_be_killed").touch()
+            signal.pause()
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
 
 
@@ -101,7 +108,7 @@ def waits(guard: Any, rank: int) -> None:
     for number in range(100_000):
         time.sleep(0.05)
         if rank == 0 and number % 20 == 0:
-            guard.save(f"ck/step_{WELL}_{number}.pt")
+            guard.save(FOLDER / f"ck/step_{WELL}_{number}.pt")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.processes import wait_until
 from support.runs import FAULTRUN, Launcher
+from support.same_training import is_the_same_training
 
 SHRINKS = Path(__file__).parent / "shrinks.py"
 OF_MINDSPORE = Path(__file__).parent / "shrinks_mindspore.py"
@@ -26,24 +26,6 @@ while not all(pathlib.Path(f"ck/state-1-rank-{one}.bin").exists() for one in ran
 if (rank, life) == ("1", "0"):
     sys.exit("CUDA error: uncorrectable ECC error encountered")
 """
-
-
-def steps_of(folder: Path) -> dict[int, dict[str, Any]]:
-    """Of each step what all ranks of the last incarnation that did it saw: samples, and their mean loss."""
-    lines: dict[int, dict[int, list[dict[str, Any]]]] = {}
-    for file in folder.glob("seen_*.jsonl"):
-        life = int(file.name.split("_")[1])
-        for line in map(json.loads, file.read_text().splitlines()):
-            lines.setdefault(line["step"], {}).setdefault(life, []).append(line)
-    done = {step: lives[max(lives)] for step, lives in lines.items()}
-    return {
-        step: {
-            "samples": sorted(sample for line in ranks for sample in line["samples"]),
-            "loss": sum(line["loss"] for line in ranks) / len(ranks),
-            "ranks": len(ranks),
-        }
-        for step, ranks in done.items()
-    }
 
 
 @pytest.mark.parametrize(
@@ -71,15 +53,7 @@ def test_with_fewer_ranks_and_with_all_again_it_is_the_same_training(
     plans = [line["plan"]["topology"]["nodes"][0] for line in run.events("PlanAdopted")]
     assert [(seat["slots"], seat.get("places")) for seat in plans] == [(3, None), (2, [0, 2]), (3, None)]
     assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)
-
-    alone = (launcher.folder / "alone.jsonl").read_text()
-    wanted = {line["step"]: line for line in map(json.loads, alone.splitlines())}
-    done = steps_of(launcher.folder)
-    assert sorted(done) == sorted(wanted)
-    assert {step["ranks"] for step in done.values()} == {2, 3}
-    for step, line in done.items():
-        assert line["samples"] == sorted(wanted[step]["samples"])
-        assert line["loss"] == pytest.approx(wanted[step]["loss"], rel=1e-4, abs=1e-6)
+    is_the_same_training(launcher.folder)
 
 
 def test_with_a_file_for_each_rank_no_rank_is_left_out_and_it_is_said_why(launcher: Launcher) -> None:

@@ -42,7 +42,7 @@ class Scene:
         verdict = Verdict(whole=whole, why="", depth=Depth.CHECKSUM)
         elastic = Elastic(min_workers=1, grow=grow, health_check=check)
         self.watch = SlotWatch(
-            elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ), (NODE, 2)
+            elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ)
         )
 
     def listed(self) -> dict[str, Stamp]:

@@ -1,0 +1,127 @@
+"""Hosts are lost for good and the others go on without; hosts come back, and get no rank where they fail."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.processes import wait_until
+from support.same_training import is_the_same_training
+from support.several_nodes import Job, job
+
+pytestmark = pytest.mark.slow
+
+SHRINKS = Path(__file__).parent / "shrinks.py"
+SLOW_S = 300.0
+"""Two starts of torch on a machine that is busy."""
+
+FOR_EACH_RANK = """
+import time
+
+here = sys.argv[1]
+open(os.path.join(here, f"state-1-rank-{rank}.bin"), "wb").write(b"x")
+while life == 0 and not os.path.exists(os.path.join(here, f"state-1-rank-{1 - rank}.bin")):
+    time.sleep(0.01)
+say("saved")
+train()
+"""
+
+FAILS_ON_B = """
+import time
+from faultrun import sdk
+
+folder = sys.argv[1]
+open(os.path.join(folder, f"up_{life}_{rank}"), "w").close()
+while life < 2 and not os.path.exists(os.path.join(folder, f"up_{life}_{1 - rank}")):
+    time.sleep(0.01)
+sdk.start()
+sdk.step(10 * life + 1)
+if life < 2 and os.path.basename(os.getcwd()) == "b":
+    sys.exit(3)
+if life < 2:
+    train()
+step = 0
+while os.environ["WORLD_SIZE"] == "1":
+    step += 1
+    sdk.step(100 + step)
+    time.sleep(0.05)
+    if step % 20 == 0:
+        with open(os.path.join(folder, "part"), "w") as file:
+            file.write("x")
+        os.replace(os.path.join(folder, "part"), os.path.join(folder, "ck", f"step-{100 + step}.bin"))
+sdk.done()
+"""
+
+
+def plans_of(one: Job, name: str) -> list[str]:
+    """The nodes of each incarnation that this one took part in."""
+    plans = [line["plan"]["topology"]["nodes"] for line in one.run(name).events("PlanAdopted")]
+    return ["".join(seat["node"] for seat in plan) for plan in plans]
+
+
+@pytest.mark.torch
+def test_without_a_lost_host_and_with_it_again_it_is_the_same_training(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    words = ("--nnodes=2:3", "--node_wait=12s", f"--checkpoint_dir={shared / 'ck'}", "--standby=none")
+    program = (sys.executable, str(SHRINKS), str(shared))
+    with job(tmp_path, "a", "b", "c", program=program, framework="torch", words=words) as one:
+        gloo = {"GLOO_SOCKET_IFNAME": "eth0"}
+        for name in "abc":
+            one.start_as(name, environ=gloo)
+        wait_until((shared / "can_be_killed").exists, within_s=SLOW_S, what="step 4")
+        lost = next(name for name in "abc" if one.rank_on(name) == 1)
+        left = "".join(name for name in "abc" if name != lost)
+        order = plans_of(one, lost)[0]
+        one.host(lost).kill()
+        small = one.run(left[0])
+        wait_until(
+            lambda: small.events("FirstStep", incarnation=1) or None, within_s=SLOW_S, what="two hosts"
+        )
+        assert f"  workers   2 of 3 nodes, without node {lost}: it was lost" in small.card(1)
+        one.start_as(lost, environ=gloo)
+        assert [one.run(name).ends(SLOW_S) for name in "abc"] == [0, 0, 0]
+        assert plans_of(one, left[0]) == [order, order.replace(lost, ""), order]
+        grown = f"node {lost} is here: 1 node more"
+        assert {grown in one.run(name).card(2) for name in left} == {True}
+    is_the_same_training(shared)
+
+
+def test_with_a_file_for_each_rank_it_waits_as_before_and_says_why(tmp_path: Path) -> None:
+    shared = tmp_path / "ck"
+    shared.mkdir()
+    words = (
+        *("--nnodes=1:2", "--node_wait=6s", f"--checkpoint_dir={shared}", "--resume_arg=--from={checkpoint}"),
+        r"--checkpoint_pattern=state-(?P<step>\d+)-rank-(?P<rank>\d+)\.bin",
+    )
+    with job(tmp_path, "a", "b", script=FOR_EACH_RANK, words=words) as one:
+        one.program = (*one.program, str(shared))
+        one.start("a", "b")
+        for name in "ab":
+            one.run(name).said(one.rank_on(name), "saved")
+        one.host("b").kill()
+        assert one.run("a").ends() == 69
+        why = "(1 node cannot go on: "
+        assert why in one.run("a").text
+        assert " is one of a file for each rank, and nothing says that these are alike)" in one.run("a").text
+
+
+def test_a_host_that_fails_twice_gets_no_rank_until_its_check_passes(tmp_path: Path) -> None:
+    well = tmp_path / "well"
+    words = (
+        *("--nnodes=1:2", f"--health_check=until test -e {well}; do sleep 0.1; done", "--backoff=10ms..20ms"),
+        *(f"--checkpoint_dir={tmp_path / 'ck'}", r"--checkpoint_pattern=step-(?P<step>\d+)\.bin"),
+    )
+    (tmp_path / "ck").mkdir()
+    program = (sys.executable, str(tmp_path / "train.py"), str(tmp_path))
+    with job(tmp_path, "a", "b", script=FAILS_ON_B, program=program, words=words) as one:
+        one.start("a", "b")
+        one.run("a").event("FirstStep", incarnation=2)
+        why = "its ranks failed 2 times in a row while others worked"
+        assert f"  workers   1 of 2 nodes, without node b: {why}" in one.run("a").card(2)
+        one.run("b").event("OwnNodeAside")
+        well.touch()
+        assert [one.run(name).ends(SLOW_S) for name in "ab"] == [0, 0]
+        first, *others = plans_of(one, "a")
+        assert others == [first, "a", first]
+        assert plans_of(one, "b") == [first, first, first]
