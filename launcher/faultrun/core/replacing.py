@@ -142,6 +142,8 @@ def examined(state: RunState, event: DeathsExamined) -> Step:
     life, opened = state.life, state.life.incident
     if opened is None or event.dead != _dead(state):
         return Step(state=state, why="another rank has died meanwhile")
+    if _stuck(state) is not None:
+        return Step(state=state, why=f"rank {_stuck(state)} is being killed")
     incident = conclude(opened, life.exits, float("inf"), event.notes, life.steps)
     state = replace(state, life=replace(life, drain=Drain(incident=incident)))
     told = statement(state, event.at_s, NodeStatus.REPLACING)
