@@ -5,45 +5,84 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import wait_until
 from support.several_nodes import Job, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 TRAIN = Path(__file__).parent.parent / "sdk" / "scripts" / "train_stay.py"
-STEPS = 20
+STEPS = 24
+STANDS = "hang-3-20-begin"
+"""The others wait in the collective of that step when the host is lost."""
 
 
-def trained(folder: Path, *kills: str) -> tuple[Job, list[str]]:
-    """Four ranks on two hosts, to their end; what each ended with, to the bit."""
+def trained(folder: Path, *faults: str) -> tuple[Job, list[str]]:
+    """Four ranks on two hosts, to their end; what each ended with, to the bit.
+
+    With faults the host of ranks 2 and 3 is lost once one of them ``STANDS``, and a third has their places.
+    """
     out = folder / "out"
     out.mkdir(parents=True)
-    program = (sys.executable, "-u", str(TRAIN), str(STEPS), "ddp", *kills)
+    program = (sys.executable, "-u", str(TRAIN), str(STEPS), "ddp", *faults)
     # A newcomer starts cold, and the machine may be slow.
     words = ("--standby=none", "--rejoin_timeout=120s")
-    with job(folder, "a", "b", program=program, framework="torch", per_node=2, words=words) as one:
+    hosts = ("a", "b", "c") if faults else ("a", "b")
+    with job(folder, *hosts, program=program, framework="torch", per_node=2, words=words) as one:
         environ = {"OUT": str(out), "CKPT": str(folder / "ck"), "GLOO_SOCKET_IFNAME": "eth0"}
         for name in "ab":
             one.start_as(name, environ=environ)
-        ends = [one.run(name).ends(240) for name in "ab"]
-        assert ends == [0, 0], one.run("a").text + one.run("b").text
+        if faults:
+            lost = lose_a_host(one, out, environ)
+            left = [name for name in hosts if name != lost]
+        else:
+            left = list(hosts)
+        ends = [one.run(name).ends(240) for name in left]
+        assert ends == [0, 0], "".join(one.run(name).text for name in left)
     return one, [(out / f"final_{rank}").read_text() for rank in range(4)]
 
 
-def test_a_death_costs_no_other_rank_of_either_host_its_process_and_no_bit(tmp_path: Path) -> None:
-    """One on each host: first where no rank 0 is, then rank 0 beside the store that all meet over."""
+def lose_a_host(one: Job, out: Path, environ: dict[str, str]) -> str:
+    """The name of the host that had rank 3."""
+    one.run("a").event("FirstStep", incarnation=0)
+    one.start_as("c", environ=environ)
+    rank = int(STANDS.split("-")[1])
+    wait_until(
+        (out / f"struck_{STANDS.removeprefix('hang-').replace('-', '_')}").exists,
+        within_s=240,
+        what=f"rank {rank} to stand still",
+    )
+    (lost,) = (n for n in "ab" if rank in one.run(n).events("IncarnationStarted", incarnation=0)[0]["ranks"])
+    one.host(lost).kill()
+    return lost
+
+
+def test_neither_a_death_nor_a_lost_host_costs_another_rank_its_process_or_a_bit(tmp_path: Path) -> None:
+    """A rank of each host, first where no rank 0 is, then rank 0; then the host without it, for a spare."""
     _, undisturbed = trained(tmp_path / "undisturbed")
-    one, ends = trained(tmp_path / "killed", "kill-3-8-backward", "kill-0-14-update")
+    one, ends = trained(tmp_path / "killed", "kill-3-8-backward", "kill-0-14-update", STANDS)
     assert ends == undisturbed
-    for name in "ab":
+    (stayed,) = (name for name in "ab" if 0 in one.run(name).events("IncarnationStarted")[0]["ranks"])
+    (lost,) = {"a", "b"} - {stayed}
+    plans = {name: [line["plan"]["kept"] for line in one.run(name).events("PlanAdopted")] for name in "abc"}
+    kept = [[], [0, 1, 2], [1, 2, 3], [0, 1]]
+    assert plans == {stayed: kept, lost: kept[:3], "c": kept[3:]}
+    for name in (stayed, lost):
         run = one.run(name)
-        assert [line["plan"]["kept"] for line in run.events("PlanAdopted")] == [[], [0, 1, 2], [1, 2, 3]]
         assert "incarnation 1: rank 3 started again, 3 workers stayed" in run.text
-        assert run.card(1) == one.run("a").card(1)
-    assert "resume    the memory of ranks 0 1 2, which stayed" in one.run("a").card(1)
-    lines = [(line["incarnation"], line["rank"]) for n in "ab" for line in one.run(n).events("WorkerStarted")]
-    assert sorted(lines) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 3), (2, 0)]
+        assert run.card(1) == one.run(stayed).card(1)
+    assert "resume    the memory of ranks 0 1 2, which stayed" in one.run(stayed).card(1)
+    card = one.run(stayed).card(3)
+    assert card == one.run("c").card(3)
+    assert card.startswith(f"incident 3  node {lost} was lost at step 19   ranks 2 3 died with it\n")
+    assert f"place     node c takes the place of node {lost}: ranks 2 3\n" in card
+    assert "resume    the memory of ranks 0 1, which stayed" in card
+    assert "not counted" in card
+    lines = [
+        (line["incarnation"], line["rank"]) for n in "abc" for line in one.run(n).events("WorkerStarted")
+    ]
+    assert sorted(lines) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 3), (2, 0), (3, 2), (3, 3)]
     pids = [
         {line.split()[1] for line in (tmp_path / "killed" / "out" / f"steps_{rank}").read_text().splitlines()}
         for rank in range(4)
     ]
-    assert [len(one) for one in pids] == [2, 1, 1, 2]
+    assert [len(one) for one in pids] == [2, 1, 2, 3]

@@ -30,6 +30,7 @@ class Setting(NamedTuple):
         False  # it begins before the first plan, and each node reads its own key at a moment of its own
     )
     ends: bool = False  # ranks may come to their end
+    stays: bool = False  # ranks of the others outlive a lost node, where a spare can have its place
     rounds: bool = False  # peers answer one by one, and an answer may come late
 
     @property
@@ -45,6 +46,7 @@ class Word(NamedTuple):
     look: int = 0
     point: int = 0
     struck: bool = False  # a rank of its own fell
+    kept: int = -1  # the rank that lives on there, and is free
 
 
 class Key(NamedTuple):
@@ -111,7 +113,7 @@ class Node(NamedTuple):
 class Etcd(NamedTuple):
     up: bool = True
     plan: int = 0
-    alarms: tuple[tuple[int, int], ...] = ()  # incarnation, and who said it (-1: the coordinator)
+    alarms: tuple[tuple[int, int], ...] = ()  # incarnation, and who said it (COORDINATOR, STAYS: it did)
     office: Office | None = None
     token: int = 0
     keys: tuple[Key, ...] = ()
@@ -140,6 +142,9 @@ class Step(NamedTuple):
     fault: bool = False
     fate: bool = False  # nobody's act: a fault, its end, a lease that etcd drops
 
+
+COORDINATOR, STAYS = -1, -2
+"""In place of who raised an alarm: ``STAYS`` where ranks that can outlive it are to stay."""
 
 GHOST = 99
 """The boot of another host that joined under a node's name."""

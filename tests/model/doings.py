@@ -74,7 +74,7 @@ def decided(setting: Setting, state: State, at: int, verdict: Verdict) -> Iterat
         elif move.kind == "ask" and not values.is_busy(node.word):
             yield from _asks_who_has_finished(setting, state, at, move)
         elif not (_is_asked_in_time(state, at) if move.kind == "end" else _waits(setting, state, at, move)):
-            new = told(node, move)
+            new = _stays(node, at, move) if move.kind == "stay" else told(node, move)
             if new != node:
                 yield Step(f"{at}: {_words(move)}", set_node(state, at, new))
 
@@ -107,13 +107,18 @@ def told(node: Node, move: Move) -> Node:
                 asked=(),
                 got=(),
             )
+        case "plan" if node.phase == "stay" and move.number > node.incarnation:
+            return node._replace(
+                phase="join", incarnation=move.number, word=Word(move.number, "running"), raised=-1
+            )
         case "plan" if node.phase in ("idle", "prepare", "ready") and move.number > node.incarnation:
             return node._replace(phase="prepare", incarnation=move.number, struck=False, raised=-1)
         case "go" if node.phase == "ready" and node.incarnation == move.number:
-            return node._replace(phase="run", word=Word(move.number, "running"))
+            newcomer = bool(node.plan and values.plan_of(node.plan).body.kept)
+            return node._replace(phase="join" if newcomer else "run", word=Word(move.number, "running"))
         case "over" if node.incarnation == move.number and node.phase in ("prepare", "ready"):
             return node._replace(phase="idle", word=Word(move.number, "joined", -1))
-        case "over" if node.incarnation == move.number and node.phase == "run":
+        case "over" if node.incarnation == move.number and node.phase in ("run", "stay", "join"):
             return node._replace(phase="drain")
         case "look" if node.phase in ("idle", "look", "fenced") and node.look < move.number:
             return node._replace(phase="fenced" if node.phase == "fenced" else "look", look=move.number)
@@ -121,6 +126,24 @@ def told(node: Node, move: Move) -> Node:
             return node._replace(phase="ended")
         case _:
             return node
+
+
+def _stays(node: Node, at: int, move: Move) -> Node:
+    """Its ranks leave their group, and it says who lives."""
+    seats = [values.index(entry.node) for entry in values.plan_of(node.plan).roster.entries]
+    if node.incarnation != move.number or node.phase not in ("run", "join") or at not in seats:
+        return node
+    return node._replace(phase="stay", word=Word(move.number, "replacing", kept=seats.index(at)))
+
+
+def _are_one_group(state: State, node: Node) -> bool:
+    """Whether everybody whom the plan names is there."""
+    header, roster, _ = values.plan_of(node.plan)
+    members = [(state.nodes[values.index(one.node)], int(one.boot)) for one in roster.entries]
+    return header.incarnation == node.incarnation and all(
+        (one.boot, one.up, one.incarnation) == (boot, UP, node.incarnation) and one.phase in ("join", "run")
+        for one, boot in members
+    )
 
 
 def ended(node: Node) -> Node:
@@ -134,6 +157,11 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
     match node.phase:
         case "run" if setting.ends:
             yield Step(f"{at}: its ranks of {life} end well", set_node(state, at, ended(node)))
+        case "stay" | "join" if not _are_one_group(state, node):
+            given_up = node._replace(phase="drain", raised=life)
+            yield Step(f"{at}: waits no longer for one group of {life}", set_node(state, at, given_up))
+        case "join":
+            yield Step(f"{at}: all are one group of {life}", set_node(state, at, node._replace(phase="run")))
         case "prepare":
             ready = node._replace(phase="ready", word=Word(life, "ready"))
             yield Step(f"{at}: has prepared {life}", set_node(state, at, ready))

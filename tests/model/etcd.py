@@ -32,7 +32,8 @@ def written(setting: Setting, etcd: Etcd, move: Move) -> Etcd:
             case "resign", []:
                 etcd = etcd._replace(office=None)
             case "alarm", [int() as life, int() as who]:
-                etcd = etcd._replace(alarms=(*etcd.alarms, (life, who)))
+                known = tuple(one for one in etcd.alarms if one[0] != life)
+                etcd = etcd._replace(alarms=(*known, (life, who)))
             case "quiet", [int() as life]:
                 etcd = etcd._replace(alarms=tuple(one for one in etcd.alarms if one[0] != life))
             case "word", [Key() as key] if etcd.has_lease(key.node, key.lease):

@@ -69,6 +69,9 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
     if life > was.header.incarnation:
         if any(node.phase == "ended" and node.word[:2] == (life - 1, "done") for node in after.nodes):
             return f"incarnation {life} is planned although a node has ended with 0"
+        stranger = _given_away(was, now)
+        if stranger is not None:
+            return f"incarnation {life} keeps rank {stranger}, whose place another node has"
         if any(node.has_ranks and node.incarnation < life for node in after.nodes) and not _kept(after):
             return f"incarnation {life} is planned while ranks of an older one live"
         step = None if now.body.point is None else now.body.point.global_step
@@ -78,6 +81,18 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
     if spent.total_restarts < had.total_restarts or spent.total_restarts > after.charges:
         return f"{spent.total_restarts} restarts charged for {after.charges} faults"
     return ""
+
+
+def _given_away(was: values.Written, now: values.Written) -> int | None:
+    """A rank that is kept although its node, or the supervisor there, is another one."""
+
+    def seats(written: values.Written) -> dict[int, tuple[str, str]]:
+        plan = written.roster.completes(written.body)
+        places = [(entry, plan.topology.ranks_of(entry.node)) for entry in written.roster.entries]
+        return {rank: (entry.node, entry.boot) for entry, ranks in places for rank in ranks}
+
+    before, after = seats(was), seats(now)
+    return next((rank for rank in sorted(now.body.kept) if before.get(rank) != after.get(rank)), None)
 
 
 def _is_second(after: State) -> bool:
@@ -147,6 +162,11 @@ SOMETIMES: dict[str, Callable[[State], bool]] = {
     "spare used": lambda state: any(
         node.phase == "run" and node.boot == 0 and values.node_id(at) in _replacing(state)
         for at, node in enumerate(state.nodes)
+    ),
+    "stayed": lambda state: any(
+        node.phase == "run" and values.plan_of(node.plan).body.kept and node.incarnation > 0
+        for node in state.nodes
+        if node.plan
     ),
     "held": lambda state: any(node.held and node.has_ranks for node in state.nodes),
     "fenced": lambda state: any(node.boot > 0 and node.up == UP for node in state.nodes),

@@ -33,7 +33,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, Statement
 from faultrun.model.topology import BootId, NodeId
 from faultrun.model.transaction import Absent, Compare, CreatedAt, Delete, Operation, Put, Unchanged
-from model.cluster import Key, Word
+from model.cluster import STAYS, Key, Word
 from model.values import (
     NOW_S,
     PLAN_CHANGED,
@@ -56,7 +56,7 @@ from model.values import (
 class Move(NamedTuple):
     """One act in the model's terms."""
 
-    kind: str  # plan go over look end fence grant write warn
+    kind: str  # plan go over stay look end fence grant write warn
     number: int = 0
     words: str = ""
     compares: tuple[tuple[object, ...], ...] = ()
@@ -90,12 +90,14 @@ def _question(word: Word) -> PeerQuestion:
 
 
 @cache
-def verdict(away: frozenset[str], members: int, view: View) -> Verdict:
+def verdict(away: frozenset[str], members: int, view: View, *, stays: bool = False) -> Verdict:
     """What the product's code does with this knowledge; ``away`` are guards that it lacks for once."""
     if "drained" in away and view.keys is not None:
         view = view._replace(keys=tuple(_idle(key) for key in view.keys))
     if "all_done" in away and view.keys and any(key.word.status == "done" for key in view.keys):
         view = view._replace(keys=tuple(_done(key) for key in view.keys))
+    if "unfreed" in away and view.keys is not None and view.plan:
+        view = view._replace(keys=tuple(_free(view.plan, key) for key in view.keys))
     if "one_boot" in away and view.keys is not None:
         newest = {key.node: key for key in sorted(view.keys)}
         view = view._replace(keys=tuple(newest.values()))
@@ -108,10 +110,10 @@ def verdict(away: frozenset[str], members: int, view: View) -> Verdict:
     )
     clock = MemberClock(now_s=NOW_S, run_s=NOW_S)
     here = terms(view.node, fences="fence" not in away)
-    judgement = judge(rules(members), here, own, known(view), Remembered(), clock)
+    judgement = judge(rules(members, stays=stays), here, own, known(view), Remembered(), clock)
     moves = tuple(move for act in judgement.acts for move in _moves(view, act))
     if "own_first" in away and view.own is None:
-        sooner = verdict(away, members, view._replace(own=(view.word, view.lease)))
+        sooner = verdict(away, members, view._replace(own=(view.word, view.lease)), stays=stays)
         moves = (
             *moves,
             *(move for move in sooner.moves if move.kind in ("plan", "go", "over", "look", "end")),
@@ -124,6 +126,14 @@ def verdict(away: frozenset[str], members: int, view: View) -> Verdict:
 def _done(key: Key) -> Key:
     """As if its ranks had come to their end."""
     return key._replace(word=key.word._replace(status="done")) if is_busy(key.word) else key
+
+
+def _free(plan: int, key: Key) -> Key:
+    """As if its ranks had left their group."""
+    seats = [index(entry.node) for entry in plan_of(plan).roster.entries]
+    if key.word.status != "running" or key.node not in seats:
+        return key
+    return key._replace(word=key.word._replace(status="replacing", kept=seats.index(key.node)))
 
 
 def _idle(key: Key) -> Key:
@@ -170,8 +180,8 @@ def _told(event: NodesEvent) -> tuple[Move, ...]:
             return (Move("plan", life),)
         case GoGiven(incarnation=life):
             return (Move("go", life),)
-        case IncarnationOver(incarnation=life):
-            return (Move("over", life),)
+        case IncarnationOver(incarnation=life, stays=stays):
+            return (Move("stay" if stays else "over", life),)
         case LookAgain(number=number):
             return (Move("look", number),)
         case RunFinished(exit_code=code):
@@ -224,7 +234,7 @@ def _operations(view: View, operations: tuple[Operation, ...]) -> tuple[tuple[ob
             case Put(value=Statement()):
                 found.append(("word", Key(view.node, view.boot, view.word, view.lease)))
             case Put(value=Alarm() as alarm):
-                found.append(("alarm", alarm.incarnation, index(alarm.node)))
+                found.append(("alarm", alarm.incarnation, STAYS if alarm.stays else index(alarm.node)))
             case Delete(key=key) if key == COORDINATOR_KEY:
                 found.append(("resign",))
             case Delete(key=key) if key.startswith(NODES):

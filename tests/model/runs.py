@@ -29,6 +29,9 @@ def _setting(
 _OF_A_LOST_NODE = _setting(2, 1, 1, "cut")._replace(ends=True)
 """A node that is cut off as the ranks end: counted as lost, it says that it has finished."""
 
+_STAYS = _setting(2, 1, 1, "host")._replace(stays=True)
+"""A host is lost, and the rank of the other stays beside that of a spare."""
+
 IN_CI = {
     "2+0, one fault of any kind": Setting(2, 0, 1),
     "2+1, a host": _setting(2, 1, 1, "host"),
@@ -56,6 +59,9 @@ ALL = {
     "3+1, a rank, etcd away": _setting(3, 1, 1, "rank away"),
     "3+1, cut off": _setting(3, 1, 1, "cut"),
     "3+1, a host": _setting(3, 1, 1, "host"),
+    "2+1, a host, ranks stay": _STAYS,
+    "2+1, cut off, ranks stay": _STAYS._replace(kinds=frozenset({"cut"})),
+    "2+1, cut off from all, ranks stay": _STAYS._replace(kinds=frozenset({"isolate"})),
     "2+0, ranks end, one fault": Setting(2, 0, 1, BRIEF, ends=True),
     "2+1, ranks end, cut off": _OF_A_LOST_NODE,
     "3+0, answers one by one, etcd away": _setting(3, 0, 1, "away")._replace(rounds=True),
@@ -73,6 +79,8 @@ DELAYED_IN_CI = {
 DELAYED = {
     "3+1, a frozen node": (_setting(3, 1, 1, "freeze"), 2),
     "3+1, cut off from all": (_setting(3, 1, 1, "isolate"), 2),
+    "3+1, a host, ranks stay": (_STAYS._replace(members=3), 1),
+    "2+1, two hosts, ranks stay": (_STAYS._replace(faults=2), 0),
     "2+1, two faults: ranks, a frozen node": (_setting(2, 1, 2, "rank freeze"), 0),
     "3+1, one fault of any kind, ranks end": (Setting(3, 1, 1, ends=True), 1),
     "3+1, two faults: ranks, late writes": (_setting(3, 1, 2, "rank slow slowput"), 1),
@@ -91,6 +99,7 @@ MUTANTS_IN_CI = [
     Mutant("promise", _setting(2, 0, 1, "away"), "ranks ended"),
     Mutant("one_boot absent", _setting(2, 0, 1, "usurp"), "incarnation 1 is planned"),
     Mutant("fence", _setting(2, 1, 1, "cut"), "incarnation 1 is planned"),
+    Mutant("unfreed", _STAYS, "incarnation 1 is planned"),
     Mutant("unanimity", _setting(2, 1, 1, "cut"), "incarnation 1 is planned"),
     Mutant("deadman", _setting(2, 1, 1, "freeze"), "incarnation 1 is planned"),
     Mutant("plan_revision", _setting(2, 0, 2, "rank slow"), "the plan goes back"),

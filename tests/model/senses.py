@@ -50,7 +50,7 @@ def view(setting: Setting, state: State, at: int) -> View:
 
 
 def judged(setting: Setting, state: State, at: int) -> Verdict:
-    return mind.verdict(setting.away, setting.members, view(setting, state, at))
+    return mind.verdict(setting.away, setting.members, view(setting, state, at), stays=setting.stays)
 
 
 def _answers(setting: Setting, state: State, at: int) -> tuple[Answer, ...]:

@@ -182,6 +182,17 @@ def test_who_trains_is_not_kept(tmp_path: Path) -> None:
     assert "incarnation 1 is planned while ranks of an older one live (node a, line 5)" in laws
 
 
+def test_no_rank_is_kept_whose_place_another_supervisor_has(tmp_path: Path) -> None:
+    after = replace(KEPT, boots=(KEPT.boots[0], BootId("another")))
+    story = [
+        one._replace(event=replace(one.event, plan=after)) if one.event == stays else one
+        for one in a_replacement()
+        for stays in [PlanAdopted(at_s=11, incarnation=1, plan=KEPT)]
+    ]
+    laws = broken_laws(written(tmp_path, story))
+    assert any("incarnation 1 keeps rank 1, whose place another node has" in law for law in laws)
+
+
 def test_nobody_trains_on_before_the_survivors_of_every_node_are_in_the_group(tmp_path: Path) -> None:
     laws = broken_laws(written(tmp_path, a_replacement(follows=13, whole=12)))
     assert "ranks of [0, 1] live at once (node a, ranks of 1)" in laws

@@ -28,7 +28,7 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from model.cluster import DEAF, FENCE, HOLD, TTL, Answer, Key, Word
+from model.cluster import DEAF, FENCE, HOLD, STAYS, TTL, Answer, Key, Word
 
 NOW_S = 100.0
 TIMES = LeaseTimes(
@@ -108,8 +108,9 @@ def is_busy(word: Word) -> bool:
 
 
 @cache
-def rules(members: int) -> Rules:
-    return Rules(topology=Topology(nodes=(NodeSlots(node=NodeId(""), slots=1),) * members), policy=POLICY)
+def rules(members: int, *, stays: bool = False) -> Rules:
+    seats = (NodeSlots(node=NodeId(""), slots=1),) * members
+    return Rules(topology=Topology(nodes=seats), policy=POLICY, stays=stays)
 
 
 @cache
@@ -166,10 +167,16 @@ def fact(node: int, boot: int, word: Word) -> NodeFact:
         look=word.look,
         point=point(word.point),
         high_step=word.point,
-        incident=incident if word.struck else None,
+        incident=_elsewhere(incident) if word.kept >= 0 else incident if word.struck else None,
+        kept=frozenset({word.kept} if word.kept >= 0 else ()),
+        meeting_port=1 if word.kept >= 0 else 0,
         addr=NAMES[node],
         master_port=1,
     )
+
+
+def _elsewhere(incident: Incident) -> Incident:
+    return replace(incident, cause=Cause.ELSEWHERE, rank=None, status=None)
 
 
 @cache
@@ -252,4 +259,5 @@ def known(view: View) -> KnownKeys:
 
 @cache
 def alarm(life: int, who: int) -> Alarm:
-    return Alarm(incarnation=life, node=node_id(who) if who >= 0 else NodeId(""), why="over")
+    node = node_id(who) if who >= 0 else NodeId("")
+    return Alarm(incarnation=life, node=node, why="over", stays=who == STAYS)

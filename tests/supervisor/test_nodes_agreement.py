@@ -16,6 +16,7 @@ from faultrun.model.agreement import MembershipLost
 from faultrun.model.events import RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.supervisor.nodes_agreement import MemberLost, NodesAgreement
+from faultrun.supervisor.progress import Incarnation
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadman import Deadman
 import json, select
@@ -37,7 +38,7 @@ def member(orders, fd):
 deadman, heard = Deadman("boot"), []
 agreement = NodesAgreement(member, deadman, heard.append, {leaving_s})
 reactor = Reactor(RunClock())
-agreement.attach(reactor)
+agreement.attach(reactor, Incarnation(reactor.clock))
 fact = NodeFact(node="a", boot="b", at_s=1.0, incarnation=0, status=NodeStatus.READY)
 """
 

@@ -32,6 +32,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.supervisor.nodes_agreement import NodesAgreement
 from faultrun.supervisor.ports import Agreement
+from faultrun.supervisor.progress import Incarnation
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.story import POLICY
 
@@ -157,7 +158,7 @@ class OneOfSeveral(Supervisor):
     def _nodes(self, helpers: Helpers, clock: RunClock) -> None:
         """No member process."""
 
-    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None) -> Agreement:
+    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None, workers: Incarnation) -> Agreement:
         return HubAgreement(self.hub, self._spec.node, reactor)
 
 

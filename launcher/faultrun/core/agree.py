@@ -7,9 +7,17 @@ a distributed one calls it at its coordinator.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.aftermath import aftermath, first_incident, loss_words, only_followed, with_lost
+from faultrun.core.aftermath import aftermath, first_incident, only_followed, with_lost
 from faultrun.core.budget import furthest
-from faultrun.core.keeping import is_kept, keep, keep_fewer, too_late, wants_to_stay
+from faultrun.core.keeping import (
+    is_kept,
+    keep,
+    keep_fewer,
+    reseated,
+    too_late,
+    wants_to_stay,
+)
+from faultrun.core.over import beside_the_lost, is_behind, on_its_node, why_over
 from faultrun.core.place import common_point, missing, nothing_in_common, on_own_disks, place, replaced
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
@@ -17,6 +25,7 @@ from faultrun.core.scheduler_choice import left_init, with_scheduler
 from faultrun.core.seats import Known, Seating, left_out, seated
 from faultrun.core.slots import accuse, condemned, elsewhere, grown, without_the_bad
 from faultrun.errors import NoWholeCheckpoint
+from faultrun.model.agreement import IncarnationOver
 from faultrun.model.elastic import Elastic, SlotLedger
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -38,7 +47,8 @@ class Rules:
     A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
 
     A seat of ``topology`` that nobody has been given yet has a node without a name. ``settings`` are
-    what people are told of it. ``elastic``: how far it may shrink, None where it may not.
+    what people are told of it. ``elastic``: how far it may shrink, None where it may not. ``stays``:
+    ranks that can outlive a lost node are to stay.
     """
 
     topology: Topology
@@ -48,6 +58,7 @@ class Rules:
     lease_ttl_s: float = 0.0
     settings: RunSettings | None = None
     elastic: Elastic | None = None
+    stays: bool = False
 
 
 def next_step(
@@ -75,14 +86,17 @@ def next_step(
             return f"{fact.node} knows of a newer plan"
         if fact.status.busy and fact.incarnation < plan.incarnation and not is_kept(plan, fact):
             return given_up(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
-    over, stop = _why_over(rules, plan, here)
+    over, stop = why_over(plan, here, rules.lease_ttl_s)
+    beside = beside_the_lost(plan, here) if rules.stays else None
+    if beside is not None:
+        return _stay_beside(rules, plan, beside, here, now_s, over)
     if not over and any(wants_to_stay(plan, fact) for fact in members):
         return _keep(rules, plan, members, now_s)
     if not over and len(members) == 1 and is_kept(plan, members[0]):
         return keep_fewer(plan, members[0], now_s)
     if not over:
         return _go_on(plan, members, now_s)
-    if any(fact.status.busy or _is_behind(plan, fact) for fact in members):
+    if any(fact.status.busy or is_behind(plan, fact) for fact in members):
         return replace(given_up(plan.incarnation, over, now_s), stop=stop)
     return _between(rules, plan, here, now_s, lost, too_late=too_late)
 
@@ -100,8 +114,8 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
 
 def _keep(rules: Rules, plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
     """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
-    answer = keep(rules.policy, rules.resume_args, plan, members, now_s)
-    incident = first_incident(members)
+    incident = with_lost(first_incident(members), plan, members, rules.lease_ttl_s)
+    answer = keep(rules.policy, rules.resume_args, plan, members, incident, now_s)
     if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
         return answer
     ledger = accuse(plan, incident, rules.policy)
@@ -111,35 +125,22 @@ def _keep(rules: Rules, plan: Plan, members: list[NodeFact], now_s: float) -> Ne
     return adopted(replace(answer.plan, slots=ledger), now_s)
 
 
-def _why_over(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact]) -> tuple[str, StopSource | None]:
-    """Why the plan's incarnation cannot begin or go on, and whether for a stop; empty while it can."""
-    for seat in plan.topology.nodes:
-        fact = here.get(seat.node)
-        if fact is None:
-            return loss_words(plan.topology, seat.node, rules.lease_ttl_s), None
-        if fact.stop is not None:
-            return f"node {seat.node} was told to stop", fact.stop
-        if fact.failure is not None:
-            return f"node {seat.node} cannot go on: {fact.failure[1]}", None
-        if not plan.is_for(seat.node, fact.boot):
-            return f"node {seat.node} has another supervisor", None
-        if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
-            return f"node {seat.node} has given it up", None
-        if too_late(plan, fact):
-            return f"on node {seat.node} nobody lives that it keeps", None
-    return "", None
-
-
-def _is_behind(plan: Plan, fact: NodeFact) -> bool:
-    """Whether it has not spoken since the plan was made, and will: whoever ends takes no plan any more."""
-    ends = fact.stop is not None or fact.failure is not None
-    is_here = plan.is_for(fact.node, fact.boot) and not too_late(plan, fact)
-    return fact.incarnation < plan.incarnation and not ends and is_here
+def _stay_beside(
+    rules: Rules, plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact], now_s: float, why: str
+) -> NextStep:
+    """Have the ranks of all that live leave their group; then a plan that keeps them, with the new seats."""
+    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
+    if not all(wants_to_stay(plan, fact) for fact in members):
+        return IncarnationOver(at_s=now_s, incarnation=plan.incarnation, why=why, stays=True)
+    answer = _keep(rules, plan, members, now_s)
+    if not isinstance(answer, PlanAdopted):
+        return answer
+    return adopted(reseated(answer.plan, seats, here), now_s)
 
 
 def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
     """Every node can still take part: have all of them start, or wait for who is not so far."""
-    behind = ", ".join(fact.node for fact in members if _is_behind(plan, fact))
+    behind = ", ".join(fact.node for fact in members if is_behind(plan, fact))
     if behind:
         prepared = any(fact.status is NodeStatus.READY for fact in members)
         return f"not prepared yet: {behind}" if prepared else f"the plan is on its way to {behind}"
@@ -241,13 +242,8 @@ def _ending(rules: Rules, spoken: list[NodeFact], now_s: float, seats: Topology 
     if failed is None:
         return None
     node = next(fact.node for fact in failing if fact.failure is not None)
-    why = failed[1] if len(rules.topology.nodes) == 1 else _on_its_node(node, failed[1])
+    why = failed[1] if len(rules.topology.nodes) == 1 else on_its_node(node, failed[1])
     return finished(newest, now_s, failed[0], why)
-
-
-def _on_its_node(node: NodeId, why: str) -> str:
-    """``why`` with the node whose disk, files or processes it is about: all nodes say it."""
-    return why if f"node {node}" in why.partition("\n")[0] else f"node {node}: {why}"
 
 
 def _all_stop(spoken: list[NodeFact]) -> bool:
@@ -319,7 +315,7 @@ def _for_the_unfit(answer: NextStep, spoken: list[NodeFact]) -> NextStep:
     if unfit is None or unfit.failure is None or not isinstance(answer, RunFinished):
         return answer
     code, why = unfit.failure
-    return replace(answer, exit_code=code, why=f"{_on_its_node(unfit.node, why)}; {answer.why}")
+    return replace(answer, exit_code=code, why=f"{on_its_node(unfit.node, why)}; {answer.why}")
 
 
 def _known_slots(rules: Rules, plan: Plan) -> SlotLedger | None:

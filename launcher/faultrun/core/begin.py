@@ -201,7 +201,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return Step(state=state, why=f"no incarnation {plan.incarnation}: the run is about to end")
     if not plan.is_for(state.node, state.boot):
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
-    if plan.kept:
+    if plan.keeps_on(state.node):
         return Step(state=state, why=f"incarnation {plan.incarnation} keeps ranks that were given up here")
     life = Life(topology=plan.topology, point=plan.point)
     run = replace(state.run, plan=plan, native_scheduler=given_up(state, plan))
@@ -260,16 +260,24 @@ def spawn(state: RunState, event: GoGiven) -> Step:
         native_scheduler=state.plan.native_scheduler,
         patience=state.run.patience,
     )
+    awaited = frozenset(ranks) if state.plan.kept else frozenset()
     life = replace(
         state.life,
         alive=frozenset(ranks),
         master_addr=event.master_addr,
         master_port=event.master_port,
+        rejoining=awaited,
+        regroups=1 if awaited else 0,
     )
     run = replace(state.run, platform=notices.started(state.run.platform))
     state = replace(state, phase=Phase.RUNNING, run=run, life=life)
     running = statement(state, event.at_s, NodeStatus.RUNNING)
-    return Step(state=state, actions=(running, spawn), why=f"incarnation {state.incarnation} starts")
+    why = f"incarnation {state.incarnation} starts"
+    if not awaited:
+        return Step(state=state, actions=(running, spawn), why=why)
+    until_s = event.at_s + state.windows.rejoin_s
+    timer = StartTimer(timer=Timer.REJOIN, at_s=until_s, incarnation=state.incarnation)
+    return Step(state=state, actions=(running, spawn, timer), why=f"{why} beside survivors of other nodes")
 
 
 def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:

@@ -288,9 +288,9 @@ def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
     """Incarnation is over: everybody hears it once, whoever says it first."""
     incarnation, why = over.incarnation, over.why
     before = office.common.alarm(incarnation)
-    if before is not None and not before.stays:
+    if before is not None and (over.stays or not before.stays):
         return f"incarnation {incarnation} ends: {why}"
-    alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop)
+    alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop, stays=over.stays)
     key = alarm_key(incarnation)
     written = _guarded(office, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
     return written if before else replace(written, compares=(Absent(key=key), *written.compares))

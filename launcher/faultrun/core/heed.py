@@ -88,7 +88,7 @@ def _starts(fact: NodeFact, header: PlanHeader) -> bool:
 
 def _begins(plan: Plan, fact: NodeFact) -> bool:
     """Whether it has ranks to start: those that the plan keeps were given up here."""
-    return plan.is_for(fact.node, fact.boot) and not plan.kept
+    return plan.is_for(fact.node, fact.boot) and not plan.keeps_on(fact.node)
 
 
 def _to_the_idle(

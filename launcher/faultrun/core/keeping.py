@@ -1,14 +1,19 @@
 """The plan that survivors go on by: only the dead are started again. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from faultrun.core.aftermath import aftermath, first_incident
+from faultrun.core.aftermath import aftermath
+from faultrun.core.place import replaced
 from faultrun.core.retry import NextStep, adopted, after_incident, given_up
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.incident import Incident
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import RestartPolicy
+from faultrun.model.topology import NodeId, Topology
+
+_TRAINS = (NodeStatus.RUNNING, NodeStatus.REPLACING)
 
 
 def wants_to_stay(plan: Plan, fact: NodeFact) -> bool:
@@ -23,20 +28,25 @@ def is_kept(plan: Plan, fact: NodeFact) -> bool:
 
 
 def keep(
-    policy: RestartPolicy, resume_args: Sequence[str], plan: Plan, members: Sequence[NodeFact], now_s: float
+    policy: RestartPolicy,
+    resume_args: Sequence[str],
+    plan: Plan,
+    members: Sequence[NodeFact],
+    incident: Incident | None,
+    now_s: float,
 ) -> NextStep:
     """Who lives goes on in the next incarnation; the restart of the others is charged like one of all.
 
-    ``members`` are the statements of all its nodes. As soon as one of them cannot, nobody stays.
+    ``members`` are the statements of all its nodes but lost ones, ``incident`` what they tell of together. As
+    soon as one of them cannot, nobody stays.
     """
     life = plan.incarnation
     for fact in members:
-        if fact.status not in (NodeStatus.RUNNING, NodeStatus.REPLACING):
+        if fact.status not in _TRAINS:
             return given_up(life, f"node {fact.node} has no ranks to keep ({fact.status.value})", now_s)
     missing = [fact.node for fact in members if not wants_to_stay(plan, fact)]
     if missing:
         return f"ranks of {', '.join(missing)} are not free yet"
-    incident = first_incident(members)
     if incident is None:
         return "workers run"
     kept = frozenset[int]().union(*(fact.kept for fact in members))
@@ -71,6 +81,42 @@ def keep(
             return answer
 
 
+def seats_beside(
+    plan: Plan, here: Mapping[NodeId, NodeFact], well: Callable[[NodeFact], bool]
+) -> Topology | None:
+    """The seats of the next incarnation where nodes are lost and the ranks of all others could stay.
+
+    The spare that arrived first has the seat of a lost node. None where nobody is lost, a member is not
+    ``well`` or has no ranks, or there are too few spares.
+    """
+    nodes = {seat.node for seat in plan.topology.nodes}
+    members = [fact for node, fact in here.items() if node in nodes]
+    if len(members) == len(nodes) or not members or not all(map(well, members)):
+        return None
+    if any(fact.incarnation != plan.incarnation or fact.status not in _TRAINS for fact in members):
+        return None
+    able = [fact for node, fact in here.items() if node not in nodes and _is_free(fact)]
+    spares = iter(sorted(able, key=lambda one: (one.arrived, one.node)))
+    if len(able) < len(nodes) - len(members):
+        return None
+    return Topology(
+        nodes=tuple(
+            seat if seat.node in here else replace(seat, node=next(spares).node)
+            for seat in plan.topology.nodes
+        )
+    )
+
+
+def _is_free(fact: NodeFact) -> bool:
+    return not fact.status.busy and fact.stop is None and fact.failure is None
+
+
+def reseated(plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact]) -> Plan:
+    """The plan with its seats given to these nodes."""
+    boots = tuple(here[seat.node].boot for seat in seats.nodes)
+    return replace(plan, topology=seats, boots=boots, replaced=replaced(plan.topology, seats))
+
+
 def keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
     """One more died before the plan was there: the same for who is left, and nothing is charged again.
 
@@ -87,6 +133,6 @@ def _address(fact: NodeFact) -> str:
 
 
 def too_late(plan: Plan, fact: NodeFact) -> bool:
-    """Whether the survivors that ``plan`` keeps were given up before it was there."""
+    """Whether the survivors that ``plan`` keeps there were given up before it was there."""
     gone = fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED)
-    return bool(plan.kept) and gone and fact.incarnation < plan.incarnation
+    return gone and fact.incarnation < plan.incarnation and bool(plan.keeps_on(fact.node))

@@ -17,6 +17,7 @@ from faultrun.model.wire import (
     PROGRESS_VARIABLE,
     REJOIN_VARIABLE,
     SOCKET_VARIABLE,
+    VERDICT_VARIABLE,
 )
 from faultrun.model.worker_identity import FOLDERS_VARIABLE
 
@@ -33,7 +34,9 @@ _OWNED = (
     FOLDERS_VARIABLE,
     FULL_VARIABLE,
     ACCUMULATE_VARIABLE,
+    VERDICT_VARIABLE,
 )
+_LEASES, _ELECTED_S = 2.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +143,21 @@ def _recovery(
     back (``torchft/fsdp/fault_tolerance.py``).
     """
     if spec.supervision.policy.exit_codes is not WorkerExitCodes.TORCHFT:
-        return {REJOIN_VARIABLE: "1"} if life.plan.kept else {}
+        newcomer = {REJOIN_VARIABLE: "1"} if life.plan.kept else {}
+        return {**newcomer, **_verdict(spec)}
     run_id = base.get("FTFSDP_RUN_ID") or spec.run_id
     return {
         "FTFSDP_HOST_NAME": base.get("FTFSDP_HOST_NAME") or spec.node,
         "FTFSDP_HOST_INDEX": base.get("FTFSDP_HOST_INDEX") or str(seat.node_rank),
         "FTFSDP_RUN_ID": f"{run_id}-{life.plan.started}" if life.plan.started else run_id,
     }
+
+
+def _verdict(spec: RunSpec) -> dict[str, str]:
+    """A lost node is known by the end of its lease, which may be the coordinator's too."""
+    if spec.agreement is None or spec.supervision.windows.rejoin_s <= 0:
+        return {}
+    return {VERDICT_VARIABLE: f"{_LEASES * spec.agreement.lease_ttl_s + _ELECTED_S:g}"}
 
 
 def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:

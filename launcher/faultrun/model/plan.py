@@ -106,6 +106,11 @@ class Plan:
         vacant = self.slots is not None and bool(self.slots.vacant)
         return len(self.topology.nodes) == 1 and not vacant
 
+    def keeps_on(self, node: NodeId) -> frozenset[int]:
+        """The ranks of ``node`` whose workers live on; none where it has no seat."""
+        seated = self.kept and any(seat.node == node for seat in self.topology.nodes)
+        return self.kept.intersection(self.topology.ranks_of(node)) if seated else frozenset()
+
     def is_for(self, node: NodeId, boot: BootId) -> bool:
         """Whether ``node`` takes part in it, and under this supervisor."""
         nodes = [entry.node for entry in self.topology.nodes]

@@ -58,6 +58,9 @@ PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
 REJOIN_VARIABLE = "FAULTRUN_REJOIN"
 """Set to 1 for a newcomer: a process that takes the place of a dead rank beside ranks that live on."""
 
+VERDICT_VARIABLE = "FAULTRUN_VERDICT_S"
+"""Of several nodes: so long may it take from the error of a collective until a lost peer is known."""
+
 FULL_VARIABLE = "FAULTRUN_WORLD_SIZE_FULL"
 """How many workers the run has when none is left out; set only where it may go on with fewer."""
 

@@ -22,6 +22,7 @@ from faultrun.model.wire import (
     PROGRESS_VARIABLE,
     REJOIN_VARIABLE,
     SOCKET_VARIABLE,
+    VERDICT_VARIABLE,
     message,
     parse,
 )
@@ -29,6 +30,7 @@ from faultrun.model.worker_identity import FOLDERS_VARIABLE, WorkerIdentity
 
 _DEFAULT_GRACE_S = 30.0
 """Length of the grace window when nobody says another: what container platforms give."""
+_VERDICT_S = 2.0
 _FD = struct.Struct("i")
 _FDS_BYTES = socket.CMSG_SPACE(16 * _FD.size)
 _ONE_SECOND = struct.pack("ll", 1, 0)  # struct timeval
@@ -56,7 +58,8 @@ class Session:
     """One worker of one incarnation. ``socket`` and ``progress`` are "" where faultrun gave none.
 
     ``folders`` is ``--worker_dir`` with its fields; "" where all ranks work in one place. ``is_newcomer``: it
-    takes a dead rank's place beside ranks that live on.
+    takes a dead rank's place beside ranks that live on. ``verdict_s``: so long may it take from the error of
+    a collective to the supervisor's word that a peer is gone.
 
     ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. A process that
     lives on in the next incarnation changes ``incarnation`` and ``progress`` here, in the one object that
@@ -76,6 +79,7 @@ class Session:
     folders: str = ""
     local_world_size: int = 1
     is_newcomer: bool = False
+    verdict_s: float = _VERDICT_S
     full_world_size: int = 0
 
     @property
@@ -132,6 +136,7 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         folders=environ.get(FOLDERS_VARIABLE, ""),
         local_world_size=_number(environ, "LOCAL_WORLD_SIZE") or 1,
         is_newcomer=environ.get(REJOIN_VARIABLE) == "1",
+        verdict_s=_seconds(environ.get(VERDICT_VARIABLE, ""), _VERDICT_S),
         full_world_size=_number(environ, FULL_VARIABLE) or 0,
     )
 
@@ -140,12 +145,12 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
     return next((int(environ[name]) for name in names if environ.get(name, "").isdecimal()), None)
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str, otherwise: float = _DEFAULT_GRACE_S) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        return _DEFAULT_GRACE_S
-    return seconds if 0 < seconds < 1e6 else _DEFAULT_GRACE_S
+        return otherwise
+    return seconds if 0 < seconds < 1e6 else otherwise
 
 
 class SupervisorLink:

@@ -14,7 +14,7 @@ from faultrun.core.agree import Rules
 from faultrun.errors import FaultrunError
 from faultrun.journal.codec import decode, encode
 from faultrun.model.actions import RaiseAlarm
-from faultrun.model.agreement import MembershipLost
+from faultrun.model.agreement import IncarnationOver, MembershipLost
 from faultrun.model.agreement_spec import EtcdAccess
 from faultrun.model.events import Event
 from faultrun.model.facts import NodeFact
@@ -22,6 +22,7 @@ from faultrun.model.hang import NodeSpoke
 from faultrun.model.membership import NodesEvent, Terms
 from faultrun.model.topology import BootId, RunId
 from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY
+from faultrun.supervisor.progress import Incarnation
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadline import Deadline
 from faultrun.workers.deadman import Deadman
@@ -88,9 +89,9 @@ class NodesAgreement:
         """The member process."""
         return self._member.pid
 
-    def attach(self, reactor: Reactor) -> None:
-        """Have what is agreed on returned by ``reactor``."""
-        reactor.watch(self._fd, self._heard)
+    def attach(self, reactor: Reactor, workers: Incarnation) -> None:
+        """Have what is agreed on returned by ``reactor``; an end after how far the workers are."""
+        reactor.watch(self._fd, lambda: self._heard(workers))
 
     def state(self, fact: NodeFact) -> None:
         """See ``ports.Agreement``."""
@@ -111,7 +112,7 @@ class NodesAgreement:
         self._member.end(self._leaving_s)
         os.close(self._fd)
 
-    def _heard(self) -> Iterable[Event]:
+    def _heard(self, workers: Incarnation) -> Iterable[Event]:
         for line in self._lines():
             words = json.loads(line)
             if UNTIL in words:
@@ -120,6 +121,8 @@ class NodesAgreement:
                 self._say(words[SAYS])
             if TELLS in words:
                 event: Event = decode(words[TELLS], NodesEvent | MembershipLost | NodeSpoke)
+                if isinstance(event, IncarnationOver):
+                    yield from workers.newest_steps()
                 yield event
 
     def _lines(self) -> Iterator[bytes]:

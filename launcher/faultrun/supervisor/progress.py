@@ -110,6 +110,10 @@ class Incarnation:
     logs: LogFiles | None = None
     pids: dict[int, int] = field(default_factory=dict)
 
+    def is_of(self, files: LogFiles, ranks: tuple[int, ...]) -> bool:
+        """Whether these ranks write, or wrote last, in these files."""
+        return self.page is not None and self.logs == files and self.page.ranks == ranks
+
     def new_page(self, files: LogFiles, ranks: tuple[int, ...]) -> ProgressPage:
         """Where workers that all begin write how far they are. OSError: the disk."""
         if self.page is not None:

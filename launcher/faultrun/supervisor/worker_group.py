@@ -75,23 +75,23 @@ class WorkerGroup:
         number, kept = order.plan.incarnation, order.plan.kept
         self._began_s = boottime()
         self.leaving, self.request = False, None
-        self._orphans = Orphans(self._reactor)
-        self._strangers = Strangers()
+        self._orphans, self._strangers = Orphans(self._reactor), Strangers()
         self.standbys.begin(number)
-        if not kept:
-            self._env.exits.begin()
         files = self._env.streams.files(order.plan.started)
+        anew = not (kept and self.incarnation.is_of(files, self._launches.seats(order.plan)))
+        if anew:
+            self._env.exits.begin()
         self.incarnation.number, self.incarnation.logs = number, files
         started = 0
         try:
-            page = self._begin_logs(order, files)
+            page = self._begin_logs(order, files, anew=anew)
             shared = self._launches.shared(order, files, page)
             if kept:
                 self.newcomers.meet(order, files, page)
             elif needs_scheduler(self._spec) and self._launches.begin_here(order.plan):
                 self._schedulers.provide(shared, files)
             for rank in order.ranks:
-                warm = self._start_worker(order, shared, files, rank)
+                warm = self._start_worker(order, shared, files, rank, anew=anew)
                 started += 1
                 if started == 1 and not warm and not kept:
                     head_start(self._spec, order, self._workers[rank])
@@ -242,34 +242,34 @@ class WorkerGroup:
         """Rank to process of the living workers, as they are now."""
         return dict(self._workers)
 
-    def _begin_logs(self, order: Spawn, files: LogFiles) -> ProgressPage:
-        """Survivors write on where they have written."""
-        kept = order.plan.kept
-        if kept:
-            page = self.incarnation.same_page(order.ranks)
-        else:
+    def _begin_logs(self, order: Spawn, files: LogFiles, *, anew: bool) -> ProgressPage:
+        """Survivors write on where they have written; ``anew``: there are none of this node."""
+        if anew:
             self._env.streams.open(files, order.ranks)
             self.newcomers.drop_store()
             page = self.incarnation.new_page(files, order.ranks)
-        self._control.begin(order.plan.incarnation, page, kept)
+        else:
+            page = self.incarnation.same_page(order.ranks)
+        self._control.begin(order.plan.incarnation, page, order.plan.kept)
         return page
 
-    def _start_worker(self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> bool:
+    def _start_worker(
+        self, order: Spawn, shared: WorkerLaunchSpec, files: LogFiles, rank: int, *, anew: bool
+    ) -> bool:
         """True when a standby became this worker."""
         local_rank = self._launches.seats(order.plan).index(rank)
         launch = self._launches.launch(shared, files, rank)
         self._launches.make_folder(order.plan, rank)
         listener = None if order.plan.kept else listens_first(self._spec, order, local_rank)
         standby = self.standbys.take(rank, launch, listener) if rank in order.standbys else None
-        if not order.plan.kept:
-            self.newcomers.are_like(shared, files)
         self.standbys.remember(rank, launch)
         self._employ(rank, standby or start(launch), standby=standby is not None)
         meets_others = shared.builtin_scheduler and order.plan.topology.world_size > 1
         if meets_others and self._launches.begin_here(order.plan):
             # Only where our scheduler is it is known when they are through init().
             without_preempting(self._workers[rank].pid)
-        if not order.plan.kept:
+        if anew:
+            self.newcomers.are_like(shared, files)
             self._env.streams.show(files, rank, local_rank)
         return standby is not None
 

@@ -59,7 +59,7 @@ from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.nodes_agreement import LEAVING_S, NodesAgreement
 from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.prepare import DeviceAssignment, Preparer
-from faultrun.supervisor.progress import lost_workers, write_heartbeats
+from faultrun.supervisor.progress import Incarnation, lost_workers, write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.resume_check import ResumeCheck
 from faultrun.supervisor.room_watch import RoomWatch
@@ -156,7 +156,7 @@ class Supervisor:
         env = self._supervisor_env(preparer, helpers, clock)
         group = WorkerGroup(self._spec, env, reactor, control, self._standbys(reactor))
         inspector = Inspector(group, reactor, self.log_dir)
-        catalog, agreement = self._catalog(), self._agreement(reactor, nodes)
+        catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.incarnation)
         finder = self._finder(catalog, clock)
         world = LocalWorld(group, inspector, agreement, finder, preparer, reactor)
         self._stack.callback(world.settle)
@@ -279,10 +279,10 @@ class Supervisor:
         work = member_work(self._spec, asked, self.log_dir, self._boot, clock, deadman.deadline)
         return self._kept(NodesAgreement(work, deadman, self._say, leaving_s))
 
-    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None) -> Agreement:
+    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None, workers: Incarnation) -> Agreement:
         if nodes is None:
             return LocalAgreement(rules_of(self._spec), plan_to_go_on_from(self._state), reactor)
-        nodes.attach(reactor)
+        nodes.attach(reactor, workers)
         return nodes
 
     def _started(self, clock: RunClock, fault_files: FaultFileWatcher | None) -> RunStarted:

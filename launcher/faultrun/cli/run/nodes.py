@@ -8,6 +8,7 @@ from pathlib import Path
 from faultrun.core.agree import Rules
 from faultrun.core.secrets import without_secret_words
 from faultrun.model.agreement_spec import AgreementSpec, OnAgreementLoss
+from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.lease import LeaseTimes
 from faultrun.model.membership import Terms
 from faultrun.model.run_settings import RunSettings
@@ -35,7 +36,14 @@ def rules_of(spec: RunSpec) -> Rules:
         lease_ttl_s=0.0 if spec.agreement is None else spec.agreement.lease_ttl_s,
         settings=RunSettings.of(spec, str(Path(spec.logs.log_dir).absolute().parent)),
         elastic=spec.elastic,
+        stays=_stays(spec),
     )
+
+
+def _stays(spec: RunSpec) -> bool:
+    """Whether survivors are to stay where a node is lost; a training that recovers by itself has no nodes."""
+    supervision = spec.supervision
+    return supervision.windows.rejoin_s > 0 and supervision.policy.exit_codes is WorkerExitCodes.USUAL
 
 
 def member_work(

@@ -36,8 +36,6 @@ from faultrun.sdk.worker import Worker
 if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
 
-_VERDICT_S = 2.0
-"""From the error of a collective to the supervisor's word that a peer is gone."""
 _FIRST_STEPS = 2
 """DistributedDataParallel arranges its buckets in the second one, together with all ranks."""
 
@@ -71,6 +69,7 @@ class Rejoin:
         self._left = NOTHING
         self._memory = copies
         self._repair = Repair(guard, worker)
+        self._verdict_s = worker.session.verdict_s
         self.incarnation = worker.session.incarnation
         """Of the process group that this process is in."""
 
@@ -154,7 +153,7 @@ class Rejoin:
                 return False
         elif not regroup.is_lost(self.incarnation):
             hopeful = tells_of_a_dead_peer(error) and self._said
-            if not hopeful or not regroup.wait_lost(self.incarnation, _VERDICT_S):
+            if not hopeful or not regroup.wait_lost(self.incarnation, self._verdict_s):
                 regroup.times.pop("raised")
                 return False
         self._undone = error
@@ -211,7 +210,7 @@ class Rejoin:
             step = self._make_common()
         except RuntimeError as error:
             self._inside = True
-            if not regroup.wait_lost(self.incarnation, _VERDICT_S):
+            if not regroup.wait_lost(self.incarnation, self._verdict_s):
                 raise self._gives_up(f"the next process group failed: {error}") from error
             self._leave(error)
             return False

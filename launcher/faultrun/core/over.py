@@ -1,0 +1,59 @@
+"""Why an incarnation cannot begin or go on, from what its members stated; who has yet to hear of it. Pure."""
+
+from collections.abc import Mapping
+
+from faultrun.core.aftermath import loss_words
+from faultrun.core.keeping import seats_beside, too_late
+from faultrun.model.facts import NodeFact, NodeStatus
+from faultrun.model.plan import Plan
+from faultrun.model.stop import StopSource
+from faultrun.model.topology import NodeId, Topology
+
+Over = tuple[str, StopSource | None]
+"""Why it is over, and whether for a stop; the text is empty while it is not."""
+
+
+def why_over(plan: Plan, here: Mapping[NodeId, NodeFact], lease_ttl_s: float) -> Over:
+    """Why the plan's incarnation cannot begin or go on."""
+    for seat in plan.topology.nodes:
+        fact = here.get(seat.node)
+        if fact is None:
+            return loss_words(plan.topology, seat.node, lease_ttl_s), None
+        why = why_given_up(plan, fact)
+        if why[0]:
+            return why
+    return "", None
+
+
+def why_given_up(plan: Plan, fact: NodeFact) -> Over:
+    """The same, of a member that is there."""
+    if fact.stop is not None:
+        return f"node {fact.node} was told to stop", fact.stop
+    if fact.failure is not None:
+        return f"node {fact.node} cannot go on: {fact.failure[1]}", None
+    if not plan.is_for(fact.node, fact.boot):
+        return f"node {fact.node} has another supervisor", None
+    if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
+        return f"node {fact.node} has given it up", None
+    if too_late(plan, fact):
+        return f"on node {fact.node} nobody lives that it keeps", None
+    return "", None
+
+
+def is_behind(plan: Plan, fact: NodeFact) -> bool:
+    """Whether it has not spoken since the plan was made, and will: whoever ends takes no plan any more."""
+    ends = fact.stop is not None or fact.failure is not None
+    is_here = plan.is_for(fact.node, fact.boot) and not too_late(plan, fact)
+    return fact.incarnation < plan.incarnation and not ends and is_here
+
+
+def beside_the_lost(plan: Plan, here: Mapping[NodeId, NodeFact]) -> Topology | None:
+    """The next seats, where nodes are lost, spares can have their places, and the others' ranks may stay."""
+    if plan.slots is not None:
+        return None
+    return seats_beside(plan, here, lambda fact: not why_given_up(plan, fact)[0])
+
+
+def on_its_node(node: NodeId, why: str) -> str:
+    """``why`` with the node whose disk, files or processes it is about: all nodes say it."""
+    return why if f"node {node}" in why.partition("\n")[0] else f"node {node}: {why}"
