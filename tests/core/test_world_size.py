@@ -49,6 +49,35 @@ def test_shards_of_ranks_serve_their_own_world_unless_the_workers_named_their_re
     assert fixed_by(*each, groups=GROUPS) == ""  # whole copies may leave: core/resize.py says which
 
 
+def test_a_folder_that_is_cut_anew_is_for_all_whatever_shards_lie_beside_it() -> None:
+    gasps = [
+        candidate(f"s.{rank}", 6, rank=rank, kind=Kind.GASP, world_size=3, replica_group=(rank,))
+        for rank in (0, 2)
+    ]
+    folder = candidate("step-5", 5, format="torch-dcp")
+    entries = (*gasps, folder)
+    whole = {one.path: Verdict(whole=True, why="", depth=Depth.CHECKSUM) for one in entries}
+
+    def chosen(*found: Entry, world_size: int = 3) -> str:
+        choice = choose(found, whole, Need(world_size=world_size, elastic=True))
+        assert isinstance(choice, Chosen)
+        assert (choice.point.path, choice.point.fixed_by) == ("step-5", "")
+        return choice.point.restore_ranks_map
+
+    assert chosen(*entries) == '{"0,1,2": 0}'
+    copies = [
+        candidate(f"c.{rank}", 6, rank=rank, kind=Kind.GASP, world_size=4, replica_group=(rank, rank + 2))
+        for rank in (0,)
+    ]
+    whole |= {one.path: Verdict(whole=True, why="", depth=Depth.CHECKSUM) for one in copies}
+    assert '"0,2"' in chosen(*copies, folder, world_size=4)  # HSDP: whole copies leave, or nobody
+
+
+def test_parts_in_one_folder_serve_their_own_world_although_there_are_replica_groups() -> None:
+    parts = candidate("parts", 5, world_size=4)
+    assert fixed_by(parts, groups=GROUPS) == "parts has the parts of 4 ranks"
+
+
 def test_how_many_wrote_a_folder_is_known_where_all_files_agree() -> None:
     each = [candidate(f"net.{rank}", 5, rank=rank) for rank in range(2)]
     assert written_by(each, 1) == 2

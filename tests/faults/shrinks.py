@@ -1,6 +1,8 @@
 """A torch training that loses a device, goes on with fewer ranks, and takes the device back.
 
 ``shrinks.py [FOLDER]``: with a folder that all nodes share rank 1 says there that its host can be killed.
+With SHARDED in its environment it has ``fully_shard``, and a folder of ``torch.distributed.checkpoint`` every
+other step.
 Each step of each rank is a line in ``seen_<incarnation>_<rank>.jsonl``. At the end rank 0 does the same steps
 once more, undisturbed and in one process: ``alone.jsonl``.
 """
@@ -20,8 +22,13 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from faultrun import sdk
 
-WORLD, BATCH, EPOCHS, SAMPLES = 3, 4, 4, 66
-LAST = EPOCHS * 6  # the last of an epoch has two samples a rank
+if SHARDED := "SHARDED" in os.environ:  # other ranks need not import it
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+BATCH, EPOCHS, SAMPLES = 4, 4, 66  # of three ranks the last step of an epoch has two samples a rank
+WORLD = int(os.environ["FAULTRUN_WORLD_SIZE_FULL"])
 BROKEN, WELL = 4, 14
 FOLDER = Path(*sys.argv[1:])
 
@@ -61,13 +68,34 @@ def alone(said: TextIO) -> None:
             said.write(f"{json.dumps(line)}\n")
 
 
+class Training:
+    """Shards of model and optimizer, which fit any number of ranks."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.model, self.optimizer = model, optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        model, optimizer = get_state_dict(self.model, self.optimizer)
+        return {"model": model, "optimizer": optimizer}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        set_state_dict(
+            self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+        )
+
+
 def train() -> None:
     rank, life = int(os.environ["RANK"]), int(os.environ["FAULTRUN_INCARNATION"])
     dist.init_process_group("gloo")
     model, optimizer = model_and_optimizer()
-    parallel = nn.parallel.DistributedDataParallel(model)
+    if SHARDED:
+        parallel = fully_shard(model)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    else:
+        parallel = nn.parallel.DistributedDataParallel(model)
     guard = sdk.torch.protect(parallel, optimizer, directory=FOLDER / "ck")
-    guard.resume()
+    everything = {"training": Training(model, optimizer), "guard": guard}
+    guard.resume(load=(lambda path: dcp.load(everything, checkpoint_id=path)) if SHARDED else None)
     dataset = data()
     seen = (FOLDER / f"seen_{life}_{rank}.jsonl").open("a", buffering=1)
     samples: list[int] = []
@@ -86,7 +114,9 @@ def train() -> None:
             guard.step()
             seen.write(json.dumps({"step": guard.global_step, "loss": loss_here, "samples": samples}) + "\n")
             samples, loss_here = [], 0.0
-            if dist.get_world_size() < WORLD and guard.global_step == WELL:
+            if SHARDED and guard.global_step % 2 == 0:
+                dcp.save(everything, checkpoint_id=f"ck/step-{guard.global_step}")
+            elif dist.get_world_size() < WORLD and guard.global_step == WELL:
                 waits(guard, rank)
     dist.barrier()
     if rank == 0:

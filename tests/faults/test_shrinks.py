@@ -1,6 +1,7 @@
 """A device breaks and the run goes on with fewer ranks: the same training, and all of them again later."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,19 @@ def test_with_fewer_ranks_and_with_all_again_it_is_the_same_training(
     assert [(seat["slots"], seat.get("places")) for seat in plans] == [(3, None), (2, [0, 2]), (3, None)]
     assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)
     is_the_same_training(launcher.folder)
+
+
+def test_shards_in_a_folder_that_is_cut_anew_serve_fewer_ranks_whatever_gasps_lie_beside_it(
+    launcher: Launcher,
+) -> None:
+    run = launcher.command(
+        "--framework=torch", "--worker_num=2", "--min_worker_num=1", "--checkpoint_dir=ck", "--standby=none",
+        str(SHRINKS), environ={"SHARDED": "1"},
+    )  # fmt: skip
+    assert run.ends(within_s=SLOW_S) == 0
+    assert "  workers   1 of 2, without slot 1: its device failed" in run.card(1)
+    assert re.search(r"resume .*/ck/step-2 .* lost 1 step", run.card(1))
+    is_the_same_training(launcher.folder, {1, 2})
 
 
 def test_with_a_file_for_each_rank_no_rank_is_left_out_and_it_is_said_why(launcher: Launcher) -> None:

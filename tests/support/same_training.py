@@ -1,6 +1,7 @@
 """Whether a training that shrank and grew was what it would have been undisturbed (``faults/shrinks.py``)."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,13 @@ def _steps_of(folder: Path) -> dict[int, dict[str, Any]]:
     }
 
 
-def is_the_same_training(folder: Path) -> None:
-    """Each step had its samples, and its loss within rounding; some were done by two ranks, some by three."""
+def is_the_same_training(folder: Path, sizes: Collection[int] = (2, 3)) -> None:
+    """Each step had its samples, and its loss within rounding; worlds of each of ``sizes`` did some."""
     alone = (folder / "alone.jsonl").read_text()
     wanted = {line["step"]: line for line in map(json.loads, alone.splitlines())}
     done = _steps_of(folder)
     assert sorted(done) == sorted(wanted)
-    assert {step["ranks"] for step in done.values()} == {2, 3}
+    assert {step["ranks"] for step in done.values()} == set(sizes)
     for step, line in done.items():
         assert line["samples"] == sorted(wanted[step]["samples"])
         assert line["loss"] == pytest.approx(wanted[step]["loss"], rel=1e-4, abs=1e-6)

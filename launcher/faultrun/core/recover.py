@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.core.candidate_groups import CandidateGroup, least_preferred, moments
 from faultrun.core.replica_groups import Group
-from faultrun.core.world_size import fixed_by, serves_any_world
+from faultrun.core.world_size import cut_anew, fixed_by, serves_any_world
 from faultrun.model.checkpoint import Entry, RankFile, RecoveryPoint, Refusal, Shared, Verdict
 from faultrun.model.plan import Attempt
 
@@ -131,6 +131,8 @@ def choose(
         if isinstance(answer, str):
             refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, judged)]
             continue
+        if need.elastic:
+            answer = cut_anew(answer, need.groups, need.resharded)
         unverified = any(judged[one.path].unverifiable for _, one in answer)
         point = _point(answer, unverified=unverified)
         if need.elastic:

@@ -25,9 +25,10 @@ def fixed_by(entry: Entry, last_rank: int, groups: tuple[Group, ...] | None, res
 
     ``last_rank`` is the highest of which there is a file of the same step. ``groups`` are the replica groups
     that the workers named, None where they named none: where there are several, whole copies of the model
-    may come and go (``core/resize.py``).
+    may come and go (``core/resize.py``), if each has files of its own.
     """
-    if serves_any_world(entry, groups, resharded) or (groups is not None and len(groups) > 1):
+    several = groups is not None and len(groups) > 1
+    if serves_any_world(entry, groups, resharded) or (several and entry.rank is not None):
         return ""
     if entry.replica_group and not entry.replicated:
         return f"its state is sharded: {entry.path} holds that of {_ranks(entry.replica_group)} only"
@@ -38,6 +39,25 @@ def fixed_by(entry: Entry, last_rank: int, groups: tuple[Group, ...] | None, res
     if last_rank > 0 and groups is None:
         return f"{entry.path} is one of a file for each rank, and nothing says that these are alike"
     return ""
+
+
+def cut_anew(
+    service: tuple[tuple[Group, Entry], ...], groups: tuple[Group, ...] | None, resharded: bool | None
+) -> tuple[tuple[Group, Entry], ...]:
+    """``service``, as one for all ranks where they load one folder that is cut anew for them.
+
+    That other files of the run are shards, such as the dying gasps beside it, says nothing then: no rank has
+    what another lacks. Where the workers themselves have told who holds the same (``groups``), or ranks hold
+    copies of one another's shards, their plan has a shape that only whole copies keep.
+    """
+    first = service[0][1]
+    same = {entry.path for _, entry in service} == {first.path}
+    shards = all(len(group) == 1 for group, _ in service)
+    if groups is not None or not (same and shards) or first.rank is not None:
+        return service
+    if fixed_by(first, 0, groups, resharded):
+        return service
+    return ((frozenset().union(*(group for group, _ in service)), first),)
 
 
 def written_by(entries: Sequence[Entry], world_size: int) -> int | None:
