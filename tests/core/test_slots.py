@@ -1,12 +1,13 @@
 """A slot that fails again and again gets no worker any more, and one again when it is well."""
 
+import json
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.model.actions import FindRecoveryPoint, Spawn
-from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.checkpoint import RankFile, RecoveryPoint
 from faultrun.model.elastic import Elastic, SlotsUsable
 from faultrun.model.events import RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised
@@ -267,3 +268,54 @@ def test_never_fewer_than_asked_for_never_from_a_fixed_point_and_no_restart_is_w
             story.drained().chose(checkpoint(50)).prepared()
             assert size(story) == before + 1
             assert story.plan.ledger.restarts == left
+
+
+def held(story: Story, parts: int) -> list[int]:
+    """Which part of the model each rank of now holds: that of its slot."""
+    slots = places(story) or tuple(range(size(story)))
+    return [slot % parts for slot in slots]
+
+
+def saved_by(story: Story, parts: int) -> RecoveryPoint:
+    """What the ranks of now have saved: a file for each part, that of its first rank."""
+    parts_of = held(story, parts)
+    groups = [[rank for rank, part in enumerate(parts_of) if part == one] for one in range(parts)]
+    told = {",".join(map(str, group)): group[0] for group in groups}
+    files = tuple(
+        RankFile(rank=rank, path=f"part{part}", from_rank=part) for rank, part in enumerate(parts_of)
+    )
+    return replace(checkpoint(10), files=files, restore_ranks_map=json.dumps(told))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(2, 3), st.integers(2, 3), st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=8)
+)
+def test_in_a_hybrid_plan_each_rank_goes_on_with_its_part_whoever_leaves_and_comes_back(
+    parts: int, copies: int, faults: list[tuple[int, bool]]
+) -> None:
+    whole = parts * copies
+    story = elastic(whole, at_least=1, window_s=1.5).begins()
+    for rank, grows in faults:
+        before = size(story)
+        point = saved_by(story, parts)
+        for _ in range(2):
+            if size(story) == before:
+                dies(story, rank % before, point)
+        if story.state.done:
+            return
+        assert size(story) in (before, before - parts)
+        assert size(story) >= parts  # the last copy stays
+        slots = story.plan.slots
+        if grows and slots is not None and slots.aside:
+            saved = saved_by(story, parts)
+            story.now(SlotsUsable, node=NODE, slots=tuple(one.slot for one in slots.bad))
+            for one in sorted(story.state.life.alive):
+                story.returned(one, 143)
+            story.drained().chose(saved).prepared()
+            assert size(story) == whole
+        assert held(story, parts) == list(range(parts)) * (size(story) // parts)
+        assert story.plan.point is not None
+        assert [story.plan.point.path_for(one) for one in range(size(story))] == [
+            f"part{part}" for part in held(story, parts)
+        ]

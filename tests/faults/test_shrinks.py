@@ -13,6 +13,7 @@ from support.runs import FAULTRUN, Launcher
 from support.same_training import is_the_same_training
 
 SHRINKS = Path(__file__).parent / "shrinks.py"
+HYBRID = Path(__file__).parent / "hybrid_count.py"
 OF_MINDSPORE = Path(__file__).parent / "shrinks_mindspore.py"
 SLOW_S = 300.0
 """Two starts of torch on a machine that is busy."""
@@ -81,3 +82,33 @@ def test_with_a_file_for_each_rank_no_rank_is_left_out_and_it_is_said_why(launch
     assert " is one of a file for each rank, and nothing says that these are alike" in run.card(1)
     assert "places" not in json.dumps([line["plan"] for line in run.events("PlanAdopted")])
     assert code in (0, 1)
+
+
+def test_a_whole_copy_of_the_model_leaves_a_hybrid_plan_and_comes_back(launcher: Launcher) -> None:
+    run = launcher.command(
+        "--worker_num=4", "--min_worker_num=2", "--health_check=test -e well", "--checkpoint_dir=ck",
+        "--standby=none", str(HYBRID),
+    )  # fmt: skip
+    run.trains(range(2), incarnation=1)
+    assert [run.log(rank, 1).splitlines()[0] for rank in range(2)] == ["from 5"] * 2
+    assert (
+        "  workers   2 of 4, without slot 0: its copy of the model lacks rank 1;"
+        " slot 1: its device failed: the device is faulty" in run.card(1)
+    )
+    (launcher.folder / "well").touch()
+    assert subprocess.run([*FAULTRUN, "checkpoint-now"], cwd=launcher.folder, check=False).returncode == 0
+
+    def taken_back() -> bool | None:
+        """Saves are looked for while this one is written: it has to be a new one until it was seen."""
+        for path in launcher.folder.glob("ck/rank_*/count-step_8.json"):
+            path.touch()
+        return bool(run.events("SlotsUsable")) or None
+
+    wait_until(taken_back, while_runs=run.pid, what="the slot that is well again")
+    assert run.ends() == 0
+    assert [run.log(rank, 2).splitlines()[0] for rank in range(4)] == ["from 8"] * 4
+    plans = [line["plan"] for line in run.events("PlanAdopted")]
+    assert [plan["topology"]["nodes"][0].get("places") for plan in plans] == [None, [2, 3], None]
+    assert [plan["point"] and plan["point"]["restore_ranks_map"] for plan in plans][1:] == [
+        '{"0": 0, "1": 3}', '{"0,2": 0, "1,3": 1}',  # the file of a rank that is dead is doubtful
+    ]  # fmt: skip
