@@ -1,6 +1,7 @@
 """Reads the workers' new logs for the first step that one of them tells of, where ranks do not report theirs.
 
-Only the beginning of each log is read, and only until there is a step, a rank that reports, or the end.
+Only the beginning of each log is read, and only until there is a step, a rank that reports, or the end. Where
+ranks have stayed, only what those that came print is read: their logs go on where the dead ones' ended.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,13 +26,14 @@ class _Beginning:
     """What has been read of one log. ``rest`` is being written, ``epoch`` is the last line that names one."""
 
     path: Path
+    begin: int = 0
     size_bytes: int = 0
     rest: str = ""
     epoch: str = ""
 
     def first(self) -> LoggedStep | None:
         """The first step, once a whole line tells of it."""
-        data = bytes_from(self.path, self.size_bytes, _MOST_BYTES - self.size_bytes)
+        data = bytes_from(self.path, self.begin + self.size_bytes, _MOST_BYTES - self.size_bytes)
         self.size_bytes += len(data)
         *lines, self.rest = (self.rest + data.decode("utf-8", "replace")).replace("\r", "\n").split("\n")
         found = first_step([self.epoch, *lines])
@@ -64,7 +66,10 @@ class LogWatch:
         ):
             return
         self._began_s, self._incarnation = self._reactor.now(), event.incarnation
-        self._logs = {rank: _Beginning(files.worker(rank)) for rank in event.ranks}
+        plan = step.state.plan
+        stayed = frozenset[int]() if plan is None else plan.kept
+        logs = {rank: files.worker(rank) for rank in event.ranks if rank not in stayed}
+        self._logs = {rank: _Beginning(path, _size(path) if stayed else 0) for rank, path in logs.items()}
         self._again()
 
     def _again(self) -> None:
@@ -96,3 +101,7 @@ class LogWatch:
         """Whether a rank speaks for itself."""
         page = self._workers.page
         return page is None or bool(page.reporting())
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
