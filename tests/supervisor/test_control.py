@@ -89,6 +89,25 @@ def test_a_rank_that_connects_after_the_request_hears_it_with_what_is_left_of_th
     assert 0 < told["deadline_s"] <= 29.5
 
 
+def test_a_rank_that_connects_after_a_peer_has_died_belongs_to_those_that_stay_and_hears_of_it(
+    desk: Desk,
+) -> None:
+    first = desk.worker(0)
+    desk.nothing()
+    desk.control.tell_lost_peer(frozenset({0, 1}), 30.0)
+    desk.control.begin(4, desk.page, kept=frozenset({0, 1}))
+    told = {"kind": "peer_lost", "incarnation": 3, "timeout_s": 30.0}
+    assert first.is_told() == told
+    late = desk.worker(1)
+    desk.nothing()
+    assert list(desk.control.connected) == [0, 1]
+    assert late.is_told() == told
+    desk.control.begin(5, desk.page)
+    desk.worker(1, incarnation=4)
+    desk.nothing()
+    assert not desk.control.connected, "nobody stayed: whoever speaks of a life before is of that"
+
+
 @pytest.mark.parametrize(("said", "source"), [("prestop", StopSource.PRESTOP), ("user", StopSource.CONTROL)])
 def test_a_controller_stops_the_run_and_hears_its_last_word(
     desk: Desk, said: str, source: StopSource

@@ -158,7 +158,7 @@ def on_peer_lost(call: Callable[[], object]) -> None:
     """
     this = worker()
     if this is not None:
-        this.regroup.on_lost = call
+        this.regroup.when_lost(call)
 
 
 def should_stop() -> bool:

@@ -52,8 +52,15 @@ class Regroup:
         """When what happened in the incident that is under way (monotonic clock)."""
         self.abort: Callable[[int], object] = int
         """Frees the main thread out of a collective of this incarnation's group. Helper thread."""
-        self.on_lost: Callable[[], object] = bool
-        """What the script wants done as soon as a peer is gone. Helper thread."""
+        self._on_lost: Callable[[], object] | None = None
+        self._missed = False
+
+    def when_lost(self, call: Callable[[], object]) -> None:
+        """``call`` runs at each loss of a peer, in another thread; also for one before anybody had asked."""
+        with self._news:
+            self._on_lost, missed, self._missed = call, self._missed, False
+        if missed:
+            threading.Thread(target=_run, args=(call,), name="faultrun-peer-lost", daemon=True).start()
 
     def hear(self, content: Mapping[str, Any], take_fd: Callable[[], int]) -> None:
         """One message of the supervisor. Helper thread; what is not well-formed is not heard."""
@@ -87,12 +94,12 @@ class Regroup:
                 self._lost = incarnation
                 self.times.setdefault("heard", time.monotonic())
             self.patience_s = patience_s
+            call = self._on_lost
+            self._missed = call is None
             self._news.notify_all()
         self.abort(incarnation)
-        try:
-            self.on_lost()
-        except Exception:  # noqa: BLE001 - the script's own; this thread has others to hear
-            traceback.print_exc()
+        if call is not None:
+            _run(call)
 
     def _hear_join(self, join: Join) -> None:
         with self._news:
@@ -144,3 +151,10 @@ class Regroup:
 
 def _seconds(told: object) -> float:
     return float(told) if isinstance(told, int | float) and 0 < told <= _LONGEST_S else _PATIENCE_S
+
+
+def _run(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception:  # noqa: BLE001 - the script's own; this thread has others to hear
+        traceback.print_exc()

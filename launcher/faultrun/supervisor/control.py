@@ -52,6 +52,7 @@ class Control:
         self._newcomers: dict[int, ControlPeer] = {}
         self._joins: dict[int, dict[str, Any]] = {}
         self._gasp: _GaspAsked | None = None
+        self._untold: dict[int, bytes] = {}
         reactor.watch(self._listener.fileno(), self._accept)
 
     def begin(self, incarnation: int, page: ProgressPage, kept: frozenset[int] = frozenset()) -> None:
@@ -67,12 +68,15 @@ class Control:
             self._memory.drop()
         for rank in self._ranks.keys() - kept:
             del self._ranks[rank]
+        for rank in self._untold.keys() - kept:
+            del self._untold[rank]
 
     def tell_lost_peer(self, ranks: frozenset[int], timeout_s: float) -> None:
-        """Have these ranks leave their group, and wait so long for the next."""
+        """Have these ranks leave their group, and wait so long for the next; late comers hear it, too."""
         line = message("peer_lost", incarnation=self._incarnation, timeout_s=timeout_s)
         for rank in sorted(ranks & self._ranks.keys()):
             self._ranks[rank].send(line)
+        self._untold |= dict.fromkeys(ranks - self._ranks.keys(), line)
 
     def kept(self) -> dict[int, int]:
         """Descriptors of the memory that ranks were given, by rank: ours, until the next begin anew."""
@@ -217,11 +221,13 @@ class Control:
         kind = content["kind"]
         if kind == "hello" and content.get("newcomer") is True and peer.rank is None:
             self._welcome(peer, whole(content.get("rank")))
-        elif kind == "hello" and content.get("incarnation") == self._incarnation:
+        elif kind == "hello":
             rank = whole(content.get("rank"))
-            if rank is not None and self._page is not None and rank in self._page.ranks:
+            if rank is not None and self._is_of_now(rank, whole(content.get("incarnation"))):
                 known, peer.rank = self._ranks.get(rank) is peer, rank
                 self._ranks[rank] = peer
+                if rank in self._untold:
+                    peer.send(self._untold.pop(rank))
                 if self._gasp is not None and rank in self._gasp.ranks and not known:
                     self._ask_for_gasp(rank, self._gasp)
         elif kind == "can_join":
@@ -248,6 +254,13 @@ class Control:
             yield SaveRequested(at_s=self._reactor.now(), incarnation=self._incarnation, window_s=window_s)
             peer.watches_saves = True
             peer.send(message("saving", ranks=self.connected, deadline_s=window_s))
+
+    def _is_of_now(self, rank: int, incarnation: int | None) -> bool:
+        """Whether this rank lives, as its hello tells it: one that stays may connect after a peer died."""
+        if self._page is None or rank not in self._page.ranks or incarnation is None:
+            return False
+        late = rank in self._kept and rank not in self._ranks and incarnation < self._incarnation
+        return late or incarnation == self._incarnation
 
     def _welcome(self, peer: ControlPeer, rank: int | None) -> None:
         """A newcomer is here: it gets its place now, or when its time comes."""
