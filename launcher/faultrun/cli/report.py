@@ -27,6 +27,7 @@ from faultrun.observe.report.of_nodes import document_of_nodes, html_of_nodes, m
 from faultrun.observe.report.pages import html, interactive, markdown, plotly_js
 from faultrun.observe.report.words import goodput, twice
 from faultrun.observe.run_snapshot import account_now
+from faultrun.observe.torchft import told_by_torchft, torchft_section
 from faultrun.observe.what_it_saved import assumptions_of
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
@@ -121,7 +122,8 @@ def _in_full(
     if zoomable:
         _need_plotly()
     account, record = account_of(folder), read_record(folder)
-    data = document(account, record, assumed(assumptions_of(record), assume))
+    torchft = torchft_section(told_by_torchft(folder, record), account)
+    data = document(account, record, assumed(assumptions_of(record), assume), torchft)
     if as_json:
         answer(json.dumps(data, indent=2))
         return 0

@@ -143,8 +143,11 @@ def _write_report(log_dir: Path) -> bytes:
     from faultrun.journal.logdir import read_record
     from faultrun.observe.report.document import document
     from faultrun.observe.report.pages import html
+    from faultrun.observe.torchft import told_by_torchft, torchft_section
 
-    data = document(account_of(log_dir), read_record(log_dir))
+    account, record = account_of(log_dir), read_record(log_dir)
+    torchft = torchft_section(told_by_torchft(log_dir, record), account)
+    data = document(account, record, torchft=torchft)
     write(log_dir, data, log_dir / HTML, html(data))
     return f"{summary(data)}\n{data['savings']['text']}".encode()
 
