@@ -32,6 +32,7 @@ class Setting(NamedTuple):
     ends: bool = False  # ranks may come to their end
     stays: bool = False  # ranks of the others outlive a lost node, where a spare can have its place
     rounds: bool = False  # peers answer one by one, and an answer may come late
+    least: int = 0  # so many nodes are enough, once the others were waited for; 0: all are needed
 
     @property
     def nodes(self) -> int:
@@ -104,6 +105,7 @@ class Node(NamedTuple):
     asked: tuple[Answer, ...] = ()  # answers that are on their way to it
     got: tuple[Answer, ...] = ()  # answers that have come
     finished: tuple[Answer, ...] = ()  # who said directly that its ranks have all come to their end
+    waiting: tuple[int, ...] = ()  # nodes that could take a vacant seat, as its supervisor knows
 
     @property
     def has_ranks(self) -> bool:

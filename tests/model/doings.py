@@ -51,6 +51,8 @@ def plain(node: Node) -> Node:
     known = {life for life, _ in node.alarms}
     if node.warned >= 0 and (node.warned < node.incarnation or node.warned in known):
         node = node._replace(warned=-1)
+    if node.waiting and node.phase != "run":
+        node = node._replace(waiting=())
     if any(one.incarnation < node.incarnation for one in node.finished):
         newer = tuple(one for one in node.finished if one.incarnation >= node.incarnation)
         node = node._replace(finished=newer)
@@ -77,6 +79,13 @@ def decided(setting: Setting, state: State, at: int, verdict: Verdict) -> Iterat
             new = _stays(node, at, move) if move.kind == "stay" else told(node, move)
             if new != node:
                 yield Step(f"{at}: {_words(move)}", set_node(state, at, new))
+
+
+def after_the_wait(setting: Setting, state: State, at: int, late: Verdict) -> Iterator[Step]:
+    """What a coordinator writes once whoever is missing was waited for, as it may be at any moment."""
+    for move in late.moves:
+        if move.kind == "write" and any(operation[0] == "plan" for operation in move.then):
+            yield from _write(setting, state, at, move)
 
 
 def _words(move: Move) -> str:
@@ -120,6 +129,8 @@ def told(node: Node, move: Move) -> Node:
             return node._replace(phase="idle", word=Word(move.number, "joined", -1))
         case "over" if node.incarnation == move.number and node.phase in ("run", "stay", "join"):
             return node._replace(phase="drain")
+        case "waiting" if node.phase == "run":
+            return node._replace(waiting=move.members)
         case "look" if node.phase in ("idle", "look", "fenced") and node.look < move.number:
             return node._replace(phase="fenced" if node.phase == "fenced" else "look", look=move.number)
         case "end" if node.phase in ("idle", "prepare", "ready", "look", "fenced"):
@@ -155,8 +166,13 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
     """What a supervisor does without being told."""
     life, disk = node.incarnation, state.disk
     match node.phase:
-        case "run" if setting.ends:
-            yield Step(f"{at}: its ranks of {life} end well", set_node(state, at, ended(node)))
+        case "run":
+            if setting.ends:
+                yield Step(f"{at}: its ranks of {life} end well", set_node(state, at, ended(node)))
+            if node.waiting:
+                more = node._replace(phase="drain", raised=life)
+                newest = max(disk, life + 1) if setting.saves else disk
+                yield Step(f"{at}: saves, to be more", set_node(state, at, more)._replace(disk=newest))
         case "stay" | "join" if not _are_one_group(state, node):
             given_up = node._replace(phase="drain", raised=life)
             yield Step(f"{at}: waits no longer for one group of {life}", set_node(state, at, given_up))

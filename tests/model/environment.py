@@ -27,7 +27,7 @@ from model.cluster import (
     set_node,
     talks,
 )
-from model.doings import answered, decided, heard, hurried, plain, worked
+from model.doings import after_the_wait, answered, decided, heard, hurried, plain, worked
 from model.etcd import ends_leases
 from model.faults import around, deadman_is_due, faults
 from model.senses import judged
@@ -78,6 +78,8 @@ def _steps(setting: Setting, state: State) -> Iterator[Step]:
             late = verdict.overdue and values.is_busy(node.word)
             overdue = overdue or late
             yield from decided(setting, state, at, verdict)
+            if setting.least and verdict.waits:
+                yield from after_the_wait(setting, state, at, judged(setting, state, at, late=True))
             if setting.rounds:
                 yield from answered(setting, state, at, node)
             if not (late and "fence" not in setting.away):

@@ -80,7 +80,7 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
     spent, had = now.body.ledger, was.body.ledger
     if spent.total_restarts < had.total_restarts or spent.total_restarts > after.charges:
         return f"{spent.total_restarts} restarts charged for {after.charges} faults"
-    return ""
+    return _left(setting, was, now, after) if life > was.header.incarnation else ""
 
 
 def _given_away(was: values.Written, now: values.Written) -> int | None:
@@ -93,6 +93,27 @@ def _given_away(was: values.Written, now: values.Written) -> int | None:
 
     before, after = seats(was), seats(now)
     return next((rank for rank in sorted(now.body.kept) if before.get(rank) != after.get(rank)), None)
+
+
+def _left(setting: Setting, was: values.Written, now: values.Written, after: State) -> str:
+    """Whether too few go on, a seat is forgotten, or a member is left out that the store still knows."""
+    count, life = len(now.roster.entries), now.header.incarnation
+    if not was.roster.entries:
+        return ""
+    if count < (setting.least or len(was.roster.entries)):
+        return f"incarnation {life} has too few nodes: {count}"
+    if count + _vacant(now) != len(was.roster.entries) + _vacant(was):
+        return f"incarnation {life} has {count} nodes, and not every seat that is missing is vacant"
+    aside = set() if now.body.slots is None else {one.node for one in now.body.slots.nodes}
+    there = {(values.node_id(key.node), values.boot_id(key.boot)) for key in after.etcd.keys}
+    for one in was.roster.entries:
+        if (one.node, one.boot) in there and one.node not in aside and not now.roster.has(one.node, one.boot):
+            return f"incarnation {life} leaves out {one.node}, which is there"
+    return ""
+
+
+def _vacant(written: values.Written) -> int:
+    return 0 if written.body.slots is None else len(written.body.slots.vacant)
 
 
 def _is_second(after: State) -> bool:
@@ -152,6 +173,18 @@ def _leader(state: State) -> tuple[bool, bool]:
     return True, not member
 
 
+def _life(state: State) -> int:
+    """The incarnation that trains; -1: none does."""
+    return max((node.incarnation for node in state.nodes if node.phase == "run"), default=-1)
+
+
+def _vacant_now(state: State) -> int:
+    """Of the incarnation that trains."""
+    written = values.plan_of(state.etcd.plan) if state.etcd.plan else None
+    trains = written is not None and _life(state) == written.header.incarnation
+    return _vacant(written) if written is not None and trains else 0
+
+
 def _replacing(state: State) -> set[str]:
     return {one.by for one in values.plan_of(state.etcd.plan).body.replaced} if state.etcd.plan else set()
 
@@ -168,6 +201,8 @@ SOMETIMES: dict[str, Callable[[State], bool]] = {
         for node in state.nodes
         if node.plan
     ),
+    "fewer": lambda state: _vacant_now(state) > 0,
+    "all again": lambda state: _vacant_now(state) == 0 and _life(state) > 1,
     "held": lambda state: any(node.held and node.has_ranks for node in state.nodes),
     "fenced": lambda state: any(node.boot > 0 and node.up == UP for node in state.nodes),
     "another coordinator": lambda state: state.etcd.token > 1,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from faultrun.core import hold
 from faultrun.core.membership import judge
 from faultrun.model.agreement import IncarnationOver, LookAgain
+from faultrun.model.elastic import NodesWaiting
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeStatus
 from faultrun.model.membership import (
@@ -46,6 +47,7 @@ from model.values import (
     is_busy,
     known,
     lease,
+    node_id,
     plan_number,
     plan_of,
     rules,
@@ -90,8 +92,19 @@ def _question(word: Word) -> PeerQuestion:
 
 
 @cache
-def verdict(away: frozenset[str], members: int, view: View, *, stays: bool = False) -> Verdict:
-    """What the product's code does with this knowledge; ``away`` are guards that it lacks for once."""
+def verdict(
+    away: frozenset[str],
+    members: int,
+    least: int,
+    view: View,
+    *,
+    stays: bool = False,
+    late: bool = False,
+) -> Verdict:
+    """What the product's code does with this knowledge; ``away`` are guards that it lacks for once.
+
+    ``late``: whoever is missing was waited for, and ``least`` nodes are enough.
+    """
     if "drained" in away and view.keys is not None:
         view = view._replace(keys=tuple(_idle(key) for key in view.keys))
     if "all_done" in away and view.keys and any(key.word.status == "done" for key in view.keys):
@@ -110,16 +123,20 @@ def verdict(away: frozenset[str], members: int, view: View, *, stays: bool = Fal
     )
     clock = MemberClock(now_s=NOW_S, run_s=NOW_S)
     here = terms(view.node, fences="fence" not in away)
-    judgement = judge(rules(members, stays=stays), here, own, known(view), Remembered(), clock)
+    remembered = Remembered(
+        waiting_since_s=NOW_S - 2 * TIMES.node_wait_s if late else None,
+        newcomers=(view.word.incarnation, tuple(map(node_id, view.waiting))),
+    )
+    judgement = judge(rules(members, least, stays=stays), here, own, known(view), remembered, clock)
     moves = tuple(move for act in judgement.acts for move in _moves(view, act))
     if "own_first" in away and view.own is None:
-        sooner = verdict(away, members, view._replace(own=(view.word, view.lease)), stays=stays)
+        sooner = verdict(away, members, least, view._replace(own=(view.word, view.lease)), stays=stays)
         moves = (
             *moves,
             *(move for move in sooner.moves if move.kind in ("plan", "go", "over", "look", "end")),
         )
     if "look" in away:
-        moves = tuple(_without_a_look(away, members, view, move) for move in moves)
+        moves = tuple(_without_a_look(away, members, least, view, move) for move in moves)
     return Verdict(moves, judgement.alive_until_s <= NOW_S, judgement.waits)
 
 
@@ -141,7 +158,7 @@ def _idle(key: Key) -> Key:
     return key._replace(word=key.word._replace(status="joined")) if is_busy(key.word) else key
 
 
-def _without_a_look(away: frozenset[str], members: int, view: View, move: Move) -> Move:
+def _without_a_look(away: frozenset[str], members: int, least: int, view: View, move: Move) -> Move:
     """The plan that would follow at once if everybody had looked."""
     plans = [plan for what, *which in move.then for plan in which if what == "plan"]
     if not plans or view.keys is None or plan_of(int(str(plans[0]))).header.phase is not PlanPhase.LOOK:
@@ -149,7 +166,7 @@ def _without_a_look(away: frozenset[str], members: int, view: View, move: Move) 
     number = int(str(plans[0]))
     look = plan_of(number).header.look
     looked = tuple(key._replace(word=key.word._replace(look=look)) for key in view.keys)
-    later = verdict(away, members, view._replace(plan=number, keys=looked))
+    later = verdict(away, members, least, view._replace(plan=number, keys=looked))
     following = next(one for one in later.moves if one.kind == "write" and "plan" in one.then[0])
     compares = tuple(("plan", view.plan) if one == ("plan", number) else one for one in following.compares)
     return following._replace(compares=compares)
@@ -186,6 +203,8 @@ def _told(event: NodesEvent) -> tuple[Move, ...]:
             return (Move("look", number),)
         case RunFinished(exit_code=code):
             return (Move("end", code),)
+        case NodesWaiting(nodes=nodes):
+            return (Move("waiting", members=tuple(map(index, nodes))),)
         case _:
             return ()
 

@@ -119,7 +119,7 @@ class _Replay:
         state, bad = State(idle, Etcd(plan=nothing), 0), ""
         for change in sorted(self._changes(), key=lambda one: (one.at, one.begins)):
             after = change.apply(state)
-            setting = Setting(len(self._parts), 0, 1, change.kinds, saves=after.disk >= 0)
+            setting = Setting(len(self._parts), 0, 1, change.kinds, saves=after.disk >= 0, least=1)
             bad, before = broken(setting, state, after), bad
             if bad and bad != before:
                 yield f"{bad} ({change.where})"

@@ -38,6 +38,7 @@ IN_CI = {
     "2+0, before the first plan, no fault": Setting(2, 0, 0, cold=True),
     "2+0, ranks end, etcd away": _setting(2, 0, 1, "away")._replace(ends=True),
     "2+0, answers one by one, etcd away": _setting(2, 0, 1, "away")._replace(rounds=True),
+    "2+0, one is enough, a host": _setting(2, 0, 1, "host")._replace(least=1),
 }
 
 REACHES = {
@@ -46,6 +47,7 @@ REACHES = {
     "2+0, before the first plan, no fault": {"trains"},
     "2+0, ranks end, etcd away": {"held", "ended"},
     "2+0, answers one by one, etcd away": {"held"},
+    "2+0, one is enough, a host": {*LOST, "fewer", "all again"},
 }
 """What must have happened in it at all."""
 
@@ -67,6 +69,8 @@ ALL = {
     "3+0, answers one by one, etcd away": _setting(3, 0, 1, "away")._replace(rounds=True),
     "2+0, two faults: ranks, hosts, etcd away": _setting(2, 0, 2, "rank host away"),
     "2+0, two faults: ranks, late writes": _setting(2, 0, 2, "rank slow slowput", fine=True),
+    "2+0, one is enough, one fault": Setting(2, 0, 1, BRIEF, least=1),
+    "3+0, two are enough, a host": _setting(3, 0, 1, "host")._replace(least=2),
 }
 
 DELAYED_IN_CI = {
@@ -77,6 +81,8 @@ DELAYED_IN_CI = {
 """What is too much to be explored whole: with how many delays it is (``explore_with_delays``)."""
 
 DELAYED = {
+    "2+0, one is enough, two faults: ranks, hosts": (_setting(2, 0, 2, "rank host")._replace(least=1), 1),
+    "3+0, two are enough, two faults: ranks, hosts": (_setting(3, 0, 2, "rank host")._replace(least=2), 0),
     "3+1, a frozen node": (_setting(3, 1, 1, "freeze"), 2),
     "3+1, cut off from all": (_setting(3, 1, 1, "isolate"), 2),
     "3+1, a host, ranks stay": (_STAYS._replace(members=3), 1),
@@ -108,6 +114,7 @@ MUTANTS_IN_CI = [
 MUTANTS = [
     *MUTANTS_IN_CI,
     Mutant("look", _setting(2, 0, 2, "rank host", saves=True), "it begins at 0"),
+    Mutant("fence", _setting(2, 0, 1, "cut")._replace(least=1), "incarnation 1 is planned"),
     Mutant("silenced", _OF_A_LOST_NODE, "a node ends with 0 although"),
     Mutant("believed", _OF_A_LOST_NODE, "incarnation 1 is planned although"),
     Mutant("stays_done", _OF_A_LOST_NODE, "the run ends with 0"),

@@ -46,11 +46,14 @@ def view(setting: Setting, state: State, at: int) -> View:
         keys=node.keys,
         answers=_answers(setting, state, at) if asks else (),
         finished=node.finished,
+        waiting=node.waiting,
     )
 
 
-def judged(setting: Setting, state: State, at: int) -> Verdict:
-    return mind.verdict(setting.away, setting.members, view(setting, state, at), stays=setting.stays)
+def judged(setting: Setting, state: State, at: int, *, late: bool = False) -> Verdict:
+    """``late``: whoever is missing was waited for."""
+    seen = view(setting, state, at)
+    return mind.verdict(setting.away, setting.members, setting.least, seen, stays=setting.stays, late=late)
 
 
 def _answers(setting: Setting, state: State, at: int) -> tuple[Answer, ...]:

@@ -253,6 +253,14 @@ PLANTED: dict[str, tuple[Story, str]] = {
         changed(a_run(), plans(1, A, B), plan=replace(SECOND, boots=(BootId("a0"), BootId("b9")))),
         "a plan of 1 is followed that is for others (node b, line 6)",
     ),
+    "a seat that is forgotten": (
+        changed(
+            [said for said in a_run() if said.node == A or said.at < 12],
+            plans(1, A),
+            plan=replace(SECOND, topology=Topology(nodes=SECOND.topology.nodes[:1]), boots=SECOND.boots[:1]),
+        ),
+        "incarnation 1 has 1 nodes, and not every seat that is missing is vacant (node a, line 6)",
+    ),
     "a number that comes again": (
         [*a_run(), Said(12.05, B, PlanAdopted(at_s=12.05, incarnation=1, plan=SECOND))],
         "1 is planned after 1 (node b, line 8)",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from faultrun.core.agree import Rules
 from faultrun.model.checkpoint import Kind, RecoveryPoint, Shared
+from faultrun.model.elastic import Elastic
 from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
@@ -67,6 +68,7 @@ class View(NamedTuple):
     keys: tuple[Key, ...] | None
     answers: tuple[Answer, ...]
     finished: tuple[Answer, ...]
+    waiting: tuple[int, ...]
 
 
 _plans: list[Written | None] = [None]
@@ -108,9 +110,10 @@ def is_busy(word: Word) -> bool:
 
 
 @cache
-def rules(members: int, *, stays: bool = False) -> Rules:
-    seats = (NodeSlots(node=NodeId(""), slots=1),) * members
-    return Rules(topology=Topology(nodes=seats), policy=POLICY, stays=stays)
+def rules(members: int, least: int = 0, *, stays: bool = False) -> Rules:
+    seats = Topology(nodes=(NodeSlots(node=NodeId(""), slots=1),) * members)
+    elastic = Elastic(min_workers=least, min_nodes=least) if least else None
+    return Rules(topology=seats, policy=POLICY, elastic=elastic, stays=stays)
 
 
 @cache

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.model.elastic import NodeAside, SlotLedger, Vacant
 from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Aftermath, Cause, Incident
@@ -202,3 +203,20 @@ def test_survivors_that_wait_and_those_that_stayed_are_told() -> None:
     assert "after a fault; ranks 0 2 3 stayed" in "\n".join(lines(status))
     assert status.card is not None
     assert status.card.kept == (0, 2, 3)
+
+
+def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() -> None:
+    slots = SlotLedger(
+        vacant=(Vacant(seat=1, node=NodeId("d"), incarnation=2, why="it was lost"),),
+        nodes=(NodeAside(node=NodeId("c"), incarnation=2, why="its ranks failed 2 times in a row"),),
+    )
+    header, here = replace(HEADER, body="p"), (stated("a", 3), stated("b", 4), stated("c", 5))
+    status = seen(header, *here, plan=replace(TOLD, slots=slots))
+    words = (
+        "2 of 3 nodes, without node d: it was lost; node c is set aside: its ranks failed 2 times in a row"
+    )
+    assert [(one.node, one.state) for one in status.nodes] == [("a", "alive"), ("b", "alive"), ("c", "aside")]
+    assert f"  nodes       {words}" in list(lines(status))
+    assert document(status)["left_out"] == words
+    assert status.card is not None
+    assert status.card.workers == words
