@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.sdk.common_step import NOTHING, From, Standing, of_replicas, of_shards
+from faultrun.sdk.common_step import NOTHING, From, Standing, nothing_common, of_replicas, of_shards
 
 ENTER, NOTE, MEET, UPDATE, UPDATED, COPYING, COPIED, END = range(8)
 """What a rank does next in a step. In COPYING the older copy is not whole."""
@@ -115,6 +115,18 @@ def test_shards_go_back_to_a_step_that_every_rank_has_and_lose_one_at_most(ranks
         assert has == common.step
         assert source is not From.SNAPSHOT or common.step in rank.kept
     assert not common.takers
+
+
+def test_it_is_said_whose_shards_are_gone_or_that_copies_do_not_fit() -> None:
+    has = Standing(live=11, kept=frozenset({10, 11}))
+    none = Standing(live=NOTHING)
+    assert nothing_common([has, none, has, none], of_shards=True) == (
+        "the shards of ranks 1 3 are gone: no copy of them is in memory"
+    )
+    assert nothing_common([has, Standing(live=NOTHING, kept=frozenset({8}))], of_shards=True) == (
+        "the ranks have no step in common, live or in memory: rank 0 has 10 11; rank 1 has 8"
+    )
+    assert nothing_common([none, none], of_shards=False) == "no rank has a state, live or in memory"
 
 
 @given(st.lists(st.builds(Standing, st.integers(-1, 9), st.frozensets(st.integers(0, 9), max_size=2))))

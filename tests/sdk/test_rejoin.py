@@ -121,6 +121,19 @@ def test_without_memory_a_shard_cannot_come_back_and_nobody_says_it_could(tmp_pa
         assert not stage.heard("can_rejoin")
 
 
+def test_ranks_whose_copies_were_asked_for_otherwise_refuse_by_name_and_nobody_waits(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "refused", "4", "fsdp", "unlike") as stage:
+        stage.begin()
+        ends(stage)
+        assert not stage.heard("can_rejoin")
+        whys = {one["rank"]: one["why"] for one in stage.heard("cannot_rejoin")}
+        assert "snapshot_every=0" in whys[0]
+        for rank in (1, 2):
+            assert whys[rank].startswith("snapshot_every is ")
+            assert whys[rank].endswith(": all ranks must be given the same")
+        assert whys[1] == whys[2]
+
+
 def test_nobody_takes_a_state_that_only_another_rank_has(tmp_path: Path) -> None:
     with stage_of(tmp_path / "refused", "4", "hand", "own") as stage:
         stage.begin()

@@ -66,6 +66,19 @@ def of_shards(standings: Sequence[Standing]) -> CommonStep | None:
     return CommonStep(step=step, sources=sources, giver=NOTHING)
 
 
+def nothing_common(standings: Sequence[Standing], *, of_shards: bool) -> str:
+    """Why there is no common step, for people."""
+    had = [one.kept | ({one.live} - {NOTHING}) for one in standings]
+    bare = [rank for rank, steps in enumerate(had) if not steps]
+    if not of_shards or len(bare) == len(had):
+        return "no rank has a state, live or in memory"
+    if bare:
+        ranks = f"rank{'s' if len(bare) > 1 else ''} {' '.join(map(str, bare))}"
+        return f"the shards of {ranks} are gone: no copy of them is in memory"
+    told = "; ".join(f"rank {rank} has {' '.join(map(str, sorted(steps)))}" for rank, steps in enumerate(had))
+    return f"the ranks have no step in common, live or in memory: {told}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """Of which steps ``rank`` has a state that serves ``group``: ``saved`` in files, ``kept`` in memory."""

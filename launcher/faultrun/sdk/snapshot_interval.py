@@ -46,6 +46,7 @@ class SnapshotInterval:
     """Of one rank. Main thread, but ``copy_took``, which the thread that copies calls."""
 
     def __init__(self, asked: SnapshotEvery) -> None:
+        self.asked = asked
         self.every = _TRIAL_EVERY if asked == AUTO else asked
         """A copy is made of each step that this divides; 0: of none."""
         self.is_settled = asked != AUTO

@@ -2,10 +2,10 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``every-STEPS`` (snapshots), and, done
-only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody
-wrote, and a MemoryFault that tells where. With ``hccl`` the device is an emulated NPU, and
-``uce-RANK-STEP-PHASE-KIND`` its error.
+``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``every-STEPS`` (snapshots) or
+``unlike``, and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and
+``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where. With ``hccl`` the
+device is an emulated NPU, and ``uce-RANK-STEP-PHASE-KIND`` its error.
 """
 
 import os
@@ -40,6 +40,8 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 WIDTH = 64
 PER_EPOCH = 10
 EVERY: Any = next((int(word.split("-")[1]) for word in WORDS if word.startswith("every-")), "auto")
+if "unlike" in WORDS:
+    EVERY = RANK
 GATE = 3
 """After it every rank has said that it can rejoin."""
 

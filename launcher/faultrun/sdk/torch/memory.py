@@ -28,6 +28,7 @@ from faultrun.sdk.snapshot import (
 )
 from faultrun.sdk.snapshot_files import SnapshotLabel
 from faultrun.sdk.snapshot_interval import SnapshotInterval
+from faultrun.sdk.torch.asked_alike import AskedAlike
 from faultrun.sdk.torch.capture import Boundary
 from faultrun.sdk.torch.packing import Packed, opened, pack, pickled, unpacked_from
 from faultrun.sdk.torch.shard_copies import ShardCopies
@@ -58,6 +59,7 @@ class StateCopies:
         self._asked = False
         self._told: list[int] = []
         self._snapshots: Snapshots | None = None
+        self._alike: AskedAlike | None = None
         self.full = ""
         """Why no copies can be made any more; "" while they can."""
 
@@ -85,6 +87,12 @@ class StateCopies:
         self._snapshots = Snapshots(memory, SnapshotOwner(run_id=session.run_id, rank=session.rank))
         self._asked = True
 
+    def compare(self, store: Any | None) -> None:
+        """Before the first step: tell the other ranks how often copies were asked for."""
+        if self._interval is not None:
+            self._alike = AskedAlike(store, self._worker.session)
+            self._alike.tell(self._interval.asked)
+
     def rehearse(self) -> None:
         """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
         boundary = self._guard.boundary_now(self._guard.recorder.main_slot)
@@ -101,7 +109,7 @@ class StateCopies:
 
     def stepped(self, device: Any) -> None:
         """A step is complete. ``device``: where collectives of the group find their tensors."""
-        if not self._wanted:
+        if not self._wanted or self._asked_otherwise():
             return
         if self._snapshots is None:
             self._ask()
@@ -157,6 +165,14 @@ class StateCopies:
         found = self._snapshots.read(step) if self._snapshots is not None and self._wanted else None
         if found is not None:
             self._guard.parts.buffers.put(_state_in(found)["buffers"])
+
+    def _asked_otherwise(self) -> bool:
+        """Whether another rank makes other copies: no step would be in the memory of all."""
+        alike, self._alike = self._alike, None
+        why = "" if alike is None else alike.against()
+        if why:
+            self._fails(why)
+        return bool(why)
 
     def _is_noted(self) -> bool:
         """Whether our own part has not changed since its gradients left: a copy being made anew is none."""

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.common_step import NOTHING, of_replicas, of_shards
+from faultrun.sdk.common_step import NOTHING, nothing_common, of_replicas, of_shards
 from faultrun.sdk.evidence import tells_of_a_dead_peer
 from faultrun.sdk.regroup import Join
 from faultrun.sdk.snapshot import SnapshotDamaged
 from faultrun.sdk.torch import stuck
+from faultrun.sdk.torch.asked_alike import group_store
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
 from faultrun.sdk.torch.live_state import LiveState
@@ -81,6 +82,8 @@ class Rejoin:
         if self._entered:
             return
         self._entered = True
+        if not self._worker.session.is_newcomer:
+            self._memory.compare(group_store())
         why = self._why_not()
         if why:
             self._cannot(why)
@@ -260,7 +263,7 @@ class Rejoin:
         standings = self._memory.compared(self._state.step, device)
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
-            raise self._gives_up(f"there is no step that all ranks have, live or in memory: {standings}")
+            raise self._gives_up(nothing_common(standings, of_shards=spread))
         if not self._guard.redo.reaches(common.step):
             raise self._gives_up(f"step {common.step} is too long ago to do the steps after it again")
         try:

@@ -1,0 +1,52 @@
+"""Whether all ranks were asked for the same copies, told over the store of their process group.
+
+Not in a collective: a rank that was asked for none, or for another interval, would not come to it, and the
+others would wait in it for as long as a collective may take.
+"""
+
+import contextlib
+from typing import Any
+
+import torch.distributed as dist
+
+from faultrun.sdk.session import Session
+
+
+def group_store() -> Any | None:
+    """The store over which the ranks have met; None without one."""
+    with contextlib.suppress(AttributeError, RuntimeError, ValueError):
+        return dist.distributed_c10d._get_default_store()
+    return None
+
+
+class AskedAlike:
+    """Of one rank, in the first group of its life. A store that cannot compare tells nothing."""
+
+    def __init__(self, store: Any | None, session: Session) -> None:
+        self._store = store
+        self._rank = session.rank
+        self._key = f"faultrun/{session.incarnation}/snapshot_every"
+
+    def tell(self, asked: object) -> None:
+        """Before the first step: who says it first is whom the others are compared with."""
+        if self._store is None:
+            return
+        mine = repr(asked)
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            first = bytes(self._store.compare_set(self._key, "", f"{mine} on rank {self._rank}")).decode()
+            if first.partition(" on rank ")[0] != mine:
+                self._store.set(self._differs, f"{first}, and {mine} on rank {self._rank}")
+
+    def against(self) -> str:
+        """After the first step, to which all must have come: who was asked for what; "" if for the same."""
+        if self._store is None:
+            return ""
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            if self._store.check([self._differs]):
+                told = bytes(self._store.get(self._differs)).decode()
+                return f"snapshot_every is {told}: all ranks must be given the same"
+        return ""
+
+    @property
+    def _differs(self) -> str:
+        return f"{self._key}/differs"
