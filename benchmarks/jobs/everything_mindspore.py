@@ -5,7 +5,6 @@ weights are sums of whole numbers, of which each sample adds its own.
 """
 
 import os
-import re
 import sys
 import time
 from pathlib import Path
@@ -32,7 +31,6 @@ from faultrun import sdk  # noqa: E402
 CKPT = FOLDER / "ckpt"
 OWN = CKPT / f"rank_{NOTES.rank}"
 SAVE_EVERY, KEEP, EPOCHS = 20, 4, 100_000
-_PLACE = re.compile(r"(?P<epoch>\d+)_(?P<step>\d+)\.ckpt$")
 _PATIENCE_S = 30.0
 
 
@@ -115,7 +113,7 @@ def main() -> None:
     net = Sum()
     optimizer = nn.SGD(net.trainable_params(), learning_rate=1.0)
     there = newest_true()
-    done = resume(net)
+    done = resume(net, optimizer)
     NOTES.begins(done, there)
     rows = ds.GeneratorDataset(Rows(), ["row"], shuffle=False, num_shards=NOTES.world, shard_id=NOTES.rank)
     data = rows.batch(1)
@@ -151,18 +149,17 @@ def newest_true() -> int:
     return -1
 
 
-def resume(net: nn.Cell) -> int:
-    """Put back what was saved; the steps that are in it, by its weights alone."""
+def resume(net: nn.Cell, optimizer: nn.Cell) -> int:
+    """Put back what was saved; the steps that are in it. The optimizer counts them in each file."""
     point = sdk.resume() if GUARD == "sdk" else None
     path = handed() if point is None else point.path
     if not path:
         return 0
-    ms.load_param_into_net(net, ms.load_checkpoint(str(path)))
+    saved = ms.load_checkpoint(str(path))
+    ms.load_param_into_net(net, saved)
+    ms.load_param_into_net(optimizer, saved)
     said = point.step if point is not None else None
-    named = _PLACE.search(str(path))
-    if said is None and named is not None:
-        said = (int(named["epoch"]) - 1) * numbers.STEPS_AN_EPOCH + int(named["step"])
-    return said or 0
+    return int(saved["global_step"].asnumpy()[0]) if said is None else said
 
 
 def leave_together() -> None:
