@@ -176,8 +176,8 @@ def way_back(journal: Sequence[Line], since_life: int, life: int, worlds: Mappin
     if life <= since_life:
         return "went on by itself"
     before, now = worlds.get(since_life, 0), worlds.get(life, 0)
-    if now < before:
-        return "shrunk"
+    if any(size < before for one, size in worlds.items() if since_life < one <= life):
+        return "shrunk" if now < before else "shrunk and grown"
     if now > before:
         return "grown"
     if kept_by(journal).get(life):

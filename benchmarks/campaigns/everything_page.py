@@ -30,7 +30,7 @@ PROMISES = {
 }
 WAYS = (
     *("survivors stayed", "warm restart", "partly warm restart", "cold restart"),
-    *("shrunk", "grown", "went on by itself", "ended"),
+    *("shrunk", "grown", "shrunk and grown", "went on by itself", "ended"),
 )
 _KINDS = frozenset(kind.value for kind in Kind if kind not in IS_NO_FAULT)
 _METHOD = f"""\

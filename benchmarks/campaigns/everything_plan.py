@@ -13,7 +13,7 @@ class Way(Enum):
     WARM = "SDK, standbys"
     BARE = "no SDK"
     STAYS = "SDK, survivors stay"
-    SHRINKS = "SDK, --min_worker_num"
+    SHRINKS = "SDK, fewer ranks"
 
 
 class Kind(Enum):
@@ -154,6 +154,7 @@ SETTINGS = (
     Setting(code="mindspore", nodes=1, ranks=2, way=Way.WARM),
     Setting(code="mindspore", nodes=1, ranks=2, way=Way.BARE),
     Setting(code="mindspore", nodes=3, ranks=3, way=Way.COLD),
+    Setting(code="ddp", nodes=3, ranks=3, way=Way.SHRINKS),
 )
 
 
@@ -180,9 +181,9 @@ class Session:
 
 
 def draw(number: int, seed: int) -> Session:
-    """Run ``number``: the same for the same seed. Every setting comes once in as many runs as there are."""
+    """Run ``number``: the same for the same seed. Every setting comes once in a turn, the last one last."""
     turn, at = divmod(number, len(SETTINGS))
-    order = random.Random(f"{seed}:{turn}").sample(SETTINGS, len(SETTINGS))
+    order = [*random.Random(f"{seed}:{turn}").sample(SETTINGS[:-1], len(SETTINGS) - 1), SETTINGS[-1]]
     setting, chance = order[at], random.Random(f"{seed}:run:{number}")
     wanted = 8 if setting.nodes > 1 or setting.code == "mindspore" else 12
     faults = [_fault(chance, setting, first=place == 0) for place in range(wanted)]
@@ -190,11 +191,15 @@ def draw(number: int, seed: int) -> Session:
 
 
 def _with_devices(faults: list[Fault], chance: random.Random, setting: Setting) -> list[Fault]:
-    """Where ranks can be left out: some faults break a device, and it is well again some faults later."""
+    """Where ranks can be left out: some faults break a device, and it is well again some faults later.
+
+    A node that failed is asked at once whether it is well, and comes back.
+    """
     if setting.way is not Way.SHRINKS:
         return faults
     for first in (0, len(faults) // 2):
-        for place, kind in ((first, Kind.DEVICE), (first + 2 + chance.randrange(2), Kind.WELL)):
+        well = first + 2 + chance.randrange(2)
+        for place, kind in ((first, Kind.DEVICE), (well, Kind.WELL))[: 1 if setting.nodes > 1 else 2]:
             old = faults[place]
             kept = {name: getattr(old, name) for name in ("whom", "chance", "after_s", "for_s")}
             faults[place] = Fault(kind=kind, when=When.TRAINING, place="step", **kept)

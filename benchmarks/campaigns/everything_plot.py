@@ -6,7 +6,15 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-_WAYS = ("survivors stayed", "warm restart", "partly warm restart", "cold restart", "shrunk", "grown")
+_WAYS = (
+    "survivors stayed",
+    "warm restart",
+    "partly warm restart",
+    "cold restart",
+    "shrunk",
+    "grown",
+    "shrunk and grown",
+)
 _TICKS_S = (0.1, 0.3, 1, 3, 10, 30, 100)
 _BLUE, _GREY = "#1f6feb", "#8c959f"
 

@@ -5,7 +5,6 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,26 @@ from benchmarks.campaigns.everything_judge import (
     Broken,
     Steps,
     kept_by,
-    lost_steps,
     out_of_step,
     ran_on,
     saved_twice,
     unsaid,
-    way_back,
 )
 from benchmarks.campaigns.everything_law import law_of
-from benchmarks.campaigns.everything_plan import ARMED, HANG_S, HANGS, Fault, Kind, Session, When, rounds
-from benchmarks.campaigns.everything_site import Site
+from benchmarks.campaigns.everything_plan import (
+    ARMED,
+    HANG_S,
+    HANGS,
+    MEMBERS,
+    Fault,
+    Kind,
+    Session,
+    Way,
+    When,
+    rounds,
+)
+from benchmarks.campaigns.everything_rows import Row, add, finished, row_of, unbegun
+from benchmarks.campaigns.everything_site import NODES, Site
 from benchmarks.campaigns.everything_strike import Striker, Struck
 from benchmarks.campaigns.nodes_judge import (
     cards_differ,
@@ -30,19 +39,14 @@ from benchmarks.campaigns.nodes_judge import (
     read_journal,
     unequal_ends,
     unnamed_waits,
-    waits_said,
 )
-from benchmarks.harness import machine
 from benchmarks.harness.procfs import environment
 from benchmarks.jobs.nodes import boot_s
 from support.hosts import network
 
-Row = dict[str, Any]
-
 _STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
 _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
 _CANNOT_START = 71
-_CLOCK = time.time() - boot_s()
 
 
 class Passage:
@@ -83,7 +87,7 @@ class Passage:
             struck = self._striker.strike(fault)
             if fault.kind is Kind.LOG_DISK:
                 self._filled.add(struck.whom.partition(" ")[0])
-            rows.append(_row(place, fault, struck, life))
+            rows.append(row_of(place, fault, struck, life))
             if fault.kind is Kind.WELL and site.steps.world(life) < self._setting.ranks:
                 self._grows(rows[-1])
         settled = self._settle()
@@ -100,7 +104,7 @@ class Passage:
         for row in rows:
             wrong.recovery += row.pop("wrong", [])
         rows.sort(key=lambda row: float(row["at_s"]))
-        return [self._finished(row, wrong if row is rows[-1] else Broken()) for row in rows]
+        return [finished(site, row, wrong if row is rows[-1] else Broken(), self._began_s) for row in rows]
 
     def ends(self) -> Row:
         """End the run as planned; a row about it."""
@@ -121,7 +125,7 @@ class Passage:
             "life": life,
         }
         wrong.steps += self._judge.wrong(self._fresh())
-        return self._finished(row, wrong)
+        return finished(site, row, wrong, self._began_s)
 
     def last_words(self) -> Broken:
         """What only the whole run shows."""
@@ -188,7 +192,7 @@ class Passage:
         self._striker.disarm(order)
         struck = self._striker.struck(order) or Struck("", first["at_s"])
         before = [one.life for one in self._site.steps.struck if one.step == order]
-        return _row(place, fault, struck, before[0] if before else first["life"])
+        return row_of(place, fault, struck, before[0] if before else first["life"])
 
     def _settle(self) -> bool:
         """Wait until nothing is broken any more, and every rank has done a step since then."""
@@ -196,12 +200,18 @@ class Passage:
 
         def settled() -> bool:
             nonlocal since_s
-            if not self._site.whole:
+            if not self._site.whole or not self._is_full():
                 since_s = boot_s()
                 return False
             return self._trained(since_s) is not None
 
         return self._site.wait(settled, _RECOVERS_S)
+
+    def _is_full(self) -> bool:
+        """Whether all nodes take part; a device of one node waits for its own word."""
+        steps, setting = self._site.steps, self._setting
+        may_be_less = setting.way is not Way.SHRINKS or setting.nodes == 1
+        return may_be_less or steps.world(steps.newest_life()) == setting.ranks
 
     def _fresh(self) -> list[Any]:
         lines = self._site.steps.lines[self._judged :]
@@ -247,31 +257,6 @@ class Passage:
             site.tick()
             time.sleep(_LOOK_S)
 
-    def _finished(self, row: Row, wrong: Broken) -> Row:
-        site = self._site
-        life, at_s = site.steps.newest_life(), float(row["at_s"])
-        restarted = life > row["life"]
-        trained_s = self._trained(at_s) if restarted else None
-        worlds = {one: site.steps.world(one) for one in range(life + 1)}
-        said = [line for node in site.nodes.values() for line in node.said]
-        journal = site.journal()
-        ended = sorted(set(site.codes.values())) if site.ended and row["place"] >= 0 else None
-        return {
-            "session": site.session.number,
-            "run": self._setting.name,
-            **row,
-            "at_s": round(at_s - self._began_s, 2),
-            "at_utc": datetime.fromtimestamp(at_s + _CLOCK, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "lives": life - row["life"],
-            "way": "ended" if ended else way_back(journal, row["life"], life, worlds),
-            "recovery_s": None if trained_s is None else round(trained_s - at_s, 2),
-            "lost": lost_steps(site.steps.lines, row["life"], life) if restarted else 0,
-            "waits": waits_said(said, at_s)[:5],
-            "ended": ended,
-            "load": machine.load(),
-            "broken": wrong.by_name(),
-        }
-
     def _late(self) -> list[str]:
         return [node.name for node in self._site.nodes.values() if node.runs] if self._site.ended else []
 
@@ -289,7 +274,8 @@ def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> It
     """Give the faults of ``session`` from the ``first`` on to runs, until all were had; rows as they come."""
     left = [(place, fault) for place, fault in enumerate(session.faults) if place >= first]
     attempt = 0
-    names = ("a", "b", "c", "d", "e0", "e1", "e2") if session.setting.nodes > 1 else ("a",)
+    setting = session.setting
+    names = (*NODES[setting.way], *MEMBERS) if setting.nodes > 1 else ("a",)
     while left:
         own = folder / f"run_{session.number}_{attempt}"
         own.mkdir(parents=True)
@@ -308,36 +294,13 @@ def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> It
                 if not passage.over and not wrong:
                     rows = [passage.ends()]
                 if wrong:
-                    rows, left = [_unbegun(session, left[0][0], wrong)], left[1:]
-                _add(rows, passage.last_words())
+                    rows, left = [unbegun(session, left[0][0], wrong)], left[1:]
+                add(rows, passage.last_words())
                 yield _kept(passage, rows, kept)
             finally:
                 site.close()
         shutil.rmtree(own, ignore_errors=True)
         attempt += 1
-
-
-def _row(place: int, fault: Fault, struck: Struck, life: int) -> Row:
-    return {
-        "place": place,
-        "kind": fault.kind.value,
-        "struck": struck.whom or "nobody",
-        "when": fault.when.value,
-        "at_s": struck.at_s,
-        "life": life,
-    }
-
-
-def _unbegun(session: Session, place: int, wrong: list[str]) -> Row:
-    about = {"place": place, "kind": "the start", "struck": "nobody", "when": "-", "at_s": 0.0, "life": -1}
-    none: Row = {"lives": 0, "way": "-", "recovery_s": None, "lost": 0, "waits": [], "ended": None}
-    row: Row = {"session": session.number, "run": session.setting.name, **about, **none}
-    return {**row, "load": machine.load(), "broken": {"recovery": wrong}}
-
-
-def _add(rows: list[Row], wrong: Broken) -> None:
-    for name, words in wrong.by_name().items():
-        rows[-1]["broken"][name] = [*rows[-1]["broken"].get(name, []), *words]
 
 
 def _kept(passage: Passage, rows: list[Row], kept: Path) -> list[Row]:

@@ -16,6 +16,9 @@ from benchmarks.jobs.everything_notes import HANDED
 from support.hosts import Network
 
 STEP_S = 0.05
+NODES = dict.fromkeys(Way, ("a", "b", "c", "d")) | {Way.SHRINKS: ("a", "b", "c")}
+"""The last one is a spare; where nodes can be left out there is none."""
+
 _DISK_MIB, _STORE_MIB, _LOG_MIB = 32, 256, 32
 _JOBS = ROOT / "benchmarks" / "jobs"
 
@@ -57,7 +60,10 @@ class Steps(Ledgers):
 
     def trains_since(self, at_s: float, ranks: int = 0) -> float | None:
         """When every rank of the newest incarnation had done a step after ``at_s``; None: not yet."""
-        life = self.newest_life()
+        return self.trained_in(self.newest_life(), at_s, ranks)
+
+    def trained_in(self, life: int, at_s: float, ranks: int = 0) -> float | None:
+        """The same of any incarnation."""
         own = self._firsts.get(life, {})
         places = {rank: bisect.bisect_right(moments, at_s) for rank, moments in own.items()}
         firsts = [own[rank][place] for rank, place in places.items() if place < len(own[rank])]
@@ -86,7 +92,7 @@ class Site(Stage):
 
     def __init__(self, session: Session, folder: Path, net: Network) -> None:
         several = session.setting.nodes > 1
-        names = ("a", "b", "c", "d") if several else ("a",)
+        names = NODES[session.setting.way] if several else ("a",)
         disks = {f"logs/{one}": _LOG_MIB for one in names} | {"ckpt": _DISK_MIB}
         members = MEMBERS if several else ()
         super().__init__(folder, net, names, members, disks | {f"etcd/{one}": _STORE_MIB for one in members})
@@ -147,15 +153,20 @@ class Site(Stage):
             options.append("--on_fault=restart")
         if way is Way.BARE:
             options.append(f"--resume_arg={HANDED}{{checkpoint}}")
-        if way is Way.SHRINKS:
+        if way is Way.SHRINKS and setting.nodes == 1:
             options += ["--min_worker_num=2", f"--health_check=test -e {self.well}"]
+        if way is Way.SHRINKS and setting.nodes > 1:
+            options.append("--health_check=true")
         return (*options, *self._meeting(node))
 
     def _meeting(self, node: Node) -> tuple[str, ...]:
         if self.etcd is None:
             return (f"--worker_num={self.session.setting.ranks}",)
+        size = (f"--nnodes={SEATS}", "--node_wait=60s")
+        if self.session.setting.way is Way.SHRINKS:
+            size = (f"--nnodes={SEATS - 1}:{SEATS}", f"--node_wait={LEASE_S}s")
         return (
-            *(f"--nnodes={SEATS}", "--nproc-per-node=1", "--rdzv-backend=etcd", "--node_wait=60s"),
+            *(*size, "--nproc-per-node=1", "--rdzv-backend=etcd"),
             *(f"--rdzv-endpoint={self.etcd.endpoints}", f"--rdzv-id=thousand{self.session.number}"),
             *(f"--local-addr={self.net[node.name].address}", f"--node_name={node.name}"),
             f"--lease_ttl={LEASE_S}",
