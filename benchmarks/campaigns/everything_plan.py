@@ -232,6 +232,10 @@ def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
         kind = Kind.KILL
     if when in ARMED and kind in (Kind.TORN, Kind.SLOW, *HANGS):
         kind = Kind.RAISE if chance.random() < 0.5 else Kind.SEGV
+    if when is When.DRAINING and kind in AT_A_PLACE:
+        kind = Kind.RANK  # whoever waits for a dead peer comes to no place of its script
+    if when is When.GONE and kind in (*AT_A_PLACE, Kind.RANK, Kind.TWO, Kind.ALL):
+        kind = Kind.SUPERVISOR
     return Fault(
         kind=kind,
         whom=chance.choice((Whom.FIRST, Whom.OTHER, Whom.OTHER, Whom.SPARE)),
@@ -241,6 +245,11 @@ def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
         after_s=round(chance.choice((0.0, chance.uniform(0.0, 0.5))), 3),
         for_s=round(chance.uniform(0.2, 2.5 * LEASE_S), 2),
     )
+
+
+def is_ordered(fault: Fault) -> bool:
+    """Whether it is ordered before the first of its round strikes: what comes there, meets it."""
+    return fault.when in ARMED or (fault.when is When.AT_ONCE and fault.kind in AT_A_PLACE)
 
 
 def rounds(faults: Sequence[tuple[int, Fault]]) -> list[list[tuple[int, Fault]]]:

@@ -19,7 +19,6 @@ from benchmarks.campaigns.everything_judge import (
 )
 from benchmarks.campaigns.everything_law import law_of
 from benchmarks.campaigns.everything_plan import (
-    ARMED,
     HANG_S,
     HANGS,
     MEMBERS,
@@ -28,6 +27,7 @@ from benchmarks.campaigns.everything_plan import (
     Session,
     Way,
     When,
+    is_ordered,
     rounds,
 )
 from benchmarks.campaigns.everything_rows import Row, add, finished, row_of, unbegun
@@ -46,6 +46,9 @@ from support.hosts import network
 
 _STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
 _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
+_READY, _READY_S = 0.7, 25.0
+"""Of so many faults standbys are waited for, and so long."""
+
 _CANNOT_START = 71
 
 
@@ -73,10 +76,10 @@ class Passage:
         """Faults of which all but the first meet what the one before set off; a row for each."""
         site, since_life = self._site, self._site.steps.newest_life()
         rows: list[Row] = []
-        waiting = [(place, fault) for place, fault in faults if fault.when in ARMED]
+        waiting = [(place, fault) for place, fault in faults if is_ordered(fault)]
         orders: list[int] = []
         for place, fault in faults:
-            if fault.when in ARMED:
+            if is_ordered(fault):
                 continue
             self._await(fault)
             life = site.steps.newest_life()
@@ -176,6 +179,8 @@ class Passage:
                 site.wait(lambda: not any(one.lives() for one in ranks), _PHASE_S)
             case When.STARTING:
                 site.wait(lambda: any(one.life > life for one in site.census.lives), _PHASE_S)
+            case When.TRAINING if fault.chance < _READY:
+                site.wait(site.has_standbys, _READY_S)
             case _:
                 pass
         until_s = boot_s() + (0.0 if fault.when is When.AT_ONCE else fault.after_s)

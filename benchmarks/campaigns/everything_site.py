@@ -133,6 +133,14 @@ class Site(Stage):
                 self._journals[node.name] = done + len(whole), [*lines, *_read(whole.splitlines())]
         return [line for _, lines in self._journals.values() for line in lines]
 
+    def has_standbys(self) -> bool:
+        """Whether none of them is on its way; True where there are none."""
+        if self.session.setting.way not in (Way.WARM, Way.STAYS):
+            return True
+        changed = [line for line in self.journal() if line["event"] == "StandbyChanged"]
+        newest = {(line["node"], line["rank"]): line["state"] for line in changed}
+        return bool(newest) and all(state in ("ready", "parked", "off") for state in newest.values())
+
     @property
     def well(self) -> Path:
         """Is there while every device is well."""

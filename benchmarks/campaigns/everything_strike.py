@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from benchmarks.campaigns import nodes_plan
-from benchmarks.campaigns.everything_plan import ARMED, AT_A_PLACE, Fault, Kind
+from benchmarks.campaigns.everything_plan import ARMED, AT_A_PLACE, Fault, Kind, When
 from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.nodes_ledger import Life
 from benchmarks.campaigns.nodes_strike import Striker as NodeStriker
@@ -52,7 +52,9 @@ class Striker:
         self._orders = 0
 
     def arm(self, fault: Fault, life: int) -> int:
-        """Order it from whoever comes to its place behind incarnation ``life``; the number of the order."""
+        """Order it beforehand, one of the next start behind incarnation ``life``; the number of the order."""
+        if fault.when is When.AT_ONCE:
+            return self._order(fault, self._rank_of(fault), fault.place, -1)
         return self._order(fault, self._rank_of(fault), ARMED[fault.when], life)
 
     def strike(self, fault: Fault) -> Struck:
