@@ -57,7 +57,9 @@ def test_survivors_keep_their_processes_through_one_death_after_the_other(launch
     shown = subprocess.run(
         [*FAULTRUN, "status", "--json"], cwd=launcher.folder, capture_output=True, check=True
     )
-    ranks = {rank["rank"]: rank for rank in json.loads(shown.stdout)["ranks"]}
+    status = json.loads(shown.stdout)
+    assert status["outlook"]["text"].endswith(" in 1h, of that rank alone: the others stay")
+    ranks = {rank["rank"]: rank for rank in status["ranks"]}
     assert {number: rank["pid"] for number, rank in ranks.items()} == dict(enumerate(pids(run)))
     assert all(rank["step"] >= 3 for rank in ranks.values())
     run.kill(0, 2)

@@ -19,6 +19,7 @@ from faultrun.model.events import (
 from faultrun.model.gasp import GaspRequested
 from faultrun.model.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.plan import Ledger, Plan
+from faultrun.model.rejoin import RankCannotRejoin, RankCanRejoin
 from faultrun.model.run import Phase
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import StopRequested, StopSource
@@ -44,6 +45,7 @@ class RunView:
     ``phase_why`` is what began the phase: later lines of it, such as "rank 0 heard it", explain nothing.
     ``suspected`` is the newest word on a hang that is neither taken back nor acted on, ``warned`` the rank
     that was warned of. ``up`` are the ranks that this supervisor started and that did not end.
+    ``can_stay`` are those that could outlive another's fault, ``cannot_stay`` says why one cannot.
     Of ``standbys`` the journal does not say how many there shall be: ``wanted`` is for who has the options.
     """
 
@@ -54,6 +56,8 @@ class RunView:
         self.plan: Plan | None = None
         self.workers: dict[int, WorkerView] = {}
         self.up: set[int] = set()
+        self.can_stay: set[int] = set()
+        self.cannot_stay: dict[int, str] = {}
         self.first_step: tuple[str, int] | None = None
         self.suspected = ""
         self.warned: int | None = None
@@ -100,6 +104,7 @@ class RunView:
     def take(self, line: JournalLine) -> None:
         """One more line."""
         self._hangs(line)
+        self._survivors(line)
         self.standbys = self.standbys.after(line.event)
         match line.event:
             case RunStarted():
@@ -130,6 +135,18 @@ class RunView:
         if self.last is None or line.phase is not self.phase:
             self.phase, self.phase_why = line.phase, line.why
         self.last = line
+
+    def _survivors(self, line: JournalLine) -> None:
+        match line.event:
+            case PlanAdopted():
+                self.can_stay.clear()
+                self.cannot_stay.clear()
+            case RankCanRejoin(rank=rank):
+                self.can_stay.add(rank)
+                self.cannot_stay.pop(rank, None)
+            case RankCannotRejoin(rank=rank, why=why):
+                self.can_stay.discard(rank)
+                self.cannot_stay[rank] = why
 
     def _hangs(self, line: JournalLine) -> None:
         match line.event:

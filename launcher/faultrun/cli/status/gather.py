@@ -133,8 +133,10 @@ class _Look:
             return None
         answer = charge(view.ledger, policy, now_s=now_s, high_step=high_step)
         if isinstance(answer, Allowed):
+            alone = self._alone()
             where = "from the newest whole checkpoint" if self._dirs() else "as the script resumes by itself"
-            wait = f" after {answer.backoff_s:.1f} s" if answer.backoff_s else ""
+            where = alone or f"{where}{self._not_alone()}"
+            wait = f" after {answer.backoff_s:.1f} s" if answer.backoff_s and not alone else ""
             text = f"restart {answer.number} of {policy.max_restarts} in {duration(policy.window_s)}"
             number, backoff_s, text = answer.number, answer.backoff_s, f"{text}{wait}, {where}"
         else:
@@ -149,6 +151,24 @@ class _Look:
             backoff_s=backoff_s,
             text=text,
         )
+
+    def _alone(self) -> str:
+        """Who stays where only that rank is started again; empty if all are."""
+        view = self._view
+        stays = recorded(self._record, "spec", "supervision", "windows", "rejoin_s")
+        if not (stays and view.up and view.can_stay >= view.up and view.world_size > 1):
+            return ""
+        elsewhere = view.world_size > len(view.up)
+        return "of that rank alone: the others stay" + (", if those of other nodes can" if elsewhere else "")
+
+    def _not_alone(self) -> str:
+        """Which rank keeps the others from staying, where some could or it was asked for."""
+        view = self._view
+        if view.cannot_stay:
+            rank, why = min(view.cannot_stay.items())
+            return f"; of all, because rank {rank} cannot stay: {why}"
+        mute = view.up - view.can_stay
+        return f"; of all, until rank {min(mute)} says that it can stay" if view.can_stay and mute else ""
 
     def _standbys(self) -> StandbyStatus | None:
         """None where nobody lives to keep any, or none is wanted."""
