@@ -1,6 +1,6 @@
 """What depends on the number of workers, and what does not."""
 
-from faultrun.core.recover import Chosen, Need, NeedVerdicts, choose
+from faultrun.core.recover import Chosen, Need, NeedVerdicts, NoneUsable, choose
 from faultrun.core.world_size import written_by
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from support.entries import candidate
@@ -76,6 +76,22 @@ def test_a_folder_that_is_cut_anew_is_for_all_whatever_shards_lie_beside_it() ->
 def test_parts_in_one_folder_serve_their_own_world_although_there_are_replica_groups() -> None:
     parts = candidate("parts", 5, world_size=4)
     assert fixed_by(parts, groups=GROUPS) == "parts has the parts of 4 ranks"
+
+
+def test_a_run_that_is_started_again_with_another_number_takes_nothing_that_depends_on_it() -> None:
+    each = [candidate(f"net.{rank}", 6, rank=rank) for rank in range(2)]
+    older = candidate("folder", 5, format="torch-dcp")
+    whole = {one.path: Verdict(whole=True, why="", depth=Depth.CHECKSUM) for one in (*each, older)}
+    for workers in (1, 3):
+        choice = choose((*each, older), whole, Need(world_size=workers, elastic=True, resized=True))
+        assert isinstance(choice, Chosen)
+        assert choice.point.path == "folder"
+        assert len(choice.refused) == 2
+    none = choose(each, whole, Need(world_size=3, elastic=True, resized=True))
+    assert isinstance(none, NoneUsable)
+    assert none.refused[0].why == "is one of a file for each rank, and nothing says that these are alike"
+    alone = choose(each[:1], whole, Need(world_size=3, elastic=True, resized=True))
+    assert isinstance(alone, Chosen)
 
 
 def test_how_many_wrote_a_folder_is_known_where_all_files_agree() -> None:

@@ -1,6 +1,7 @@
 """Which checkpoint a run resumes from, by ``--resume`` and by what happened; real MindSpore files."""
 
 import json
+import shutil
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -268,9 +269,7 @@ def test_where_no_file_fits_this_run_nobody_calls_them_torn(tmp_path: Path) -> N
     save(tmp_path / "ckpt/a.bin.manifest.json", json.dumps(facts).encode())
     answer = answers(NothingWhole, finder(tmp_path).find(AGAIN, 0.0))
     what, because, hint = answer.why.splitlines()
-    assert hint.startswith(
-        "  try:     --worker_num=4, as many as wrote them; or a recipe with world_size: any"
-    )
+    assert hint == "  try:     --worker_num=4, as many as wrote them: a shard serves no other world"
     assert what == f"no usable checkpoint in {tmp_path}/ckpt"
     assert because.startswith("  because: 1 found, none usable; ")
     assert because.endswith(
@@ -306,3 +305,15 @@ def test_one_of_several_nodes_states_older_points_too_each_of_them_whole(tmp_pat
         (20, ()),
     ]
     assert answers(RecoveryPointChosen, finder(tmp_path).find(AGAIN, 0.0)).more_points == ()
+
+
+def test_with_more_workers_than_before_a_file_for_each_rank_is_refused_by_name(tmp_path: Path) -> None:
+    for rank in range(2):
+        save(tmp_path / f"ckpt/rank_{rank}/net-1_5.ckpt", ckpt(1, 5))
+    more = replace(AGAIN, world_size=3, before=2)
+    answer = answers(NothingWhole, finder(tmp_path).find(more, 0.0))
+    _, because, hint = answer.why.splitlines()
+    assert "is one of a file for each rank, and nothing says that these are alike" in because
+    assert hint.startswith("  try:     --worker_num=2, as many as wrote them; or move the files of all ranks")
+    shutil.rmtree(tmp_path / "ckpt/rank_1")
+    assert step_of(answers(RecoveryPointChosen, finder(tmp_path).find(more, 0.0))) == 5

@@ -91,6 +91,8 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
     )
     if state.plan is None:
         return plain
+    before = state.plan.topology.world_size
+    plain = replace(plain, before=before if before != plain.world_size else 0)
     if incident is None or incident.ordered:
         return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
     attempts = attempts_of(incident, state.plan)

@@ -39,6 +39,7 @@ class Need:
     other runs that save in the same place: what does not say whose it is may be theirs. ``resharded``:
     whether the code loads what all ranks saved together into any number of workers; None: nobody said.
     ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
+    ``resized``: it does, by hand, so nothing else will do.
     ``several``: there are other nodes, whose own disks may have files of other ranks. ``partly``: what serves
     some ranks will do then, if it names its step.
     """
@@ -53,6 +54,7 @@ class Need:
     trust: bool = False
     resharded: bool | None = None
     elastic: bool = False
+    resized: bool = False
     several: bool = False
     partly: bool = False
 
@@ -131,8 +133,7 @@ def choose(
         if isinstance(answer, str):
             refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, judged)]
             continue
-        if need.elastic:
-            answer = cut_anew(answer, need.groups, need.resharded)
+        answer = cut_anew(answer, need.groups, need.resharded) if need.elastic else answer
         unverified = any(judged[one.path].unverifiable for _, one in answer)
         point = _point(answer, unverified=unverified)
         if need.elastic:
@@ -180,6 +181,8 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     widest = moment.last_rank.get(entry.series, 0)
     if widest >= need.world_size and not serves_any:
         return f"rank {widest} saved this step too, so it was written by more than {need.world_size} ranks"
+    if need.resized and (why := fixed_by(entry, widest, need.groups, need.resharded)):
+        return why.removeprefix(f"{entry.path} ")
     if need.shared_with and entry.run_id is None:
         return f"may be another run's: {need.shared_with} saves there too, and it names no run"
     if entry.rank in need.lost_ranks:
@@ -197,9 +200,8 @@ def _fixed_by(service: "_Service", moment: CandidateGroup, need: Need) -> str:
 
 
 def _why_not_any(entry: Entry) -> str:
-    if not entry.replica_group or entry.replicated:
-        return ""
-    return f"; its state is sharded: this file holds that of {_ranks(entry.replica_group)} only"
+    held, shard = _ranks(entry.replica_group), entry.replica_group and not entry.replicated
+    return f"; its state is sharded: this file holds that of {held} only" if shard else ""
 
 
 def _serve(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from faultrun.model.events import Timer
+from faultrun.model.fact import UNLESS_USED
 from faultrun.model.facts import NodeFact
 from faultrun.model.hang import PauseHistory, Suspicion
 from faultrun.model.incident import Save
@@ -132,7 +133,8 @@ class FindRecoveryPoint:
     ``quarantine`` lists what restarts could not get past. Files of the
     ranks in ``lost`` are passed over where another rank can stand in. ``expects``
     is a checkpoint that the run is known to have had; ``folders`` are where
-    its ranks said that they saved. ``world_size`` is that of the plan, 0 in older journals.
+    its ranks said that they saved. ``world_size`` is that of the plan, 0 in older journals; ``before``: how
+    many workers the run had, where somebody has started it again with another number.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -145,6 +147,7 @@ class FindRecoveryPoint:
     expects: str = ""
     folders: tuple[str, ...] = ()
     world_size: int = 0
+    before: int = field(default=0, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

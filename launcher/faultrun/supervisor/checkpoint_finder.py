@@ -1,5 +1,6 @@
 """Which checkpoint to resume from: the catalog's findings under the run's rules."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from faultrun.core.world_size import written_by
 from faultrun.errors import LogDirError
 from faultrun.files import DISK_FULL
 from faultrun.model.actions import FindRecoveryPoint
-from faultrun.model.checkpoint import Depth, RecoveryPoint, Refusal, Verdict
+from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec import Resume, RunSpec
 from faultrun.supervisor.grounds import Grounds, unreadable
@@ -154,6 +155,7 @@ class CheckpointFinder:
             trust=self._spec.recovery.trust,
             resharded=self._spec.recovery.resharded,
             elastic=self._spec.elastic is not None,
+            resized=request.before > 0,
             after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
             several=len(self._spec.topology.nodes) > 1,
         )
@@ -254,10 +256,7 @@ class CheckpointFinder:
         hint = f"faultrun ckpt list --why {roots}"
         as_many = written_by(found.scan.entries, self._world_size(request))
         if as_many:
-            hint = (
-                f"--worker_num={as_many}, as many as wrote them; or a recipe with world_size: any, "
-                "if the script loads them into another number"
-            )
+            hint = f"--worker_num={as_many}, as many as wrote them{_made_to_fit(found.scan.entries)}"
         if unverifiable:
             what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
             because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
@@ -272,3 +271,12 @@ class CheckpointFinder:
             refused=(*found.refused, *replicas.refused)[:_SHOWN],
             why=f"{what}\n  because: {because}\n  try:     {hint}",
         )
+
+
+def _made_to_fit(entries: Sequence[Entry]) -> str:
+    """What else a person can do for another number of workers."""
+    if any(one.replica_group and not one.replicated for one in entries):
+        return ": a shard serves no other world"
+    if all(one.rank is not None for one in entries):
+        return "; or move the files of all ranks but rank 0 away, if all of them hold the same"
+    return "; or a recipe with world_size: any, if the script loads them into another number"
