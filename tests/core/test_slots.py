@@ -13,7 +13,7 @@ from faultrun.model.events import RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Raised
 from faultrun.model.incident import Cause
 from faultrun.model.run import Phase
-from support.story import NODE, STAYING, WINDOWS, Story, checkpoint, rule
+from support.story import NODE, STAYING, WINDOWS, Story, checkpoint, rule, topology
 
 FIXED = replace(checkpoint(10), fixed_by="its state is sharded: s.0 holds that of rank 0 only")
 ECC = Finding(name="ecc", fault_class=FaultClass.HARDWARE, says="uncorrectable memory error")
@@ -319,3 +319,15 @@ def test_in_a_hybrid_plan_each_rank_goes_on_with_its_part_whoever_leaves_and_com
         assert [story.plan.point.path_for(one) for one in range(size(story))] == [
             f"part{part}" for part in held(story, parts)
         ]
+
+
+def test_who_starts_a_run_again_with_another_number_of_workers_is_asked_for_what_serves_it() -> None:
+    for before, now in ((2, 3), (3, 2), (3, 3)):
+        story = Story(before).begins(checkpoint(5))
+        story.goes_on_from(replace(story.state, topology=topology(now))).starts()
+        (look,) = story.performed(FindRecoveryPoint)
+        assert (look.world_size, look.before) == (now, 0 if now == before else before)
+    story = shrunken()
+    story.starts()  # a supervisor is lost: the next one goes on with as many
+    (look,) = story.performed(FindRecoveryPoint)[-1:]
+    assert (look.world_size, look.before) == (3, 0)
