@@ -78,7 +78,9 @@ def test_without_a_lost_host_and_with_it_again_it_is_the_same_training(tmp_path:
         wait_until(
             lambda: small.events("FirstStep", incarnation=1) or None, within_s=SLOW_S, what="two hosts"
         )
-        assert f"  workers   2 of 3 nodes, without node {lost}: it was lost" in small.card(1)
+        card = small.card(1)
+        assert f"  workers   2 of 3 nodes, without node {lost}: it was lost" in card
+        assert "step 3, lost 0 steps" in card, "who lost its peer waits for the end of the lease, and saves"
         one.start_as(lost, environ=gloo)
         assert [one.run(name).ends(SLOW_S) for name in "abc"] == [0, 0, 0]
         assert plans_of(one, left[0]) == [order, order.replace(lost, ""), order]

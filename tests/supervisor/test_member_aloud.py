@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from faultrun.agreement.clock import boot_now
+from faultrun.model.membership import Judgement, Remembered
 from faultrun.model.topology import RunId
+from faultrun.supervisor import member_aloud
 from faultrun.supervisor.member_aloud import Aloud
 from faultrun.supervisor.member_words import SAYS, Words
 
@@ -27,7 +29,7 @@ def spoken() -> Iterator[tuple[Aloud, Said]]:
         return [json.loads(line)[SAYS] for line in os.read(reads, 1 << 16).splitlines()]
 
     with selectors.DefaultSelector() as selector:
-        yield Aloud(RunId("job42"), 600.0, Words(writes, selector)), said
+        yield Aloud(RunId("job42"), 600.0, Words(writes, selector), 2), said
     os.close(reads)
     os.close(writes)
 
@@ -50,3 +52,21 @@ def test_trouble_before_anything_was_heard_is_said_once(spoken: tuple[Aloud, Sai
         aloud.trouble(text, -math.inf)
     aloud.trouble("etcd refused the user", -math.inf)
     assert said() == [AWAY, "etcd refused the user"]
+
+
+def waiting(waits: str) -> Judgement:
+    return Judgement(remembered=Remembered(), acts=(), alive_until_s=0.0, judge_at_s=0.0, waits=waits)
+
+
+def test_a_wait_that_ends_with_fewer_nodes_says_so_and_one_that_cannot_does_not(
+    spoken: tuple[Aloud, Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aloud, said = spoken
+    monkeypatch.setattr(member_aloud, "_SHORT_WAIT_S", 0.0)
+    for waits in ("b", "b (2 nodes cannot go on: its state is sharded)"):
+        for _ in range(2):
+            aloud.tell(waiting(waits))
+    without, as_ever = said()
+    assert without.startswith("waiting for b, until ")
+    assert without.endswith("(--node_wait, 10 min; then without, with 2 nodes at least)")
+    assert as_ever.endswith("(--node_wait, 10 min)")

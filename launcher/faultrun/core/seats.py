@@ -19,6 +19,9 @@ from faultrun.model.plan import Plan
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.topology import NodeId, Replacement, Topology
 
+CANNOT = "cannot go on"
+"""In what is said of a wait that does not end with fewer nodes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seating:
@@ -198,7 +201,7 @@ def _too_few(known: Known, able: Mapping[NodeId, NodeFact], bad: NodeAside | Non
 
 
 def _cannot(seats: Topology, why: str) -> str:
-    return f"{several(len(taken(seats).nodes), 'node')} cannot go on: {why}"
+    return f"{several(len(taken(seats).nodes), 'node')} {CANNOT}: {why}"
 
 
 def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:

@@ -155,7 +155,7 @@ def _recovery(
 
 def _verdict(spec: RunSpec) -> dict[str, str]:
     """A lost node is known by the end of its lease, which may be the coordinator's too."""
-    if spec.agreement is None or spec.supervision.windows.rejoin_s <= 0:
+    if spec.agreement is None:
         return {}
     return {VERDICT_VARIABLE: f"{_LEASES * spec.agreement.lease_ttl_s + _ELECTED_S:g}"}
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from faultrun.testing import Injector
 
 _LINGER_S = 2.0
-"""How long a script that died of a lost peer waits for faultrun's request, which is milliseconds away."""
+"""How long a script that a peer's proposal has ended waits for faultrun's request, milliseconds away."""
 
 _LINGER_UNFINISHED_S = 0.3
 _LEAVES_WITHIN_S = 1800.0
@@ -165,7 +165,7 @@ class Worker:
         self._main_is_out()
         if tells_of_a_dead_peer(error):
             print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
-            self._helper.requested.wait(_LINGER_S)
+            self._helper.requested.wait(self.session.verdict_s)
         self._await_leaving()
 
     def _at_exit(self) -> None:

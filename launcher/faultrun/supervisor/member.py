@@ -110,7 +110,9 @@ class MemberProcess:
         self._parts: dict[str, Any] = {}
         self._retries = Retries()
         self._judge_at_s = 0.0
-        self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words)
+        elastic = setting.rules.elastic
+        least = 0 if elastic is None else elastic.min_nodes
+        self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words, least)
 
     def run(self) -> None:
         """Take part until the supervisor leaves or is gone; then leave the run at once."""

@@ -4,7 +4,8 @@ import math
 from datetime import datetime, timedelta
 
 from faultrun.agreement.clock import boot_now
-from faultrun.core.span import span
+from faultrun.core.seats import CANNOT
+from faultrun.core.span import several, span
 from faultrun.core.standpoint import THE_END_OF
 from faultrun.model.membership import Judgement
 from faultrun.model.topology import RunId
@@ -16,12 +17,14 @@ _SHORT_WAIT_S = 2.0
 class Aloud:
     """Says each thing once, when it begins; ``at_s`` is when something is to be said by itself.
 
-    What takes no longer than an election or a plan is not said.
+    What takes no longer than an election or a plan is not said. ``min_nodes``: so many go on without who is
+    missing once the wait is over; 0: all are needed.
     """
 
-    def __init__(self, run_id: RunId, node_wait_s: float, words: Words) -> None:
+    def __init__(self, run_id: RunId, node_wait_s: float, words: Words, min_nodes: int = 0) -> None:
         self._run_id = run_id
         self._node_wait_s = node_wait_s
+        self._then = f"; then without, with {several(min_nodes, 'node')} at least" if min_nodes else ""
         self._words = words
         self._waits = self._spare = ""
         self._since_s = 0.0
@@ -41,7 +44,9 @@ class Aloud:
         elif now_s >= self.at_s:
             self.at_s = math.inf
             since_s = self._since_s if judged.waits_since_s is None else judged.waits_since_s
-            until = "" if judged.waits.startswith(THE_END_OF) else f", {self._until(since_s - now_s)}"
+            then = "" if CANNOT in judged.waits else self._then
+            until = f", {self._until(since_s - now_s, then)}"
+            until = "" if judged.waits.startswith(THE_END_OF) else until
             self._words.write({SAYS: f"waiting for {judged.waits}{until}"})
 
     def trouble(self, text: str, heard_at_s: float) -> None:
@@ -54,7 +59,7 @@ class Aloud:
             self._words.write({SAYS: text})
             self._troubles[what] = boot_now()
 
-    def _until(self, begun_s: float) -> str:
+    def _until(self, begun_s: float, then: str) -> str:
         """``begun_s``: when the wait began, from now."""
         until = datetime.now().astimezone() + timedelta(seconds=begun_s + self._node_wait_s)
-        return f"until {until:%H:%M:%S} (--node_wait, {span(self._node_wait_s)})"
+        return f"until {until:%H:%M:%S} (--node_wait, {span(self._node_wait_s)}{then})"

@@ -46,7 +46,7 @@ WORKER_VARIABLES: Mapping[str, str] = {
     "FAULTRUN_RUN_ID": "the run's id",
     "FAULTRUN_BOOT_ID": "this life of the supervisor; by it descendants are found that escaped",
     "FAULTRUN_INCARNATION": "life of the worker group, from 0",
-    "FAULTRUN_WORLD_SIZE_FULL": "with min_worker_num: workers of the run when none is left out",
+    "FAULTRUN_WORLD_SIZE_FULL": "where the run may go on with fewer: its workers when none is left out",
     "FAULTRUN_ACCUMULATE": "with it: in how many parts a rank does its share of a step, mostly 1",
     "FAULTRUN_GRACE_S": "seconds from SIGTERM to SIGKILL after a peer died",
     "FAULTRUN_SOCKET": "the supervisor's socket, for the SDK",
