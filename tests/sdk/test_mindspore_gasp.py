@@ -77,15 +77,21 @@ def assert_resumes(
 def test_whichever_rank_is_killed_at_most_one_step_is_lost(
     tmp_path: Path, reference: dict[int, str], seed: int, kind: str
 ) -> None:
-    job = MindSporeJob(words=(kind, "periodic"), pace_s=0.01)
+    job = MindSporeJob(words=(kind, "periodic") if kind == "default" else (kind,), pace_s=0.01)
     with running(tmp_path / "first", job, tmp_path / "ckpt") as supervisor:
         victim = kill_at_random(supervisor, random.Random(f"{seed} {kind}"))
         codes = supervisor.wait_ended()
         assert codes == [-9 if rank == victim else 143 for rank in range(2)], supervisor.logs()
         (saved,) = saves(supervisor)
         lost = high_step(supervisor) - saved["step"]
+        finished_by_all = min(supervisor.step_of(rank) for rank in range(2))
     assert lost <= 1
     assert file_sum(saved["path"]) == reference[saved["step"]]
+    if kind == "every-step":
+        assert saved["step"] >= finished_by_all, "no step that all had finished is lost"
+        written = {path for path in (tmp_path / "ckpt").rglob("*") if path.is_file()}
+        assert written == {Path(saved["path"]), Path(f"{saved['path']}.manifest.json")}, "nothing before"
+        assert b"tft_updates_begun" not in Path(saved["path"]).read_bytes(), "no optimizer was marked"
     if (seed, kind) == (0, "every-step"):  # the campaign in tests/faults goes on with the other kind
         assert_resumes(tmp_path, MindSporeJob(words=(kind,)), saved, reference)
 
