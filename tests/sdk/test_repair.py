@@ -42,19 +42,3 @@ def test_a_rank_that_nobody_repairs_ends_and_is_replaced(tmp_path: Path) -> None
         assert ends(stage) == undisturbed(tmp_path, DDP)
         assert [pid == old for pid, old in zip(stage.pids(), first, strict=True)] == [True, False, True]
         assert "MemoryFault: persistent memory fault" in stage.logs()
-
-
-def test_an_emulated_npu_is_stopped_looked_at_started_and_resumed_in_the_documents_order(
-    tmp_path: Path,
-) -> None:
-    faults = ("uce-1-5-forward-3", "uce-0-9-backward-2", "kill-2-13-update", "uce-1-17-reduced-1")
-    with stage_of(tmp_path / "hit", *DDP, "hccl", *faults) as stage:
-        stage.begin()
-        first = stage.pids()
-        assert ends(stage) == undisturbed(tmp_path, DDP)
-        kept = [pid == old for pid, old in zip(stage.pids(), first, strict=True)]
-        assert kept == [True, False, False], "killed, and memory that no process can make good"
-        calls = (stage.folder / "device_0").read_text()
-        assert calls == "stop restart resume stop check restart resume stop restart stop restart"
-        (told,) = [one["what"] for one in stage.heard("memory_fault") if one["incarnation"] == 1]
-        assert told == "temporary memory fault: The Inner error is reported: UCE ERROR, error code is 507054"

@@ -4,8 +4,7 @@
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
 ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``every-STEPS`` (snapshots) or
 ``unlike``, and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and
-``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where. With ``hccl`` the
-device is an emulated NPU, and ``uce-RANK-STEP-PHASE-KIND`` its error.
+``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
 """
 
 import os
@@ -28,10 +27,6 @@ from torch.utils.data import DataLoader, Dataset
 from faultrun import sdk
 from faultrun.sdk.torch.shards import local_of, packed
 from faultrun.sdk.torch.trees import map_tensors
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # not every stage has the tests in its path
-
-from sdk.support import emulated_npu
 
 STEPS, MODE, *WORDS = sys.argv[1:]
 LAST = int(STEPS)
@@ -70,10 +65,7 @@ def build() -> nn.Sequential:
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(7)
-    if "hccl" in WORDS:
-        emulated_npu.install()
-    backend = "hccl" if "hccl" in WORDS else "gloo"
-    sdk.torch.init_process_group(backend, timeout=timedelta(seconds=60))
+    sdk.torch.init_process_group("gloo", timeout=timedelta(seconds=60))
     net = build()
     model: Any = net
     if "compile" in WORDS:
@@ -138,12 +130,6 @@ class Job:
         if f"hang-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
             struck.touch()
             time.sleep(3600)
-        for kind in (1, 2, 3):
-            if f"uce-{RANK}-{self.step}-{phase}-{kind}" in WORDS and not struck.exists():
-                struck.touch()
-                if kind == emulated_npu.PERSISTENT:
-                    self.net[-1].weight.detach().fill_(float("nan"))
-                raise emulated_npu.uce(kind)
         if f"kill-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
             struck.touch()
             (OUT / f"killed_{RANK}").write_text(repr(time.monotonic()))
@@ -198,7 +184,6 @@ class Job:
 
     def ends(self) -> None:
         random = zlib.crc32(torch.get_rng_state().numpy().tobytes())
-        (OUT / f"device_{RANK}").write_text(" ".join(emulated_npu.calls))
         (OUT / f"final_{RANK}").write_text(f"{digest(self.net, self.optimizer)} {random}\n")
 
 

@@ -1,13 +1,18 @@
 """EMULATED: torch_npu's names for a device with bad memory, on the CPU and over gloo.
 
+    from faultrun.testing import emulated_npu
+
+    emulated_npu.install()  # before torch_npu would be imported; then the backend "hccl"
+    raise emulated_npu.uce(3)  # in a step: the error of an operation that met bad memory
+
 They do what their sources say that they do, and refuse what a device would refuse: a collective of a stopped
 device, a start of one that runs, a tensor declared safe before the device works again. It says nothing about
-what an NPU takes for it. ``calls`` are the names in the order in which they came.
+what an NPU takes for it. ``calls`` are the names in the order in which they came. For ranks on one machine.
 """
 
 import os
 import sys
-import time
+import tempfile
 import types
 from datetime import timedelta
 from typing import Any
@@ -17,8 +22,8 @@ import torch.distributed as dist
 
 from faultrun.sdk.torch.process_group import connections, shut
 
-PERSISTENT = 3
-"""What ``check_uce_in_memory`` says of tensors that outlive a step; 2 of others, 1 of memory not torch's."""
+EMULATED = "EMULATED NPU: torch_npu's names on the CPU, over gloo; no device was there"
+"""What every process that uses it says of itself."""
 
 calls: list[str] = []
 _uce = 0
@@ -27,7 +32,8 @@ _group: Any = None
 
 
 def install() -> None:
-    """Have ``torch_npu`` imported, and ``hccl`` a backend of torch."""
+    """Have ``torch_npu`` imported, and ``hccl`` a backend of torch; the log says that it is an emulation."""
+    print(EMULATED, flush=True)  # noqa: T201 - nobody who reads the log shall take it for a device
     npu = types.ModuleType("torch_npu.npu")
     recovery = types.ModuleType("torch_npu.npu._recovery")
     for name in (_current_device, _stop_device, _restart_device, _check_uce_in_memory):
@@ -42,10 +48,14 @@ def install() -> None:
 
 
 def uce(kind: int) -> RuntimeError:
-    """Memory is bad from here on, and this is the error of the operation that met it."""
+    """Memory is bad from here on, and this is the error of the operation that met it.
+
+    ``kind`` is what ``check_uce_in_memory`` will say: 0 none, 1 not torch's, 2 of tensors that a step makes
+    and drops, 3 of tensors that outlive it.
+    """
     global _uce  # noqa: PLW0603 - a process has one device
     _uce = kind
-    return RuntimeError("The Inner error is reported: UCE ERROR, error code is 507054\n[ERROR] ...")
+    return RuntimeError("EMULATED: The Inner error is reported: UCE ERROR, error code is 507054\n[ERROR] ...")
 
 
 def _current_device() -> int:
@@ -98,7 +108,9 @@ class _Hccl(dist.ProcessGroup):  # type: ignore[misc]  # torch has no types here
         self._rank, self._size, self._timeout = rank, size, timeout
         self._resumed = 0
         if rank == 0:  # rank 0 may serve the store that was given: a stop is not to end that
-            store.set("resumes", f"{os.environ['OUT']}/hccl_{os.getpid()}_{time.monotonic_ns()}")
+            handle, path = tempfile.mkstemp(prefix="emulated-hccl-")
+            os.close(handle)
+            store.set("resumes", path)
         self._store = dist.FileStore(store.get("resumes").decode(), size)
         self._inner: Any = None
         self.connect()
