@@ -6,10 +6,11 @@ import pytest
 
 from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
-from faultrun.model.events import GoGiven, RunFinished, Timer
+from faultrun.model.events import FaultNotice, GoGiven, RecoveryPointChosen, RunFinished, Timer
 from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
+from faultrun.model.notice import ResetNotice
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
@@ -159,6 +160,16 @@ def test_what_was_found_before_an_incarnation_is_no_answer_after_it() -> None:
     assert story.performed(Publish)[-1].fact.look == -1
     look(story, 1).chose()
     assert story.performed(Publish)[-1].fact.look == 1
+
+
+def test_where_the_next_ranks_could_meet_is_told_unless_the_platform_keeps_them_back() -> None:
+    story = drained_beside_a_lost_node()
+    story.now(RecoveryPointChosen, point=None, refused=(), open_port=7)
+    assert story.performed(Publish)[-1].fact.open_port == 7
+    story = drained_beside_a_lost_node()
+    story.now(FaultNotice, notice=ResetNotice(flushing=True))
+    story.now(RecoveryPointChosen, point=None, refused=(), open_port=7)
+    assert story.performed(Publish)[-1].fact.open_port == 0
 
 
 def test_who_has_finished_has_so_too_after_it_has_looked_again() -> None:

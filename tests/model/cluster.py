@@ -31,6 +31,7 @@ class Setting(NamedTuple):
     )
     ends: bool = False  # ranks may come to their end
     stays: bool = False  # ranks of the others outlive a lost node, where a spare can have its place
+    open: bool = False  # nobody has anything to prepare
     rounds: bool = False  # peers answer one by one, and an answer may come late
     least: int = 0  # so many nodes are enough, once the others were waited for; 0: all are needed
 
@@ -48,6 +49,7 @@ class Word(NamedTuple):
     point: int = 0
     struck: bool = False  # a rank of its own fell
     kept: int = -1  # the rank that lives on there, and is free
+    open: bool = False  # nothing has to be prepared
 
 
 class Key(NamedTuple):

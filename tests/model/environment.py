@@ -36,7 +36,7 @@ from model.senses import judged
 def training(setting: Setting) -> State:
     """Incarnation 0 trains, node 0 coordinates."""
     plan = values.first_plan(setting.members)
-    joined = Word(-1, "joined")
+    joined = Word(-1, "joined", open=setting.open)
     member = Node(
         lease=1, keyed=True, phase="run", incarnation=0, word=Word(0, "running"), plan=plan, office=(0, 0, 1)
     )

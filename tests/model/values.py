@@ -175,6 +175,7 @@ def fact(node: int, boot: int, word: Word) -> NodeFact:
         meeting_port=1 if word.kept >= 0 else 0,
         addr=NAMES[node],
         master_port=1,
+        open_port=int(word.open),
     )
 
 

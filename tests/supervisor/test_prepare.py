@@ -157,6 +157,38 @@ def of_two_nodes(folder: Path) -> Plan:
     return replace(plan(replace(checkpoint(5), files=files)), topology=Topology(nodes=seats))
 
 
+def of_several(folder: Path, recovery: Recovery | None = None, **meets: object) -> Bench:
+    """A preparer of one of two nodes, which has prepared an incarnation."""
+    (folder / "rank_2").touch()
+    (folder / "rank_3").touch()
+    recovery = recovery or Recovery(checkpoint_dirs=("ckpt",))
+    seats = of_two_nodes(folder).topology
+    used = bench(folder, recovery=recovery, topology=seats, rendezvous=Rendezvous(**meets))  # type: ignore[arg-type]
+    used.port(of_two_nodes(folder))
+    return used
+
+
+def test_the_port_that_was_told_before_the_plan_is_the_one_that_it_gets(tmp_path: Path) -> None:
+    used = of_several(tmp_path)
+    told = used.preparer.open_port()
+    assert told
+    assert used.port(of_two_nodes(tmp_path)) == told
+    told = used.preparer.open_port()
+    with socket.create_server(("127.0.0.1", told)):
+        assert used.port(of_two_nodes(tmp_path)) not in (0, told)
+
+
+@pytest.mark.parametrize("needs", ["a file to rewrite", "a rank table", "one port", "no other node"])
+def test_who_has_to_prepare_more_than_a_port_tells_none(tmp_path: Path, needs: str) -> None:
+    recovery = rewriting(tmp_path / "config.yaml") if needs == "a file to rewrite" else None
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    meets: dict[str, object] = {"rank_table_file": "/table.json"} if needs == "a rank table" else {}
+    if needs == "one port":
+        meets = {"port": fresh_port("127.0.0.1", frozenset()), "fixed_port": True}
+    used = bench(tmp_path) if needs == "no other node" else of_several(tmp_path, recovery, **meets)
+    assert used.preparer.open_port() == 0
+
+
 class LateFiles(DeviceAssignment):
     """A shared folder that shows a file only when somebody has waited for it, if there is one."""
 

@@ -113,7 +113,7 @@ def offer(state: RunState, event: RecoveryPointChosen) -> Step:
         high_step = max(run.high_step, -1 if step is None else step)
         run = replace(run, high_step=high_step, known_save=event.point.path)
         where = f"from {event.point.path}"
-    life = replace(state.life, point=event.point, more_points=event.more_points)
+    life = replace(state.life, point=event.point, more_points=event.more_points, open_port=event.open_port)
     state = replace(state, run=run, life=life)
     if state.life.look > run.look:
         return _look_for(state, state.life.look)
@@ -190,8 +190,14 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             faulty=notices.faulty_slots(state),
             hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
             meeting_port=state.life.meeting_port if status is NodeStatus.REPLACING else 0,
+            open_port=0 if _keeps_back(state, now_s) else state.life.open_port,
         )
     )
+
+
+def _keeps_back(state: RunState, now_s: float) -> bool:
+    """Whether the platform wants a start to wait."""
+    return state.run.platform.not_before_s > now_s or bool(notices.hold(state))
 
 
 def adopt(state: RunState, event: PlanAdopted) -> Step:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from faultrun.core import at_once
 from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
 from faultrun.core.budget import anew
 from faultrun.core.elect import plan_as_seen, still_coordinator
@@ -210,7 +211,7 @@ def _look_first(
 
 
 def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: float) -> Transaction:
-    """The next incarnation, to be prepared; what belonged to the one before is removed."""
+    """The next incarnation, to be prepared or begun; what belonged to the one before is removed."""
     roster = Roster(
         entries=tuple(
             RosterEntry(
@@ -225,18 +226,20 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
     )
     body = replace(plan, topology=Topology(nodes=()), boots=())
     before = office.common.header
+    seated = [by_node[seat.node].statement.fact for seat in plan.topology.nodes]
+    start = None if office.header is None else at_once.meeting(plan, seated, run_s)
+    if before is not None and plan.kept:  # who lives has nothing to prepare; others find all at work
+        start = before.master_addr, before.master_port
     header = PlanHeader(
         incarnation=plan.incarnation,
-        phase=PlanPhase.PREPARE,
+        phase=PlanPhase.PREPARE if start is None else PlanPhase.GO,
         roster=name_of(roster),
         body=name_of(body),
         run_s=run_s,
         look=0 if before is None else before.look,
+        master_addr="" if start is None else start[0],
+        master_port=0 if start is None else start[1],
     )
-    if before is not None and plan.kept:  # who lives has nothing to prepare; others find all at work
-        header = replace(
-            header, phase=PlanPhase.GO, master_addr=before.master_addr, master_port=before.master_port
-        )
     writes: list[Operation] = [
         Put(key=f"{SMALL_BODIES if _is_small(body) else BODIES}{header.body}", value=body),
         Put(key=PLAN_KEY, value=header),

@@ -59,6 +59,7 @@ class RecoveryPointChosen(Fact):
     ``periodic_step`` is the global step of the newest save that the script made by itself (no dying gasp), as
     its file claims: where training would resume without us. -1: there is none, None: unknown.
     ``more_points`` are older ones, best first, for nodes that lack ``point``; none where there is one node.
+    ``open_port``: see ``NodeFact``; of several nodes only.
     """
 
     point: RecoveryPoint | None
@@ -69,6 +70,7 @@ class RecoveryPointChosen(Fact):
     took_s: float = 0.0
     periodic_step: int | None = None
     more_points: tuple[RecoveryPoint, ...] = ()
+    open_port: int = field(default=0, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

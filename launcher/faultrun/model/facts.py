@@ -45,6 +45,8 @@ class NodeFact:
     and are well again, ``faulty`` those whose devices the platform has given up.
     ``hangs``: what people were told of a rank that may hang; it decides nothing.
     ``unfit``: the failure is this node's own (its disk, its kernel), so another may take its place.
+    ``open_port``: where ranks of the next incarnation could meet here; 0 where more than that has to be
+    prepared before they start, or may have to wait.
     """
 
     node: NodeId
@@ -73,6 +75,7 @@ class NodeFact:
     hangs: str = field(default="", metadata=UNLESS_USED)
     unfit: bool = field(default=False, metadata=UNLESS_USED)
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
+    open_port: int = field(default=0, metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

@@ -96,7 +96,8 @@ class Life:
     each died. ``usable`` are slots of this node that were set aside and are well again. ``standstill``:
     nobody has moved for longer than is usual. ``master_addr`` is the host of ``master_port``, "" for this
     one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
-    take a vacant seat.
+    take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
+    prepared for it.
     """
 
     topology: Topology | None = None
@@ -119,6 +120,7 @@ class Life:
     standstill: Standstill = Standstill()
     master_addr: str = ""
     meeting_port: int = 0
+    open_port: int = 0
 
     @property
     def newest(self) -> RankStep | None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -174,6 +175,21 @@ class Preparer:
         self._devices = spec.devices
         self._copies: tuple[EditedCopy, ...] = ()
         self._used: frozenset[int] = frozenset()
+        self._open_port = 0
+
+    def open_port(self) -> int:
+        """A port for the next incarnation, if any plan needs no more than that here; else 0.
+
+        Of several nodes: what is to be rewritten, looked up or waited for has to be done before one starts.
+        """
+        spec = self._spec
+        needs = spec.recovery.rewrites or spec.recovery.pointers or spec.rendezvous.rank_table_file
+        first = spec.rendezvous.port is not None and (spec.rendezvous.fixed_port or not self._used)
+        if needs or first or len(spec.topology.nodes) == 1:
+            return 0
+        with suppress(OSError):  # told where it is needed
+            self._open_port = fresh_port(self._address(spec.rendezvous.master_addr), self._used)
+        return self._open_port
 
     def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
         """Yield ConfigRewritten for each file, then Prepared or PrepareFailed; runs in a helper thread."""
@@ -296,8 +312,9 @@ class Preparer:
                     hint=f"ss -ltnp 'sport = :{wanted}' names it; or leave out --fixed_port",
                 )
             self._say(f"port {wanted} of {rendezvous.master_addr} is taken; using another")
-        port = fresh_port(address, self._used)
-        self._used |= {port}
+        told = self._open_port
+        port = told if told and is_free(address, told) else fresh_port(address, self._used)
+        self._open_port, self._used = 0, self._used | {port}
         return port
 
     def _address(self, host: str) -> str:

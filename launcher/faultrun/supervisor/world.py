@@ -1,6 +1,7 @@
 """Every action is performed here and nowhere else; what comes of it returns as events."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from faultrun.errors import assert_never
 from faultrun.model.actions import (
@@ -30,7 +31,7 @@ from faultrun.model.actions import (
     VerifySave,
     Wake,
 )
-from faultrun.model.events import Event, Timer
+from faultrun.model.events import Event, RecoveryPointChosen, Timer
 from faultrun.model.gasp import GaspVerified
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.inspection import Inspector
@@ -149,7 +150,10 @@ class LocalWorld:
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""
         self.readings.settle(None)
-        yield self._finder.find(action, self._reactor.now())
+        found = self._finder.find(action, self._reactor.now())
+        if isinstance(found, RecoveryPointChosen):
+            found = replace(found, open_port=self._preparer.open_port())
+        yield found
 
     def _verify(self, action: VerifySave) -> Iterable[Event]:
         """Whether the window may end is judged by how far everybody is when the save has been read."""
