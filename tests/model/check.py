@@ -22,7 +22,7 @@ def main(minutes: float, seed: int) -> int:
     for mutant in MUTANTS:
         found = explore(mutant.where._replace(away=frozenset(mutant.guards.split())), live=not mutant.law)
         failed |= not (found.bad.startswith(mutant.law) if mutant.law else found.stuck)
-        _tell(f"without {mutant.guards}", found)
+        _tell(f"without {mutant.guards}{', nothing to prepare' * mutant.where.open}", found)
     until = time.monotonic() + 60 * minutes
     while time.monotonic() < until:
         for setting in (Setting(2, 1, 2, saves=True), Setting(3, 1, 3, saves=True)):

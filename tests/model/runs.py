@@ -39,6 +39,7 @@ IN_CI = {
     "2+0, ranks end, etcd away": _setting(2, 0, 1, "away")._replace(ends=True),
     "2+0, answers one by one, etcd away": _setting(2, 0, 1, "away")._replace(rounds=True),
     "2+0, one is enough, a host": _setting(2, 0, 1, "host")._replace(least=1),
+    "2+0, nothing to prepare, a rank or a host": _setting(2, 0, 1, "rank host")._replace(open=True),
 }
 
 REACHES = {
@@ -48,6 +49,7 @@ REACHES = {
     "2+0, ranks end, etcd away": {"held", "ended"},
     "2+0, answers one by one, etcd away": {"held"},
     "2+0, one is enough, a host": {*LOST, "fewer", "all again"},
+    "2+0, nothing to prepare, a rank or a host": {*LOST, "fenced"},
 }
 """What must have happened in it at all."""
 
@@ -68,6 +70,13 @@ ALL = {
     "2+1, ranks end, cut off": _OF_A_LOST_NODE,
     "3+0, answers one by one, etcd away": _setting(3, 0, 1, "away")._replace(rounds=True),
     "2+0, two faults: ranks, hosts, etcd away": _setting(2, 0, 2, "rank host away"),
+    "2+0, nothing to prepare, one fault of any kind": Setting(2, 0, 1, open=True),
+    "2+0, nothing to prepare, one fault, all steps apart": Setting(2, 0, 1, BRIEF, fine=True, open=True),
+    "2+0, nothing to prepare, ranks end, with saves": Setting(
+        2, 0, 1, BRIEF, saves=True, ends=True, open=True
+    ),
+    "2+1, nothing to prepare, one fault, none frozen": Setting(2, 1, 1, BRIEF, open=True),
+    "3+1, nothing to prepare, a host": _setting(3, 1, 1, "host")._replace(open=True),
     "2+0, two faults: ranks, late writes": _setting(2, 0, 2, "rank slow slowput", fine=True),
     "2+0, one is enough, one fault": Setting(2, 0, 1, BRIEF, least=1),
     "3+0, two are enough, a host": _setting(3, 0, 1, "host")._replace(least=2),
@@ -113,6 +122,12 @@ MUTANTS_IN_CI = [
 
 MUTANTS = [
     *MUTANTS_IN_CI,
+    # Where one write plans and begins, the plan's revision guards nothing that nothing else does.
+    *(
+        mutant._replace(where=mutant.where._replace(open=True))
+        for mutant in MUTANTS_IN_CI
+        if mutant.guards != "plan_revision"
+    ),
     Mutant("look", _setting(2, 0, 2, "rank host", saves=True), "it begins at 0"),
     Mutant("fence", _setting(2, 0, 1, "cut")._replace(least=1), "incarnation 1 is planned"),
     Mutant("silenced", _OF_A_LOST_NODE, "a node ends with 0 although"),
