@@ -129,9 +129,17 @@ def test_what_other_nodes_act_on_is_on_the_disk_before_it_leaves_this_one() -> N
     assert lines[at - 2 : at] == ["append RecoveryPointChosen", "sync"]
 
 
+def test_ranks_start_while_the_disk_takes_the_word_to_start_but_not_the_plan() -> None:
+    _, lines, _ = run(one_is_killed)
+    at = lines.index("perform Spawn")
+    assert lines[at - 1 : at + 3] == ["append GoGiven", "perform Spawn", "sync", "perform Publish"]
+    planned = lines.index("append PlanAdopted")
+    assert "sync" in lines[planned:at]
+
+
 def test_everything_else_is_on_the_disk_before_it_is_done() -> None:
     _, lines, _ = run(one_is_killed, around=Circumstances(habits={0: Habit.IGNORES}))
-    ahead = "RequestGasp", "Kill", "RaiseAlarm", "Sweep", "FindRecoveryPoint"
+    ahead = "RequestGasp", "Kill", "RaiseAlarm", "Sweep", "FindRecoveryPoint", "Spawn"
     written_ahead = [f"perform {name}" for name in ahead]
     for before, line in pairwise(lines):
         if line.startswith("perform") and line not in written_ahead:

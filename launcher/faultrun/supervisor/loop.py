@@ -11,6 +11,7 @@ from faultrun.model.actions import (
     Kill,
     RaiseAlarm,
     RequestGasp,
+    Spawn,
     Sweep,
 )
 from faultrun.model.run import RunState
@@ -30,8 +31,8 @@ def supervise(
     is killed in between replays the decision instead of forgetting it. Only
     signals to our own workers and alarms to other nodes go out first: workers die
     with us anyway, and a slow or hung disk must not eat the survivors' time to save.
-    What only looks or ends what is ours begins while the disk takes the written line:
-    nothing of it outlives this machine, and whatever it leads to here waits for the disk.
+    What only looks or ends what is ours, and the ranks of a plan that is on the disk, begin before it has
+    the written line: nothing of it outlives this machine, and whatever it leads to here waits for the disk.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
@@ -66,6 +67,8 @@ def _in_order(actions: Sequence[Action]) -> tuple[list[Action], list[Action], li
             case RequestGasp() | FreeSurvivors() | Kill() | RaiseAlarm():
                 at_once.append(action)
             case Sweep() | FindRecoveryPoint():
+                meanwhile.append(action)
+            case Spawn(plan=plan) if not plan.kept:  # the plan itself is on the disk since it was prepared
                 meanwhile.append(action)
             case _:
                 later.append(action)
