@@ -194,7 +194,7 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
             point = state.disk if setting.saves else 0
             done = node.phase == "look" and node.word[:2] == (life, "done")
             status = "done" if done and "stays_done" not in setting.away else "joined"
-            word = Word(life, status, node.look, point, node.struck, setting.open)
+            word = Word(life, status, node.look, point, node.struck, open=setting.open)
             yield Step(
                 f"{at}: has looked, point {point}",
                 set_node(state, at, node._replace(phase="idle", word=word)),

@@ -10,13 +10,21 @@ from collections.abc import Sequence
 
 from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Plan
+from faultrun.model.roster import PlanHeader
 
 
-def meeting(plan: Plan, seated: Sequence[NodeFact], now_s: float) -> tuple[str, int] | None:
+def meeting(
+    plan: Plan, seated: Sequence[NodeFact], before: PlanHeader | None, now_s: float
+) -> tuple[str, int] | None:
     """Address and port where its ranks meet; None: first all prepare.
 
-    ``seated`` are the statements of its nodes, in their order.
+    ``seated`` are the statements of its nodes, in their order; ``before`` is what the plan follows. The first
+    of a run is always prepared: nodes come minutes apart.
     """
+    if before is None:
+        return None
+    if plan.kept:  # who lives has nothing to prepare; others find all at work
+        return before.master_addr, before.master_port
     waits = plan.start_at_s > now_s or not all(fact.open_port and _has_seen(fact, plan) for fact in seated)
     return None if waits else (seated[0].addr, seated[0].open_port)
 

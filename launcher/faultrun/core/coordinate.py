@@ -227,9 +227,7 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
     body = replace(plan, topology=Topology(nodes=()), boots=())
     before = office.common.header
     seated = [by_node[seat.node].statement.fact for seat in plan.topology.nodes]
-    start = None if office.header is None else at_once.meeting(plan, seated, run_s)
-    if before is not None and plan.kept:  # who lives has nothing to prepare; others find all at work
-        start = before.master_addr, before.master_port
+    start = at_once.meeting(plan, seated, office.header, run_s)
     header = PlanHeader(
         incarnation=plan.incarnation,
         phase=PlanPhase.PREPARE if start is None else PlanPhase.GO,

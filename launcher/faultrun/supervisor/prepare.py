@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -13,7 +12,7 @@ from faultrun.configs.originals import restore
 from faultrun.configs.pointer import point as point_at
 from faultrun.core import template
 from faultrun.core.span import rank_names
-from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint, UsageError
+from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint
 from faultrun.files import DISK_FULL, replace_whole
 from faultrun.model.checkpoint import Kind, OnNode
 from faultrun.model.edit import EditedCopy, EditResult
@@ -22,11 +21,10 @@ from faultrun.model.plan import Plan
 from faultrun.model.spec import Recovery, RunSpec
 from faultrun.model.topology import RunId, Topology
 from faultrun.platforms.documents import Unfinished
-from faultrun.platforms.local import address_of, is_address
-from faultrun.platforms.ports import fresh_port, is_free
 from faultrun.platforms.rank_table import RankTable, node_names, parse_rank_table, seen_devices
 from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
 from faultrun.platforms.smaller_table import smaller_table
+from faultrun.supervisor.master_port import MasterPort
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
@@ -174,8 +172,7 @@ class Preparer:
         self._assignment = devices
         self._devices = spec.devices
         self._copies: tuple[EditedCopy, ...] = ()
-        self._used: frozenset[int] = frozenset()
-        self._open_port = 0
+        self._port = MasterPort(spec.rendezvous, say)
 
     def open_port(self) -> int:
         """A port for the next incarnation, if any plan needs no more than that here; else 0.
@@ -184,12 +181,7 @@ class Preparer:
         """
         spec = self._spec
         needs = spec.recovery.rewrites or spec.recovery.pointers or spec.rendezvous.rank_table_file
-        first = spec.rendezvous.port is not None and (spec.rendezvous.fixed_port or not self._used)
-        if needs or first or len(spec.topology.nodes) == 1:
-            return 0
-        with suppress(OSError):  # told where it is needed
-            self._open_port = fresh_port(self._address(spec.rendezvous.master_addr), self._used)
-        return self._open_port
+        return 0 if needs or len(spec.topology.nodes) == 1 else self._port.ahead()
 
     def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
         """Yield ConfigRewritten for each file, then Prepared or PrepareFailed; runs in a helper thread."""
@@ -200,7 +192,7 @@ class Preparer:
             for result in results:
                 yield from self._rewritten(plan, result)
             self._try_commands(plan)
-            port = self._port()
+            port = self._port.choose()
         except FaultrunError as error:
             yield PrepareFailed(
                 at_s=self._clock.now(),
@@ -295,38 +287,6 @@ class Preparer:
                 before=change.before or "",
                 after=change.after,
             )
-
-    def _port(self) -> int:
-        """The user's port for the first incarnation or by ``--fixed_port``, a fresh one otherwise."""
-        rendezvous = self._spec.rendezvous
-        address = self._address(rendezvous.master_addr)
-        wanted = rendezvous.port
-        if wanted is not None and (rendezvous.fixed_port or not self._used):
-            if is_free(address, wanted):
-                self._used |= {wanted}
-                return wanted
-            if rendezvous.fixed_port:
-                raise UsageError(
-                    f"port {wanted} of {rendezvous.master_addr} is taken",
-                    because="another process listens there and --fixed_port allows no other",
-                    hint=f"ss -ltnp 'sport = :{wanted}' names it; or leave out --fixed_port",
-                )
-            self._say(f"port {wanted} of {rendezvous.master_addr} is taken; using another")
-        told = self._open_port
-        port = told if told and is_free(address, told) else fresh_port(address, self._used)
-        self._open_port, self._used = 0, self._used | {port}
-        return port
-
-    def _address(self, host: str) -> str:
-        """The resolver is asked once: a name that nobody knows may cost it seconds."""
-        try:
-            return host if is_address(host) else address_of(host)
-        except OSError as error:
-            raise OSError(
-                f"{host} has no address: {error.strerror}\n"
-                f"  because: no resolver of this machine knows the name\n"
-                "  try:     is --master_addr spelled right? one node can leave it out"
-            ) from None
 
 
 def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
