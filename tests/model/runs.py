@@ -128,7 +128,7 @@ MUTANTS = [
         for mutant in MUTANTS_IN_CI
         if mutant.guards != "plan_revision"
     ),
-    Mutant("look", _setting(2, 0, 2, "rank host", saves=True), "it begins at 0"),
+    Mutant("look", _setting(2, 1, 2, "rank host", saves=True), "it begins at 0"),
     Mutant("fence", _setting(2, 0, 1, "cut")._replace(least=1), "incarnation 1 is planned"),
     Mutant("silenced", _OF_A_LOST_NODE, "a node ends with 0 although"),
     Mutant("believed", _OF_A_LOST_NODE, "incarnation 1 is planned although"),
