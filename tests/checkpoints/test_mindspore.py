@@ -120,6 +120,20 @@ def test_steps_of_a_session_that_counts_from_zero_again_follow_from_epochs(tmp_p
     assert (Path(newest.path).name, newest.global_step) == ("lenet_1-4_40.ckpt", 160)
 
 
+def test_names_of_a_session_that_began_within_an_epoch_count_for_less_than_the_optimizer(
+    tmp_path: Path,
+) -> None:
+    """Resumed at step 289, in epoch 8 of 40 steps: its 20th step is 309, and its 40th, in epoch 9, is 329."""
+    for epoch in (6, 7):
+        save(tmp_path / f"net-{epoch}_40.ckpt", ckpt(None, None, global_step=epoch * 40))
+    for name, step in (("net_1-8_20", 309), ("net_1-9_40", 329), ("net_1-9_20", 349)):
+        save(tmp_path / f"{name}.ckpt", ckpt(None, None, global_step=step))
+    steps = {Path(entry.path).stem: entry.global_step for entry in catalog_of(tmp_path).scan().entries}
+    assert {name: steps[name] for name in steps if "_1-" in name} == {
+        "net_1-8_20": 309, "net_1-9_40": 329, "net_1-9_20": 349,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "series", "session", "kind"),
     [

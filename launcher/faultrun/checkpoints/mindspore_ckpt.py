@@ -205,10 +205,17 @@ def _epoch_start(entry: Entry) -> int:
 
 
 def _with_epoch_count(entry: Entry, steps_per_epoch: int) -> Entry:
+    """Lift a count that began at zero again, by whole epochs.
+
+    In a session that was resumed within an epoch MindSpore numbers its files by the steps of the session:
+    what a name then has beyond an optimizer's count that goes on is no whole number of epochs, and not true.
+    """
     if not entry.epoch or not entry.step_in_epoch or entry.step_in_epoch > steps_per_epoch:
         return entry
     counted = (entry.epoch - 1) * steps_per_epoch + entry.step_in_epoch
-    return entry if counted <= (entry.global_step or 0) else replace(entry, global_step=counted)
+    ahead = counted - (entry.global_step or 0)
+    goes_on = entry.global_step is not None and ahead % steps_per_epoch != 0
+    return entry if ahead <= 0 or goes_on else replace(entry, global_step=counted)
 
 
 def verify_records(entry: Entry, look: Look, *, required: Sequence[str]) -> Verdict:
