@@ -51,13 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _more(rows: list[Row], asked: argparse.Namespace, folder: Path, see: Path) -> Iterator[Row]:
     """Go on behind ``rows``, and add to them, until so many faults were had, or the time is over."""
     until_s = time.monotonic() + asked.minutes * 60
-    number = max((row["session"] for row in rows), default=0)
-    if asked.only:
-        number = asked.only[0]
+    number = asked.only[0] if asked.only else 0
     while len(faults(rows)) < asked.faults and time.monotonic() < until_s:
         session = draw(number, asked.seed)
         had = [row["place"] for row in rows if row["session"] == number]
-        first = len(session.faults) if -1 in had else max(had, default=-1) + 1
+        first = len(session.faults) if {-1, len(session.faults) - 1} & set(had) else max(had, default=-1) + 1
         for fresh in run(session, first, asked.seed, folder, see):
             rows += fresh
             yield from fresh

@@ -78,11 +78,12 @@ def write(page: Path | None, keep: Path | None, seed: int, wanted: int) -> None:
         return
     rows = _read(keep)
     rivals = _read(keep.with_name(f"{keep.stem}-rivals.jsonl"))
+    mended = _read(keep.with_name(f"{keep.stem}-mended.jsonl"))
     draw(rows, rivals, page.with_suffix(".svg"))
-    page.write_text(_page(rows, rivals, seed, wanted), encoding="utf-8")
+    page.write_text(_page(rows, rivals, mended, seed, wanted), encoding="utf-8")
 
 
-def _page(rows: Sequence[Row], rivals: Sequence[Row], seed: int, wanted: int) -> str:
+def _page(rows: Sequence[Row], rivals: Sequence[Row], mended: Sequence[Row], seed: int, wanted: int) -> str:
     own, loads = faults(rows), sorted(float(row["load"]) for row in rows) or [0.0]
     about = ", ".join(f"{name} {value}" for name, value in machine.describe().items())
     lines = [
@@ -115,6 +116,7 @@ def _page(rows: Sequence[Row], rivals: Sequence[Row], seed: int, wanted: int) ->
         *_ways_of_kinds(own),
         *_beside(rows, rivals),
     ]
+    lines += ["## Found, mended, and run again", "", *_mended(mended), ""] if mended else []
     broken = [row for row in rows if row["broken"]]
     lines += ["## Broken", "", HEAD, *map(shown, broken), ""] if broken else []
     return "\n".join(lines)
@@ -173,6 +175,23 @@ def _beside(rows: Sequence[Row], rivals: Sequence[Row]) -> list[str]:
         lines.append(f"| {name} | {len(own)} | {len(again)} | {_spread(again)} | {lost} |")
     missing = sorted({f"{row['launcher']}: {row['missing']}" for row in rivals if row.get("missing")})
     return [*lines, "", *(f"Not run, {words}." for words in missing), ""]
+
+
+def _mended(rows: Sequence[Row]) -> list[str]:
+    """What was broken before, and what is true since."""
+    lines = ["| run | what | whom | when | broken | since |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        wrong = "; ".join(words for of_one in row["broken"].values() for words in of_one)
+        cells = (
+            f"{row['session']} {row['run']}",
+            row["kind"],
+            row["struck"],
+            row["when"],
+            wrong,
+            row["mended"],
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
 
 
 def _spread(rows: Sequence[Row]) -> str:

@@ -118,6 +118,10 @@ def test_ranks_that_do_not_begin_alike_or_at_an_old_save_are_seen() -> None:
     assert not list(out_of_step([*BEGUN, there], since_life=0))
     assert "began at steps [3, 4]" in " ".join(out_of_step([*BEGUN, told(1, 1, "begin", 3, "2")], 0))
     assert "and 5 was whole" in " ".join(out_of_step([*BEGUN, told(1, 1, "there", 5)], 0))
+    stuck = [told(number, 0, "there", 5) for number in (1, 2)]
+    assert "and 5 was whole" in " ".join(out_of_step([done(0, 0, 5), *BEGUN, *stuck], 0))
+    again = [told(3, 0, "there", 5), told(3, 0, "begin", 4, "2")]
+    assert "incarnation 3" not in " ".join(out_of_step([done(0, 0, 5), *BEGUN, *stuck, *again], 0))
     assert lost_steps([done(0, 0, 6), *BEGUN], 0, 1) == 2
 
 
