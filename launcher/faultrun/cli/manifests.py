@@ -14,7 +14,7 @@ from faultrun.cli.console import answer, say
 from faultrun.cli.options.command import FaultrunGroup, run_command
 from faultrun.cli.options.completion import files as offered_files
 from faultrun.cli.options.completion import names
-from faultrun.cli.options.meeting import endpoints
+from faultrun.cli.options.meeting import endpoints, fewest_nodes
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.verbs import example
 from faultrun.configs.files import LOCAL, explained, locked, replace_file, snapshot
@@ -119,6 +119,7 @@ def read_requirements(words: tuple[str, ...], environ: Mapping[str, str]) -> Pod
     return replace(
         several,
         nodes=nodes,
+        min_nodes=settings.read(Settings.nnodes, fewest_nodes) if settings.gave(Settings.nnodes) else None,
         stop_grace_s=both if own is None else own,
         log_dir=settings.log_dir,
         checkpoint_dirs=settings.texts(Settings.checkpoint_dir),

@@ -30,8 +30,9 @@ _GRACE_OVER_TIME = re.compile(r"""["']?grace-over-time["']?\s*:\s*["']?(-?\d{1,9
 class PodRequirements:
     """What faultrun's options and variables ask of the pod around it; None where nothing is said.
 
-    ``nodes``: of the run. ``leader``: the host that serves etcd to all; ``etcd``: the hosts of one that is
-    there, empty where it is meant and not named. ``lease_s``: see ``--lease_ttl``.
+    ``nodes``: of the run, ``min_nodes`` of which are enough. ``leader``: the host that serves etcd to all;
+    ``etcd``: the hosts of one that is there, empty where it is meant and not named. ``lease_s``: see
+    ``--lease_ttl``.
     """
 
     stop_grace_s: float | None = None
@@ -39,6 +40,7 @@ class PodRequirements:
     checkpoint_dirs: tuple[str, ...] = ()
     resume: str | None = None
     nodes: int | None = None
+    min_nodes: int | None = None
     leader: str | None = None
     etcd: tuple[str, ...] | None = None
     lease_s: int | None = None

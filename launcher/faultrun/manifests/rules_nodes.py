@@ -22,8 +22,9 @@ def every_node_has_a_pod(page: LintInput) -> Iterator[LintFinding]:
             continue
         pods = prod(number for number in numbers if number is not None)
         where: Node = next((one for one in pod.counts if one.number != 1), call.where)
-        if nodes is not None and pods < nodes:
-            yield found("nodes-pods", where, nodes=nodes, pods=pods)
+        least = call.asked.min_nodes or nodes
+        if least is not None and pods < least:
+            yield found("nodes-pods", where, nodes=least, pods=pods)
         elif pods > 1 and (nodes == 1 or (nodes is None and not pod.job.on_ascend)):
             yield found("nodes-pods/alone", where, pods=pods)
 
