@@ -1,7 +1,10 @@
 """What is known of the steps of a run, and what of its time nobody may call training."""
 
+from dataclasses import replace
+
 import pytest
 
+from faultrun.model.exits import Exited, WorkerExitCodes
 from faultrun.observe.account.timeline import Spending
 from support.account_stories import (
     account_of,
@@ -12,7 +15,7 @@ from support.account_stories import (
     passes,
 )
 from support.notice_stories import ends, told
-from support.story import Story, checkpoint
+from support.story import POLICY, STAYING, Story, checkpoint
 
 
 def test_what_nobody_reported_is_unknown_and_never_called_training() -> None:
@@ -33,6 +36,17 @@ def test_a_run_that_never_began_to_work_was_not_productive() -> None:
     passes(story, 5).killed(0)
     assert account_of(lines_of(story)).productive_share is None
     assert account_of([]).productive_share is None
+
+
+def test_where_others_stayed_and_nobody_reports_it_says_what_is_not_known() -> None:
+    story = Story(2, replace(POLICY, exit_codes=WorkerExitCodes.TORCHFT), STAYING)
+    story.state = replace(story.state, exit_codes=WorkerExitCodes.TORCHFT)
+    logs_a_step(passes(story.begins().all_run(), 5), 1)
+    passes(story, 30).ended(1, Exited(code=1)).examined().all_run()
+    logs_a_step(passes(story, 5), 40)
+    passes(story, 5).returned(0).returned(1).drained()
+    why = account_of(lines_of(story)).unknown_because
+    assert why == "how far training was when a rank died and the others stayed is not known"
 
 
 def test_a_life_without_a_step_was_start_where_later_lives_report_theirs() -> None:

@@ -296,8 +296,10 @@ class Account:
             return None
         if not self.lives:
             return "no worker ran"
-        if any(life.blind and life.first_step_s is not None for life in self.lives):
-            return "how far training was when its supervisor was lost is not known"
+        blind = [life for life in self.lives if life.blind and life.first_step_s is not None]
+        if blind:
+            when = "a rank died and the others stayed" if blind[0].stayed else "its supervisor was lost"
+            return f"how far training was when {when} is not known"
         if self.high_step is not None:
             return "the steps in its logs are counted anew in every epoch"
         if self.ended is not None and self.lives[-1].end.startswith("incident"):
