@@ -92,6 +92,15 @@ def test_where_the_rest_cannot_go_on_the_run_waits_as_ever_and_says_why() -> Non
     assert few.plan.slots.refused == "slot 1 keeps its worker: 1 worker would be left, and --min_worker_num=2"
 
 
+def test_a_supervisor_that_is_lost_makes_no_device_well() -> None:
+    story = elastic().begins().noticed(told({1: "fault"}))
+    goes_on(story).prepared()
+    story.starts(notices=(told({1: "fault"}),)).chose(checkpoint(10)).prepared()
+    assert (story.phase, places(story), faulty_slots(story.state)) == (Phase.RUNNING, (0, 2, 3), (1,))
+    story.starts(notices=(told({1: "recovered"}),)).chose(checkpoint(10)).prepared()
+    assert (places(story), faulty_slots(story.state)) == ((0, 2, 3), ())
+
+
 def test_what_was_said_before_this_supervisor_began_is_about_other_devices() -> None:
     story = elastic().starts(notices=(names(1),)).chose(None).prepared()
     assert (story.phase, places(story), faulty_slots(story.state)) == (Phase.RUNNING, (), ())

@@ -20,6 +20,7 @@ from faultrun.model.elastic import (
     SlotsUsable,
 )
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
+from faultrun.model.notice import Platform
 from faultrun.model.run import Phase, Run, Step
 from faultrun.model.topology import NodeId
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
@@ -34,7 +35,9 @@ LESS = SlotLedger(aside=(OUT, replace(OUT, slot=2), replace(OUT, slot=3, well=Tr
 class Scene:
     """A watch beside checkpoints that are only names here."""
 
-    def __init__(self, check: str, *, grow: Grow = Grow.AT_SAVE, whole: bool = True) -> None:
+    def __init__(
+        self, check: str, *, grow: Grow = Grow.AT_SAVE, whole: bool = True, devices: tuple[int, ...] = ()
+    ) -> None:
         self.there = {"old": stamp(1)}
         self.looked = 0
         self.reactor = Reactor(RunClock(0.0))
@@ -42,7 +45,7 @@ class Scene:
         verdict = Verdict(whole=whole, why="", depth=Depth.CHECKSUM)
         elastic = Elastic(min_workers=1, grow=grow, health_check=check)
         self.watch = SlotWatch(
-            elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ)
+            elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ), devices
         )
 
     def listed(self) -> dict[str, Stamp]:
@@ -50,9 +53,13 @@ class Scene:
         self.looked += 1
         return self.there if self.looked == 1 else {**self.there, "new": stamp(2)}
 
-    def starts(self, ledger: SlotLedger | None = LESS) -> None:
+    def starts(self, ledger: SlotLedger | None = LESS, given_up: frozenset[int] = frozenset()) -> None:
         state = in_phase(Phase.RUNNING, 2)
-        state = replace(state, run=Run(plan=first_plan(2, slots=ledger)))
+        state = replace(
+            state,
+            run=Run(plan=first_plan(2, slots=ledger), platform=Platform(given_up=given_up)),
+            shrinks=True,
+        )
         started = IncarnationStarted(at_s=0.0, incarnation=0, ranks=(0, 1), master_port=1)
         self.watch.tell(started, Step(state=state, why=""))
 
@@ -114,3 +121,26 @@ def test_a_node_that_was_set_aside_is_well_if_all_its_slots_are() -> None:
     assert isinstance(told, SlotsUsable), told
     assert (told.node, told.slots) == (NODE, (0, 1))
     assert Path("asked").read_text() == "0\n1\n0\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "given_up", "well"),
+    [
+        ("", (), (2,)),
+        ("", (2,), ()),
+        ("true", (), (1, 2)),
+        ("true", (2,), (1,)),
+        ("test $DEVICE_ID = 6", (), (2,)),
+    ],
+)
+def test_what_the_platform_has_given_up_is_well_when_it_says_so_and_the_command_does_not_say_no(
+    check: str, given_up: tuple[int, ...], well: tuple[int, ...]
+) -> None:
+    scene = Scene(check, devices=(4, 5, 6))
+    scene.starts(SlotLedger(aside=(OUT, replace(OUT, slot=2, named=True))), frozenset(given_up))
+    if well:
+        told = scene.next_event()
+        assert isinstance(told, SlotsUsable), told
+        assert told.slots == well
+    else:
+        assert isinstance(scene.next_event(within_s=0.3), TimerFired)

@@ -91,7 +91,8 @@ def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
     """What the platform had said before this supervisor began. It is what later notices are compared with.
 
     Old words stop nobody: a ``GracefulExit`` that is still there has been obeyed
-    by those who came before, and what another machine's files said is not about this one.
+    by those who came before, and what another machine's files said is not about this one. But a device that
+    the run has done without since is not well while ``reset.json`` says otherwise.
     """
     said = replace(state.run.platform, reset=None, faulty=None, version=None)
     for notice in notices:
@@ -99,7 +100,10 @@ def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
             said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))
         else:
             said, _ = judge(_remembering(state, said), notice, 0.0)
-    return replace(said, given_up=frozenset())
+    slots = None if state.plan is None else state.plan.slots
+    without = frozenset(one.slot for one in (() if slots is None else slots.aside) if one.named)
+    bad = frozenset() if said.reset is None else _bad(said.reset)
+    return replace(said, given_up=bad & without)
 
 
 def hold(state: RunState) -> str:
