@@ -67,7 +67,7 @@ class Rejoin:
         self._inside = not worker.session.is_newcomer
         self._undone: Exception | None = None
         self._state = LiveState(guard)
-        self._left = NOTHING
+        self._left = stuck.Left()
         self._memory = copies
         self._repair = Repair(guard, worker)
         self._verdict_s = worker.session.verdict_s
@@ -255,7 +255,7 @@ class Rejoin:
         if self._group is not None and self._inside:
             self._group.leave()
             self._worker.regroup.times["dropped"] = time.monotonic()
-            self._left = self.incarnation
+            self._left.note(self.incarnation)
 
     def _make_common(self) -> int:
         """Agree on the step that all have, and have it. RuntimeError: a rank is gone; PeerLost: no step."""
@@ -298,7 +298,7 @@ class Rejoin:
     def _abort(self, incarnation: int) -> None:
         """Helper thread: only what belongs to that group, or to one that is being formed in its place."""
         if incarnation == self.incarnation and self._group is not None:
-            stuck.free(lambda: self._left >= incarnation, self._group.abort)
+            stuck.free(self._left, incarnation, self._group.abort)
 
     def _device(self) -> Any:
         """Where collectives of this group find their tensors."""

@@ -19,35 +19,64 @@ from pathlib import Path
 
 import torch
 
+from faultrun.sdk.common_step import NOTHING
+
 _BY_ITSELF_S = 0.02
+_SHORT_S = 0.001
 _LOOK_S = 0.25
 _LOOKS = 10
 """Ten looks at which it has not moved: a thread that computes moves at each."""
 _TORCH = str(Path(torch.__file__).parent)
 
 
-def free(has_left: Callable[[], bool], abort: Callable[[], None]) -> None:
+class Left:
+    """Up to which incarnation the main thread has let go of its group, and may form the next one."""
+
+    def __init__(self) -> None:
+        self._incarnation = NOTHING
+        self._changing = threading.Lock()
+
+    def note(self, incarnation: int) -> None:
+        """Main thread, before it forms another. Returns once no abort of this one is under way."""
+        with self._changing:
+            self._incarnation = incarnation
+
+    def has(self, incarnation: int) -> bool:
+        """Whether that group is left."""
+        return self._incarnation >= incarnation
+
+    def unless(self, incarnation: int, abort: Callable[[], None]) -> None:
+        """Call ``abort`` if it is not: one that comes later would end what the next group has connected."""
+        with self._changing:
+            if self._incarnation < incarnation:
+                abort()
+
+
+def free(left: Left, incarnation: int, abort: Callable[[], None]) -> None:
     """Call ``abort``, and end this process if its main thread stands still inside of torch. Any thread.
 
-    Nothing of it once ``has_left``.
+    Nothing of it once that incarnation's group is ``left``.
     """
-    threading.Thread(target=_free, args=(has_left, abort), name="faultrun-stuck", daemon=True).start()
+    threading.Thread(
+        target=free_now, args=(left, incarnation, abort), name="faultrun-stuck", daemon=True
+    ).start()
 
 
-def _free(has_left: Callable[[], bool], abort: Callable[[], None]) -> None:
+def free_now(left: Left, incarnation: int, abort: Callable[[], None]) -> None:
+    """The same in this thread, which ends when the group is left."""
     until_s = time.monotonic() + _BY_ITSELF_S
     while time.monotonic() < until_s:
-        if has_left():
+        if left.has(incarnation):
             return
-        time.sleep(0.001)
-    abort()
+        time.sleep(_SHORT_S)
+    left.unless(incarnation, abort)
     still, before = 0, b""
-    while not has_left():
+    while not left.has(incarnation):
         time.sleep(_LOOK_S)
         now = _moved()
         still = still + 1 if now == before and _is_in_torch() else 0
         before = now
-        if still >= _LOOKS and not has_left():
+        if still >= _LOOKS and not left.has(incarnation):
             print("faultrun: stuck in a broken process group; a newcomer comes", file=sys.stderr)  # noqa: T201
             with contextlib.suppress(OSError, ValueError):
                 sys.stderr.flush()
