@@ -41,6 +41,7 @@ class Passage:
         self._plans = 1
         self._stuck = 0
         self._anew: set[int] = set()
+        self._from = ""
         self.over = ""
 
     def begins(self) -> bool:
@@ -104,6 +105,7 @@ class Passage:
         lines, stuck = site.lines(), self._newly_stuck()
         if fell_back and site.session.mode == "ddp":
             self._anew = {line["pid"] for line in site.journal("WorkerStarted")[-RANKS:]}
+            self._from = str(site.journal("RecoveryPointChosen")[-1]["point"]["path"])
             self.over = "it wraps its model anew, and adds up in another order from then on"
         back_s = trained_again_s(lines, since_s) if struck.killed else since_s
         took_s = None if back_s is None else round(back_s - since_s, 4)
@@ -138,11 +140,14 @@ class Passage:
         return not since_s or trained_again_s(site.lines(), since_s) is not None
 
     def _differing(self, lines: Sequence[Sequence[Line]]) -> list[str]:
-        """In what was not judged yet. Of a model that is wrapped anew only what it begins with."""
+        """In what was not judged yet. Of a model that is wrapped anew only what it begins with.
+
+        And that of the rank alone whose file all of them read: the others have its buffers for one forward.
+        """
         broken: list[str] = []
         for rank, own in enumerate(lines):
             anew = [place for place, line in enumerate(own) if line.pid in self._anew]
-            known = own[: anew[0] + 1] if anew else own
+            known = own[: anew[0] + (f"/rank_{rank}/" in self._from)] if anew else own
             broken += [*differing(rank, known[self._judged[rank] :], self._truths[rank])][:_MOST_WORDS]
             self._judged[rank] = len(known)
         return broken
