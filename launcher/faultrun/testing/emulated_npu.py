@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -108,7 +109,9 @@ class _Hccl(dist.ProcessGroup):  # type: ignore[misc]  # torch has no types here
         self._rank, self._size, self._timeout = rank, size, timeout
         self._resumed = 0
         if rank == 0:  # rank 0 may serve the store that was given: a stop is not to end that
-            handle, path = tempfile.mkstemp(prefix="emulated-hccl-")
+            beside = os.environ.get("TORCHELASTIC_ERROR_FILE")  # among the logs: it goes with them
+            folder = Path(beside).parent if beside else None
+            handle, path = tempfile.mkstemp(prefix="emulated-hccl-", dir=folder)
             os.close(handle)
             store.set("resumes", path)
         self._store = dist.FileStore(store.get("resumes").decode(), size)
