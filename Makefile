@@ -31,7 +31,7 @@ help:
 	@echo "make bench-nodes  2 and 3 nodes in network namespaces: a rank, a host, etcd's leader dies; next to torchrun: 20 minutes"
 	@echo "make goodput SEED=1 ASSUME=--save_s=1s: a month of faults on 8 to 16,384 devices, simulated from the measured recoveries"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
-	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase"
+	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase, and a second one in every phase of a repair"
 	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
 	@echo "make soak-nodes N=300 SEED=1: faults over three nodes and a spare with a real etcd; goes on where it was cut off"
@@ -123,6 +123,7 @@ soak-everything: $(STAMP)
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix
+	PYTHONPATH=launcher:. $(BIN)/python -m benchmarks.campaigns.stay --phases
 
 codes: $(STAMP)
 	$(BIN)/python -m benchmarks.codes --minutes $(MINUTES)

@@ -84,6 +84,28 @@ def sessions(deaths: int, seed: int) -> list[Session]:
     return drawn
 
 
+def of_phases() -> list[Session]:
+    """A second death in every phase of a repair, of a survivor, the newcomer and its parked process."""
+    newcomers = tuple(place for place in OF_A_REPAIR if place >= Place.JOIN)
+    seconds = (
+        *(Second(whom=Whom.SURVIVOR, place=place, after_s=0.0) for place in OF_A_REPAIR),
+        *(Second(whom=Whom.NEWCOMER, place=place, after_s=0.0) for place in newcomers),
+        Second(whom=Whom.PARKED, place=Place.JOIN, after_s=0.0),
+    )
+    deaths = tuple(
+        Death(
+            victims=(number % RANKS,),
+            place=Place.BACKWARD,
+            how=How.EXACT,
+            after_s=0.0,
+            ready=second.whom is Whom.PARKED or number % 2 == 0,
+            second=second,
+        )
+        for number, second in enumerate(seconds)
+    )
+    return [Session(number=number, mode=mode, deaths=deaths) for number, mode in enumerate(("ddp", "fsdp"))]
+
+
 def _death(chance: random.Random, *, is_last: bool) -> Death:
     victims = chance.sample(range(RANKS), 2 if chance.random() < 0.12 else 1)
     place = Place.ENDS if is_last else chance.choice(OF_A_STEP)

@@ -8,6 +8,7 @@ from faultrun.core.agree import Rules, next_step
 from faultrun.core.heed import heeded
 from faultrun.model.actions import Prepare, Publish, Spawn, StartTimer, SweepRanks
 from faultrun.model.agreement import IncarnationOver
+from faultrun.model.elastic import Accused, NodeAside, SlotLedger
 from faultrun.model.events import GoGiven, PlanAdopted, Timer
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
@@ -126,6 +127,17 @@ def test_the_spare_is_waited_for_and_its_own_loss_frees_the_others_again() -> No
     assert (again.incarnation, again.stays) == (1, True)
     gave_up = replace(SPARE, incarnation=1, failure=(71, "no room"))
     over = answer(*on, gave_up, plan=told.plan)
+    assert isinstance(over, IncarnationOver)
+    assert not over.stays
+
+
+def test_a_run_that_has_become_smaller_begins_anew_and_one_whose_slot_is_only_accused_does_not() -> None:
+    accused = SlotLedger(accused=Accused(node=B, slot=0, failures=1, at_s=1))
+    told = answer(*FREE, SPARE, plan=replace(PLAN, slots=accused))
+    assert isinstance(told, PlanAdopted)
+    assert told.plan.kept
+    smaller = replace(accused, nodes=(NodeAside(node=D, incarnation=0, why="its ranks failed twice"),))
+    over = answer(*FREE, SPARE, plan=replace(PLAN, slots=smaller))
     assert isinstance(over, IncarnationOver)
     assert not over.stays
 

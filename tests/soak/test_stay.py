@@ -16,8 +16,8 @@ from benchmarks.campaigns.stay_judge import (
     trained_again_s,
     truth_of,
 )
-from benchmarks.campaigns.stay_plan import How, Whom, sessions
-from benchmarks.jobs.stay_board import OF_A_STEP, Board, Place
+from benchmarks.campaigns.stay_plan import How, Whom, of_phases, sessions
+from benchmarks.jobs.stay_board import OF_A_REPAIR, OF_A_STEP, Board, Place
 
 from support.lightly import lightly
 
@@ -46,6 +46,19 @@ def test_a_seed_draws_the_same_deaths_and_all_that_there_are() -> None:
     assert {death.place for death in deaths} == {*OF_A_STEP, Place.ENDS}
     assert {death.second.whom for death in deaths if death.second is not None} == set(Whom)
     assert {len(death.victims) for death in deaths} == {1, 2}
+
+
+def test_each_phase_of_a_repair_has_a_second_death_of_each_kind() -> None:
+    planned = of_phases()
+    assert [session.mode for session in planned] == ["ddp", "fsdp"]
+    for session in planned:
+        seconds = [death.second for death in session.deaths if death.second is not None]
+        cells = {(second.whom, second.place) for second in seconds}
+        assert len(cells) == len(session.deaths) == len(seconds)
+        assert {place for whom, place in cells if whom is Whom.SURVIVOR} == set(OF_A_REPAIR)
+        joins = {place for place in OF_A_REPAIR if place >= Place.JOIN}
+        assert {place for whom, place in cells if whom is Whom.NEWCOMER} == joins
+        assert {death.ready for death in session.deaths} == {True, False}
 
 
 UNDISTURBED = truth_of(

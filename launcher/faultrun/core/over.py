@@ -48,8 +48,12 @@ def is_behind(plan: Plan, fact: NodeFact) -> bool:
 
 
 def beside_the_lost(plan: Plan, here: Mapping[NodeId, NodeFact]) -> Topology | None:
-    """The next seats, where nodes are lost, spares can have their places, and the others' ranks may stay."""
-    if plan.slots is not None:
+    """The next seats, where nodes are lost, spares can have their places, and the others' ranks may stay.
+
+    Not in a run that has become smaller: who gets which seat then is asked anew.
+    """
+    slots = plan.slots
+    if slots is not None and (slots.aside or slots.vacant or slots.nodes):
         return None
     return seats_beside(plan, here, lambda fact: not why_given_up(plan, fact)[0])
 
