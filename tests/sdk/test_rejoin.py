@@ -102,6 +102,23 @@ def test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most(tmp_pat
         assert lost[0] == 2, "from step 4"
 
 
+def test_a_copy_that_fails_its_checksum_is_loaded_by_nobody(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", *FSDP, "every-4", "gate", "kill-1-15-end", world=2) as stage:
+        stage.damages = True
+
+        def gives_up(rank: object, content: dict[str, object]) -> None:
+            stage.replaces &= content["kind"] != "cannot_rejoin"
+
+        stage.on_message = gives_up
+        stage.begin_with_memory()
+        stage.wait_for(lambda: bool(stage.heard("cannot_rejoin")), "a newcomer that gives up")
+        (told,) = stage.heard("cannot_rejoin")
+        assert (told["rank"], told["why"]) == (
+            1,
+            "its memory snapshot of step 12 is damaged: its checksum is another",
+        )
+
+
 def redone(stage: RejoinStage, number: int) -> int:
     """How many steps all ranks did again that all had finished before that death."""
     incident = stage.incidents[number]

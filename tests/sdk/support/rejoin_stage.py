@@ -5,6 +5,7 @@ to the survivors at once and to the newcomer as soon as it has said hello. It wo
 """
 
 import contextlib
+import mmap
 import os
 import selectors
 import signal
@@ -63,7 +64,7 @@ class Incident:
 
 
 class RejoinStage:
-    """``world`` workers of ``script`` with ``words``. ``replaces``: whether a dead rank is replaced."""
+    """``world`` workers of ``script`` with ``words``. ``replaces``: the dead; ``damages``: their copies."""
 
     def __init__(
         self, folder: Path, world: int, script: Path, *words: str, imports: Sequence[str] = ()
@@ -72,6 +73,7 @@ class RejoinStage:
         self.folder, self.world = folder, world
         self.script, self.words, self.imports = script, words, imports
         self.replaces = self.gives_memory = self.repairs = True
+        self.damages = False
         self.incarnation = 0
         self.all_stayed = False
         self.ranks: dict[int, Rank] = {}
@@ -264,6 +266,8 @@ class RejoinStage:
             "newcomers": [] if self.all_stayed else [-1],
         }
         memory = self._memories.get(rank.number) if rank.is_newcomer and first else None
+        if memory is not None and self.damages:
+            _damage(memory)
         if memory is None:
             self._say(rank, "join", **fields)
         else:
@@ -327,6 +331,15 @@ def rejoining(
         yield stage
     finally:
         stage.close()
+
+
+def _damage(memory: int) -> None:
+    """The last number of each copy that is not zero: of a state, not of what tells of it."""
+    size = os.fstat(memory).st_size
+    with mmap.mmap(memory, size) as bytes_of:
+        for end in (size // 2, size):
+            at = next(at for at in range(end - 1, 0, -1) if bytes_of[at])
+            bytes_of[at] ^= 1
 
 
 def _free_port() -> int:
