@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _FIRST_STEPS = 2
 """DistributedDataParallel arranges its buckets in the second one, together with all ranks."""
+_VERDICT_S = 10.0
+"""From the error of a connection to the word that a peer is lost: a rank lets go of its connections first,
+and on a busy machine takes seconds to end. Who gives up sooner has all begin anew."""
 
 
 class PeerLost(ConnectionError):
@@ -70,7 +73,7 @@ class Rejoin:
         self._left = stuck.Left()
         self._memory = copies
         self._repair = Repair(guard, worker)
-        self._verdict_s = worker.session.verdict_s
+        self._verdict_s = max(_VERDICT_S, worker.session.verdict_s)
         self.incarnation = worker.session.incarnation
         """Of the process group that this process is in."""
 

@@ -17,7 +17,7 @@ from faultrun.sdk.worker import Worker
 if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
 
-_VERDICT_S = 2.0
+_VERDICT_S = 10.0
 """For the supervisor's word that all leave their group; without it the fault ends this process."""
 _NAMED = 5
 
