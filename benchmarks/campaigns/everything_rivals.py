@@ -55,7 +55,10 @@ class RivalSite(Site):
         """As often as it ends."""
         program = self.job("finds")
         job = launchers.Job(workers=self.session.setting.ranks, program=program, restarts=1000)
-        self.run(node, self._launcher.command(job), **self._launcher.environ)
+        command = list(self._launcher.command(job))
+        first = next(at for at, word in enumerate(command) if word.startswith("--"))
+        command.insert(first, "--local-addr=127.0.0.1")  # nobody resolves the name of this host
+        self.run(node, command, **self._launcher.environ)
 
 
 def chosen(seed: int, first: int = 100) -> Iterator[Chosen]:
