@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     own_mounts()
     until_s = time.monotonic() + asked.minutes * 60
     had = {(row["launcher"], row["session"], row["place"]) for row in read(asked.keep, asked.seed)}
-    for name in _NAMES:
+    for name in asked.launcher or _NAMES:
         if launchers.missing(name):
             if (name, -1, -1) not in had:
                 missing = {**_nothing(-1), "missing": launchers.missing(name)}
@@ -157,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         for one in chosen(asked.seed):
             fit = tuple(fault for fault in one.faults if (name, one.session.number, fault[0]) not in had)
-            if not fit or time.monotonic() > until_s:
+            left_out = asked.only and one.session.number not in asked.only
+            if not fit or left_out or time.monotonic() > until_s:
                 continue
             with tempfile.TemporaryDirectory(prefix="rival-") as folder:
                 for row in run(replace(one, faults=fit), name, asked.seed, Path(folder)):
@@ -175,6 +176,8 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     """How many, and where the rows go."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.everything_rivals")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--launcher", action="append", choices=_NAMES, help="this one alone (repeatable)")
+    parser.add_argument("--only", type=int, action="append", help="these runs alone")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after that")
     parser.add_argument("--keep", type=Path, required=True, help="a file of rows, to go on from")
     return parser.parse_args(argv)
