@@ -41,7 +41,8 @@ samples and not on weights, all numbers are whole: sums are the same in any orde
 each rank shows when it ran last, and by the journals. *Again after* is from the fault to the moment
 when every rank has done a step in the newest incarnation; a hang counts from its beginning
 (`--hang_timeout={HANG_S}s`), a lost node from its loss (lease {LEASE_S} s); the time for which a link, a
-disk or a host was away is in it. Where ranks were left out, weights are held to those of all within
+disk or a host was away is in it, and what strikes in the way back of another shares its end. Faults begin
+behind the first save of a run. Where ranks were left out, weights are held to those of all within
 1e-5, samples exactly."""
 
 
@@ -158,23 +159,31 @@ def _beside(rows: Sequence[Row], rivals: Sequence[Row]) -> list[str]:
     lines = [
         *("## Beside other launchers", ""),
         "Faults among the first hundred of the same schedule that another launcher can be given: one node,",
-        "DistributedDataParallel, in a rank. There the script finds its newest whole save by itself.",
+        "DistributedDataParallel, in a rank, as far as they were run. There the script finds its newest",
+        "whole save by itself. Beside each stands faultrun on the same faults, by whichever way back its run",
+        "had, and the median load average at the time: starts of torch on a busy machine are most of it.",
         "",
-        "| launcher | faults | all trained again | again after: median, p95, longest | steps lost: median |",
-        "|---|---|---|---|---|",
+        "| | faults | all trained again | again after: median, longest | steps lost: median | load |",
+        "|---|---|---|---|---|---|",
     ]
-    keys = {(row["session"], row["place"]) for row in rivals if row["struck"] != "nobody"}
-    ours = [row for row in faults(rows) if (row["session"], row["place"]) in keys]
-    named = {"faultrun (all its ways)": ours}
-    for row in rivals:
-        if row["struck"] != "nobody":
-            named.setdefault(str(row["launcher"]), []).append(row)
-    for name, own in named.items():
-        again = [row for row in own if row["recovery_s"] is not None]
-        lost = f"{statistics.median(int(row['lost']) for row in again):g}" if again else "-"
-        lines.append(f"| {name} | {len(own)} | {len(again)} | {_spread(again)} | {lost} |")
+    ours = {(row["session"], row["place"]): row for row in faults(rows)}
+    for name in dict.fromkeys(str(row["launcher"]) for row in rivals):
+        of_it = [row for row in rivals if row["launcher"] == name and row["struck"] != "nobody"]
+        theirs = [row for row in of_it if (row["session"], row["place"]) in ours]
+        if theirs:
+            same = [ours[row["session"], row["place"]] for row in theirs]
+            lines += [_line_beside(name, theirs), _line_beside("faultrun on the same", same)]
     missing = sorted({f"{row['launcher']}: {row['missing']}" for row in rivals if row.get("missing")})
     return [*lines, "", *(f"Not run, {words}." for words in missing), ""]
+
+
+def _line_beside(name: str, rows: Sequence[Row]) -> str:
+    again = [row for row in rows if row["recovery_s"] is not None]
+    took = sorted(float(row["recovery_s"]) for row in again) or [float("nan")]
+    lost = statistics.median([int(row["lost"]) for row in again] or [0])
+    load = statistics.median(float(row["load"]) for row in rows)
+    cells = (name, len(rows), len(again), f"{statistics.median(took):.1f}, {took[-1]:.1f} s", f"{lost:g}")
+    return f"| {' | '.join(map(str, cells))} | {load:.1f} |"
 
 
 def _mended(rows: Sequence[Row]) -> list[str]:
