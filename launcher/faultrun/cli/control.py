@@ -20,7 +20,7 @@ from faultrun.cli.options.settings import Settings
 from faultrun.cli.status.saved import SavedSoFar
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
-from faultrun.journal.logdir import read_record
+from faultrun.journal.logdir import read_record, which_log_dir
 from faultrun.model.wire import SOCKET_VARIABLE, message, parse
 
 _SCHEMA = 1
@@ -103,7 +103,7 @@ def address_of(log_dir: str, environ: Mapping[str, str]) -> str:
         raise LogDirError(
             f"no run is known in {log_dir}",
             because=f"there is no {Path(log_dir) / 'run.json'} that names one",
-            hint=f"--log_dir=DIR, the log directory printed at the start, or {variable}=DIR",
+            hint=f"{which_log_dir(Path(log_dir))}, or {variable}=DIR",
         )
     return str(found)
 

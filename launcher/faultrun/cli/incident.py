@@ -11,7 +11,7 @@ from faultrun.cli.console import answer
 from faultrun.cli.in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
-from faultrun.journal.logdir import read_record
+from faultrun.journal.logdir import nodes_in, read_record, which_log_dir
 from faultrun.observe.card import in_colours, render
 from faultrun.observe.nodes_words import where_files_are
 from faultrun.observe.torchft import recovers_by_torchft, told_by_torchft, torchft_lines
@@ -63,10 +63,12 @@ def incident(number: int | None, log_dir: str) -> int:
         because = f"it has {', '.join(map(str, known))}" if known else "nothing failed there yet"
         if not folder.is_dir():
             because = "there is no such folder"
+        elif nodes_in(folder):
+            because = "each node has a folder of its own there"
         raise LogDirError(
             f"{what} in {log_dir}",
             because=because,
-            hint="faultrun incident --log_dir=DIR of the run",
+            hint=f"faultrun incident {which_log_dir(folder)}",
         )
     chosen = known[-1] if number is None else number
     answer(in_colours("\n".join((_card(folder, chosen), *_by_torchft(folder, chosen)))))

@@ -15,7 +15,7 @@ from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import JournalFollower
-from faultrun.journal.logdir import read_record
+from faultrun.journal.logdir import read_record, which_log_dir
 from faultrun.model.printable import console_output, last_written, printable
 from faultrun.model.tone import Tone, painted
 from faultrun.observe.life_marks import LifeMarks
@@ -85,7 +85,7 @@ def _chosen(folder: Path, ranks: tuple[int, ...], incarnation: int | None) -> li
         raise LogDirError(
             f"no logs in {folder}",
             because="no workers were started there",
-            hint="--log_dir=DIR, the log directory printed at the start",
+            hint=which_log_dir(folder),
         )
     if incarnation is not None and incarnation not in known:
         raise LogDirError(

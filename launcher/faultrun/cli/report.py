@@ -18,7 +18,7 @@ from faultrun.errors import LogDirError, UsageError
 from faultrun.files import replace_whole
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
-from faultrun.journal.logdir import read_record
+from faultrun.journal.logdir import read_record, which_log_dir
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
 from faultrun.observe.nodes_words import where_files_are
@@ -163,7 +163,7 @@ def account_of(folder: Path) -> Account:
         raise LogDirError(
             f"no run can be read in {folder}",
             because=f"{folder / FILE_NAME}: {error.strerror}",
-            hint="--log_dir=DIR, the log directory printed at the start",
+            hint=which_log_dir(folder),
         ) from error
     return account_now(accountant, folder, read_record(folder))
 

@@ -5,6 +5,7 @@ Names of options work with ``_`` and with ``-`` below every verb: the program's 
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -58,7 +59,10 @@ def example(*lines: str) -> str:
 
 
 def log_dir_option(said: str = f"The run's log_dir; also {Settings.log_dir.variable}.") -> Callable[[F], F]:
-    """The verb's ``--log_dir``: that of a run, from the variable if it is not typed."""
+    """The verb's ``--log_dir``: that of a run, from the variable if it is not typed.
+
+    Where several nodes share what is named, each machine means its own folder in it.
+    """
     return click.option(
         "--log_dir",
         metavar="DIR",
@@ -67,4 +71,12 @@ def log_dir_option(said: str = f"The run's log_dir; also {Settings.log_dir.varia
         envvar=Settings.log_dir.variable,
         show_default=True,
         help=said,
+        callback=_of_this_machine,
     )
+
+
+def _of_this_machine(_: click.Context, __: click.Parameter, path: str) -> str:
+    from faultrun.journal.logdir import of_this_machine  # a run's start need not wait for it
+    from faultrun.platforms.local import hostname
+
+    return str(of_this_machine(Path(path), hostname()))

@@ -25,13 +25,14 @@ from faultrun.locks import Busy, hold
 from faultrun.model.events import RunStarted
 from faultrun.model.output import Logs
 from faultrun.model.run import RunState
-from faultrun.model.topology import NODE_FOLDER
+from faultrun.model.topology import NODE_FOLDER, NodeId, node_folder
 
 RECORD = "run.json"
 _ENDED = "ended"
 _LOCK = ".lock"
 _RUNS = "runs"
 _PROBE_BYTES = 4096
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +184,37 @@ def read_record(path: Path) -> dict[str, Any]:
         if isinstance(record, dict):
             return record
     return _recovered_record(path / FILE_NAME)
+
+
+def of_this_machine(path: Path, machine: str) -> Path:
+    """The log_dir that ``path`` means: of several nodes the folder of ``machine`` below it, or the only one.
+
+    ``path`` itself where a run lies in it, and where nobody can tell which node is meant.
+    """
+    nodes = nodes_in(path)
+    own = path / node_folder(NodeId(machine))
+    if own in nodes:
+        return own
+    return nodes[0] if len(nodes) == 1 else path
+
+
+def nodes_in(path: Path) -> tuple[Path, ...]:
+    """The folders of nodes that were given ``path`` as log_dir; none where a run lies in it itself."""
+    if _has_run(path):
+        return ()
+    return tuple(filter(_has_run, sorted(path.glob(f"{NODE_FOLDER}*"))))
+
+
+def which_log_dir(path: Path) -> str:
+    """What to try where ``path`` has no run: the folders of the nodes that lie there, or those of others."""
+    nodes = nodes_in(path)
+    if not nodes:
+        return "--log_dir=DIR, the log directory printed at the start"
+    return " or ".join(f"--log_dir={node}" for node in nodes[:_MOST_NAMED])
+
+
+def _has_run(folder: Path) -> bool:
+    return (folder / FILE_NAME).exists() or (folder / RECORD).exists()
 
 
 def beside(folder: Path) -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ from faultrun.errors import FaultrunError, LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
-from faultrun.journal.logdir import read_record, recorded
+from faultrun.journal.logdir import read_record, recorded, which_log_dir
 from faultrun.journal.supervised import is_supervised
 from faultrun.model.incident import Card
 from faultrun.model.spec import Recovery, RestartPolicy
@@ -51,7 +51,7 @@ def gather(folder: Path, pace: Pace) -> RunStatus:
         raise LogDirError(
             f"no run is known in {folder}",
             because=f"{folder / FILE_NAME}: {error.strerror}",
-            hint="--log_dir=DIR, the log directory printed at the start",
+            hint=which_log_dir(folder),
         ) from error
     return _Look(folder, record, end).status(pace)
 
