@@ -254,6 +254,8 @@ def twice(*others: NodeId, point: RecoveryPoint | None = None, elastic: Elastic 
 def test_a_node_whose_ranks_failed_twice_in_a_row_is_set_aside_at_once_and_really_gets_no_rank() -> None:
     plan = twice()
     assert names(plan) == "ac"
+    assert plan.aftermath is not None
+    assert (plan.topology.world_size, plan.aftermath.world_size) == (4, 6)
     why = "its ranks failed 2 times in a row while others worked"
     assert workers_words(plan) == f"2 of 3 nodes, without node b: {why}"
     assert plan.ledger.total_restarts == 2

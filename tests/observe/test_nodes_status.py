@@ -189,6 +189,12 @@ def test_a_run_that_was_given_up_tells_of_the_incident_that_ended_it() -> None:
     assert (card.incident.number, card.restart, card.why) == (4, None, why)
 
 
+def test_a_rank_that_failed_is_one_of_those_that_there_were() -> None:
+    told = Aftermath(incident=replace(KILLED, rank=4), world_size=6)
+    status = seen(replace(HEADER, body="p"), stated("a", 3), plan=replace(TOLD, aftermath=told))
+    assert "  newest      incident 3  rank 4 of 6 killed by SIGKILL at step 60" in "\n".join(lines(status))
+
+
 def test_one_line_says_who_is_there() -> None:
     status = seen(replace(HEADER, body="p"), stated("a", 3), stated("c", 9), plan=TOLD)
     said = "job42  running  incarnation 2  4 ranks on 2 nodes  1 of 2 alive  1 spare  waits for node b"

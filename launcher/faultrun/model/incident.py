@@ -107,13 +107,15 @@ class Aftermath:
     """What the nodes of a run together know of an incident that a plan answers: each writes its card from it.
 
     ``saves`` and ``unsaved`` are of the ranks of all nodes. ``refunded`` restarts were given back for
-    progress.
+    progress. ``world_size`` is that of the world which the incident ended, where the next has another; 0: as
+    many.
     """
 
     incident: Incident
     saves: tuple[Save, ...] = ()
     unsaved: tuple[Unsaved, ...] = ()
     refunded: int = 0
+    world_size: int = field(default=0, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,16 @@ from faultrun.model.run_settings import RunSettings
 def agreed_card(
     plan: Plan | None, told: Aftermath, settings: RunSettings, world_size: int, gave_up: str = ""
 ) -> Card:
-    """``plan`` answers the incident; where nobody went on it tells of it at most: ``gave_up`` says why."""
+    """``plan`` answers the incident; where nobody went on it tells of it at most: ``gave_up`` says why.
+
+    ``world_size`` is that of the next world, or of the last one.
+    """
     rank = told.incident.rank
     answer = None if gave_up else plan
     point: RecoveryPoint | None = None if answer is None else answer.point
     return Card(
         incident=told.incident,
-        world_size=world_size,
+        world_size=told.world_size or world_size,
         saves=told.saves,
         point=point,
         refused=0,
