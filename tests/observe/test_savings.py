@@ -9,10 +9,12 @@ from faultrun.journal.lines import journal_lines
 from faultrun.model.assumptions import Assumptions, UsualLauncher
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import Timer, WorkerStarted
+from faultrun.model.incident import Cause
 from faultrun.model.run import Phase
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings import (
+    GROWN,
     NOT_PASSED,
     ORDERED,
     STILL_OPEN,
@@ -260,6 +262,8 @@ def test_what_the_platform_ordered_is_no_fault_of_anybody() -> None:
     account = account_of(lines_of(one_fault(resume_at=61)))
     account.faults[0].ordered = True
     assert savings(account, TORCH).left_out == {ORDERED: 1}
+    account.faults[0].cause = Cause.GROWTH.value
+    assert savings(account, TORCH).left_out == {GROWN: 1}
 
 
 def test_what_was_ordered_before_training_was_past_a_fault_costs_time_here_and_is_none_elsewhere() -> None:

@@ -28,6 +28,7 @@ NOT_PASSED = "training did not get past"
 """Why faults are not counted after which the run ended, or went on failing: faults that ..."""
 STILL_OPEN = "training has not got past yet"
 ORDERED = "the platform, or a change of the scheduler, asked for"
+GROWN = "only took back workers or nodes"
 UNSEEN = "a lost supervisor left unfinished"
 """Other reasons not to count some."""
 
@@ -139,7 +140,7 @@ def savings(account: Account, assumptions: Assumptions) -> Savings:
     found, left_out, warm = [], Counter[str](), False
     for chain in _chains(account):
         if chain.left_out:
-            left_out.update(ORDERED if fault.ordered else chain.left_out for fault in chain.faults)
+            left_out.update(_why_ordered(fault) or chain.left_out for fault in chain.faults)
         else:
             found.append(_interruption(chain, assumptions, known))
             warm = warm or any(life.standbys for life in chain.lives)
@@ -185,6 +186,13 @@ class _Chain:
         return self.faults[at]
 
 
+def _why_ordered(fault: IncidentRecord) -> str:
+    """Why it is no fault of anybody; empty where it is one."""
+    if not fault.ordered:
+        return ""
+    return GROWN if fault.cause == Cause.GROWTH.value else ORDERED
+
+
 def _chains(account: Account) -> Iterator[_Chain]:
     """Faults in a row: a person is charged once, however often the next life fails at the same place."""
     open_faults: list[IncidentRecord] = []
@@ -193,7 +201,7 @@ def _chains(account: Account) -> Iterator[_Chain]:
     for number, fault in enumerate(account.faults, start=1):
         next_s = account.faults[number].at_s if number < len(account.faults) else math.inf
         if fault.ordered and not open_faults:
-            yield _Chain(faults=(fault,), lives=(), left_out=ORDERED)
+            yield _Chain(faults=(fault,), lives=(), left_out=_why_ordered(fault))
         else:
             open_faults.append(fault)
         while at < len(account.lives) and account.lives[at].begin_s < fault.at_s:
