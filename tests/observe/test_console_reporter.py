@@ -199,6 +199,9 @@ def test_checkpoints_that_were_left_alone_are_mentioned(tmp_path: Path) -> None:
     story.tell(RecoveryPointChosen(at_s=0, incarnation=-1, point=None, refused=(), left_alone=4))
     lines, _ = told(story, tmp_path)
     assert lines[1].startswith("starting from the beginning; 4 checkpoints found and left alone")
+    seats = Topology(nodes=(NodeSlots(node=NodeId("a"), slots=1), NodeSlots(node=NodeId("b"), slots=1)))
+    lines, _ = told(story, tmp_path, replace(a_spec(workers=1), topology=seats))
+    assert lines[1].startswith("4 checkpoints found"), "where others train already it begins where they are"
 
 
 def test_what_lies_there_in_no_known_format_is_said_once(tmp_path: Path) -> None:

@@ -246,10 +246,10 @@ class ConsoleReporter:
                 "files that do not say which run wrote them; give each run a --checkpoint_dir of its own"
             )
         if event.left_alone and event.point is None:
-            self._say(
-                f"starting from the beginning; {event.left_alone} checkpoints found and left alone "
-                "(--resume=always uses them)"
-            )
+            alone = len(self._spec.topology.nodes) == 1  # others may have trained for long already
+            begins = "starting from the beginning; " if alone else ""
+            left = f"{event.left_alone} checkpoints found and left alone (--resume=always uses them)"
+            self._say(f"{begins}{left}")
         if event.unknown_files and event.unknown_files != self._unknown:
             self._say(f"no checkpoint found; {event.unknown_files}")
         self._unknown = event.unknown_files
