@@ -165,7 +165,7 @@ def _plainest(event_type: type) -> Any:
 
 
 _PLAIN: dict[str, Any] = {
-    "slots": (),
+    "slots": (), "nodes": (),
     "began": Began.UNKNOWN,
     "at_s": 1.5, "incarnation": 0, "node": "n", "boot": "b", "pid": 1, "rank": 0, "errno": 2, "name": "x",
     "why": "so", "point": None, "refused": (), "plan": adopted(), "file": "f", "key": "k", "before": "",
