@@ -11,6 +11,7 @@ from faultrun.model.actions import (
     Kill,
     RaiseAlarm,
     RequestGasp,
+    SeatStandbys,
     Spawn,
     Sweep,
 )
@@ -66,7 +67,7 @@ def _in_order(actions: Sequence[Action]) -> tuple[list[Action], list[Action], li
         match action:
             case RequestGasp() | FreeSurvivors() | Kill() | RaiseAlarm():
                 at_once.append(action)
-            case Sweep() | FindRecoveryPoint():
+            case Sweep() | FindRecoveryPoint() | SeatStandbys():  # a standby is seated before it is started
                 meanwhile.append(action)
             case Spawn(plan=plan) if not plan.kept:  # the plan itself is on the disk since it was prepared
                 meanwhile.append(action)
