@@ -65,6 +65,15 @@ def test_without_workers_a_node_takes_a_newer_plan_and_gives_up_one_that_is_over
     assert story.performed(Prepare)[-1].plan.incarnation == 2
 
 
+def test_who_gives_up_a_plan_tells_what_this_node_has_and_not_what_the_plan_resumed_from() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().chose(checkpoint(5)).planned(replace(plan(1, start_at_s=5), point=checkpoint(9)))
+    story.planned(replace(plan(2), point=checkpoint(8)))
+    told = over(story).performed(Publish)[-1].fact
+    assert (told.point, told.more_points) == (checkpoint(5), ())
+
+
 def waiting_in(phase: Phase) -> Story:
     story = Story(2)
     story.agreement_is_silent = True

@@ -11,6 +11,7 @@ from faultrun.core.quarantine import attempts_of, quarantined
 from faultrun.core.scheduler_choice import given_up
 from faultrun.model.actions import FindRecoveryPoint, Prepare, Publish, Spawn, StartTimer
 from faultrun.model.agreement import LookAgain
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import (
     GoGiven,
     NothingWhole,
@@ -211,12 +212,19 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
     if plan.keeps_on(state.node):
         return Step(state=state, why=f"incarnation {plan.incarnation} keeps ranks that were given up here")
-    life = Life(topology=plan.topology, point=plan.point)
+    life = Life(topology=plan.topology, point=plan.point, offered=_own_points(state))
     run = replace(state.run, plan=plan, native_scheduler=given_up(state, plan))
     state = replace(state, phase=Phase.AWAITING_PLAN, run=run, life=life)
     if plan.start_at_s > event.at_s:
         return _back_off(state, event.at_s, plan.start_at_s)
     return prepare(state, event.at_s, f"incarnation {plan.incarnation} is planned")
+
+
+def _own_points(state: RunState) -> tuple[RecoveryPoint, ...]:
+    """What this node itself could resume from, whatever the plan that it follows resumes from."""
+    if state.phase is not Phase.AWAITING_PLAN:
+        return state.life.offered
+    return (state.life.point, *state.life.more_points) if state.life.point is not None else ()
 
 
 def _back_off(state: RunState, now_s: float, until_s: float) -> Step:
@@ -250,6 +258,8 @@ def withdraw(state: RunState, now_s: float, why: str) -> Step:
     """Give up an incarnation that has no worker here yet; another plan follows, or the end."""
     if state.phase not in _TAKES_A_PLAN or state.phase is Phase.AWAITING_PLAN:
         return Step(state=state, why=f"no worker runs here: {why}")
+    own, *more = state.life.offered or (None,)
+    state = replace(state, life=replace(state.life, point=own, more_points=tuple(more)))
     return await_plan(state, now_s, NodeStatus.JOINED, f"incarnation {state.incarnation} is given up: {why}")
 
 

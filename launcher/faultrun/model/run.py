@@ -97,7 +97,7 @@ class Life:
     nobody has moved for longer than is usual. ``master_addr`` is the host of ``master_port``, "" for this
     one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
     take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
-    prepared for it.
+    prepared for it. ``offered`` are this node's own points before a plan took the one of all nodes.
     """
 
     topology: Topology | None = None
@@ -121,6 +121,7 @@ class Life:
     master_addr: str = ""
     meeting_port: int = 0
     open_port: int = 0
+    offered: tuple[RecoveryPoint, ...] = ()
 
     @property
     def newest(self) -> RankStep | None:
