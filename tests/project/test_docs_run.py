@@ -53,6 +53,8 @@ NOT_RUN = {
             " --rdzv-endpoint=e0:2379,e1:2379,e2:2379 --rdzv-id=job42",
             "3 --nproc-per-node=8 --rdzv-backend=etcd"
             " --rdzv-endpoint=e0:2379,e1:2379,e2:2379 --rdzv-id=job42 --checkpoint_dir=/shared/ckpt",
+            "2:3 --nproc-per-node=8 --node_wait=2min --rdzv-backend=etcd"
+            " --rdzv-endpoint=e0:2379 --rdzv-id=job42 --checkpoint_dir=/shared/ckpt",
             *(
                 "2 --nproc-per-node=1 --master_addr=127.0.0.1"
                 f" --node_rank={rank} --node_name={name} --checkpoint_dir=ckpt"
