@@ -15,7 +15,7 @@ from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from support.story import NODE, SIGKILL, WINDOWS, Story, checkpoint, first_plan, topology
+from support.story import NODE, SIGKILL, STAYING, WINDOWS, Story, checkpoint, first_plan, topology
 
 OTHER = NodeId("other")
 TWO_NODES = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=OTHER, slots=2)))
@@ -264,6 +264,16 @@ def test_a_node_that_only_hears_of_the_end_of_a_stop_was_stopped_and_not_given_u
         )
     )
     assert (story.state.exit_code, story.state.given_up) == (130, False)
+
+
+def test_where_a_script_lets_nobody_stay_the_only_rank_of_a_node_dies_for_all() -> None:
+    seats = Topology(nodes=(NodeSlots(node=NODE, slots=1), NodeSlots(node=OTHER, slots=1)))
+    story = Story(1, windows=STAYING)
+    story.agreement_is_silent = True
+    story.starts().chose().planned(first_plan(2, topology=seats)).prepared()
+    go(story)
+    story.killed(0, SIGKILL)
+    assert story.phase is not Phase.REPLACING
 
 
 def of_two_nodes() -> Story:

@@ -23,6 +23,8 @@ def refusal(state: RunState, *dead: int) -> str:
         return "a rank has finished"
     if not survivors and not elsewhere(state):
         return "no other rank lives"
+    if dead and not survivors and not state.recovers_itself and not _could(state, dead):
+        return "its script does not let the others stay"
     if state.recovers_itself:
         return "the run has several nodes" if elsewhere(state) else ""
     mute = survivors - life.rejoinable - life.rejoining
@@ -34,6 +36,11 @@ def refusal(state: RunState, *dead: int) -> str:
     if plan is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
         return f"the survivors have left {MOST_IN_A_LIFE} groups, which is enough for one process"
     return ""
+
+
+def _could(state: RunState, dead: tuple[int, ...]) -> bool:
+    """Whether one of them was able to, or on its way: ranks of a run are alike."""
+    return not (state.life.rejoinable | state.life.rejoining).isdisjoint(dead)
 
 
 def unkept(state: RunState, *dead: int) -> str:
