@@ -55,6 +55,7 @@ def test_with_fewer_ranks_and_with_all_again_it_is_the_same_training(
     plans = [line["plan"]["topology"]["nodes"][0] for line in run.events("PlanAdopted")]
     assert [(seat["slots"], seat.get("places")) for seat in plans] == [(3, None), (2, [0, 2]), (3, None)]
     assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)
+    assert " after they were told to save" in run.text
     is_the_same_training(launcher.folder)
 
 

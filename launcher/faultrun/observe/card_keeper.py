@@ -14,7 +14,7 @@ from faultrun.core.span import several, span
 from faultrun.files import replace_whole
 from faultrun.journal.codec import encode
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
-from faultrun.model.incident import Aftermath, Card, Incident
+from faultrun.model.incident import Aftermath, Card, Cause, Incident
 from faultrun.model.plan import Plan
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase, RunState
@@ -122,7 +122,8 @@ class CardKeeper:
         elif self._card.rejoined_step is not None:
             lost = several(lost_steps(self._card) or 0, "step")
             where = f" (from step {self._card.rejoined_step}, {lost} lost)"
-        self._say(toned(f"training again {span(event.total_s)} after the failure{where}", Tone.GOOD))
+        since = "they were told to save" if self._card.incident.cause is Cause.GROWTH else "the failure"
+        self._say(toned(f"training again {span(event.total_s)} after {since}{where}", Tone.GOOD))
 
     def _new(self, state: RunState, refused: tuple[Refusal, ...]) -> Card:
         assert state.life.incident is not None
