@@ -137,6 +137,16 @@ def test_time_away_that_the_clock_of_the_run_counts_is_not_counted_twice() -> No
     assert account.wall_s == pytest.approx(story.now_s)
 
 
+def test_a_line_that_was_written_late_adds_nothing_to_the_time_away() -> None:
+    story = begins(Story(2))
+    passes(story, 10).reported(r0=1, r1=1)
+    lost_s, count = story.now_s, len(story.steps)
+    story.now_s += 500
+    account = account_of(lines_of(story.starts(), away_s=0.4, away_after=count))
+    assert account.spent[Spending.AWAY] == pytest.approx(story.now_s - lost_s)
+    assert account.wall_s == pytest.approx(story.now_s)
+
+
 def test_a_quiet_training_before_the_supervisor_was_lost_is_known_to_the_minute() -> None:
     story = begins(Story(2))
     for minute in range(1, 61):

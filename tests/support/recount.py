@@ -89,7 +89,7 @@ def _uncounted_s(lines: Sequence[Line]) -> float:
         for before, after in pairwise(lines)
         if after["event"] == "RunStarted"
     ]
-    return sum(gap_s for gap_s in gaps_s if gap_s > 0)
+    return sum(gap_s for gap_s in gaps_s if gap_s > 1)  # less is how long a line took to be written
 
 
 def _utc(line: Line) -> datetime:

@@ -9,6 +9,8 @@ from faultrun.model.events import RunStarted
 from faultrun.model.run import Phase
 
 _MOST_SAMPLES = 4000
+_WRITING_S = 1.0
+"""A line's clock is read as it is written, its run-seconds as its event happens: on a busy machine later."""
 
 
 class Spending(Enum):
@@ -84,7 +86,8 @@ class AccountClock:
         elif isinstance(line.event, RunStarted):
             # Run-seconds pass while nobody supervises; in journals of versions before they stood still.
             counted = max(0.0, line.run_s - self._last_run_s)
-            gap_s = max(counted, _seconds_between(self.last_utc, line.at_utc))
+            passed = _seconds_between(self.last_utc, line.at_utc)
+            gap_s = passed if passed > counted + _WRITING_S else counted
             self._offset_s += gap_s - counted
         self.last_utc = line.at_utc or self.last_utc
         self._last_run_s = max(line.run_s, self._last_run_s)
