@@ -7,7 +7,6 @@ a run left is below ``--see``.
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.campaigns import kept
 from benchmarks.campaigns.everything_page import HEAD, faults, shown, summary, write
 from benchmarks.campaigns.everything_plan import draw
 from benchmarks.campaigns.everything_rows import Row
@@ -35,13 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"not possible here: {refused()}", file=sys.stderr)
         return _NOT_POSSIBLE
     own_mounts()
-    rows = read(asked.keep, asked.seed)
+    rows = kept.read(asked.keep, asked.seed)
     see = asked.see or Path(tempfile.gettempdir(), f"thousand-see-{os.getpid()}")
     print(f"{asked.faults} faults, seed {asked.seed}; {len(faults(rows))} done\n\n{HEAD}", flush=True)
     with tempfile.TemporaryDirectory(prefix="thousand-") as folder:
         for row in _more(rows, asked, Path(folder), see):
             print(shown(row), flush=True)
-            _write(asked.keep, asked.seed, row)
+            kept.add(asked.keep, [{"seed": asked.seed, **row}])
     print(f"\n{summary(rows)}")
     if asked.page is not None:
         write(asked.page, asked.keep, asked.seed, asked.faults)
@@ -64,21 +64,6 @@ def _more(rows: list[Row], asked: argparse.Namespace, folder: Path, see: Path) -
         if asked.only:
             return
         number += 1
-
-
-def read(path: Path | None, seed: int) -> list[Row]:
-    """The rows that there are."""
-    if path is None or not path.exists():
-        return []
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return [row for row in rows if row["seed"] == seed]
-
-
-def _write(path: Path | None, seed: int, row: Row) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"seed": seed, **row}) + "\n")
 
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:

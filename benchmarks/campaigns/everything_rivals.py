@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.campaigns.everything import read
 from benchmarks.campaigns.everything_judge import Steps, lost_steps
 from benchmarks.campaigns.everything_law import law_of
 from benchmarks.campaigns.everything_plan import AT_A_PLACE, HANGS, Fault, Kind, Session, Way, When, draw
 from benchmarks.campaigns.everything_rows import Row
 from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.everything_strike import Striker
+from benchmarks.campaigns.kept import read
 from benchmarks.campaigns.nodes_site import Node, own_mounts
 from benchmarks.harness import launchers, machine
 from benchmarks.harness.netns import refused

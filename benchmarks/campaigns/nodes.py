@@ -7,13 +7,13 @@ with 1 when a promise was broken; what such a run left is below ``--see``.
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.campaigns import kept
 from benchmarks.campaigns.nodes_page import HEAD, faults, page, shown, summary
 from benchmarks.campaigns.nodes_plan import LEASE_S, draw
 from benchmarks.campaigns.nodes_run import Row, run
@@ -30,14 +30,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"not possible here: {refused()}", file=sys.stderr)
         return _NOT_POSSIBLE
     own_mounts()
-    rows = _read(asked.keep, asked.seed)
+    rows = kept.read(asked.keep, asked.seed)
     see = asked.see or Path(tempfile.gettempdir(), f"nodes-see-{os.getpid()}")
     print(f"{asked.faults} faults, seed {asked.seed}; {len(faults(rows))} done; lease {LEASE_S} s\n")
     print(HEAD)
     with tempfile.TemporaryDirectory(prefix="nodes-") as folder:
         for row in _more(rows, asked.faults, asked.seed, Path(folder), see):
             print(shown(row), flush=True)
-            _write(asked.keep, asked.seed, row)
+            kept.add(asked.keep, [{"seed": asked.seed, **row}])
     print(f"\n{summary(rows)}")
     if asked.page is not None:
         asked.page.write_text(page(rows, asked.seed), encoding="utf-8")
@@ -56,20 +56,6 @@ def _more(rows: list[Row], wanted: int, seed: int, folder: Path, see: Path) -> I
             if len(faults(rows)) >= wanted:
                 return
         number += 1
-
-
-def _read(path: Path | None, seed: int) -> list[Row]:
-    if path is None or not path.exists():
-        return []
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return [row for row in rows if row["seed"] == seed]
-
-
-def _write(path: Path | None, seed: int, row: Row) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"seed": seed, **row}) + "\n")
 
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:

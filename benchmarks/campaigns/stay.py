@@ -7,7 +7,6 @@ below ``--see``.
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -15,6 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.campaigns import kept
 from benchmarks.campaigns.stay_page import HEAD, page, shown, summary
 from benchmarks.campaigns.stay_plan import A_SESSION, STEPS_A_DEATH, of_phases, sessions
 from benchmarks.campaigns.stay_run import Row, run
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing; the exit code says whether every promise was kept."""
     asked = read_options(argv)
     planned = of_phases() if asked.phases else sessions(asked.deaths, asked.seed)
-    rows = _read(asked.keep, asked.seed)
+    rows = kept.read(asked.keep, asked.seed)
     ended = {row["session"] for row in rows if row["place"] < 0}
     see = asked.see or Path(tempfile.gettempdir(), f"stay-see-{os.getpid()}")
     until_s = time.monotonic() + asked.minutes * 60
@@ -47,25 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 own.append({"seed": asked.seed, **row})
                 print(shown(row), flush=True)
             rows += own
-            _write(asked.keep, own)
+            kept.add(asked.keep, own)
     print(f"\n{summary(rows)}")
     if asked.page is not None:
         asked.page.write_text(page(rows, asked.seed), encoding="utf-8")
     return 1 if any(row["broken"] for row in rows) else 0
-
-
-def _read(path: Path | None, seed: int) -> list[Row]:
-    if path is None or not path.exists():
-        return []
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return [row for row in rows if row["seed"] == seed]
-
-
-def _write(path: Path | None, rows: Sequence[Row]) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
