@@ -10,7 +10,7 @@ from faultrun.checkpoints.reading import opened
 from faultrun.model.checkpoint import Depth, Kind, Verdict
 from faultrun.text.protobuf import encode_varint
 from support.catalogs import catalog_of, judge, only
-from support.ckpt_bytes import ckpt, field, record, records, save, value_record, with_crc
+from support.ckpt_bytes import WEIGHTS, ckpt, field, record, records, save, value_record, with_crc
 
 WRITTEN_BY_MINDSPORE = bytes.fromhex(
     "0a220a0177121d08041207466c6f617433321a10000000000000803f00000040000040400a1e0a0965706f63685f6e756d12111205496e7436341a"
@@ -212,6 +212,23 @@ def test_an_optimizer_that_skipped_an_update_long_ago_makes_no_breakpoint_suspec
     save(tmp_path / "net-1_20.ckpt", ckpt(1, 20, global_step=19))
     save(tmp_path / "net-1_25_breakpoint.ckpt", ckpt(1, 25, global_step=24))
     assert judge(tmp_path, "net-1_25_breakpoint.ckpt").whole
+
+
+def test_a_dying_gasp_with_more_in_it_accuses_no_periodic_save_of_another_writer(tmp_path: Path) -> None:
+    save(tmp_path / "net-1_25_breakpoint.ckpt", ckpt(1, 25, crc=True, moment=[0.0] * 4, global_step=25))
+    save(tmp_path / "net-1_30.ckpt", ckpt(None, None), mode=0o400)
+    assert judge(tmp_path, "net-1_30.ckpt").whole
+    save(tmp_path / "net-1_40.ckpt", ckpt(None, None))
+    assert judge(tmp_path, "net-1_40.ckpt").why == "3 records, the same as net-1_30.ckpt"
+    save(tmp_path / "net_1-1_40.ckpt", ckpt(1, 40))
+    assert judge(tmp_path, "net_1-1_40.ckpt").whole
+
+
+def test_a_dying_gasp_accuses_a_lone_periodic_save_that_may_have_been_cut(tmp_path: Path) -> None:
+    save(tmp_path / "net-1_25_breakpoint.ckpt", ckpt(1, 25))
+    save(tmp_path / "net-1_30.ckpt", b"".join(records(WEIGHTS)))
+    verdict = judge(tmp_path, "net-1_30.ckpt")
+    assert verdict.why == "cut after record 3 of 5: net-1_25_breakpoint.ckpt goes on with 'epoch_num'"
 
 
 # -- every prefix of a file

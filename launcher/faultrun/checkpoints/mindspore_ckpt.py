@@ -14,13 +14,13 @@ What the numbers inside mean, and which is believed (measured with 2.10):
   ``step_num`` where it is a running count, and (epoch - 1) * steps per epoch
   + step, once the steps per epoch follow from two files of one session.
 
-When is a file whole? Its records must reach the last byte and no sibling may
-have more records: a file cut at a record border loads without an error and
-with parameters missing. Beyond that one proof of the end is required: the
-CRC trailer, or ``epoch_num`` and ``step_num`` (always appended last), or the
-same records as a save of another step, or mode 0400, which MindSpore sets
-after the last byte was written and the file renamed. A lone writable file
-with none of these is refused: nothing shows where it should end.
+When is a file whole? Its records must reach the last byte and no sibling of its writer may have more records:
+a file cut at a record border loads without an error and with parameters missing. Periodic and breakpoint
+files have writers of their own, which need not save the same (weights alone here; the optimizer, numbers,
+a checksum there). Beyond that one proof of the end is required: the CRC trailer, or ``epoch_num`` and
+``step_num`` (always appended last), or the same records as a save of another step, or mode 0400, which
+MindSpore sets after the last byte was written and the file renamed. A lone writable file with none of
+these is refused: nothing shows where it should end.
 """
 
 import re
@@ -225,7 +225,10 @@ def verify_records(entry: Entry, look: Look, *, required: Sequence[str]) -> Verd
             return judge_encrypted(file)
         outline = outline_of(file)
         family = [(one, found) for one in look.siblings if (found := _outline(one.path, stamp_in(one)))]
-        missing = _cut_at_border(outline, family) or _mislabelled(entry, outline, family)
+        alike = [(one, found) for one, found in family if one.kind is entry.kind]
+        missing = _cut_at_border(outline, alike) or _mislabelled(entry, outline, family)
+        if not (missing or alike or file.mode == _READ_ONLY):
+            missing = _goes_on(outline, family)
         if missing:
             return Verdict(whole=False, why=missing, depth=Depth.STRUCTURE)
         if outline.crc is not None and look.depth is Depth.CHECKSUM:
@@ -244,18 +247,27 @@ def _outline(path: str, stamp: Stamp) -> Outline | None:
 
 
 def _cut_at_border(outline: Outline, family: _Family) -> str:
-    """Why the siblings show that this file should be longer; '' if they do not."""
-    tags = list(outline.sizes)
+    """Why siblings of the same writer show that this file should be longer; '' if they do not."""
+    if longer := _goes_on(outline, family):
+        return longer
     for sibling, other in family:
-        theirs = list(other.sizes)
         name = base_name(sibling.path)
-        if len(tags) < len(theirs) and tags == theirs[: len(tags)]:
-            return f"cut after record {len(tags)} of {len(theirs)}: {name} goes on with {theirs[len(tags)]!r}"
         lost = [tag for tag in _APPENDED if tag in other.sizes and tag not in outline.sizes]
         if lost:
             return f"lacks {' and '.join(lost)}, which {name} has at its end"
         if other.crc is not None and outline.crc is None:
             return f"lacks the checksum that {name} ends with"
+    return ""
+
+
+def _goes_on(outline: Outline, family: _Family) -> str:
+    """Which sibling has the same records and more; '' if none."""
+    tags = list(outline.sizes)
+    for sibling, other in family:
+        theirs = list(other.sizes)
+        if len(tags) < len(theirs) and tags == theirs[: len(tags)]:
+            name = base_name(sibling.path)
+            return f"cut after record {len(tags)} of {len(theirs)}: {name} goes on with {theirs[len(tags)]!r}"
     return ""
 
 
