@@ -39,6 +39,22 @@ def test_a_file_of_rank_0_alone_serves_all_and_one_of_each_rank_may_be_a_shard()
     assert fixed_by(*each, groups=(frozenset(range(4)),)) == ""
 
 
+def test_of_one_step_the_file_that_serves_any_number_is_chosen_before_one_that_may_be_a_shard() -> None:
+    each = [candidate(f"net.{rank}", 5, rank=rank) for rank in range(2)]
+    alike = candidate("gasp", 5, rank=0, kind=Kind.GASP, world_size=2, replica_group=(0, 1))
+    torn = Verdict(whole=False, why="torn", depth=Depth.CHECKSUM)
+    whole = {one.path: Verdict(whole=True, why="", depth=Depth.CHECKSUM) for one in (*each, alike)}
+
+    def chosen(verdicts: dict[str, Verdict], *, elastic: bool) -> str:
+        choice = choose([*each, alike], verdicts, Need(world_size=2, elastic=elastic))
+        return choice.point.path if isinstance(choice, Chosen) else str(choice)
+
+    assert (chosen(whole, elastic=True), chosen(whole, elastic=False)) == ("gasp", "net.0")
+    assert chosen(whole | {"gasp": torn}, elastic=True) == "net.0"
+    unread = {path: verdict for path, verdict in whole.items() if path != "gasp"}
+    assert chosen(unread, elastic=True) == str(NeedVerdicts(paths=("gasp",)))
+
+
 def test_shards_of_ranks_serve_their_own_world_unless_the_workers_named_their_replicas() -> None:
     shards = [
         candidate(f"s.{rank}", 5, rank=rank, kind=Kind.GASP, world_size=2, replica_group=(rank,))

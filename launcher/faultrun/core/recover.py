@@ -1,16 +1,14 @@
 """Choose where to resume: the newest step that is whole for every replica group.
 
-Opens no file. Verification is asked for, newest first and no more than
-needed: the caller repeats ``choose``, verifies the paths of ``NeedVerdicts``
-and adds the verdicts, until the answer is another.
+Opens no file. Verification is asked for, newest first and no more than needed: the caller repeats
+``choose``, verifies the paths of ``NeedVerdicts`` and adds the verdicts, until the answer is another.
 
-``core/candidate_groups.py`` says which candidate is newer. On equal step periodic beats
-gasp and gasp beats best.
+``core/candidate_groups.py`` says which candidate is newer. On equal step periodic beats gasp and gasp beats
+best; where the number of workers may change, what serves any number beats what does not.
 
-One recovery point is one state of training. Files of several replica groups
-are taken together only if they agree on run, incarnation, epoch and world
-size, and on the session if they tell no incarnation: two lives that passed
-the same step did not compute the same state.
+One recovery point is one state of training. Files of several replica groups are taken together only if they
+agree on run, incarnation, epoch and world size, and on the session if they tell no incarnation: two lives
+that passed the same step did not compute the same state.
 """
 
 import json
@@ -127,6 +125,9 @@ def choose(
         if isinstance(answer, str) and need.trust:
             judged = trusted
             answer = _serve(fit, judged, groups, partly=need.partly)
+        if need.elastic and isinstance(answer, tuple) and _fixed_by(answer, moment, need):
+            free = [entry for entry in fit if serves_any_world(entry, need.groups, need.resharded)]
+            answer = freer if not isinstance(freer := _serve(free, judged, groups), str) else answer
         if isinstance(answer, NeedVerdicts):
             return answer
         refused += [_refusal(entry, judged[entry.path].why) for entry in fit if not _is_whole(entry, judged)]
@@ -205,11 +206,9 @@ def _why_not_any(entry: Entry) -> str:
 
 
 def _serve(
-    fit: Sequence[Entry], verdicts: Mapping[str, Verdict], groups: Sequence[Group], *, partly: bool
+    fit: Sequence[Entry], verdicts: Mapping[str, Verdict], groups: Sequence[Group], *, partly: bool = False
 ) -> "_Service | NeedVerdicts | str":
-    """A whole file for each group out of one moment, ``partly`` for those that have one; else what to
-    verify, or why it cannot be.
-    """
+    """A whole file for each group of one moment (``partly``: that has one); or what to verify, or why not."""
     reason = ""
     for entries in _coherent_sets(fit, groups):
         picks = [_pick(entries, group, groups, verdicts) for group in groups]
