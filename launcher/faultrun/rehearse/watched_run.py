@@ -64,6 +64,7 @@ class WatchedRun:
         self._follower = JournalFollower(log_dir / FILE_NAME)
         self._process: subprocess.Popen[bytes] | None = None
         self._saves_looked_s = 0.0
+        self._read_life = 0
 
     @property
     def life(self) -> LifeSeen | None:
@@ -154,6 +155,10 @@ class WatchedRun:
         life = self.view.incarnation
         if life < 0:
             return False
+        while self._read_life < life:  # its last lines came after the last look, or it was a short life
+            if not self.logs.look(self._read_life):
+                self._reaches(self._read_life, self.logs.step(self._read_life))
+                self._read_life += 1
         grown = self.logs.look(life)
         further = self._reaches(life, self.logs.step(life) if grown else None)
         page = self.view.progress(self.log_dir)
