@@ -4,8 +4,11 @@ import pytest
 
 from faultrun.rehearse.shared_memory import SharedMemory
 
+STORE = "faultrun-fe00-2142d8-94821c76db9a24aa-1"
+"""Where survivors met under a supervisor that was killed, and never started again."""
 
-@pytest.mark.parametrize("name", ["sem.mp-abc", "psm_1a2b", "torch_12_34_0", "nccl-Xyz"])
+
+@pytest.mark.parametrize("name", ["sem.mp-abc", "psm_1a2b", "torch_12_34_0", "nccl-Xyz", STORE])
 def test_what_libraries_make_there_keeps_nobody_out(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"x")
     memory = SharedMemory(tmp_path)
@@ -15,10 +18,12 @@ def test_what_libraries_make_there_keeps_nobody_out(tmp_path: Path, name: str) -
 
 def test_where_somebody_may_have_saved_nothing_may_be_written(tmp_path: Path) -> None:
     (tmp_path / "ckpt").mkdir()
+    (tmp_path / "faultrun-saves-1").mkdir()
     (tmp_path / "psm_1").write_bytes(b"x")
     memory = SharedMemory(tmp_path)
     assert memory.allowed == ()
-    assert memory.words == memory.caution == f"{tmp_path} could not be written to, for ckpt is there"
+    assert memory.words == memory.caution
+    assert memory.words == f"{tmp_path} could not be written to, for ckpt, faultrun-saves-1 is there"
 
 
 def test_what_was_left_there_is_named(tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ from faultrun.rehearse.untouched import Marks, changed, marks_of
 
 MEMORY = Path("/dev/shm")
 """shm_overview(7)."""
-_OF_LIBRARIES = re.compile(r"sem\.|psm_|mp-|pym-|torch_|nccl-|cuda\.shm\.|__KMP_REGISTERED_LIB_")
-"""Semaphores, multiprocessing, torch, NCCL, CUDA and OpenMP: they make these anew at every start."""
+_OF_LIBRARIES = re.compile(
+    r"sem\.|psm_|mp-|pym-|torch_|nccl-|cuda\.shm\.|__KMP_REGISTERED_LIB_"
+    r"|faultrun-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+-\d+$"
+)
+"""Semaphores, multiprocessing, torch, NCCL, CUDA, OpenMP and our own survivors: made anew at every start."""
 _MOST_NAMED = 3
 
 
