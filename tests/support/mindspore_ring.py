@@ -1,14 +1,15 @@
 """A real MindSpore worker that does nothing but meet the others and add up the ranks; ends as scripts end.
 
-``sys.argv``: what happens in each incarnation, such as ``late:1`` (rank 1 comes seconds later), ``early:0``
-(rank 0 dies before ``init()``), ``meeting:1`` (rank 1 dies while the others wait for it in ``init()``),
-``dies:1`` (after the sum) or ``-``.
+``sys.argv``: what happens, one after the other: ``late:1`` (rank 1 comes seconds later), ``meeting:1`` (it
+dies while the others wait for it in ``init()``), ``dies:1`` (after the sum). What happened has left a file
+``happened_N``: an incarnation that MindSpore ended by itself is gone through once more.
 """
 
 import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 import mindspore as ms
 import numpy as np
@@ -21,14 +22,16 @@ LATE_S = 3.0
 
 
 def main() -> None:
-    life, rank = int(os.environ["FAULTRUN_INCARNATION"]), int(os.environ["RANK_ID"])
-    what, _, who = (sys.argv[1:] + ["-"] * 99)[life].partition(":")
-    mine = who == str(rank)
-    if mine and what == "late":
+    rank = int(os.environ["RANK_ID"])
+    before = len(list(Path().glob("happened_*")))
+    what, _, who = [*sys.argv[1:], "-", "-"][before].partition(":")
+    what = what if who == str(rank) else ""
+    happens = Path(f"happened_{before}")
+    if what == "late":
+        happens.touch()
         threading.Event().wait(LATE_S)
-    if mine and what == "early":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if mine and what == "meeting":
+    if what == "meeting":
+        happens.touch()
         threading.Timer(LATE_S, os.kill, (os.getpid(), signal.SIGKILL)).start()
         threading.Event().wait()
     ms.set_device("CPU")
@@ -36,7 +39,8 @@ def main() -> None:
     total = float(ops.AllReduce()(ms.Tensor(np.array([rank + 1.0], np.float32))).asnumpy()[0])
     sys.stdout.write(f"rank {get_rank()} of {get_group_size()}: sum {total:g}\n")
     sys.stdout.flush()
-    if mine and what == "dies":
+    if what == "dies":
+        happens.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     sdk.done()  # MindSpore's message thread crashes now and then as its process ends
 
