@@ -41,10 +41,11 @@ def test_each_line_has_its_tone_and_the_last_one_that_of_all_that_follow() -> No
 def test_a_process_sees_the_row_that_another_one_set() -> None:
     row = BottomRow(1, Tone.QUIET)
     assert row.again() == b""
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         row.set("step 5 █")
         os._exit(0)
-    os.wait()
+    os.waitpid(pid, 0)
     assert row.again() == "\x1b[2mstep 5 █\x1b[0m".encode()
     row.set("")
     assert row.again() == b""
