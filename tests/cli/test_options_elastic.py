@@ -1,12 +1,18 @@
 """How far a run may shrink, and which runs cannot."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from faultrun.cli.resolve.context import ProcessContext
+from faultrun.cli.resolve.platform import awaited_table
 from faultrun.model.elastic import Elastic, Grow
-from support.asking import plan, refusal
+from faultrun.platforms.documents import Unfinished
+from faultrun.platforms.rank_table import RankTable
+from faultrun.platforms.rank_table_wait import Awaited
+from support.asking import plan, refusal, settle
 from support.platform_files import table_v1
 
 
@@ -65,12 +71,53 @@ def test_of_several_nodes_whole_ones_may_be_missing(script: str) -> None:
 
 
 def test_nodes_that_cannot_be_fewer_are_all_needed_and_it_is_said_why(script: str, tmp_path: Path) -> None:
-    table = tmp_path / "hccl.json"
-    table.write_text(json.dumps(table_v1(6)))
-    for more, why in (
-        (f"--rank_table_file={table}", "a rank table names every device"),
-        ("--worker_exit_codes=torchft", "a training that recovers by itself"),
+    other, unread = tmp_path / "hccl.json", tmp_path / "unread.json"
+    other.write_text(json.dumps(table_v1(2, 2)))
+    unread.write_text(json.dumps({"status": "completed"}))
+    table = "--rank_table_file"
+    for words, why in (
+        (
+            (f"{table}={other}",),
+            f"{table} names 2 servers with 2 devices each, and the run has 3 nodes",
+        ),
+        ((f"{table}={unread}", "--local_worker_num=2"), "the workers get the rank table unread"),
+        (("--worker_exit_codes=torchft",), "a training that recovers by itself"),
     ):
-        asked = plan("--nnodes=2:3", more, *NODES, script)
+        asked = plan("--nnodes=2:3", *words, *NODES, script)
         assert asked.spec.elastic is None
-        assert any(f"the run needs all 3 nodes: {why}" in note for note in asked.notes)
+        assert any(f"the run needs all 3 nodes: {why}" in note for note in asked.notes), asked.notes
+
+
+def test_with_a_rank_table_each_node_has_the_seat_that_the_table_gives_it(
+    script: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "hccl.json"
+    table.write_text(json.dumps(table_v1(2, 2, 2)))
+    words = ("--nnodes=2:3", f"--rank_table_file={table}", *NODES)
+    asked = plan(*words, script, environ={"XDL_IP": "10.0.0.3"}).spec
+    assert asked.elastic == Elastic(min_workers=4, min_nodes=2, fixed_seats=True)
+    assert asked.agreement is not None
+    assert asked.agreement.node_rank == 2
+    assert plan(*words, "--node_rank=1", script).spec.elastic == asked.elastic
+    for more, environ, because in (
+        ((), {}, "nothing says which server of --rank_table_file this node is"),
+        (("--node_rank=1",), {"XDL_IP": "10.0.0.3"}, "--rank_table_file makes this node number 2"),
+        (("--node_rank=3",), {}, "--rank_table_file has servers 0 to 2"),
+    ):
+        assert because in refusal(*words, *more, script, environ=environ).because
+
+
+def test_who_comes_instead_of_another_waits_until_the_table_names_it(script: str) -> None:
+    table = json.dumps(table_v1(2, 2, 2))
+
+    def awaited(*words: str) -> Awaited[RankTable]:
+        environ = {"XDL_IP": "10.0.0.9"}
+        around = ProcessContext(environ=environ, python=sys.executable, import_path=(), pid=1)
+        return awaited_table(settle(*words, script), around)
+
+    late = awaited("--nnodes=2:3")
+    with pytest.raises(Unfinished, match=r"0 of its servers are this node \(10.0.0.9\)"):
+        late.parse(table.encode())
+    assert late.parse(table.replace("10.0.0.2", "10.0.0.9").encode()).world_size == 6
+    for words in (("--nnodes=3",), ("--nnodes=2:3", "--node_rank=1")):
+        assert awaited(*words).parse(table.encode()).world_size == 6

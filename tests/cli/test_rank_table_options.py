@@ -138,6 +138,8 @@ def test_each_server_of_a_table_is_a_node(pod: Pod) -> None:
     spec = pod.run().spec
     assert [seat.slots for seat in spec.topology.nodes] == [8, 8]
     assert spec.agreement is not None
+    table = pod.write(TABLE, text(table_v1(1, 1)))
+    assert pod.run(XDL_IP="10.0.0.1").spec.rendezvous.rank_table_file == table, "two devices form a group"
 
 
 @pytest.mark.parametrize(

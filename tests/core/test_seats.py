@@ -229,6 +229,39 @@ def test_who_grows_never_gives_a_vacant_seat_to_nobody() -> None:
     assert [one.seat for one in moved.slots.vacant] == [1]
 
 
+BY_TABLE = replace(ELASTIC, fixed_seats=True)
+
+
+def listed(node: NodeId, seat: int, plan: Plan | None = THREE, at: int = 0) -> NodeFact:
+    return replace(fact(node, plan, at=at), seat=seat)
+
+
+def test_with_a_rank_table_a_seat_is_for_who_is_listed_for_it() -> None:
+    plan = planned(None, listed(C, 2, None), listed(A, 0, None), elastic=BY_TABLE)
+    assert (names(plan), plan.seat_numbers) == ("ac", (0, 2))
+    assert plan.slots is not None
+    assert [one.seat for one in plan.slots.vacant] == [1]
+    here = [listed(A, 0, plan), listed(C, 2, plan)]
+    for stranger in (listed(D, 2, plan), fact(D, plan)):
+        assert newcomers(BY_TABLE, plan, {D: stranger}) == ()
+        assert names(planned(plan, *here, stranger, elastic=BY_TABLE)) == "ac"
+    assert newcomers(BY_TABLE, plan, {D: listed(D, 1, plan)}) == (D,)
+    grown = planned(plan, *here, listed(D, 1, plan), elastic=BY_TABLE, too_late=False)
+    assert (names(grown), grown.slots, grown.seat_numbers) == ("adc", None, (0, 1, 2))
+
+
+def test_with_a_rank_table_a_lost_nodes_place_is_for_who_the_platform_has_put_there() -> None:
+    here = [listed(A, 0), listed(C, 2)]
+    assert follows(THREE, [*here, listed(D, 2)], BY_TABLE) == f"{AWAITS}b"
+    assert names(planned(THREE, *here, listed(D, 1), elastic=BY_TABLE, too_late=False)) == "adc"
+    both = [*here, listed(B, 1, at=9), listed(D, 1, at=1)]
+    assert names(planned(THREE, *both, elastic=BY_TABLE, too_late=False)) == "abc"
+    never = replace(BY_TABLE, grow=Grow.NEVER)
+    small = planned(THREE, *here, elastic=never)
+    three = [listed(A, 0, small), listed(C, 2, small), listed(B, 1, small)]
+    assert names(planned(small, *three, elastic=never, too_late=False)) == "ac"
+
+
 def fails(node: NodeId, plan: Plan, rank: int, number: int, point: RecoveryPoint | None = None) -> NodeFact:
     incident = Incident(
         number=number,

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.core.notices import faulty_slots
+from faultrun.core.notices import faulty_slots, hold
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.elastic import Elastic, SlotsUsable
+from faultrun.model.elastic import Elastic, SlotLedger, SlotsUsable, Vacant
 from faultrun.model.notice import FaultRanks, Notice
 from faultrun.model.run import Phase
+from faultrun.model.stop import StopSource
+from faultrun.model.topology import NodeId, NodeSlots, Topology
 from support.notice_stories import ends, told
-from support.story import NODE, Story, checkpoint, rule
+from support.story import NODE, Story, checkpoint, first_plan, rule
 
 GIVEN_UP = "the platform has given up its device"
 FIXED = replace(checkpoint(10), fixed_by="its state is sharded")
@@ -122,3 +124,38 @@ def test_a_run_that_keeps_its_size_leaves_as_ever() -> None:
     story = Story(3).begins().noticed(told({1: "fault"}))
     assert story.state.stop is not None
     assert faulty_slots(story.state) == ()
+
+
+def of_three_nodes(own: int, *vacant: int) -> Story:
+    """This node has ``own`` of three seats with two workers each; nobody has those that are ``vacant``."""
+    seats = tuple(
+        NodeSlots(node=NODE if seat == own else NodeId(f"other{seat}"), slots=2)
+        for seat in range(3)
+        if seat not in vacant
+    )
+    gone = tuple(Vacant(seat=seat, node=NodeId("gone"), incarnation=1, why="it was lost") for seat in vacant)
+    ledger = SlotLedger(vacant=gone) if gone else None
+    plan = first_plan(2 * len(seats), topology=Topology(nodes=seats), slots=ledger)
+    story = Story(2).begins()
+    run, life = replace(story.state.run, plan=plan), replace(story.state.life, topology=plan.topology)
+    return story.goes_on_from(replace(story.state, run=run, life=life, shrinks=False, fewer_nodes=True))
+
+
+def test_of_nodes_that_may_be_fewer_the_one_whose_device_is_given_up_leaves_alone() -> None:
+    story = of_three_nodes(1).noticed(told({1: "fault"}))
+    assert (story.phase, story.state.stop) == (Phase.RUNNING, None)
+    assert "its node leaves for another place" in story.whys[-1]
+    story.noticed(told({1: "fault", 3: "fault"}))
+    assert story.phase is Phase.DRAINING
+    assert story.state.stop is not None
+    assert story.state.stop.source is StopSource.PLATFORM
+    asked = of_three_nodes(1).noticed(told(graceful_exit=True))
+    assert asked.state.stop is not None, "all are asked to leave"
+
+
+def test_of_fewer_nodes_the_platforms_ranks_are_those_of_all() -> None:
+    story = of_three_nodes(2, 1).noticed(told({2: "fault", 3: "unrecovered"}))
+    assert (story.phase, hold(story.state)) == (Phase.RUNNING, ""), "nobody has those devices now"
+    story.noticed(told({5: "unrecovered"}))
+    assert "rank 3 is unrecovered, says the platform" in story.whys[-1]
+    assert story.phase is Phase.DRAINING

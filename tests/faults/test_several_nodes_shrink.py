@@ -1,10 +1,13 @@
 """Hosts are lost for good and the others go on without; hosts come back, and get no rank where they fail."""
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from support.platform_files import table_v1
 from support.processes import wait_until
 from support.same_training import is_the_same_training
 from support.several_nodes import Job, job
@@ -31,7 +34,8 @@ import time
 from faultrun import sdk
 
 folder = sys.argv[1]
-open(os.path.join(folder, f"up_{life}_{rank}"), "w").close()
+with open(os.path.join(folder, f"up_{life}_{rank}"), "w") as up:
+    up.write(open(os.environ["RANK_TABLE_FILE"]).read())
 while life < 2 and not os.path.exists(os.path.join(folder, f"up_{life}_{1 - rank}")):
     time.sleep(0.01)
 sdk.start()
@@ -57,6 +61,14 @@ def plans_of(one: Job, name: str) -> list[str]:
     """The nodes of each incarnation that this one took part in."""
     plans = [line["plan"]["topology"]["nodes"] for line in one.run(name).events("PlanAdopted")]
     return ["".join(seat["node"] for seat in plan) for plan in plans]
+
+
+def table_of(*addresses: str) -> dict[str, Any]:
+    """A rank table of one device on each of these hosts."""
+    table = table_v1(*([1] * len(addresses)))
+    for server, address in zip(table["server_list"], addresses, strict=True):
+        server["server_id"] = address
+    return table
 
 
 @pytest.mark.torch
@@ -117,13 +129,19 @@ def test_a_host_that_fails_twice_gets_no_rank_until_its_check_passes(tmp_path: P
     (tmp_path / "ck").mkdir()
     program = (sys.executable, str(tmp_path / "train.py"), str(tmp_path))
     with job(tmp_path, "a", "b", script=FAILS_ON_B, program=program, words=words) as one:
-        one.start("a", "b")
+        addresses = {name: one.host(name).address for name in "ab"}
+        whole = table_of(*addresses.values())
+        (tmp_path / "hccl.json").write_text(json.dumps(whole))
+        one.words = (*words, f"--rank_table_file={tmp_path / 'hccl.json'}")
+        for name in "ba":
+            one.start_as(name, environ={"XDL_IP": addresses[name]})
         one.run("a").event("FirstStep", incarnation=2)
         why = "its ranks failed 2 times in a row while others worked"
         assert f"  workers   1 of 2 nodes, without node b: {why}" in one.run("a").card(2)
         one.run("b").event("OwnNodeAside")
         well.touch()
         assert [one.run(name).ends(SLOW_S) for name in "ab"] == [0, 0]
-        first, *others = plans_of(one, "a")
-        assert others == [first, "a", first]
-        assert plans_of(one, "b") == [first, first, first]
+        assert plans_of(one, "a") == ["ab", "ab", "a", "ab"], "as the rank table has them"
+        assert plans_of(one, "b") == ["ab", "ab", "ab"]
+        seen = [json.loads((tmp_path / f"up_{life}_0").read_text()) for life in range(4)]
+        assert seen == [whole, whole, table_of(addresses["a"]), whole]

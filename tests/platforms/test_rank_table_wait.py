@@ -7,19 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from faultrun.model.spec import Rendezvous
-from faultrun.model.topology import NodeId, NodeSlots, Topology
-from faultrun.platforms.rank_table import RankTable, parse_rank_table, read_rank_table
+from faultrun.platforms.rank_table import RankTable, parse_rank_table
 from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
-from faultrun.supervisor.prepare import Abandoned, DeviceAssignment
 from support.platform_files import INITIALIZING, ConfigMapVolume, table_v1, text, write_whole
-from support.specs import a_spec
-from support.story import topology
 
 
 @dataclass(slots=True)
@@ -134,82 +129,6 @@ def test_what_is_no_file_is_refused_and_does_not_hold_us_up(tmp_path: Path) -> N
     (tmp_path / "huge").write_bytes(b" " * (5 << 20))
     with pytest.raises(ValueError, match="larger than 4 MiB"):
         Waiter(tmp_path / "huge").wait()
-
-
-TWO_HERE = topology(2)
-OTHER = NodeSlots(node=NodeId("other"), slots=2)
-
-
-class Unhurried(DeviceAssignment):
-    """Looks again at once."""
-
-    def pause(self, seconds: float) -> None:
-        super().pause(0.0)
-
-
-def seating(
-    path: Path, *devices: int, said: list[str] | None = None, within_s: float = 20.0, **environ: str
-) -> DeviceAssignment:
-    rendezvous = Rendezvous(rank_table_file=str(path), rank_table_wait_s=within_s)
-    spec = a_spec(workers=len(devices), devices=devices, rendezvous=rendezvous)
-    return Unhurried(spec, environ, (said if said is not None else []).append, path.parent)
-
-
-def test_before_every_start_the_devices_are_looked_up_again(path: Path) -> None:
-    path.write_text(text(table_v1(2, devices=(6, 7))))
-    assert seating(path, 0, 1).look(TWO_HERE) == (6, 7)
-    assert seating(path).look(TWO_HERE) == ()
-
-
-def test_workers_of_a_smaller_world_get_a_table_without_the_devices_of_the_others(path: Path) -> None:
-    path.write_text(text(table_v1(3, devices=(5, 6, 7))))
-    (seat,) = topology(3).nodes
-    fewer = Topology(nodes=(replace(seat, slots=2, places=(0, 2)),))
-    seats = seating(path, 0, 1, 2)
-    assert seats.look(fewer) == (5, 7)
-    made = read_rank_table(seats.table)
-    assert made.servers[0].devices == (5, 7)
-    assert made.servers[0].ranks == (0, 1)
-    assert Path(seats.table) == path.parent / "rank_table_of_0_2.json"
-    assert seats.look(topology(3)) == (5, 6, 7)
-    assert seats.table == ""  # the platform's own serves again
-    path.write_text(text(table_v1(2, devices=(5, 7))))  # the platform has written a smaller one itself
-    assert seats.look(fewer) == (5, 7)
-    assert seats.table == ""
-
-
-def test_a_table_of_another_size_is_not_for_this_run(path: Path) -> None:
-    path.write_text(text(table_v1(4)))
-    with pytest.raises(NotFinished) as caught:
-        seating(path, 0, 1).look(TWO_HERE)
-    assert caught.value.because == ("it now gives this node 4 of 4 ranks, and the run has 2 workers here")
-
-
-def test_a_run_that_ends_does_not_wait_for_the_table(path: Path) -> None:
-    path.write_text(INITIALIZING)
-    said: list[str] = []
-    seats = seating(path, 0, 1, said=said)
-    seats.abandon()
-    with pytest.raises(Abandoned):
-        seats.look(TWO_HERE)
-    assert "waiting for the rank table" in said[0]
-
-
-def test_of_several_nodes_each_has_the_ranks_that_the_table_gives_it_or_waits_and_says_so(path: Path) -> None:
-    seats = Topology(nodes=(OTHER, *TWO_HERE.nodes))
-    path.write_text(text(table_v1(2, 2)))
-    first, second = (f"10.0.0.{number}" for number in (1, 2))
-    assert seating(path, 0, 1, XDL_IP=second).look(seats) == (0, 1)
-    assert seating(path, XDL_IP=second).look(seats) == (0, 1), "of one that was no part of it at its start"
-    assert seating(path).look(seats) == (), "nothing says which of its servers this node is"
-    for address, because in (
-        (first, "it gives this node ranks 0 1, and the run ranks 2 3"),
-        ("10.0.0.9", "none of its servers is this node (10.0.0.9), which has ranks 2 3"),
-    ):
-        with pytest.raises(NotFinished) as caught:
-            seating(path, 0, 1, XDL_IP=address, within_s=0.0).look(seats)
-        assert (caught.value.because, caught.value.exit_code) == (because, 69)
-    assert seating(path, XDL_IP=first).look(Topology(nodes=(OTHER, OTHER, *TWO_HERE.nodes))) == ()
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec import Command, Pointer, Recovery, Rendezvous, Rewrite, RunSpec
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.platforms.ports import fresh_port
-from faultrun.supervisor.prepare import DeviceAssignment, Preparer
+from faultrun.supervisor.device_assignment import DeviceAssignment
+from faultrun.supervisor.prepare import Preparer
 from faultrun.supervisor.reactor import RunClock
 from support.small_disk import fill, small_disk
 from support.specs import a_spec

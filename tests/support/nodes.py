@@ -20,10 +20,11 @@ from faultrun.model.topology import BootId
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.control import Control
+from faultrun.supervisor.device_assignment import DeviceAssignment
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.ports import World
-from faultrun.supervisor.prepare import DeviceAssignment, Preparer, WorkerCommand
+from faultrun.supervisor.prepare import Preparer, WorkerCommand
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots import SnapshotMemory
 from faultrun.supervisor.standbys import Standbys

@@ -165,7 +165,10 @@ def statements(office: Office) -> dict[NodeId, Stated]:
 
 
 def numbered(office: Office, by_node: Mapping[NodeId, Stated]) -> dict[NodeId, NodeFact]:
-    """The facts, with arrivals counted (at the start, by node rank first), and who raised the alarm first."""
+    """The facts, with arrivals counted (at the start, by node rank first), and who raised the alarm first.
+
+    And with the node rank that each was started with.
+    """
 
     def order(one: Stated) -> tuple[bool, int, int]:
         rank = one.statement.node_rank if office.header is None else None
@@ -178,6 +181,7 @@ def numbered(office: Office, by_node: Mapping[NodeId, Stated]) -> dict[NodeId, N
         node: replace(
             one.statement.fact,
             arrived=arrived[node],
+            seat=one.statement.node_rank,
             alarm=1 if alarm is not None and alarm.node == node else 0,
         )
         for node, one in by_node.items()

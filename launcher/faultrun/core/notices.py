@@ -7,7 +7,8 @@ a faulty rank; ``fault`` or ``failed`` means that this node is of no more use, a
 placed anew. While none runs the same words keep them from being started.
 
 A run that may shrink (``RunState.shrinks``) goes on without a device that the platform has given up, instead
-of leaving. The platform counts ranks of the whole world, whoever has a worker now.
+of leaving. Where whole nodes may be missing (``fewer_nodes``), the node of that device leaves alone. The
+platform counts ranks of the whole world, whoever has a worker now.
 
 Deviations, because faultrun is outside of all ranks: workers are asked to
 save before they are stopped, and ``RestartFaultProcess`` is obeyed on the first
@@ -16,6 +17,7 @@ node too, by restarting all ranks.
 Nothing here changes a phase: ``core/decide.py`` does.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from faultrun.errors import assert_never
@@ -173,9 +175,10 @@ def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Pl
         why = _described(tuple(news)) if can else _heard(state, notice)
         return said, RestartAsked(ranks=tuple(news), why=why) if can else JustNoted(why=why)
     if news and not here:
-        return said, LeaveAsked(
-            ranks=tuple(news), why=f"{_described(tuple(news))}; leaving for another place"
-        )
+        why = _described(tuple(news))
+        if state.fewer_nodes and not any(one.rank in _own_ranks(state) for one in news):
+            return said, JustNoted(why=f"{why}; its node leaves for another place")
+        return said, LeaveAsked(ranks=tuple(news), why=f"{why}; leaving for another place")
     if state.phase is not Phase.RUNNING:
         return said, JustNoted(why=_heard(state, notice))
     if unrecovered:
@@ -214,7 +217,16 @@ def _rank_here(state: RunState, rank: int) -> int | None:
     first, *others = state.seats.nodes
     if first.places and not others:
         return first.places.index(rank) if rank in first.places else None
+    if state.life.topology is not None and state.plan is not None and not state.plan.of_one_node:
+        (seat, local), seats = divmod(rank, first.slots), state.plan.seat_numbers
+        return seats.index(seat) * first.slots + local if seat in seats else None
     return rank if rank in state.seats.all_ranks else None
+
+
+def _own_ranks(state: RunState) -> Collection[int]:
+    """Those of this node; none where it has no seat."""
+    seats = state.seats
+    return seats.ranks_of(state.node) if any(one.node == state.node for one in seats.nodes) else ()
 
 
 def _remembering(state: RunState, said: Platform) -> RunState:

@@ -31,11 +31,7 @@ def place(
     ``NOBODY`` has the last of those that are left over.
     """
     seats = wanted if before is None or slots_of_nodes(before) != slots_of_nodes(wanted) else before
-    here = {
-        node: fact
-        for node, fact in facts.items()
-        if node not in lost and not fact.status.busy and fact.stop is None and not fact.unfit
-    }
+    here = {node: fact for node, fact in facts.items() if node not in lost and can_sit(fact)}
     spares = sorted(
         here.keys() - {seat.node for seat in seats.nodes}, key=lambda one: (here[one].arrived, one)
     )
@@ -48,6 +44,11 @@ def place(
             seat if seat.node in here else replace(seat, node=next(free, NOBODY)) for seat in seats.nodes
         )
     )
+
+
+def can_sit(fact: NodeFact) -> bool:
+    """Whether a node that is there can have ranks in the next incarnation."""
+    return not fact.status.busy and fact.stop is None and not fact.unfit
 
 
 def taken(seats: Topology) -> Topology:

@@ -7,8 +7,9 @@ Who is expected is waited for first. Fewer or more only from a point that serves
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.place import NOBODY, common_point, place, replaced, slots_of_nodes, taken
+from faultrun.core.place import NOBODY, can_sit, common_point, place, replaced, taken
 from faultrun.core.resize import groups_in, resized, slots_of, takes_from, who_leaves
+from faultrun.core.seat_numbers import as_listed, emptied, numbered, numbers, vacant_in
 from faultrun.core.slots import accuse, condemned
 from faultrun.core.span import several
 from faultrun.model.checkpoint import OnNode, RecoveryPoint
@@ -72,7 +73,7 @@ class Known:
         known = self.plan.slots
         if self.incident is not None:
             known = accuse(self.plan, self.incident, self.policy)
-        return replace(known or SlotLedger(), refused="", vacant=_vacant(self.wanted, self.plan))
+        return replace(known or SlotLedger(), refused="", vacant=vacant_in(self.wanted, self.plan))
 
     @property
     def fits(self) -> bool:
@@ -86,7 +87,7 @@ class Known:
         """All seats, each by who has it or had it last."""
         if self.plan is None or not self.fits:
             return self.wanted
-        vacant = {one.seat: one.node for one in _vacant(self.wanted, self.plan)}
+        vacant = {one.seat: one.node for one in vacant_in(self.wanted, self.plan)}
         if not vacant:
             return self.plan.topology
         sits = iter(self.plan.topology.nodes)
@@ -103,8 +104,8 @@ class Known:
     @property
     def before(self) -> Topology:
         """All seats by who has them now."""
-        vacant = () if self.plan is None else _vacant(self.wanted, self.plan)
-        return _emptied(self.whole, {one.seat for one in vacant})
+        vacant = () if self.plan is None else vacant_in(self.wanted, self.plan)
+        return emptied(self.whole, {one.seat for one in vacant})
 
     @property
     def count(self) -> int:
@@ -134,12 +135,15 @@ def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) ->
     ledger = plan.slots
     if elastic.grow is Grow.NEVER or ledger is None or ledger.stays_small:
         return ()
+    vacant = {one.seat for one in ledger.vacant}
     out = {*(seat.node for seat in plan.topology.nodes), *_set_aside(ledger, facts)}
     fit = [
         fact
         for fact in facts.values()
         if fact.node not in out and not fact.status.busy and fact.stop is None and fact.failure is None
     ]
+    if elastic.fixed_seats:
+        fit = [fact for fact in fit if fact.seat in vacant]
     fit.sort(key=lambda fact: (fact.arrived, fact.node))
     return tuple(fact.node for fact in fit[: len(ledger.vacant)])
 
@@ -206,6 +210,10 @@ def _cannot(seats: Topology, why: str) -> str:
 
 def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:
     """All seats of the run, ``NOBODY`` in those left over; a vacant one is taken only where it ``grows``."""
+    if known.elastic.fixed_seats:
+        closed = set[int]() if grows else {one.seat for one in known.ledger.vacant}
+        here = [fact for node, fact in able.items() if node not in known.lost and can_sit(fact)]
+        return as_listed(known.whole, here, closed, fewest)
     if grows or known.plan is None or not known.fits:
         return place(known.wanted, known.whole, able, known.lost, fewest)
     now = known.plan.topology
@@ -244,7 +252,7 @@ def _with_takes(known: Known, seats: Topology, given: Seating, point: RecoveryPo
     groups = groups_in(point, size)
     if len(groups) > 1 and isinstance(point.source, OnNode):
         return "its ranks hold different parts of the model, on disks of their own"
-    whole, before, after = _numbers(known.wanted), _numbered(known.before), _numbered(seats)
+    whole, before, after = numbers(known.wanted), numbered(known.before), numbered(seats)
     gone = {rank for rank, (seat, _) in enumerate(slots_of(before)) if seats.nodes[int(seat)].node == NOBODY}
     leaving = who_leaves(groups, gone) if gone else frozenset[int]()
     if isinstance(leaving, str):
@@ -306,34 +314,3 @@ def _set_aside(ledger: SlotLedger, facts: Mapping[NodeId, NodeFact]) -> Iterator
         fact = facts.get(one.node)
         if fact is None or not fact.usable:
             yield one.node
-
-
-def _vacant(wanted: Topology, plan: Plan) -> tuple[Vacant, ...]:
-    """None where the run is continued with other seats than the plan was made for."""
-    vacant = () if plan.slots is None else plan.slots.vacant
-    slots = slots_of_nodes(wanted)
-    now = slots_of_nodes(plan.topology)
-    same = len(slots) == len(now) + len(vacant) and {*now} <= {*slots}
-    return vacant if same else ()
-
-
-def _emptied(seats: Topology, numbers: set[int]) -> Topology:
-    return Topology(
-        nodes=tuple(
-            replace(seat, node=NOBODY) if number in numbers else seat
-            for number, seat in enumerate(seats.nodes)
-        )
-    )
-
-
-def _numbers(seats: Topology) -> Topology:
-    """Each seat with its number as its name."""
-    return Topology(
-        nodes=tuple(replace(seat, node=NodeId(f"{number}")) for number, seat in enumerate(seats.nodes))
-    )
-
-
-def _numbered(seats: Topology) -> Topology:
-    """The same of those that somebody has."""
-    both = zip(_numbers(seats).nodes, seats.nodes, strict=True)
-    return Topology(nodes=tuple(named for named, seat in both if seat.node != NOBODY))

@@ -20,13 +20,15 @@ class Elastic:
 
     ``health_check`` is a command that says with 0 whether a slot that was set aside is well again; empty:
     nobody can say, and none is taken back. ``min_nodes``: of several nodes whole ones are left out, and no
-    fewer than these go on; 0: there is one node, whose slots are.
+    fewer than these go on; 0: there is one node, whose slots are. ``fixed_seats``: a rank table says whose
+    each seat is, so no other node may have it.
     """
 
     min_workers: int
     grow: Grow = Grow.AT_SAVE
     health_check: str = ""
     min_nodes: int = field(default=0, metadata=UNLESS_USED)
+    fixed_seats: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

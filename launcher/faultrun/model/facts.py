@@ -35,7 +35,8 @@ class NodeFact:
     best first. ``high_step`` is the largest global step it knows of. ``failure`` is the
     exit code and reason when this node cannot go on (no whole checkpoint,
     unkillable worker, rewriting failed). ``arrived`` and ``alarm`` are filled in by the agreement,
-    which counts arrivals and alarms of all nodes; 0 where it did not. ``look`` is the newest request to look
+    which counts arrivals and alarms of all nodes; 0 where it did not. So is ``seat``, the node rank that it
+    was started with, None where nobody said one. ``look`` is the newest request to look
     through the checkpoints again that ``point`` answers, -1 where it is of before the incarnation's end.
     ``saves`` and ``unsaved`` are what its ranks saved, or could not, as the incarnation ended.
     ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``forming``: as the incarnation
@@ -76,6 +77,7 @@ class NodeFact:
     unfit: bool = field(default=False, metadata=UNLESS_USED)
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
     open_port: int = field(default=0, metadata=UNLESS_USED)
+    seat: int | None = field(default=None, metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

@@ -106,6 +106,14 @@ class Plan:
         vacant = self.slots is not None and bool(self.slots.vacant)
         return len(self.topology.nodes) == 1 and not vacant
 
+    @property
+    def seat_numbers(self) -> tuple[int, ...]:
+        """The seat of each node among all of the run, those that nobody has included."""
+        vacant = () if self.slots is None else self.slots.vacant
+        gone = {one.seat for one in vacant}
+        every = range(len(self.topology.nodes) + len(gone))
+        return tuple(number for number in every if number not in gone)
+
     def keeps_on(self, node: NodeId) -> frozenset[int]:
         """The ranks of ``node`` whose workers live on; none where it has no seat."""
         seated = self.kept and any(seat.node == node for seat in self.topology.nodes)

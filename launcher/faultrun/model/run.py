@@ -178,7 +178,7 @@ class RunState:
     ``topology`` and ``windows`` are what this supervisor was started with; ``addr`` is where others reach
     it, ``stop_by_s`` when the platform ends its job, ``native_scheduler`` whether its ranks need MindSpore's
     scheduler process from the start, ``exit_codes`` what they mean by theirs, ``shrinks`` whether the run may
-    go on with fewer workers. ``stop`` and ``failure``
+    go on with fewer workers, ``fewer_nodes`` whether with fewer nodes. ``stop`` and ``failure``
     (exit code, why) say why no incarnation follows; the next supervisor has neither. ``unfit``: the failure
     is about this node alone, and others may go on without it. ``unheard``: nodes that may not have finished,
     although this one has. ValueError: what cannot be.
@@ -189,6 +189,7 @@ class RunState:
     windows: Windows
     exit_codes: WorkerExitCodes = WorkerExitCodes.USUAL
     shrinks: bool = False
+    fewer_nodes: bool = False
     boot: BootId = BootId("")
     addr: str = ""
     stop_by_s: float | None = None

@@ -1,7 +1,6 @@
 """A plan applied to this node: configurations rewritten, arguments made, devices and a port chosen."""
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -11,26 +10,21 @@ from faultrun.configs.argv import pointed, resume_args
 from faultrun.configs.originals import restore
 from faultrun.configs.pointer import point as point_at
 from faultrun.core import template
-from faultrun.core.span import rank_names
 from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint
-from faultrun.files import DISK_FULL, replace_whole
+from faultrun.files import DISK_FULL
 from faultrun.model.checkpoint import Kind, OnNode
 from faultrun.model.edit import EditedCopy, EditResult
 from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
 from faultrun.model.plan import Plan
 from faultrun.model.spec import Recovery, RunSpec
-from faultrun.model.topology import RunId, Topology
-from faultrun.platforms.documents import Unfinished
-from faultrun.platforms.rank_table import RankTable, node_names, parse_rank_table, seen_devices
-from faultrun.platforms.rank_table_wait import Awaited, NotFinished, Patience, await_file
-from faultrun.platforms.smaller_table import smaller_table
+from faultrun.model.topology import RunId
+from faultrun.supervisor.device_assignment import DeviceAssignment
 from faultrun.supervisor.master_port import MasterPort
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
 _SEEN_LATE_S = 10.0
 _LOOK_AGAIN_S = 0.25
-_DEV = Path("/dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,111 +35,6 @@ class WorkerCommand:
     environ: Mapping[str, str]
     device: int | None = None
     rank_table: str = ""
-
-
-class Abandoned(FaultrunError):
-    """The run ended while the rank table was waited for."""
-
-
-class DeviceAssignment:
-    """Which device belongs to which local rank: the rank table, looked at again before every start.
-
-    A platform that resets a device or places a job anew writes the table again; what
-    it said at the first start need not be so at the next. Of several nodes, HCCL finds the ranks of a node by
-    the table and we by the plan, so both must say the same: a node that has got another's place waits
-    until the platform has written it into the table. Where slots were set aside, workers get a table without
-    their devices, in ``folder``, unless the platform has written such a one itself. ``look`` runs in the
-    helper thread and may wait; ``abandon`` ends that wait from any thread.
-    """
-
-    def __init__(
-        self, spec: RunSpec, environ: Mapping[str, str], say: Callable[[str], None], folder: Path
-    ) -> None:
-        self.table = ""
-        self._folder = folder
-        self._spec = spec
-        self._environ = environ
-        self._say = say
-        self._abandoned = threading.Event()
-
-    def look(self, seats: Topology) -> tuple[int, ...]:
-        """The device of each local rank; empty when no rank table decides it.
-
-        Raises NotFinished (69) when the table is not finished in time, or
-        gives this node other devices or ranks than the run does, ConfigError when it is wrong.
-        """
-        self.table = ""
-        path, names = self._spec.rendezvous.rank_table_file, node_names(self._environ)
-        several = len(seats.nodes) > 1 and bool(names)
-        if not path or not (self._spec.devices or several):
-            return self._spec.devices
-
-        def parse(content: bytes) -> tuple[RankTable, bytes]:
-            table = parse_rank_table(content)
-            if several and table.world_size == seats.world_size:
-                _check_place(table, names, seats.ranks_of(self._spec.node))
-            return table, content
-
-        patience = Patience(within_s=self._spec.rendezvous.rank_table_wait_s, pause=self.pause, say=self._say)
-        try:
-            table, content = await_file(Awaited(what="rank table", parse=parse), path, patience)
-            if not self._spec.devices and table.world_size != seats.world_size:
-                return ()
-            server = table.server_of(names)
-            devices = seen_devices(server.devices, self._environ, _DEV)
-        except ValueError as error:
-            if not self._spec.devices:
-                return ()  # it is handed on unread, as was said at the start
-            raise ConfigError(
-                f"the rank table {path} cannot be used",
-                because=str(error),
-                hint="it was right when the run began: the platform's controller logs say what changed",
-            ) from None
-        seat = seats.nodes[seats.node_rank(self._spec.node)]
-        if seat.places and len(devices) == seat.slots:
-            return devices
-        self._check_size(path, table, devices)
-        if not seat.places:
-            return devices
-        self.table = self._without(content, [server.ranks[slot] for slot in seat.places])
-        return tuple(devices[slot] for slot in seat.places)
-
-    def _without(self, content: bytes, left: Sequence[int]) -> str:
-        """The path of a table with the ranks ``left`` alone."""
-        path = self._folder / f"rank_table_of_{'_'.join(map(str, left))}.json"
-        replace_whole(path, smaller_table(content, left))
-        return str(path.absolute())
-
-    def abandon(self) -> None:
-        """Wait no longer: nobody needs the answer any more."""
-        self._abandoned.set()
-
-    def _check_size(self, path: str, table: RankTable, devices: tuple[int, ...]) -> None:
-        """In-place restarts keep the world; another one is for a new pod to begin with."""
-        if len(devices) == len(self._spec.devices or devices):
-            return
-        raise NotFinished(
-            f"the rank table {path} is another run's",
-            because=f"it now gives this node {len(devices)} of {table.world_size} ranks, "
-            f"and the run has {len(self._spec.devices)} workers here",
-            hint="start the job anew: a run does not change its size",
-        )
-
-    def pause(self, seconds: float) -> None:
-        """Wait; Abandoned when nobody needs the answer any more."""
-        if self._abandoned.wait(seconds):
-            raise Abandoned("abandoned", because="the run has ended", hint="")
-
-
-def _check_place(table: RankTable, names: Collection[str], ranks: Sequence[int]) -> None:
-    """Unfinished until the table gives the server of these ``names`` exactly these ranks."""
-    given = next((server.ranks for server in table.servers if server.names & set(names)), None)
-    if given is None:
-        raise Unfinished(
-            f"none of its servers is this node ({' '.join(names)}), which has {rank_names(ranks)}"
-        )
-    if given != tuple(ranks):
-        raise Unfinished(f"it gives this node {rank_names(given)}, and the run {rank_names(ranks)}")
 
 
 def _lacks_room(error: BaseException | None) -> bool:
@@ -186,7 +75,7 @@ class Preparer:
     def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
         """Yield ConfigRewritten for each file, then Prepared or PrepareFailed; runs in a helper thread."""
         try:
-            self._devices = self._assignment.look(plan.topology)
+            self._devices = self._assignment.look(plan)
             self._check_files(plan)
             results = self._rewrite(plan)
             for result in results:

@@ -3,21 +3,24 @@
 from faultrun.cli.options.meeting import fewest_nodes
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
-from faultrun.cli.resolve.platform import fault_files
+from faultrun.cli.resolve.platform import fault_files, rank_table_named
 from faultrun.cli.resolve.workers import Workers
 from faultrun.model.elastic import Elastic, Grow
 from faultrun.model.exits import WorkerExitCodes
 
 
-def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elastic | None:
+def resolve_elastic(
+    ctx: ResolveContext, workers: Workers, table: str, node_rank: int | None
+) -> Elastic | None:
     """None where the run keeps its size. UsageError (ConfigError) for what cannot shrink.
 
-    ``table`` is the rank table that workers are given; empty: none.
+    ``table`` is the rank table that workers are given; empty: none. ``node_rank`` is what is known of it
+    where there are several nodes.
     """
     settings = ctx.settings
     fewest = settings.min_worker_num
     if workers.nodes > 1:
-        return _fewer_nodes(ctx, workers, table)
+        return _fewer_nodes(ctx, workers, table, node_rank)
     if fewest is None:
         for option in (Settings.grow, Settings.health_check):
             ctx.no_effect("the run keeps its size without --min_worker_num", option)
@@ -42,26 +45,56 @@ def resolve_elastic(ctx: ResolveContext, workers: Workers, table: str) -> Elasti
     return Elastic(min_workers=fewest, grow=settings.grow, health_check=check)
 
 
-def _fewer_nodes(ctx: ResolveContext, workers: Workers, table: str) -> Elastic | None:
+def _fewer_nodes(ctx: ResolveContext, workers: Workers, table: str, node_rank: int | None) -> Elastic | None:
     """Whole nodes may be missing, down to MIN of ``--nnodes=MIN:MAX``."""
     settings, nodes = ctx.settings, workers.nodes
     if settings.min_worker_num is not None:
         because = f"the workers are those of {nodes} nodes, which leave and come back as a whole"
         raise settings.refuse(Settings.min_worker_num, because, f"--nnodes={max(1, nodes - 1)}:{nodes}")
     fewest = (settings.read(Settings.nnodes, fewest_nodes) if settings.nnodes > 1 else None) or nodes
-    against = ""
-    if table:
-        against = "a rank table names every device of the run, and the platform alone writes another"
-    elif settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
+    against = _against_table(ctx, workers) if table else ""
+    if settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
         against = "a training that recovers by itself (--worker_exit_codes=torchft) sees to its own size"
     if fewest < nodes and against:
         ctx.note(f"--nnodes: the run needs all {nodes} nodes: {against}")
     if fewest == nodes or against:
         ctx.no_effect("the run keeps its size", Settings.grow, Settings.health_check)
         return None
+    if table:
+        _check_seat(ctx, workers, node_rank)
     return Elastic(
         min_workers=fewest * workers.local,
         grow=settings.grow,
         health_check=settings.health_check or "",
         min_nodes=fewest,
+        fixed_seats=bool(table),
     )
+
+
+def _against_table(ctx: ResolveContext, workers: Workers) -> str:
+    """Why no node can be left out of the rank table; the same on every node, because all read the same."""
+    named, job = rank_table_named(ctx.settings, ctx.process), workers.job
+    if named is None or job is None or job.source != named.where:
+        return "the workers get the rank table unread, so nobody can leave a node out of it"
+    if (job.nodes, job.local) == (workers.nodes, workers.local):
+        return ""
+    return (
+        f"{job.source} names {job.nodes} servers with {job.local} devices each, and the run has "
+        f"{workers.nodes} nodes with {workers.local}"
+    )
+
+
+def _check_seat(ctx: ResolveContext, workers: Workers, node_rank: int | None) -> None:
+    """Each has to know which rows are its own: when it comes back it has them again."""
+    settings, job = ctx.settings, workers.job
+    assert job is not None, "the rank table was read"
+    if node_rank is None:
+        because = f"nothing says which server of {job.source} this node is"
+        hint = f"XDL_IP or POD_IP as {job.source} has it, --node_rank=N, or --nnodes={workers.nodes}"
+        raise settings.refuse(Settings.nnodes, because, hint)
+    if job.node_rank is not None and node_rank != job.node_rank:
+        because = f"{job.source} makes this node number {job.node_rank}"
+        raise settings.refuse(Settings.node_rank, because, "leave it out: the rank table says it")
+    if node_rank >= workers.nodes:
+        because = f"{job.source} has servers 0 to {workers.nodes - 1}"
+        raise settings.refuse(Settings.node_rank, because, f"--node_rank={workers.nodes - 1}")

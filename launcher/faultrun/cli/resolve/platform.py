@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from faultrun.cli.options.choices import likely
+from faultrun.cli.options.meeting import fewest_nodes
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.model.spec import FaultFiles, Framework
@@ -78,6 +79,29 @@ def read_rank_table(ctx: ResolveContext) -> FinishedTable | None:
         hint = "a table without that mistake, or --worker_num=N"
         raise settings.refuse(Settings.rank_table_file, because, hint) from None
     return FinishedTable(content=content, where=named.where)
+
+
+def awaited_table(settings: Settings, process: ProcessContext) -> Awaited[RankTable]:
+    """When the rank table counts as finished.
+
+    With ``--nnodes=MIN:MAX`` not before it names this node, where it names any: the platform may write who
+    comes instead of another into it after that one has started.
+    """
+    names = node_names(process.environ)
+    fewer = settings.nnodes > 1 and settings.read(Settings.nnodes, fewest_nodes) != settings.nnodes
+    if not fewer or not names or settings.gave(Settings.node_rank):
+        return RANK_TABLE
+
+    def parse(content: bytes) -> RankTable:
+        table = parse_rank_table(content)
+        if len(table.servers) > 1 and any(server.names for server in table.servers):
+            try:
+                table.server_of(names)
+            except ValueError as error:
+                raise Unfinished(str(error)) from None
+        return table
+
+    return Awaited(what=RANK_TABLE.what, parse=parse)
 
 
 def handed_on(ctx: ResolveContext, devices: tuple[int, ...]) -> str:

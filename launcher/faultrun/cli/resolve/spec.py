@@ -73,7 +73,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     if one_of_several:
         logs = replace(logs, log_dir=str(Path(logs.log_dir) / node_folder(node)))
     scheduler = resolve_scheduler(ctx, framework, program.command, meeting.master_addr, workers)
-    table = handed_on(ctx, workers.devices)
+    table = handed_on(ctx, workers.devices if workers.nodes == 1 else ())
     spec = RunSpec(
         run_id=_run_id(ctx, one_of_several),
         node=node,
@@ -98,7 +98,9 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         compile_cache=resolve_compile_cache(ctx, framework, program, workers.world, logs.log_dir),
         standby=resolve_standby(ctx, program, framework, workers.local, workers.simulation),
         agreement=one_of_several.agreement if one_of_several else None,
-        elastic=resolve_elastic(ctx, workers, table),
+        elastic=resolve_elastic(
+            ctx, workers, table, one_of_several.agreement.node_rank if one_of_several else None
+        ),
     )
     return Resolved(spec=spec, notes=tuple(ctx.notes), dry_run=settings.dry_run)
 

@@ -14,7 +14,7 @@ from faultrun.cli.console import say, settle, stamp_lines
 from faultrun.cli.options.choices import DryRun
 from faultrun.cli.options.settings import Asked, Settings, collect_for_run
 from faultrun.cli.resolve.context import ProcessContext
-from faultrun.cli.resolve.platform import RANK_TABLE, SERVER_LIST, rank_table_named, server_list_path
+from faultrun.cli.resolve.platform import SERVER_LIST, awaited_table, rank_table_named, server_list_path
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.configs.apply import check
 from faultrun.configs.argv import check_template, pointed
@@ -151,7 +151,9 @@ def _ready(settings: Settings, around: ProcessContext, patience: Patience) -> Pr
     named, listed = rank_table_named(settings, around), server_list_path(around)
     with suppress(ValueError):  # it is finished and wrong: resolve says how, and what that means
         if named is not None:
-            return replace(around, rank_table=await_file(RANK_TABLE, named.path, patience))
+            return replace(
+                around, rank_table=await_file(awaited_table(settings, around), named.path, patience)
+            )
         if listed:
             return replace(around, servers=await_file(SERVER_LIST, listed, patience))
     return around

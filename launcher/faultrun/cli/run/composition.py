@@ -48,6 +48,7 @@ from faultrun.platforms.local import accelerators_of
 from faultrun.supervisor.agreement import LocalAgreement
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.control import Control
+from faultrun.supervisor.device_assignment import DeviceAssignment
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.fault_file_watcher import FaultFileWatcher
 from faultrun.supervisor.hang_watch import HangWatch
@@ -58,7 +59,7 @@ from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.nodes_agreement import LEAVING_S, NodesAgreement
 from faultrun.supervisor.ports import Agreement
-from faultrun.supervisor.prepare import DeviceAssignment, Preparer
+from faultrun.supervisor.prepare import Preparer
 from faultrun.supervisor.progress import Incarnation, lost_workers, write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.resume_check import ResumeCheck
@@ -117,6 +118,7 @@ class Supervisor:
             windows=spec.supervision.windows,
             exit_codes=spec.supervision.policy.exit_codes,
             shrinks=spec.elastic is not None and not spec.elastic.min_nodes,
+            fewer_nodes=spec.elastic is not None and spec.elastic.min_nodes > 0,
         )
         self._claimed = claim(self.log_dir, start, spec.run_id)
         past = self._claimed.past

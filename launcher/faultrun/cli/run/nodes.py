@@ -41,8 +41,13 @@ def rules_of(spec: RunSpec) -> Rules:
 
 
 def _stays(spec: RunSpec) -> bool:
-    """Whether survivors are to stay where a node is lost; a training that recovers by itself has no nodes."""
+    """Whether survivors are to stay where a node is lost; a training that recovers by itself has no nodes.
+
+    With a rank table who comes instead has to be in it first, and the ranks need the new one.
+    """
     supervision = spec.supervision
+    if spec.elastic is not None and spec.elastic.fixed_seats:
+        return False
     return supervision.windows.rejoin_s > 0 and supervision.policy.exit_codes is WorkerExitCodes.USUAL
 
 
