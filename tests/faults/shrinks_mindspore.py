@@ -1,11 +1,14 @@
 """A MindSpore training that loses a device, goes on with fewer ranks, and takes the device back.
 
+``shrinks_mindspore.py [FOLDER]``: with a folder that all nodes share it is rank 0, which says there that its
+host can be killed: MindSpore's scheduler is on that one.
 Each step of each rank is a line in ``seen_<incarnation>_<rank>.jsonl``. At the end rank 0 does the same steps
 once more, undisturbed and in one process: ``alone.jsonl``.
 """
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -24,6 +27,7 @@ from faultrun import sdk
 WORLD, BATCH, EPOCHS, SAMPLES, SEED = 3, 4, 3, 50, 3
 STEPS = SAMPLES // (WORLD * BATCH)  # two samples of an epoch are left out
 BROKEN, WELL = 3, 7
+BAD_RANK = 0 if sys.argv[1:] else 1
 LIFE = int(os.environ["FAULTRUN_INCARNATION"])
 
 
@@ -53,10 +57,15 @@ class Watched(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no type
 
     def on_train_step_begin(self, run_context: Any) -> None:
         step = self.done + run_context.original_args().cur_step_num
-        if (get_rank(), LIFE, step) == (1, 0, BROKEN):
-            sys.stderr.write("HBM MULTI BIT ECC error\n")
-            sys.stderr.flush()
-            os._exit(1)  # MindSpore's own shutdown takes half a minute then
+        if (get_rank(), LIFE, step) != (BAD_RANK, 0, BROKEN):
+            return
+        if sys.argv[1:]:
+            Path("can_be_killed").touch()
+            while True:
+                signal.pause()  # somebody who asks where it stands interrupts it
+        sys.stderr.write("HBM MULTI BIT ECC error\n")
+        sys.stderr.flush()
+        os._exit(1)  # MindSpore's own shutdown takes half a minute then
 
     def on_train_step_end(self, run_context: Any) -> None:
         told = run_context.original_args()
@@ -99,6 +108,8 @@ def alone() -> None:
 
 
 def main() -> None:
+    for folder in sys.argv[1:]:
+        os.chdir(folder)
     ms.set_context(mode=ms.GRAPH_MODE)
     ms.set_device("CPU")
     init()
