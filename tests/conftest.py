@@ -40,9 +40,25 @@ _JOBS = frozenset({"faults", "soak"})
 """Folders whose tests wait for real jobs; the others' compute in their own process, or start one."""
 _EITHER = frozenset({"examples", "sdk"})
 """Real trainings with minutes of patience: whoever is done first takes them."""
-_FIRST = ("rehearse", "adopt", "project")
-"""Folders with files of minutes: last, each would keep all others waiting for it."""
-_ORDERS = (("jobs", "either", "alone"), ("either", "alone"), ("alone", "either"))
+_LONG = frozenset(
+    {
+        *(
+            "adopt/test_runs",
+            "rehearse/test_bad_scripts",
+            "rehearse/test_rehearsals",
+            "project/test_docs_run",
+        ),
+        *("standby/test_codes_preloaded", "core/test_phases", "project/test_pythons"),
+        *("examples/test_deepspeed", "examples/test_fsdp2_dcp", "examples/test_lightning"),
+        *("examples/test_transformers_trainer", "examples/test_mindspore_lenet", "examples/test_mindio_ttp"),
+        *("sdk/test_two_trainers", "sdk/test_rejoin", "sdk/test_torch_shards", "sdk/test_mindspore_gasp"),
+        *("faults/test_survivors_stay", "faults/test_several_nodes", "faults/test_several_nodes_mindspore"),
+        *("faults/test_reset_pipeline", "faults/test_several_nodes_faults", "faults/test_hangs"),
+        *("soak/test_stay", "soak/test_pauses", "soak/test_everything", "soak/test_hostile"),
+    }
+)
+"""Files of most of a minute or more: begun last, one of them would keep all others waiting for it."""
+_ORDERS = (("jobs", "either", "alone"), ("either", "alone", "jobs"), ("alone", "either", "jobs"))
 """What the first, the second and every further process does; a share that is done is followed by the next."""
 
 _FEWEST = 5
@@ -56,8 +72,13 @@ class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.partition("::")[0]
 
+    def _reschedule(self, node: Any) -> None:
+        """The next file is given out no earlier than it must: a process knows it before its last test."""
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
+
     def _assign_work_unit(self, node: Any) -> None:
-        """Its own share first, then what any may take; the jobs stay with one process, one at a time."""
+        """Its own share first, then what is left of the others: nobody waits while there is work."""
         place = list(self.assigned_work).index(node)
         for share in _ORDERS[min(place, len(_ORDERS) - 1)]:
             scopes = [scope for scope in self.workqueue if _share(scope) == share]
@@ -70,7 +91,7 @@ class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
 
 def _turn(scope: str) -> bool:
     """The long ones first; those that compare equal stay in their order."""
-    return scope.split("/")[1] not in _FIRST
+    return scope.removeprefix("tests/").removesuffix(".py") not in _LONG
 
 
 def _share(scope: str) -> str:
