@@ -11,12 +11,11 @@ from faultrun.agreement.embedded import find_etcd
 from faultrun.cli.report import account_of
 from support.processes import lives, wait_until
 from support.runs import HELD_SAVE, Run
-from support.several_nodes import STORE, Job, job
+from support.several_nodes import LONG_LEASE, STORE, Job, job
 
 pytestmark = pytest.mark.slow
 
 TRAINS = "train()\n"
-LONG_LEASE = "--lease_ttl=20s"  # where no node is lost, a machine that is busy loses none
 ENDS_WHEN_TOLD = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\ntrain()\n"
 ENDS_IN_THE_SECOND_LIFE = "train_in_the_first_life()\n"
 
@@ -52,7 +51,8 @@ def fenced(run: Run) -> str:
 
 
 def test_all_start_together_and_end_with_one_code(tmp_path: Path) -> None:
-    with job(tmp_path, "a", "b", script="say(os.environ['MASTER_ADDR'], os.environ['MASTER_PORT'])\n") as one:
+    script = "say(os.environ['MASTER_ADDR'], os.environ['MASTER_PORT'])\n"
+    with job(tmp_path, "a", "b", script=script, words=(LONG_LEASE,)) as one:
         one.start("a", "b")
         assert [one.run(name).ends() for name in "ab"] == [0, 0]
         assert len({one.run(name).log(one.rank_on(name)) for name in "ab"}) == 1
@@ -61,7 +61,7 @@ def test_all_start_together_and_end_with_one_code(tmp_path: Path) -> None:
 
 def test_the_first_node_serves_etcd_until_all_know_the_end(tmp_path: Path) -> None:
     assert find_etcd()
-    with job(tmp_path, "a", "b", script=ENDS_IN_THE_SECOND_LIFE, served=True) as one:
+    with job(tmp_path, "a", "b", script=ENDS_IN_THE_SECOND_LIFE, served=True, words=(LONG_LEASE,)) as one:
         one.start("b", "a")
         one.trains("a", "b")
         one.run("b").kill(one.rank_on("b"))
@@ -71,7 +71,7 @@ def test_the_first_node_serves_etcd_until_all_know_the_end(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("dies_on", ["a", "b"])
 def test_a_rank_that_dies_anywhere_has_all_drain_and_restart(tmp_path: Path, dies_on: str) -> None:
-    with job(tmp_path, "a", "b", script=ENDS_IN_THE_SECOND_LIFE) as one:
+    with job(tmp_path, "a", "b", script=ENDS_IN_THE_SECOND_LIFE, words=(LONG_LEASE,)) as one:
         one.start("a", "b")
         one.trains("a", "b")
         one.run(dies_on).kill(one.rank_on(dies_on))
@@ -214,7 +214,7 @@ def test_a_supervisor_that_is_killed_comes_back_into_the_same_run(tmp_path: Path
 
 
 def test_a_stop_to_all_ends_the_run_everywhere_with_one_code(tmp_path: Path) -> None:
-    with job(tmp_path, "a", "b", script=TRAINS) as one:
+    with job(tmp_path, "a", "b", script=TRAINS, words=(LONG_LEASE,)) as one:
         one.start("a", "b")
         one.trains("a", "b")
         for name in "ab":

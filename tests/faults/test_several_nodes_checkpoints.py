@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.runs import Launcher, Run
-from support.several_nodes import Job, job
+from support.several_nodes import LONG_LEASE, Job, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -70,6 +70,7 @@ def test_two_hosts_resume_from_one_gasp_with_every_configuration_rewritten_and_n
         "--rewrite=train.yaml:pre_trained",
         f"--rewrite={seen_by_both}:pre_trained",
         "--resume_arg=--resume={checkpoint}",
+        LONG_LEASE,
     )
     program = (str(TRAIN), "train.yaml", str(checkpoints))
     with job(tmp_path, *BOTH, program=program, framework="torch", per_node=2, words=words) as one:
@@ -103,7 +104,8 @@ def test_hosts_with_disks_of_their_own_go_back_to_the_newest_step_that_all_have(
 ) -> None:
     reference = undisturbed(launcher, 2)
     own = [configured(tmp_path / name, stops=True) for name in BOTH]
-    words = ("--checkpoint_dir=ck", "--rewrite=train.yaml:pre_trained", "--resume_arg=--resume={checkpoint}")
+    rewritten = ("--rewrite=train.yaml:pre_trained", "--resume_arg=--resume={checkpoint}")
+    words = ("--checkpoint_dir=ck", *rewritten, LONG_LEASE)
     program = (str(TRAIN), "train.yaml", "ck")
     with job(tmp_path, *BOTH, program=program, framework="torch", words=words) as one:
         one.start(*BOTH)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.several_nodes import job
+from support.several_nodes import LONG_LEASE, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -38,7 +38,7 @@ dist.destroy_process_group()
 
 
 def test_a_rank_that_hangs_is_named_on_both_hosts_and_costs_one_restart_of_both(tmp_path: Path) -> None:
-    words = ("--hang_limits=step=2s..30m",)
+    words = ("--hang_limits=step=2s..30m", LONG_LEASE)
     with job(tmp_path, "a", "b", script=TRAINS, framework="torch", words=words) as one:
         one.start("a", "b")
         assert [one.run(name).ends() for name in "ab"] == [0, 0]

@@ -13,6 +13,8 @@ from support.lightly import lightly
 from support.runs import FAULTRUN, LIGHT_PYTHON, PRELUDE, Run
 
 LEASE_S = 3
+LONG_LEASE = "--lease_ttl=20s"
+"""Where no node is lost, a machine that is busy loses none."""
 STORE = "store"
 
 
