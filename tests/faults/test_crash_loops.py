@@ -51,6 +51,7 @@ def test_the_note_of_torchs_record_is_older_than_the_exit_of_the_peer_it_broke(l
     run = launcher.run(
         f"note = {json.dumps(note)!r}\n"
         """
+import time
 if life == 0 and rank == 1:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     path = os.environ["TORCHELASTIC_ERROR_FILE"]
@@ -61,7 +62,7 @@ if life == 0 and rank == 1:
 if life == 0:
     other = os.environ["TORCHELASTIC_ERROR_FILE"].replace("error_0", "error_1")
     while not os.path.exists(other):
-        pass
+        time.sleep(0.002)
     raise ConnectionResetError(104, "Connection reset by peer")
 """
     )

@@ -42,7 +42,8 @@ def test_a_full_disk_does_not_end_a_training_that_prints_nothing(
     run = launcher.run(
         _FILL + "if life == 0 and rank == 0:\n    fill()\n    os.remove('faultrun_log/ballast')\n"
         "    fill()\n    open('full', 'w').close()\n"
-        "while not os.path.exists('full'): pass",
+        "import time\n"
+        "while not os.path.exists('full'): time.sleep(0.01)",
         workers=14,  # their ends take more than what is left of the journal's last page
     )
     assert run.ends() == 0

@@ -93,12 +93,12 @@ def test_a_bar_of_progress_is_in_the_live_line_and_leaves_one_line(
     terminal: Terminal, launcher: Launcher
 ) -> None:
     code = """
-import pathlib
+import pathlib, time
 for n in range(100):
     sys.stderr.write(f"\\r{n}%|###  |")
     sys.stderr.flush()
 while not pathlib.Path("go").exists():
-    pass
+    time.sleep(0.01)
 sys.stderr.write("\\r100%|#####|\\n")
 """
     run = run_on(terminal, launcher, code)
@@ -160,7 +160,8 @@ train_in_the_first_life()
 
 
 def test_what_is_paused_with_ctrl_s_goes_on_with_ctrl_q(terminal: Terminal, launcher: Launcher) -> None:
-    code = "import pathlib\nsay('before')\nwhile not pathlib.Path('go').exists(): pass\nsay('after')\ntrain()"
+    waits = "while not pathlib.Path('go').exists(): time.sleep(0.01)"
+    code = f"import pathlib, time\nsay('before')\n{waits}\nsay('after')\ntrain()"
     run = run_on(terminal, launcher, code)
     terminal.read_until(lambda said: b"[0]: before" in said)
     terminal.type(CTRL_S)
