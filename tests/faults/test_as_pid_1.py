@@ -44,8 +44,10 @@ def test_it_reaps_what_was_orphaned_and_recovers_as_anywhere(launcher: Launcher)
         "def state(pid):\n"
         "    try: return open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[0]\n"
         "    except OSError: return 'gone since'\n"
+        "while rank == 1 and not os.path.exists('looked'): pass\n"  # or it may be a zombie
         "zombies = [pid for pid in os.listdir('/proc') if pid.isdigit() and state(pid) == 'Z']\n"
-        "say('pid 1 is', open('/proc/1/cmdline').read().split(chr(0))[2], 'zombies', zombies)",
+        "say('pid 1 is', open('/proc/1/cmdline').read().split(chr(0))[2], 'zombies', zombies)\n"
+        "open('looked', 'w')",
     )
     assert run.ends() == 0
     assert run.log(0, 1).strip() == "pid 1 is faultrun zombies []"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import PATIENCE_S
 from support.runs import FAULTRUN, Launcher
 
 
@@ -15,7 +16,7 @@ def test_a_stderr_whose_reader_is_gone(launcher: Launcher) -> None:
     os.close(read_end)
     process = launcher.start(words, {}, subprocess.DEVNULL, write_end)
     os.close(write_end)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert (launcher.folder / "faultrun_log" / "incident_1.txt").exists()
 
 
@@ -51,7 +52,7 @@ def test_a_disk_that_fills_up_under_the_console_log(launcher: Launcher) -> None:
     words = ("--worker_num=2", *launcher.program("if life == 0: sys.exit(1)"))
     with Path("/dev/full").open("wb") as full:
         process = launcher.start(words, {}, full.fileno(), full.fileno())
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_a_console_that_nobody_reads_holds_nobody_up(launcher: Launcher) -> None
     process = launcher.start(words, {}, write_end, write_end)
     os.close(write_end)
     try:
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.wait()

@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from support.processes import wait_until
+from support.processes import PATIENCE_S, wait_until
 from support.runs import FAULTRUN, Launcher, Run
 
 TALKS = "say('life', life)\ntrain_in_the_first_life()\nsay('done', rank)"
@@ -61,7 +61,7 @@ def test_who_follows_is_taken_into_the_next_life_and_to_the_end(launcher: Launch
         wait_until(lambda: "[1]: ready" in seen.read_text(), what="the first life's lines")
         run.kill(0)
         assert run.ends() == 0
-        assert follower.wait(30) == 0
+        assert follower.wait(PATIENCE_S) == 0
     finally:
         follower.kill()
     lines = seen.read_text().splitlines()

@@ -36,6 +36,8 @@ def test_1_and_a_kill_start_that_rank_again_alone_and_3_ends_the_run(launcher: L
     first = [run.worker(rank) for rank in range(3)]
     os.kill(first[1], signal.SIGUSR1)
     trains_again(run, 1, incarnation=1)
+    for rank in (0, 2):
+        heard(run, rank, times=1)
     run.kill(2)
     trains_again(run, 2, incarnation=2)
     assert run.worker(0) == first[0]

@@ -5,7 +5,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,16 +27,17 @@ def terminals(tmp_path: Path) -> Iterator[Tmux]:
     tmux.close()
 
 
-def shown(tmux: Tmux, name: str, title: str, ranks: list[tuple[str, ...]]) -> str:
+def shown(tmux: Tmux, name: str, title: str, ranks: Sequence[tuple[str, ...]], *below: str) -> str:
     """Wait until the screen is whole, has ``title`` and says what is given of rank 0 and 1: pid, state, step
 
-    A screen is drawn from top to bottom, and may be captured before all of it is: the last row counts.
+    A screen is drawn from top to bottom, and may be captured before all of it is: ``below`` must be there
+    too, each a pattern, and the last row.
     """
 
     def there() -> str | None:
         screen = "\n".join(tmux.screen(name))
         table = [rf"^ +{rank} +{' +'.join(words)}( |$)" for rank, words in enumerate(ranks)]
-        right = all(re.search(line, screen, re.MULTILINE) for line in table)
+        right = all(re.search(line, screen, re.MULTILINE) for line in (*table, *below))
         return screen if right and title in screen and "Ctrl-C leaves" in screen else None
 
     screen = wait_until(there, what=f"{title!r} and {ranks} on the {name} screen")
@@ -69,18 +70,18 @@ def test_the_screen_is_right_before_during_and_after_a_kill(
     zero, one = pids(run)
     for name in SIZES:
         title = "running  incarnation 0  2 of 2 ranks up"
-        screen = shown(terminals, name, title, [(zero, "training", "5"), (one, "training", "5")])
+        ranks = [(zero, "training", "5"), (one, "training", "5")]
+        outlook = "restart 1 of 3 in 1h, from the newest whole checkpoint"
+        screen = shown(terminals, name, title, ranks, "0 so far; 3 left in 1h", outlook)
         kept(screen, "before", name, tmp_path)
-        assert "0 so far; 3 left in 1h" in screen
-        assert "restart 1 of 3 in 1h, from the newest whole checkpoint" in screen
 
     run.kill(1)
     for name in SIZES:
         title = "draining  incarnation 0  1 of 2 ranks up"
         why = ("killed by SIGKILL",) if name == "large" else ()
-        screen = shown(terminals, name, title, [(zero, "saving", "5"), (one, "failed", "5", *why)])
+        ranks = [(zero, "saving", "5"), (one, "failed", "5", *why)]
+        screen = shown(terminals, name, title, ranks, "rank 1: killed by SIGKILL; 1 get 300 s to save")
         kept(screen, "during", name, tmp_path)
-        assert "rank 1: killed by SIGKILL; 1 get 300 s to save" in screen
         assert screen.count("killed by SIGKILL") == (2 if name == "large" else 1)
 
     (tmp_path / "let_go_0").write_bytes(b"")
@@ -88,11 +89,13 @@ def test_the_screen_is_right_before_during_and_after_a_kill(
     zero, one = pids(run)
     for name in SIZES:
         title = "running  incarnation 1  2 of 2 ranks up"
-        screen = shown(terminals, name, title, [(zero, "training", "8"), (one, "training", "8")])
+        below = (
+            "1 so far; 3 left in 1h",  # refunded: it has come further
+            "rank 1 of 2 killed by SIGKILL at step 5",
+            "checkpoint +step 5 .* not verified",
+        )
+        screen = shown(terminals, name, title, [(zero, "training", "8"), (one, "training", "8")], *below)
         kept(screen, "after", name, tmp_path)
-        assert "1 so far; 3 left in 1h" in screen  # refunded: it has come further
-        assert "rank 1 of 2 killed by SIGKILL at step 5" in screen
-        assert re.search(r"checkpoint +step 5 .* not verified", screen)
 
     terminals.resize("large", SIZES["small"])
     small = terminals.screen("small")[2:]
