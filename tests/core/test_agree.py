@@ -293,16 +293,6 @@ def on_disk(node: NodeId, step: int) -> RecoveryPoint:
     return replace(checkpoint(step, path), source=OnNode(node=node), files=files)
 
 
-def test_a_run_that_has_resumed_never_begins_from_nothing_though_only_newcomers_are_left() -> None:
-    gone = replace(plan(), point=checkpoint(7))
-    left = fact(A, NodeStatus.JOINED), fact(C, NodeStatus.JOINED, incarnation=-1)
-    found = answer(*left, after=gone)
-    assert isinstance(found, RunFinished)
-    assert found.exit_code == 65
-    assert found.why.startswith("no checkpoint of this run is known to node a c\n  because: it went on from ")
-    assert adopted(*left, after=plan()).point is None, "it had none before either"
-
-
 def test_of_all_nodes_points_the_furthest_that_every_node_can_load_is_chosen() -> None:
     def chosen(a: list[RecoveryPoint], b: list[RecoveryPoint]) -> RecoveryPoint | None:
         joined = (

@@ -127,7 +127,9 @@ def test_without_a_lost_host_and_with_it_again_it_is_the_same_training(
     is_the_same_training(shared)
 
 
-def test_with_a_file_for_each_rank_it_waits_as_before_and_says_why(tmp_path: Path) -> None:
+def test_with_a_file_for_each_rank_it_waits_and_is_not_begun_anew_by_those_who_know_of_none(
+    tmp_path: Path,
+) -> None:
     shared = tmp_path / "ck"
     shared.mkdir()
     words = (
@@ -139,11 +141,19 @@ def test_with_a_file_for_each_rank_it_waits_as_before_and_says_why(tmp_path: Pat
         one.start("a", "b")
         for name in "ab":
             one.run(name).said(one.rank_on(name), "saved")
+        seen = one.run("a").event("SaveSeen")["path"]
         one.host("b").kill()
         assert one.run("a").ends() == 69
         why = "(1 node cannot go on: "
         assert why in one.run("a").text
         assert " is one of a file for each rank, and nothing says that these are alike)" in one.run("a").text
+        for name in "ab":
+            one.start_as(name, f"--log_dir={tmp_path / 'later'}")
+        assert [one.run(name).ends() for name in "ab"] == [65, 65]
+        for name in "ab":
+            assert "no checkpoint of this run is known to node" in one.run(name).text
+            assert f"  because: it had {shared}/state-1-rank-" in one.run(name).text
+        assert str(seen).startswith(f"{shared}/state-1-rank-")
 
 
 def test_a_host_that_fails_twice_gets_no_rank_until_its_check_passes(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Setting(NamedTuple):
     kinds: frozenset[str] = ALL_FAULTS
     away: frozenset[str] = frozenset()  # guards that a mutant lacks
     saves: bool = False  # ranks that end may have saved
+    forgets: bool = False  # so may those that train; a host comes back without the log_dir that told of it
     fine: bool = False  # what a supervisor does by itself takes time, and so does joining
     cold: bool = (
         False  # it begins before the first plan, and each node reads its own key at a moment of its own
@@ -50,6 +51,7 @@ class Word(NamedTuple):
     struck: bool = False  # a rank of its own fell
     kept: int = -1  # the rank that lives on there, and is free
     open: bool = False  # nothing has to be prepared
+    saved: bool = False  # it knows that the run has saved
 
 
 class Key(NamedTuple):
@@ -107,6 +109,8 @@ class Node(NamedTuple):
     asked: tuple[Answer, ...] = ()  # answers that are on their way to it
     got: tuple[Answer, ...] = ()  # answers that have come
     finished: tuple[Answer, ...] = ()  # who said directly that its ranks have all come to their end
+    forgot: bool = False  # nothing told it which saves are the run's, and it has not taken part since
+    blind: int = 0  # saves up to this one it takes for another run's
     waiting: tuple[int, ...] = ()  # nodes that could take a vacant seat, as its supervisor knows
 
     @property

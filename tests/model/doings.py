@@ -121,7 +121,9 @@ def told(node: Node, move: Move) -> Node:
                 phase="join", incarnation=move.number, word=Word(move.number, "running"), raised=-1
             )
         case "plan" if node.phase in ("idle", "prepare", "ready") and move.number > node.incarnation:
-            return node._replace(phase="prepare", incarnation=move.number, struck=False, raised=-1)
+            return node._replace(
+                phase="prepare", incarnation=move.number, struck=False, raised=-1, forgot=False
+            )
         case "go" if node.phase == "ready" and node.incarnation == move.number:
             newcomer = bool(node.plan and values.plan_of(node.plan).body.kept)
             return node._replace(phase="join" if newcomer else "run", word=Word(move.number, "running"))
@@ -173,6 +175,10 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
                 more = node._replace(phase="drain", raised=life)
                 newest = max(disk, life + 1) if setting.saves else disk
                 yield Step(f"{at}: saves, to be more", set_node(state, at, more)._replace(disk=newest))
+            if setting.forgets and not node.word.saved:
+                told = node._replace(word=node.word._replace(saved=True))
+                saved = set_node(state, at, told)._replace(disk=max(disk, life + 1))
+                yield Step(f"{at}: saves {life + 1} and trains on", saved)
         case "stay" | "join" if not _are_one_group(state, node):
             given_up = node._replace(phase="drain", raised=life)
             yield Step(f"{at}: waits no longer for one group of {life}", set_node(state, at, given_up))
@@ -191,14 +197,14 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
             over = node._replace(phase="look", raised=life)
             yield Step(f"{at}: finds its ranks of {life} killed", set_node(state, at, over))
         case "look" | "fenced":
-            point = state.disk if setting.saves else 0
+            blind = state.disk if node.forgot else node.blind
+            point = state.disk if setting.saves and state.disk > blind else 0
             done = node.phase == "look" and node.word[:2] == (life, "done")
             status = "done" if done and "stays_done" not in setting.away else "joined"
-            word = Word(life, status, node.look, point, node.struck, open=setting.open)
-            yield Step(
-                f"{at}: has looked, point {point}",
-                set_node(state, at, node._replace(phase="idle", word=word)),
-            )
+            knows = setting.forgets and point > 0
+            word = Word(life, status, node.look, point, node.struck, open=setting.open, saved=knows)
+            looked = node._replace(phase="idle", word=word, blind=blind)
+            yield Step(f"{at}: has looked, point {point}", set_node(state, at, looked))
 
 
 def answered(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:

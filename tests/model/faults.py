@@ -35,6 +35,7 @@ def around(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
     if node.up == DEAD:
         life = max(node.incarnation, node.word.incarnation)
         new = Node(boot=node.boot + 1, phase="fenced", incarnation=life, look=node.look, late=node.late)
+        new = new._replace(forgot=True, incarnation=-1, look=0) if setting.forgets else new
         yield Step(f"{at}: its host comes back", set_node(state, at, new))
     elif node.up == FROZEN:
         yield Step(f"{at}: thaws", set_node(state, at, node._replace(up=UP)))
@@ -53,12 +54,20 @@ def faults(setting: Setting, state: State) -> Iterator[Step]:
     etcd, left = state.etcd, state.left - 1
     if "away" in setting.kinds and etcd.up:
         yield Step("FAULT etcd goes away", state._replace(etcd=etcd._replace(up=False), left=left), True)
+    if "hosts" in setting.kinds:
+        dead = tuple(node if node.up == DEAD else _dead(node) for node in state.nodes)
+        yield Step("FAULT every host dies", state._replace(nodes=dead, left=left), True)
     if "cutall" in setting.kinds:
         cut = tuple(
             node._replace(net=NO_ETCD) if node.up != DEAD and node.net == WHOLE else node
             for node in state.nodes
         )
         yield Step("FAULT every node is cut off from etcd", state._replace(nodes=cut, left=left), True)
+
+
+def _dead(node: Node) -> Node:
+    incarnation, look = node.incarnation, node.look
+    return Node(up=DEAD, boot=node.boot, incarnation=incarnation, look=look, word=node.word, late=node.late)
 
 
 def _strikes(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
@@ -76,15 +85,7 @@ def _strikes(setting: Setting, state: State, at: int, node: Node) -> Iterator[St
         fell = node._replace(phase="drain", raised=life, struck=True)
         yield struck("a rank dies", fell, state.charges + 1)
     if "host" in setting.kinds:
-        gone = Node(
-            up=DEAD,
-            boot=node.boot,
-            incarnation=node.incarnation,
-            look=node.look,
-            word=node.word,
-            late=node.late,
-        )
-        yield struck("its host dies", gone)
+        yield struck("its host dies", _dead(node))
     if "freeze" in setting.kinds and node.up == UP:
         yield struck("freezes", node._replace(up=FROZEN))
     if "cut" in setting.kinds and node.net == WHOLE:

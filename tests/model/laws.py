@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.roster import PlanPhase
 from model import values
 from model.cluster import UP, WHOLE, Node, Setting, State
@@ -74,13 +75,29 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
             return f"incarnation {life} keeps rank {stranger}, whose place another node has"
         if any(node.has_ranks and node.incarnation < life for node in after.nodes) and not _kept(after):
             return f"incarnation {life} is planned while ranks of an older one live"
-        step = None if now.body.point is None else now.body.point.global_step
-        if setting.saves and not now.body.kept and (step is None or step < after.disk):
-            return f"it begins at {step} although {after.disk} was saved"
+    bad = _broken_by_what_is_known(setting, was, now, after)
+    if bad:
+        return bad
     spent, had = now.body.ledger, was.body.ledger
     if spent.total_restarts < had.total_restarts or spent.total_restarts > after.charges:
         return f"{spent.total_restarts} restarts charged for {after.charges} faults"
     return _left(setting, was, now, after) if life > was.header.incarnation else ""
+
+
+def _broken_by_what_is_known(setting: Setting, was: values.Written, now: values.Written, after: State) -> str:
+    """Whether the run goes back behind a save, begins anew beside one, or ends although one is known."""
+    step = None if now.body.point is None else now.body.point.global_step
+    if now.header.incarnation > was.header.incarnation and not now.body.kept:
+        if was.header.saved and step is None:
+            return "it begins from nothing although everybody could know that it has saved"
+        # Nobody may have been left to tell of it.
+        if setting.saves and (step or 0) < after.disk and (step or not setting.forgets):
+            return f"it begins at {step} although {after.disk} was saved"
+    if was.header.saved and not now.header.saved:
+        return "the run forgets that it has saved"
+    if now.header.exit_code == NoWholeCheckpoint.exit_code and not setting.forgets:
+        return "nobody finds a save although nobody has forgotten any"
+    return ""
 
 
 def _given_away(was: values.Written, now: values.Written) -> int | None:
@@ -208,5 +225,9 @@ SOMETIMES: dict[str, Callable[[State], bool]] = {
     "another coordinator": lambda state: state.etcd.token > 1,
     "an heir leads": lambda state: _leader(state)[1],
     "ended": lambda state: any(node.phase == "ended" for node in state.nodes),
+    "refused": lambda state: (
+        bool(state.etcd.plan)
+        and values.plan_of(state.etcd.plan).header.exit_code == NoWholeCheckpoint.exit_code
+    ),
     "looked again": lambda state: any(node.look > 0 and node.phase == "idle" for node in state.nodes),
 }

@@ -3,11 +3,13 @@
 Equal knowledge is judged once. Its acts come back in the model's terms.
 """
 
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 from faultrun.core import hold
 from faultrun.core.membership import judge
+from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.agreement import IncarnationOver, LookAgain
 from faultrun.model.elastic import NodesWaiting
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -135,6 +137,8 @@ def verdict(
             *moves,
             *(move for move in sooner.moves if move.kind in ("plan", "go", "over", "look", "end")),
         )
+    if "begun_anew" in away:
+        moves = tuple(_anew(away, members, least, view, move) for move in moves)
     if "look" in away:
         moves = tuple(_without_a_look(away, members, least, view, move) for move in moves)
     return Verdict(moves, judgement.alive_until_s <= NOW_S, judgement.waits)
@@ -170,6 +174,22 @@ def _without_a_look(away: frozenset[str], members: int, least: int, view: View, 
     following = next(one for one in later.moves if one.kind == "write" and "plan" in one.then[0])
     compares = tuple(("plan", view.plan) if one == ("plan", number) else one for one in following.compares)
     return following._replace(compares=compares)
+
+
+def _anew(away: frozenset[str], members: int, least: int, view: View, move: Move) -> Move:
+    """The plan that would follow if nobody had noted or stated that the run has saved."""
+    ends = [plan_of(int(str(plan[0]))) for what, *plan in move.then if what == "plan"]
+    if not ends or ends[0].header.exit_code != NoWholeCheckpoint.exit_code or view.keys is None:
+        return move
+    header, roster, body = plan_of(view.plan)
+    number = plan_number(Written(replace(header, saved=""), roster, body))
+    keys = tuple(key._replace(word=key.word._replace(saved=False)) for key in view.keys)
+    later = verdict(away, members, least, view._replace(plan=number, keys=keys))
+    following = next(one for one in later.moves if one.kind == "write" and one.then[0][0] == "plan")
+    planned = plan_of(int(str(following.then[0][1])))
+    noted = plan_number(planned._replace(header=replace(planned.header, saved=header.saved)))
+    compares = tuple(("plan", view.plan) if one == ("plan", number) else one for one in following.compares)
+    return following._replace(compares=compares, then=(("plan", noted), *following.then[1:]))
 
 
 def _moves(view: View, act: Act) -> tuple[Move, ...]:

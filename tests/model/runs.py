@@ -32,6 +32,9 @@ _OF_A_LOST_NODE = _setting(2, 1, 1, "cut")._replace(ends=True)
 _STAYS = _setting(2, 1, 1, "host")._replace(stays=True)
 """A host is lost, and the rank of the other stays beside that of a spare."""
 
+FORGETS = _setting(2, 0, 1, "hosts", saves=True)._replace(forgets=True)
+"""All hosts die at once, and come back without their log_dirs: who is there then saw no save."""
+
 IN_CI = {
     "2+0, one fault of any kind": Setting(2, 0, 1),
     "2+1, a host": _setting(2, 1, 1, "host"),
@@ -80,6 +83,7 @@ ALL = {
     "2+0, two faults: ranks, late writes": _setting(2, 0, 2, "rank slow slowput", fine=True),
     "2+0, one is enough, one fault": Setting(2, 0, 1, BRIEF, least=1),
     "3+0, two are enough, a host": _setting(3, 0, 1, "host")._replace(least=2),
+    "2+0, all hosts, without their log_dirs": FORGETS,
 }
 
 DELAYED_IN_CI = {
@@ -120,15 +124,20 @@ MUTANTS_IN_CI = [
     Mutant("plan_revision", _setting(2, 0, 2, "rank slow"), "the plan goes back"),
 ]
 
-MUTANTS = [
+DELAYED_MUTANTS_IN_CI = [
     *MUTANTS_IN_CI,
+    Mutant("begun_anew", FORGETS, "it begins from nothing"),
+]
+
+MUTANTS = [
+    *DELAYED_MUTANTS_IN_CI,
     # Where one write plans and begins, the plan's revision guards nothing that nothing else does.
     *(
         mutant._replace(where=mutant.where._replace(open=True))
         for mutant in MUTANTS_IN_CI
         if mutant.guards != "plan_revision"
     ),
-    Mutant("look", _setting(2, 1, 2, "rank host", saves=True), "it begins at 0"),
+    Mutant("look", _setting(2, 1, 2, "rank host", saves=True), "it begins at"),
     Mutant("fence", _setting(2, 0, 1, "cut")._replace(least=1), "incarnation 1 is planned"),
     Mutant("silenced", _OF_A_LOST_NODE, "a node ends with 0 although"),
     Mutant("believed", _OF_A_LOST_NODE, "incarnation 1 is planned although"),

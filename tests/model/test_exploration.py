@@ -4,7 +4,16 @@ import pytest
 
 from model.cluster import Setting
 from model.explore import explore, explore_with_delays, walk
-from model.runs import DELAYED_IN_CI, IN_CI, LOST, MUTANTS_IN_CI, REACHES, Mutant
+from model.runs import (
+    DELAYED_IN_CI,
+    DELAYED_MUTANTS_IN_CI,
+    FORGETS,
+    IN_CI,
+    LOST,
+    MUTANTS_IN_CI,
+    REACHES,
+    Mutant,
+)
 
 pytestmark = pytest.mark.long
 
@@ -18,6 +27,12 @@ def test_every_fault_at_every_moment_is_survived(name: str) -> None:
     assert found.sometimes >= REACHES[name]
 
 
+def test_a_run_that_has_saved_is_not_begun_anew_by_hosts_that_know_of_no_save() -> None:
+    found = explore_with_delays(FORGETS, 0)
+    assert (found.bad, found.complete) == ("", True), "\n".join(found.trace)
+    assert found.sometimes >= {*LOST, "refused"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DELAYED_IN_CI)
 def test_whoever_is_kept_waiting_now_and_then_survives_it(name: str) -> None:
@@ -29,7 +44,7 @@ def test_whoever_is_kept_waiting_now_and_then_survives_it(name: str) -> None:
 
 def test_a_mutant_dies_where_few_are_kept_waiting() -> None:
     """So what is explored with delays would have shown it."""
-    for mutant in MUTANTS_IN_CI:
+    for mutant in DELAYED_MUTANTS_IN_CI:
         away = frozenset(mutant.guards.split())
         found = explore_with_delays(mutant.where._replace(away=away), 1)
         assert found.bad.startswith(mutant.law), mutant

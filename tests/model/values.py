@@ -138,15 +138,19 @@ def first_plan(members: int) -> int:
 
 
 @cache
-def point(step: int) -> RecoveryPoint:
-    return RecoveryPoint(
-        path=f"{step}",
-        kind=Kind.PERIODIC,
-        global_step=step,
-        epoch=None,
-        step_in_epoch=None,
-        files=(),
-        source=Shared(),
+def point(step: int) -> RecoveryPoint | None:
+    return (
+        None
+        if not step
+        else RecoveryPoint(
+            path=f"{step}",
+            kind=Kind.PERIODIC,
+            global_step=step,
+            epoch=None,
+            step_in_epoch=None,
+            files=(),
+            source=Shared(),
+        )
     )
 
 
@@ -176,6 +180,7 @@ def fact(node: int, boot: int, word: Word) -> NodeFact:
         addr=NAMES[node],
         master_port=1,
         open_port=int(word.open),
+        saved="saved" if word.saved else "",
     )
 
 

@@ -18,7 +18,7 @@ from faultrun.core.keeping import (
     wants_to_stay,
 )
 from faultrun.core.over import beside_the_lost, is_behind, on_its_node, why_over
-from faultrun.core.place import against_nothing, common_point, missing, place, replaced
+from faultrun.core.place import common_point, missing, nothing_in_common, place, replaced
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
@@ -266,8 +266,7 @@ def _replan(
     by_node, seats = {fact.node: fact for fact in spoken}, seating.seats
     members = [by_node[seat.node] for seat in seats.nodes]
     point = common_point(seats, [seating.of_use(fact) for fact in members])
-    resumed = plan.point if plan is not None and len(rules.topology.nodes) > 1 else None
-    against = "" if point is not None else against_nothing(resumed, members)
+    against = "" if point is not None else nothing_in_common(members)
     if against:
         newest = max(fact.incarnation for fact in spoken)
         return finished(newest, now_s, NoWholeCheckpoint.exit_code, against)

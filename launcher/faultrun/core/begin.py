@@ -192,8 +192,17 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
             meeting_port=state.life.meeting_port if status is NodeStatus.REPLACING else 0,
             open_port=0 if _keeps_back(state, now_s) else state.life.open_port,
+            saved="" if state.plan is None or state.plan.point is not None else state.run.known_save,
         )
     )
+
+
+def first_save(state: RunState, before: RunState, now_s: float, why: str) -> Step:
+    """The run has a save: of several nodes, whoever comes when all that trained are gone must hear of it."""
+    new = state.run.known_save and not before.run.known_save
+    if not new or state.phase is not Phase.RUNNING or state.plan is None or state.plan.of_one_node:
+        return Step(state=state, why=why)
+    return Step(state=state, actions=(statement(state, now_s, NodeStatus.RUNNING),), why=why)
 
 
 def _keeps_back(state: RunState, now_s: float) -> bool:

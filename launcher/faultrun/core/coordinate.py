@@ -6,13 +6,14 @@ that is counted as lost has not come back since.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from faultrun.core import at_once
 from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
-from faultrun.core.budget import anew
 from faultrun.core.elect import plan_as_seen, still_coordinator
-from faultrun.errors import assert_never
+from faultrun.core.office import LONGEST_PATH, Office, numbered, statements
+from faultrun.core.place import begun_anew
+from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -23,62 +24,19 @@ from faultrun.model.membership import (
     PLAN_KEY,
     ROSTERS,
     SMALL_BODIES,
-    CommonKeys,
-    NodeKeys,
     Stated,
-    Terms,
     alarm_key,
     node_key,
 )
 from faultrun.model.plan import Plan
 from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
-from faultrun.model.topology import BootId, NodeId, Topology
+from faultrun.model.topology import NodeId, Topology
 from faultrun.model.transaction import Absent, Compare, Delete, NothingNewer, Operation, Put, Transaction
 
 MOST_COMPARES = 100
 """etcd takes 128 operations in a transaction by default."""
 SMALL_BODY = 4096
 """Characters of its ``repr``: more than its JSON has. A list of files or of many nodes is larger."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
-    """What a coordinator decides from. ``header`` is None before the first plan and after a run's end.
-
-    ``finished`` are supervisors that said directly that their ranks of the plan's incarnation all ended with
-    0: one that was cut off from the store, or left without it, states nothing there.
-    """
-
-    terms: Terms
-    common: CommonKeys
-    nodes: NodeKeys
-    header: PlanHeader | None
-    roster: Roster | None
-    body: Plan | None
-    finished: frozenset[tuple[NodeId, BootId]] = frozenset()
-
-    @property
-    def plan(self) -> Plan | None:
-        """The plan that the next one follows."""
-        if self.roster is None or self.body is None:
-            return None
-        plan = self.roster.completes(self.body)
-        before = self.common.header
-        if self.header is not None or before is None:
-            return plan
-        plan = replace(plan, slots=None)  # it begins with all that are asked for
-        if before.stopped:
-            return plan
-        # Whoever starts a run again that was given up has changed something.
-        return None if before.exit_code == 0 else replace(plan, ledger=anew(plan.ledger))
-
-    @property
-    def lost(self) -> tuple[RosterEntry, ...]:
-        """Members whose statement has ended."""
-        if self.header is None or self.roster is None:
-            return ()
-        here = {(one.node, one.boot) for one in self.nodes.stated}
-        return tuple(entry for entry in self.roster.entries if (entry.node, entry.boot) not in here)
 
 
 def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -> Transaction | str:
@@ -93,7 +51,7 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
         case str():
             gave_up = too_late and following.startswith(AWAITS)
             if not gave_up:
-                return following
+                return _save_noted(office, run_s) or following
             told = last_incident(rules, office.plan, facts)
             return _end(office, run_s, _not_come_back(office, following, run_s), told)
         case IncarnationOver():
@@ -103,11 +61,20 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
         case PlanAdopted(plan=plan):
             plan = replace(plan, settings=rules.settings)
             look = "" if plan.kept else _look_first(office, facts, plan, run_s)
-            return look or _plan(office, by_node, plan, run_s)
+            return look or _from_nothing(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
         case RunFinished():
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
             assert_never(following)
+
+
+def _save_noted(office: Office, run_s: float) -> Transaction | None:
+    """That the run has saved, once: nodes that come when all who saw it are gone must not begin anew."""
+    header = office.header
+    if header is None or header.saved or not office.saved:
+        return None
+    noted = replace(header, saved=office.saved, run_s=run_s)
+    return _guarded(office, "note that the run has saved", Put(key=PLAN_KEY, value=noted))
 
 
 def _was_waited_for(office: Office) -> bool:
@@ -146,48 +113,6 @@ def _all_finished(office: Office, run_s: float) -> RunFinished:
     return RunFinished(at_s=run_s, incarnation=life, exit_code=0, why="every rank finished", stopped=False)
 
 
-def statements(office: Office) -> dict[NodeId, Stated]:
-    """One statement for each node: its member's while that lives, else of the supervisor that came last.
-
-    Who stands there under a member's name under another boot waits for that one's end. Before the
-    first plan of a run nobody counts who belonged to the one before.
-    """
-    found: dict[NodeId, Stated] = {}
-    roster = office.roster if office.header is not None else None
-    ended = 0 if office.header is not None else office.common.header_changed
-    for one in sorted(office.nodes.stated, key=lambda one: one.created):
-        member = roster is not None and roster.has(one.node, one.boot)
-        before = found.get(one.node)
-        taken = before is not None and roster is not None and roster.has(before.node, before.boot)
-        if member or (one.created > ended and one.statement.asked == office.terms.asked and not taken):
-            found[one.node] = one
-    return found
-
-
-def numbered(office: Office, by_node: Mapping[NodeId, Stated]) -> dict[NodeId, NodeFact]:
-    """The facts, with arrivals counted (at the start, by node rank first), and who raised the alarm first.
-
-    And with the node rank that each was started with.
-    """
-
-    def order(one: Stated) -> tuple[bool, int, int]:
-        rank = one.statement.node_rank if office.header is None else None
-        return rank is None, rank or 0, one.created
-
-    plan = office.plan
-    alarm = None if plan is None else office.common.alarm(plan.incarnation)
-    arrived = {one.node: at for at, one in enumerate(sorted(by_node.values(), key=order), 1)}
-    return {
-        node: replace(
-            one.statement.fact,
-            arrived=arrived[node],
-            seat=one.statement.node_rank,
-            alarm=1 if alarm is not None and alarm.node == node else 0,
-        )
-        for node, one in by_node.items()
-    }
-
-
 def name_of(value: Roster | Plan | tuple[RosterEntry, ...]) -> str:
     """A name for what is written once: another value gets another name."""
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
@@ -206,12 +131,30 @@ def _look_first(
     if (missing or any(fact.look < 0 for fact in seated)) and not asked:
         fewer = office.roster is not None and len(plan.topology.nodes) < len(office.roster.entries)
         looking = replace(
-            header, phase=PlanPhase.LOOK, look=header.look + 1, missing=missing, run_s=run_s, fewer=fewer
+            header,
+            phase=PlanPhase.LOOK,
+            look=header.look + 1,
+            missing=missing,
+            run_s=run_s,
+            fewer=fewer,
+            saved=office.saved,
         )
         what = f"look again, for the {looking.look}. time"
         return _guarded(office, what, Put(key=PLAN_KEY, value=looking))
     behind = [fact.node for fact in seated if asked and fact.look < header.look]
     return f"{', '.join(behind)} looks through the checkpoints again" if behind else ""
+
+
+def _from_nothing(
+    office: Office, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
+) -> Transaction | None:
+    """The end, where nobody knows of a checkpoint although the run has one; all have looked by now."""
+    if plan.point is not None or plan.kept or not office.saved:
+        return None
+    why = begun_anew(office.saved, [facts[seat.node] for seat in plan.topology.nodes])
+    life, code = plan.incarnation - 1, NoWholeCheckpoint.exit_code
+    end = RunFinished(at_s=run_s, incarnation=life, exit_code=code, why=why, stopped=False)
+    return _end(office, run_s, end, plan.aftermath)
 
 
 def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: float) -> Transaction:
@@ -241,6 +184,7 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
         look=0 if before is None else before.look,
         master_addr="" if start is None else start[0],
         master_port=0 if start is None else start[1],
+        saved=office.saved if plan.point is None else plan.point.path[:LONGEST_PATH],
     )
     writes: list[Operation] = [
         Put(key=f"{SMALL_BODIES if _is_small(body) else BODIES}{header.body}", value=body),
@@ -283,6 +227,7 @@ def _go(office: Office, go: GoGiven, run_s: float) -> Transaction | str:
         header,
         phase=PlanPhase.GO,
         run_s=run_s,
+        saved=office.saved,
         master_addr=go.master_addr,
         master_port=go.master_port,
     )
@@ -317,6 +262,7 @@ def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None 
         stopped=bool(end.stopped),
         last=name_of(known) if known is not None else before.last if before is not None else "",
         stop=end.stop,
+        saved=office.saved,
     )
     writes: list[Operation] = [Put(key=PLAN_KEY, value=header)]
     if known is not None:

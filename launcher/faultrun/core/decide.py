@@ -102,10 +102,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
             return Step(state=state, why=f"{why}; what was agreed on goes on")
         case SaveSeen(path=path):
             known = replace(state.run, known_save=state.run.known_save or path)
-            return Step(
-                state=replace(state, run=known),
-                why="a checkpoint of this run lies there: it will never begin at zero",
-            )
+            why = "a checkpoint of this run lies there: it will never begin at zero"
+            return begin.first_save(replace(state, run=known), state, event.at_s, why)
         case WorkerExit() | RankCannotRejoin() if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:
@@ -211,7 +209,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.saved(state, event)
         case Phase.RUNNING, GaspSaved():
             noted = replace(state, run=gasp.noted(state.run, event))
-            return Step(state=noted, why=f"rank {event.rank} saved step {event.step}")
+            return begin.first_save(noted, state, event.at_s, f"rank {event.rank} saved step {event.step}")
         case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.drain and state.life.drain.swept:
             return drain.stop_reading(state, event.at_s, "no restart follows")
         case _, GaspVerified():

@@ -20,7 +20,7 @@ from dataclasses import replace
 from faultrun.core import hold
 from faultrun.core.agree import AWAITS, Rules
 from faultrun.core.completion import finished_by_word
-from faultrun.core.coordinate import Office, coordinated
+from faultrun.core.coordinate import coordinated
 from faultrun.core.elect import (
     election,
     leads,
@@ -32,6 +32,7 @@ from faultrun.core.elect import (
 )
 from faultrun.core.heed import heeded
 from faultrun.core.newcomer_nodes import nodes_waiting, noted, own_aside
+from faultrun.core.office import Office
 from faultrun.core.patience import known_end, patience_over, refused, since
 from faultrun.core.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
 from faultrun.core.span import span

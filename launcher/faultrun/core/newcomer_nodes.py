@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from faultrun.core.coordinate import Office, numbered, statements
 from faultrun.core.elect import leads
+from faultrun.core.office import Office, numbered, statements
 from faultrun.core.seats import newcomers
 from faultrun.core.standpoint import Standpoint
 from faultrun.model.elastic import NodeAside, NodesWaiting, OwnNodeAside

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from faultrun.core.span import rank_names
+from faultrun.core.span import node_names, rank_names
 from faultrun.errors import assert_never
 from faultrun.model.checkpoint import Identity, Live, OnNode, RankFile, RecoveryPoint, Shared
 from faultrun.model.facts import NodeFact
@@ -150,28 +150,29 @@ def _whole_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint
     return replace(chosen, source=OnNode(node=node), files=tuple(sorted(files, key=lambda file: file.rank)))
 
 
-def against_nothing(resumed: RecoveryPoint | None, seated: Sequence[NodeFact]) -> str:
-    """Why nodes without a point in common may not begin from nothing; empty: they may.
+def begun_anew(has_saved: str, seated: Sequence[NodeFact]) -> str:
+    """Why nodes that know of no checkpoint may not begin anew: the run ``has_saved`` one.
 
-    ``resumed`` is what a run of several nodes went on from before. A node that came after that was saved,
-    with a log_dir of its own, has left it alone: those who knew that it is the run's may all be gone.
+    A node that came after that, with a log_dir of its own, has left it alone: those who knew that it is the
+    run's may all be gone.
     """
-    parts = any(own.part_of for fact in seated for own in fact.points)
-    if parts or on_own_disks(seated):
-        return _nothing_in_common(seated)
-    if resumed is None:
-        return ""
-    nodes = "node " + " ".join(fact.node for fact in seated)
     return (
-        f"no checkpoint of this run is known to {nodes}\n"
-        f"  because: it went on from {resumed.path} before; that is gone, or was left alone by a node that "
-        "came later, as it may be another run's\n"
-        "  try:     --resume=always with another --log_dir, on all nodes: it takes the newest whole one"
+        f"no checkpoint of this run is known to {node_names([fact.node for fact in seated])}\n"
+        f"  because: it had {has_saved} before; that is gone, or was left alone by a node that came later, "
+        "as it may be another run's\n"
+        "  try:     --resume=always with another --log_dir, on all nodes: it takes the newest whole one; "
+        "another --rdzv-id begins from nothing"
     )
 
 
-def _nothing_in_common(seated: Sequence[NodeFact]) -> str:
-    """Beginning from nothing would hide it, and so would a different step on each node."""
+def nothing_in_common(seated: Sequence[NodeFact]) -> str:
+    """Why nodes without a point in common may not begin from nothing; empty: they may.
+
+    That would hide what each has, and so would a different step on each node.
+    """
+    parts = any(own.part_of for fact in seated for own in fact.points)
+    if not parts and not on_own_disks(seated):
+        return ""
 
     def has(fact: NodeFact) -> str:
         return ", ".join(map(_place_of, fact.points)) or "nothing"

@@ -48,6 +48,7 @@ class NodeFact:
     ``unfit``: the failure is this node's own (its disk, its kernel), so another may take its place.
     ``open_port``: where ranks of the next incarnation could meet here; 0 where more than that has to be
     prepared before they start, or may have to wait.
+    ``saved`` is a checkpoint that the run has made since a plan that resumes from none.
     """
 
     node: NodeId
@@ -78,6 +79,7 @@ class NodeFact:
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
     open_port: int = field(default=0, metadata=UNLESS_USED)
     seat: int | None = field(default=None, metadata=UNLESS_USED)
+    saved: str = field(default="", metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

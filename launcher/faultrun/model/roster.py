@@ -87,8 +87,9 @@ class PlanHeader:
     ``roster`` and ``body`` are the names of its two large parts. ``look`` counts, over the whole run, how
     often nodes were asked to look through the checkpoints again, ``missing`` names the lost nodes because of
     whom. ``run_s`` is the run's clock when this was written. ``fewer``: they were waited for, and the next
-    plan does without. The rest is about GO and FINISHED; ``last`` names a body that tells of the incident
-    which no plan answers any more.
+    plan does without. ``saved`` is a checkpoint that the run is known to have, also when everybody who saw it
+    is gone. The rest is about GO and FINISHED; ``last`` names a body that tells of the incident which no plan
+    answers any more.
     """
 
     incarnation: int
@@ -106,6 +107,7 @@ class PlanHeader:
     last: str = ""
     stop: StopSource | None = None
     fewer: bool = field(default=False, metadata=UNLESS_USED)
+    saved: str = field(default="", metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
