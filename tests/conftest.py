@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+pytest_plugins = ("support.mindspore_crashes",)
+
 # A red build must mean that the change is wrong, and not that the machine has other work.
 settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # CI draws the same examples each time, a desk draws new ones.
