@@ -2,9 +2,7 @@
 
 torch's compiler (``torch._dynamo``, with sympy) takes a quarter of that time, and is mostly imported in order
 to keep it from compiling an optimizer, or to see whether a model was compiled. Nothing is compiled in the
-examples. Another quarter is what operators do with tensors that have shapes and no numbers
-(``torch._meta_registrations``): only the compiler and distributed tensors ask. And who loads a million
-objects that all stay need not look for garbage among them.
+examples. And who loads a million objects that all stay need not look for garbage among them.
 """
 
 import gc
@@ -17,8 +15,6 @@ from types import ModuleType
 from typing import Any
 
 _COMPILER = "torch._dynamo"
-_SHAPES = "torch._meta_registrations"
-_ASK_FOR_SHAPES = frozenset({"torch.distributed.tensor", "torch._decomp"})
 
 
 class OptimizedModule:
@@ -66,7 +62,6 @@ class _Compiler(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         if sys.modules.get(_COMPILER) is self:
-            _ShapesLater.now()
             del sys.modules[_COMPILER]
             sys.meta_path.remove(_CompilerLater)
         return getattr(import_module(_COMPILER), name)
@@ -97,45 +92,6 @@ class _CompilerLater:
         """There is nothing to load yet."""
 
 
-class _Shapes(ModuleType):
-    """Nothing of it; the real one is imported with the first name that is asked for."""
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        _ShapesLater.now()
-        return getattr(import_module(_SHAPES), name)
-
-
-class _ShapesLater:
-    """Finds ``torch._meta_registrations`` without importing it, until it is needed."""
-
-    @classmethod
-    def find_spec(
-        cls, name: str, path: Sequence[str] | None = None, _: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name in _ASK_FOR_SHAPES:
-            cls.now()
-        return ModuleSpec(name, cls, origin=_SHAPES) if name == _SHAPES else None  # type: ignore[arg-type]
-
-    @classmethod
-    def now(cls) -> None:
-        """Import the real one, if torch has asked for it."""
-        if cls in sys.meta_path:
-            sys.meta_path.remove(cls)
-            if isinstance(sys.modules.get(_SHAPES), _Shapes):
-                del sys.modules[_SHAPES]
-                import_module(_SHAPES)
-
-    @staticmethod
-    def create_module(spec: ModuleSpec) -> ModuleType:
-        return _Shapes(spec.name)
-
-    @staticmethod
-    def exec_module(_: ModuleType) -> None:
-        """There is nothing to load yet."""
-
-
 gc.set_threshold(100_000)
 if "LIGHT_WITH_COMPILER" not in os.environ:  # who imports the compiler for itself needs all of it
-    sys.meta_path[:0] = [_CompilerLater, _ShapesLater]
+    sys.meta_path.insert(0, _CompilerLater)
