@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,11 +58,13 @@ def test_with_a_rank_table_a_run_can_shrink_if_somebody_can_read_it(script: str,
     assert "the workers get the rank table unread" in refusal(*words, script).because
 
 
+ALL_THREE = Elastic(min_workers=6, min_nodes=3)
 NODES = ("--nproc-per-node=2", "--rdzv-backend=etcd", "--rdzv-endpoint=127.0.0.1:1", "--rdzv-id=job")
 
 
 def test_of_several_nodes_whole_ones_may_be_missing(script: str) -> None:
-    assert plan("--nnodes=3", *NODES, script).spec.elastic is None
+    fixed = plan("--nnodes=3", "--health_check=true", *NODES, script).spec
+    assert (fixed.elastic, fixed.resizes) == (replace(ALL_THREE, health_check="true"), False)
     asked = plan("--nnodes=2:3", *NODES, script)
     assert asked.spec.elastic == Elastic(min_workers=4, min_nodes=2)
     assert [seat.slots for seat in asked.spec.topology.nodes] == [2, 2, 2]
@@ -84,7 +87,8 @@ def test_nodes_that_cannot_be_fewer_are_all_needed_and_it_is_said_why(script: st
         (("--worker_exit_codes=torchft",), "a training that recovers by itself"),
     ):
         asked = plan("--nnodes=2:3", *words, *NODES, script)
-        assert asked.spec.elastic is None
+        assert not asked.spec.resizes
+        assert asked.spec.elastic in (None, ALL_THREE)
         assert any(f"the run needs all 3 nodes: {why}" in note for note in asked.notes), asked.notes
 
 

@@ -145,18 +145,24 @@ def test_at_the_next_start_it_has_its_seat_again_and_nobody_waits_for_a_place() 
     assert not header.fewer
 
 
-def test_a_node_that_is_set_aside_is_told_and_does_not_call_itself_a_spare() -> None:
-    run = Group("a", "b", "c", rules=RULES).starts()
+def fails_twice(run: Group, others: str) -> Group:
+    """The ranks of b, in two lives."""
     for life in (0, 1):
         fell = replace(
             HEARD, number=life + 1, incarnation=life, cause=Cause.EXIT, rank=1, status=Exited(code=1)
         )
-        for name in "ac":
+        for name in others:
             run[name].says(
                 NodeStatus.JOINED, life, incident=replace(HEARD, number=life + 1, incarnation=life), look=0
             )
         run["b"].says(NodeStatus.JOINED, life, incident=fell, look=0, high_step=10 * life)
         run.settles().passes(2).prepares(life + 1).runs(life + 1)
+    return run
+
+
+def test_a_node_that_is_set_aside_is_told_and_does_not_call_itself_a_spare() -> None:
+    checked = replace(RULES, elastic=Elastic(min_workers=2, min_nodes=2, health_check="doctor"))
+    run = fails_twice(Group("a", "b", "c", rules=checked).starts(), "ac")
     assert members(run, 2) == "ac"
     (told,) = run["b"].was_told(OwnNodeAside)
     assert isinstance(told, OwnNodeAside)
@@ -166,3 +172,24 @@ def test_a_node_that_is_set_aside_is_told_and_does_not_call_itself_a_spare() -> 
     run["b"].says(NodeStatus.JOINED, usable=(0,))
     run.settles()
     assert news(run, "a") == [("b",)]
+
+
+def test_before_a_run_of_fixed_size_ends_with_69_a_node_that_was_set_aside_has_a_seat_again() -> None:
+    two = replace(
+        RULES, topology=Topology(nodes=SEATS.nodes[:2]), elastic=Elastic(min_workers=2, min_nodes=2)
+    )
+    run = fails_twice(Group("a", "b", "c", rules=two).starts(), "a")
+    assert members(run, 2) == "ac"
+    heard = replace(HEARD, number=3, incarnation=2)
+    run.is_gone("a")
+    run.settles()
+    run["c"].says(NodeStatus.JOINED, 2, incident=heard, look=0)
+    run.settles().passes(TIMES.node_wait_s - 1)
+    set_aside = "node b is set aside: its ranks failed 2 times in a row while others worked"
+    assert (run.phase, run["c"].waits) == ((2, PlanPhase.GO), f"a ({set_aside})")
+    run.passes(2)
+    assert run.phase == (2, PlanPhase.LOOK)
+    for one in run.members:
+        one.says(NodeStatus.JOINED, look=1)
+    run.settles()
+    assert members(run, 3) == "bc", "nobody is waited for twice"

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultrun.core.agree import AWAITS, Rules, next_step
-from faultrun.core.seats import newcomers
+from faultrun.core.seats import can_do_without_one, does_without, newcomers
 from faultrun.core.slots import workers_words
 from faultrun.model.checkpoint import OnNode, RankFile, RecoveryPoint
-from faultrun.model.elastic import Elastic, Grow
+from faultrun.model.elastic import Elastic, Grow, NodeAside, SlotLedger
 from faultrun.model.events import PlanAdopted
 from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -310,10 +310,51 @@ def test_a_spare_takes_the_place_of_a_node_that_is_set_aside() -> None:
     assert plan.slots.vacant == ()
 
 
+ALL = Elastic(min_workers=6, min_nodes=3)
+"""A run of fixed size: bad nodes are only replaced."""
+
+
+def test_of_a_fixed_number_a_bad_node_gives_its_seat_to_a_spare_and_gets_none_while_others_may_come() -> None:
+    plan = twice(D, elastic=ALL, point=FIXED)
+    assert (names(plan), plan.point) == ("adc", FIXED)
+    assert workers_words(plan).startswith("node b is set aside: its ranks failed 2 times in a row")
+    here = [fact(D, plan), fact(C, plan), replace(fact(B), incarnation=0)]
+    waits = "node b is set aside: its ranks failed 2 times in a row while others worked"
+    assert follows(plan, here, ALL) == f"{AWAITS}a ({waits})"
+    checked = replace(ALL, health_check="doctor")
+    assert follows(plan, here, checked, too_late=True) == f"{AWAITS}a ({waits})", (
+        "its check speaks against it"
+    )
+    well = [*here[:2], replace(here[2], usable=(0, 1))]
+    assert names(planned(plan, *well, elastic=checked, too_late=False)) == "bdc"
+    back = planned(plan, *here, elastic=ALL)
+    assert (names(back), does_without(plan, back)) == ("bdc", True), "rather than that the run ends with 69"
+    assert workers_words(back) == ""
+
+
+def test_of_a_fixed_number_nobody_is_counted_out_who_is_needed() -> None:
+    plan = planned(None, *(fact(node, None) for node in (A, B, C)), elastic=ALL, too_late=False)
+    assert plan.slots is None
+    assert follows(plan, (fact(A, plan), fact(C, plan)), ALL, too_late=True) == f"{AWAITS}b"
+    assert names(planned(plan, fact(A, plan), fact(C, plan), fact(D, plan), elastic=ALL)) == "adc"
+    two = replace(first_plan(4), topology=seats(A, B))
+    others = planned(two, fact(A, two, FIXED), fact(B, two, FIXED), fact(C, None, FIXED), elastic=ALL)
+    assert (names(others), others.point) == ("abc", FIXED), "as a run that is started with another number"
+
+
+def test_survivors_stay_beside_a_bad_node_that_nobody_can_replace() -> None:
+    busy = {node: replace(fact(node), status=NodeStatus.RUNNING) for node in (A, B, C)}
+    assert not can_do_without_one(ALL, THREE, busy)
+    assert can_do_without_one(ELASTIC, THREE, busy)
+    assert can_do_without_one(ALL, THREE, {**busy, D: fact(D)})
+    plan = replace(THREE, slots=SlotLedger(nodes=(NodeAside(node=D, incarnation=1, why="bad"),)))
+    assert not can_do_without_one(ALL, plan, {**busy, D: fact(D)})
+
+
 @pytest.mark.parametrize(
     ("elastic", "point", "why"),
     [
-        (replace(ELASTIC, min_nodes=3), None, "2 nodes would be left, and --nnodes=3:3"),
+        (ALL, None, "no spare is there"),
         (ELASTIC, FIXED, FIXED.fixed_by),
     ],
 )

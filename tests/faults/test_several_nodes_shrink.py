@@ -60,6 +60,24 @@ sdk.done()
 """
 
 
+FAILS_BY_TURNS = """
+import time
+from faultrun import sdk
+
+here = os.path.basename(os.getcwd())
+open(f"../up_{life}_{rank}", "w").close()
+while not (os.path.exists(f"../up_{life}_{1 - rank}") and os.path.exists("../spare_is_there")):
+    time.sleep(0.01)
+sdk.start()
+sdk.step(10 * life + 1)
+if here == ("b" if life < 2 else "c" if life < 4 else ""):
+    sys.exit(3)
+if life < 4:
+    train()
+sdk.done()
+"""
+
+
 def trained_by(run: Run, nodes: int) -> bool:
     """Whether as many nodes have done a step."""
     plans = {line["incarnation"]: line["plan"]["topology"]["nodes"] for line in run.events("PlanAdopted")}
@@ -154,6 +172,30 @@ def test_with_a_file_for_each_rank_it_waits_and_is_not_begun_anew_by_those_who_k
             assert "no checkpoint of this run is known to node" in one.run(name).text
             assert f"  because: it had {shared}/state-1-rank-" in one.run(name).text
         assert str(seen).startswith(f"{shared}/state-1-rank-")
+
+
+def test_of_a_fixed_number_a_spare_has_the_place_of_a_host_that_fails_twice_and_a_last_one_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "ck").mkdir()
+    words = ("--backoff=10ms..20ms", "--max_restarts=9", f"--checkpoint_dir={tmp_path / 'ck'}")
+    program = (sys.executable, str(tmp_path / "train.py"))
+    with job(tmp_path, "a", "b", "c", script=FAILS_BY_TURNS, program=program, words=words) as one:
+        one.start("a", "b")
+        one.run("b").event("IncarnationStarted")
+        one.start("c")
+        wait_until(lambda: "spare of run" in one.run("c").text, what="a spare")
+        (tmp_path / "spare_is_there").touch()
+        assert [one.run(name).ends() for name in "abc"] == [0, 0, 0]
+        first, *others = plans_of(one, "a")
+        second = first.replace("b", "c")
+        assert others == [first, second, second, second]
+        assert plans_of(one, "b") == [first, first], "it really gets no rank"
+        why = "failed 2 times in a row while others worked"
+        for name in "ac":
+            assert f"  workers   node b is set aside: its ranks {why}" in one.run(name).card(2)
+            assert f"; node c keeps its seat (its ranks {why}): no spare is there" in one.run(name).card(4)
+        assert f"this node gets no rank as long as others can: its ranks {why}" in one.run("b").text
 
 
 def test_a_host_that_fails_twice_gets_no_rank_until_its_check_passes(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from faultrun.core.place import on_own_disks
 from faultrun.model.agreement import LookAgain
+from faultrun.model.elastic import OwnNodeAside
 from faultrun.model.events import (
     GoGiven,
     PlanAdopted,
@@ -256,11 +257,15 @@ def _placed(story: Sequence[Told]) -> Iterator[str]:
 
 
 def _ended_well(story: Sequence[Told]) -> Iterator[str]:
-    """Who says that the run ended with 0 is right: every rank of the last plan has."""
+    """Who says that the run ended with 0 is right: every rank of the last plan has.
+
+    Of a node that was set aside that is one which it took no part in.
+    """
     plans = {
         line.event.plan.incarnation: line.event.plan for line in story if isinstance(line.event, PlanAdopted)
     }
     here = {line.node for line in story}
+    aside = {(line.node, line.event.incarnation) for line in story if isinstance(line.event, OwnNodeAside)}
     clean = {
         (line.event.incarnation, line.event.rank)
         for line in story
@@ -269,7 +274,8 @@ def _ended_well(story: Sequence[Told]) -> Iterator[str]:
     for line in story:
         if not isinstance(line.event, RunFinished) or line.event.exit_code or line.event.stopped:
             continue
-        plan = plans.get(line.event.incarnation)
+        life = line.event.incarnation
+        plan = plans.get(max(plans) if (line.node, life) in aside else life)
         seats = () if plan is None else [seat.node for seat in plan.topology.nodes if seat.node in here]
         for node in seats:
             assert plan is not None

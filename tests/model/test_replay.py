@@ -13,6 +13,7 @@ import pytest
 from faultrun.journal.append import FILE_NAME, line_of
 from faultrun.model.actions import Publish
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
+from faultrun.model.elastic import OwnNodeAside
 from faultrun.model.events import (
     Drained,
     Event,
@@ -129,9 +130,10 @@ def plans(number: int, *nodes: NodeId) -> Callable[[Said], bool]:
 def written(folder: Path, story: Story) -> list[Path]:
     """The journals of the story, each in its node's folder."""
     state = RunState(node=A, topology=SEATS, windows=WINDOWS)
-    for node in (A, B):
+    nodes = tuple(dict.fromkeys(said.node for said in story))
+    for node in nodes:
         home = folder / f"node_{node}"
-        home.mkdir(exist_ok=True)
+        home.mkdir(parents=True, exist_ok=True)
         own = sorted((said for said in story if said.node == node), key=lambda said: said.at)
         with (home / FILE_NAME).open("w") as journal:
             for seq, said in enumerate(own):
@@ -142,7 +144,7 @@ def written(folder: Path, story: Story) -> list[Path]:
                 line = line_of(said.event, step, {"node": node, "boot": f"{node}0"})
                 at_utc = datetime.fromtimestamp(1e9 + said.at, timezone.utc).isoformat()
                 journal.write(json.dumps({"seq": seq, "at_utc": at_utc, **line}) + "\n")
-    return [folder / f"node_{node}" for node in (A, B)]
+    return [folder / f"node_{node}" for node in nodes]
 
 
 def test_a_run_that_kept_every_law_is_passed(tmp_path: Path) -> None:
@@ -284,6 +286,19 @@ PLANTED: dict[str, tuple[Story, str]] = {
 def test_a_law_that_was_broken_is_named(tmp_path: Path, planted: str) -> None:
     story, law = PLANTED[planted]
     assert law in broken_laws(written(tmp_path, story), only_etcd=True)
+
+
+def test_who_was_set_aside_ends_with_the_run_of_the_others(tmp_path: Path) -> None:
+    c = NodeId("c")
+    idle = [
+        Said(0, c, RunStarted(at_s=0, incarnation=-1, node=c, boot=BootId("c0"), pid=1)),
+        Said(11, c, OwnNodeAside(at_s=11, incarnation=0, why="its ranks failed 2 times in a row")),
+        Said(20.2, c, RunFinished(at_s=20.2, incarnation=0, exit_code=0, why="", stopped=False)),
+    ]
+    assert broken_laws(written(tmp_path / "good", [*a_run(), *idle])) == []
+    story = changed([*a_run(), *idle], exits(B, 1), status=FELL)
+    law = "the run ended with 0 although ranks [1] of 1 did not (node c, line 3)"
+    assert law in broken_laws(written(tmp_path / "bad", story))
 
 
 def test_a_node_that_was_cut_off_alone_breaks_none(tmp_path: Path) -> None:

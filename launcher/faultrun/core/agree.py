@@ -22,7 +22,7 @@ from faultrun.core.place import common_point, missing, nothing_in_common, place,
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
-from faultrun.core.seats import Known, Seating, left_out, seated
+from faultrun.core.seats import Known, Seating, can_do_without_one, left_out, seated
 from faultrun.core.slots import accuse, condemned, elsewhere, grown, without_the_bad
 from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.agreement import IncarnationOver
@@ -47,7 +47,8 @@ class Rules:
     A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
 
     A seat of ``topology`` that nobody has been given yet has a node without a name. ``settings`` are
-    what people are told of it. ``elastic``: how far it may shrink, None where it may not. ``stays``:
+    what people are told of it. ``elastic``: how far it may shrink, or that bad nodes are replaced by spares;
+    None: neither. ``stays``:
     ranks that can outlive a lost node are to stay.
     """
 
@@ -91,7 +92,7 @@ def next_step(
     if beside is not None:
         return _stay_beside(rules, plan, beside, here, now_s, over)
     if not over and any(wants_to_stay(plan, fact) for fact in members):
-        return _keep(rules, plan, members, now_s)
+        return _keep(rules, plan, here, now_s)
     if not over and len(members) == 1 and is_kept(plan, members[0]):
         return keep_fewer(plan, members[0], now_s)
     if not over:
@@ -112,15 +113,16 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     return aftermath(incident, plan, plan, spoken)
 
 
-def _keep(rules: Rules, plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
+def _keep(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact], now_s: float) -> NextStep:
     """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
+    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     incident = with_lost(first_incident(members), plan, members, rules.lease_ttl_s)
     answer = keep(rules.policy, rules.resume_args, plan, members, incident, now_s)
     if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
         return answer
     ledger = accuse(plan, incident, rules.policy)
     why = condemned(ledger, incident)
-    if why:
+    if why and can_do_without_one(rules.elastic, plan, here):
         return given_up(plan.incarnation, f"rank {incident.rank} is not replaced on its slot: {why}", now_s)
     return adopted(replace(answer.plan, slots=ledger), now_s)
 
@@ -132,7 +134,7 @@ def _stay_beside(
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     if not all(wants_to_stay(plan, fact) for fact in members):
         return IncarnationOver(at_s=now_s, incarnation=plan.incarnation, why=why, stays=True)
-    answer = _keep(rules, plan, members, now_s)
+    answer = _keep(rules, plan, here, now_s)
     if not isinstance(answer, PlanAdopted):
         return answer
     return adopted(reseated(answer.plan, seats, here), now_s)

@@ -13,6 +13,7 @@ from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
 from faultrun.core.elect import plan_as_seen, still_coordinator
 from faultrun.core.office import LONGEST_PATH, Office, numbered, statements
 from faultrun.core.place import begun_anew
+from faultrun.core.seats import does_without
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -78,7 +79,7 @@ def _save_noted(office: Office, run_s: float) -> Transaction | None:
 
 
 def _was_waited_for(office: Office) -> bool:
-    """Whether all look again because the run goes on with fewer nodes, and nobody was lost since."""
+    """Whether all look again because nobody is waited for any more, and nobody was lost since."""
     header = office.header
     if header is None or header.phase is not PlanPhase.LOOK:
         return False
@@ -129,14 +130,13 @@ def _look_first(
     seated = [facts[seat.node] for seat in plan.topology.nodes]
     asked = header.phase is PlanPhase.LOOK and header.missing == missing
     if (missing or any(fact.look < 0 for fact in seated)) and not asked:
-        fewer = office.roster is not None and len(plan.topology.nodes) < len(office.roster.entries)
         looking = replace(
             header,
             phase=PlanPhase.LOOK,
             look=header.look + 1,
             missing=missing,
             run_s=run_s,
-            fewer=fewer,
+            fewer=office.plan is not None and does_without(office.plan, plan),
             saved=office.saved,
         )
         what = f"look again, for the {looking.look}. time"

@@ -108,6 +108,11 @@ class Known:
         return emptied(self.whole, {one.seat for one in vacant})
 
     @property
+    def keeps_size(self) -> bool:
+        """Whether all seats are needed, and a bad node only gives its own to a spare."""
+        return self.elastic.keeps_size(len(self.wanted.nodes))
+
+    @property
     def count(self) -> int:
         """How many nodes the run has now, or is to begin with."""
         return len(self.plan.topology.nodes if self.plan is not None and self.fits else self.wanted.nodes)
@@ -116,7 +121,8 @@ class Known:
 def seated(known: Known) -> Seating | str:
     """Who has which seat; a text while the run waits, empty or what speaks against going on with fewer.
 
-    A node that fails again and again is set aside, if the others can do without it or a spare is there.
+    A node that fails again and again is set aside, if the others can do without it or a spare is there. It
+    has a seat again where the run would end because nobody else came, unless a health check speaks for it.
     """
     bad, refused = _bad_node(known), ""
     if bad is not None:
@@ -125,6 +131,8 @@ def seated(known: Known) -> Seating | str:
             return given
         refused = f"node {bad.node} keeps its seat ({bad.why}): {given}"
     given = _given(known, None)
+    if isinstance(given, str) and known.too_late and not known.elastic.health_check:
+        given = _given(known, None, forgives=True)
     if refused and isinstance(given, Seating):
         return replace(given, slots=replace(given.slots or SlotLedger(), refused=refused))
     return given
@@ -148,6 +156,22 @@ def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) ->
     return tuple(fact.node for fact in fit[: len(ledger.vacant)])
 
 
+def can_do_without_one(elastic: Elastic, plan: Plan, here: Mapping[NodeId, NodeFact]) -> bool:
+    """Whether one more node, or slot of the only one, could be set aside now."""
+    seats = {seat.node for seat in plan.topology.nodes}
+    if not elastic.min_nodes or len(seats) > elastic.min_nodes:
+        return True
+    out = seats if plan.slots is None else {*seats, *_set_aside(plan.slots, here)}
+    return any(node not in out and can_sit(fact) for node, fact in here.items())
+
+
+def does_without(plan: Plan, following: Plan) -> bool:
+    """Whether somebody who was waited for is not waited for in ``following``: less, or who was set aside."""
+    aside = set[NodeId]() if plan.slots is None else {one.node for one in plan.slots.nodes}
+    seats = {seat.node for seat in following.topology.nodes}
+    return len(seats) < len(plan.topology.nodes) or bool(aside & seats)
+
+
 def left_out(plan: Plan, incident: Incident, following: Plan) -> bool:
     """Whether the node whose rank failed first takes no part any more."""
     rank = incident.rank
@@ -169,9 +193,10 @@ def _bad_node(known: Known) -> NodeAside | None:
     return NodeAside(node=ledger.accused.node, incarnation=plan.incarnation + 1, why=why)
 
 
-def _given(known: Known, bad: NodeAside | None) -> Seating | str:
-    """The seats without ``bad``; a text says what speaks against it."""
-    aside = {*_set_aside(known.ledger, known.here), *(() if bad is None else (bad.node,))}
+def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Seating | str:
+    """The seats without ``bad``; a text says what speaks against it. ``forgives``: with those set aside."""
+    before = set[NodeId]() if forgives else {*_set_aside(known.ledger, known.here)}
+    aside = before if bad is None else {*before, bad.node}
     able = {node: fact for node, fact in known.here.items() if node not in aside}
     least, grows = known.elastic.min_nodes, known.elastic.grow is Grow.AT_SAVE
     fewest = least if known.too_late else max(least, known.count - (bad is not None))
@@ -196,12 +221,18 @@ def _given(known: Known, bad: NodeAside | None) -> Seating | str:
 def _too_few(known: Known, able: Mapping[NodeId, NodeFact], bad: NodeAside | None) -> str:
     """Who is missing is said by others; here what would keep the rest from going on without them."""
     least = known.elastic.min_nodes
+    if bad is not None and known.keeps_size:
+        return "no spare is there"
     if bad is not None:
         left = several(known.count - 1, "node")
         return f"{left} would be left, and --nnodes={least}:{len(known.wanted.nodes)}"
     seats = _placed(known, able, least, grows=known.elastic.grow is Grow.AT_SAVE)
     given = None if seats is None else _fitted(known, seats, None)
-    return _cannot(seats, given) if seats is not None and isinstance(given, str) else ""
+    if seats is not None and isinstance(given, str):
+        return _cannot(seats, given)
+    aside = {*_set_aside(known.ledger, known.here)}
+    told = [f"node {one.node} is set aside: {one.why}" for one in known.ledger.nodes if one.node in aside]
+    return "; ".join(told)
 
 
 def _cannot(seats: Topology, why: str) -> str:
@@ -230,7 +261,7 @@ def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | s
     moved = replaced(known.before, seats) if known.fits else ()
     given = Seating(seats=after, slots=_told(known, seats, bad), replaced=moved)
     size = known.wanted.world_size if plan is None else plan.topology.world_size
-    if after.world_size == size:
+    if after.world_size == size or known.keeps_size:
         return given
     facts = [known.here[seat.node] for seat in after.nodes]
     point = common_point(after, facts)

@@ -23,7 +23,7 @@ def spare_words(case: Standpoint) -> str:
     trains = "trains" if len(names) == 1 else "train"
     aside = who_is_aside(case)
     if aside is not None:
-        return (
-            f"{node_names(names)} {trains}; this node gets no rank until --health_check passes: {aside.why}"
-        )
+        elastic = case.rules.elastic
+        until = "until --health_check passes" if elastic and elastic.health_check else "as long as others can"
+        return f"{node_names(names)} {trains}; this node gets no rank {until}: {aside.why}"
     return f"{node_names(names)} {trains}; takes the place of a lost one"

@@ -214,7 +214,7 @@ def _fewer(
     torch takes the device whose number is LOCAL_RANK, so those of slots without a worker are hidden from it.
     MindSpore and TensorFlow take DEVICE_ID.
     """
-    if spec.elastic is None:
+    if not spec.resizes:
         return {}
     full, now = spec.topology.world_size, life.plan.topology.world_size
     told = {FULL_VARIABLE: str(full), ACCUMULATE_VARIABLE: str(-(-full // now))}

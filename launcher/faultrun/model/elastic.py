@@ -20,7 +20,8 @@ class Elastic:
 
     ``health_check`` is a command that says with 0 whether a slot that was set aside is well again; empty:
     nobody can say, and none is taken back. ``min_nodes``: of several nodes whole ones are left out, and no
-    fewer than these go on; 0: there is one node, whose slots are. ``fixed_seats``: a rank table says whose
+    fewer than these go on (all: a bad one only gives its seat to a spare); 0: there is one node, whose slots
+    are. ``fixed_seats``: a rank table says whose
     each seat is, so no other node may have it.
     """
 
@@ -29,6 +30,10 @@ class Elastic:
     health_check: str = ""
     min_nodes: int = field(default=0, metadata=UNLESS_USED)
     fixed_seats: bool = field(default=False, metadata=UNLESS_USED)
+
+    def keeps_size(self, nodes: int) -> bool:
+        """Whether a run of so many nodes needs all of them."""
+        return self.min_nodes == nodes > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

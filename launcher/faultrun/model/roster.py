@@ -86,9 +86,9 @@ class PlanHeader:
 
     ``roster`` and ``body`` are the names of its two large parts. ``look`` counts, over the whole run, how
     often nodes were asked to look through the checkpoints again, ``missing`` names the lost nodes because of
-    whom. ``run_s`` is the run's clock when this was written. ``fewer``: they were waited for, and the next
-    plan does without. ``saved`` is a checkpoint that the run is known to have, also when everybody who saw it
-    is gone. The rest is about GO and FINISHED; ``last`` names a body that tells of the incident which no plan
+    whom. ``run_s`` is the run's clock when this was written. ``fewer``: who was waited for is not in the next
+    plan. ``saved`` is a checkpoint that the run is known to have, also when everybody who saw it is gone.
+    The rest is about GO and FINISHED; ``last`` names a body that tells of the incident which no plan
     answers any more.
     """
 

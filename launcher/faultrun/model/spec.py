@@ -285,7 +285,8 @@ class RunSpec:
     ``compile_cache`` is where MindSpore keeps this job's compiled graphs, absolute; empty: nowhere.
     ``devices`` are the device numbers of the local ranks by the rank table; empty: local rank i has device i.
     ``agreement`` is how several nodes find each other, None for one; the seats of their ``topology`` have no
-    names before a plan gives them away. ``elastic`` is how far the run may shrink, None where it may not.
+    names before a plan gives them away. ``elastic`` is how far the run may shrink, or which of its nodes may
+    be replaced by spares although they are there; None where neither may be.
     """
 
     run_id: RunId
@@ -308,6 +309,11 @@ class RunSpec:
     standby: StandbyWish = StandbyWish()
     agreement: AgreementSpec | None = None
     elastic: Elastic | None = field(default=None, metadata=UNLESS_USED)
+
+    @property
+    def resizes(self) -> bool:
+        """Whether the run may go on with another number of workers."""
+        return self.elastic is not None and not self.elastic.keeps_size(len(self.topology.nodes))
 
     @property
     def slots(self) -> int:

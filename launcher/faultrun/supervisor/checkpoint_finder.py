@@ -154,7 +154,7 @@ class CheckpointFinder:
             lost_ranks=frozenset(request.lost),
             trust=self._spec.recovery.trust,
             resharded=self._spec.recovery.resharded,
-            elastic=self._spec.elastic is not None,
+            elastic=self._spec.resizes,
             resized=request.before > 0,
             after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
             several=len(self._spec.topology.nodes) > 1,

@@ -51,7 +51,7 @@ class Launches:
         """Where ``rank`` may say who holds the same; what lies there may be of a world of another size."""
         own, slots = self._env.log_dir / f"device{rank}", plan.slots
         own.mkdir(exist_ok=True)
-        if slots is not None and not slots.groups and not plan.kept:
+        if self._spec.resizes and slots is not None and not slots.groups and not plan.kept:
             (own / GROUP_INFO_NAME).unlink(missing_ok=True)
 
     def launch(self, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:

@@ -110,8 +110,8 @@ class MemberProcess:
         self._parts: dict[str, Any] = {}
         self._retries = Retries()
         self._judge_at_s = 0.0
-        elastic = setting.rules.elastic
-        least = 0 if elastic is None else elastic.min_nodes
+        elastic, nodes = setting.rules.elastic, len(setting.rules.topology.nodes)
+        least = 0 if elastic is None or elastic.keeps_size(nodes) else elastic.min_nodes
         self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words, least)
 
     def run(self) -> None:

@@ -58,8 +58,8 @@ def _fewer_nodes(ctx: ResolveContext, workers: Workers, table: str, node_rank: i
     if fewest < nodes and against:
         ctx.note(f"--nnodes: the run needs all {nodes} nodes: {against}")
     if fewest == nodes or against:
-        ctx.no_effect("the run keeps its size", Settings.grow, Settings.health_check)
-        return None
+        ctx.no_effect("the run keeps its size", Settings.grow)
+        return _bad_nodes_replaced(ctx, workers, table)
     if table:
         _check_seat(ctx, workers, node_rank)
     return Elastic(
@@ -68,6 +68,21 @@ def _fewer_nodes(ctx: ResolveContext, workers: Workers, table: str, node_rank: i
         health_check=settings.health_check or "",
         min_nodes=fewest,
         fixed_seats=bool(table),
+    )
+
+
+def _bad_nodes_replaced(ctx: ResolveContext, workers: Workers, table: str) -> Elastic | None:
+    """All nodes are needed, and a spare takes the place of one that fails again and again."""
+    settings, why = ctx.settings, ""
+    if settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
+        why = "a training that recovers by itself sees to its own nodes"
+    elif table:
+        why = "with a rank table each node has its own place, and without --nnodes=MIN:MAX all are needed"
+    if why:
+        ctx.no_effect(why, Settings.health_check)
+        return None
+    return Elastic(
+        min_workers=workers.world, health_check=settings.health_check or "", min_nodes=workers.nodes
     )
 
 

@@ -118,7 +118,7 @@ class Supervisor:
             windows=spec.supervision.windows,
             exit_codes=spec.supervision.policy.exit_codes,
             shrinks=spec.elastic is not None and not spec.elastic.min_nodes,
-            fewer_nodes=spec.elastic is not None and spec.elastic.min_nodes > 0,
+            fewer_nodes=spec.resizes and len(spec.topology.nodes) > 1,
         )
         self._claimed = claim(self.log_dir, start, spec.run_id)
         past = self._claimed.past
