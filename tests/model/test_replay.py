@@ -297,7 +297,7 @@ def test_who_was_set_aside_ends_with_the_run_of_the_others(tmp_path: Path) -> No
     ]
     assert broken_laws(written(tmp_path / "good", [*a_run(), *idle])) == []
     story = changed([*a_run(), *idle], exits(B, 1), status=FELL)
-    law = "the run ended with 0 although ranks [1] of 1 did not (node c, line 3)"
+    law = "the run ended with 0 although ranks [1] of 1 did not (node c, line 2)"
     assert law in broken_laws(written(tmp_path / "bad", story))
 
 
