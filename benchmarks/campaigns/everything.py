@@ -17,9 +17,9 @@ from pathlib import Path
 from benchmarks.campaigns import kept
 from benchmarks.campaigns.everything_page import HEAD, faults, shown, summary, write
 from benchmarks.campaigns.everything_plan import draw
-from benchmarks.campaigns.everything_rows import Row
 from benchmarks.campaigns.everything_run import run
 from benchmarks.campaigns.nodes_site import own_mounts
+from benchmarks.campaigns.promises import Row
 from benchmarks.harness.netns import refused
 
 _NOT_POSSIBLE = 77

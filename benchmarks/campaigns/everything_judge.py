@@ -5,7 +5,7 @@ last, and by the journals. Nothing here asks faultrun whether it did right.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,27 +17,6 @@ UNSAID_S = 8.0
 
 _MOST_WORDS = 3
 _NEAR = 1e-5
-
-
-@dataclass(slots=True)
-class Broken:
-    """What was promised and not kept, in words, promise by promise."""
-
-    resumes: list[str] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
-    together: list[str] = field(default_factory=list)
-    orphans: list[str] = field(default_factory=list)
-    saves: list[str] = field(default_factory=list)
-    waits: list[str] = field(default_factory=list)
-    codes: list[str] = field(default_factory=list)
-    recovery: list[str] = field(default_factory=list)
-    journals: list[str] = field(default_factory=list)
-    cards: list[str] = field(default_factory=list)
-
-    def by_name(self) -> dict[str, list[str]]:
-        """Only what was broken."""
-        all_of = {name: getattr(self, name) for name in self.__slots__}
-        return {name: words for name, words in all_of.items() if words}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from pathlib import Path
 from benchmarks.campaigns.everything_judge import Steps, lost_steps
 from benchmarks.campaigns.everything_law import law_of
 from benchmarks.campaigns.everything_plan import AT_A_PLACE, HANGS, Fault, Kind, Session, Way, When, draw
-from benchmarks.campaigns.everything_rows import Row
 from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.everything_strike import Striker
 from benchmarks.campaigns.kept import read
 from benchmarks.campaigns.nodes_site import Node, own_mounts
+from benchmarks.campaigns.promises import Row
 from benchmarks.harness import launchers, machine
 from benchmarks.harness.netns import refused
 from benchmarks.jobs.nodes import boot_s

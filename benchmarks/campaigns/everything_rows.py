@@ -2,17 +2,15 @@
 
 import time
 from datetime import datetime, timezone
-from typing import Any
 
-from benchmarks.campaigns.everything_judge import Broken, lost_steps, way_back
+from benchmarks.campaigns.everything_judge import lost_steps, way_back
 from benchmarks.campaigns.everything_plan import Fault, Session
 from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.everything_strike import Struck
 from benchmarks.campaigns.nodes_judge import waits_said
+from benchmarks.campaigns.promises import Broken, Row
 from benchmarks.harness import machine
 from benchmarks.jobs.nodes import boot_s
-
-Row = dict[str, Any]
 
 _CLOCK = time.time() - boot_s()
 
@@ -35,12 +33,6 @@ def unbegun(session: Session, place: int, wrong: list[str]) -> Row:
     none: Row = {"lives": 0, "way": "-", "recovery_s": None, "lost": 0, "waits": [], "ended": None}
     row: Row = {"session": session.number, "run": session.setting.name, **about, **none}
     return {**row, "load": machine.load(), "broken": {"recovery": wrong}}
-
-
-def add(rows: list[Row], wrong: Broken) -> None:
-    """To the last of ``rows``."""
-    for name, words in wrong.by_name().items():
-        rows[-1]["broken"][name] = [*rows[-1]["broken"].get(name, []), *words]
 
 
 def finished(site: Site, row: Row, wrong: Broken, began_s: float) -> Row:

@@ -3,13 +3,12 @@
 import random
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns import traces
 from benchmarks.campaigns.everything_judge import (
-    Broken,
     Steps,
     kept_by,
     out_of_step,
@@ -30,17 +29,11 @@ from benchmarks.campaigns.everything_plan import (
     is_ordered,
     rounds,
 )
-from benchmarks.campaigns.everything_rows import Row, add, finished, row_of, unbegun
+from benchmarks.campaigns.everything_rows import finished, row_of, unbegun
 from benchmarks.campaigns.everything_site import NODES, Site
 from benchmarks.campaigns.everything_strike import Striker, Struck
-from benchmarks.campaigns.nodes_judge import (
-    cards_differ,
-    journals_disagree,
-    read_journal,
-    unequal_ends,
-    unnamed_waits,
-)
-from benchmarks.harness.procfs import environment
+from benchmarks.campaigns.nodes_judge import unequal_ends, unnamed_waits
+from benchmarks.campaigns.promises import Broken, Row, add
 from benchmarks.jobs.nodes import boot_s
 from support.hosts import network
 
@@ -101,7 +94,7 @@ class Passage:
             self.over = True
         if site.ended:
             self.over = True
-            wrong.codes += unequal_ends(site.codes, self._late(), None)
+            wrong.codes += unequal_ends(site.codes, traces.late(self._site), None)
             if not self._may_end(faults):
                 wrong.recovery.append(f"the run ended: {self._last_words()}")
         for row in rows:
@@ -116,7 +109,7 @@ class Passage:
         (site.folder / "finish").touch()
         site.wait(lambda: False, _ENDS_S)
         wrong = Broken()
-        wrong.codes += unequal_ends(site.codes, self._late(), 0)
+        wrong.codes += unequal_ends(site.codes, traces.late(self._site), 0)
         if not site.ended:
             wrong.codes.append(f"it did not end within {_ENDS_S:g} s")
         row = {
@@ -132,33 +125,14 @@ class Passage:
 
     def last_words(self) -> Broken:
         """What only the whole run shows."""
-        site, wrong = self._site, Broken()
-        journals, cards = {}, defaultdict[str, dict[str, str]](dict)
-        for node in site.nodes.values():
-            found = [] if node.name in self._filled else site.log_dir(node).glob("incident_*.txt")
-            for card in found:
-                cards[card.name][node.name] = card.read_text(errors="replace")
-            path = site.log_dir(node) / "journal.jsonl"
-            journals[node.name], broken = read_journal(path.read_bytes() if path.exists() else b"")
-            wrong.journals += [f"{node.name}: {words}" for words in broken]
-        wrong.journals += journals_disagree(journals)
-        wrong.cards += cards_differ(cards)
+        site, wrong = self._site, traces.at_the_end(self._site, self._filled)
         wrong.together += self._new(ran_on(site.census.lives, kept_by(site.journal())))
         wrong.saves += self._new(saved_twice(site.steps.lines, site.journal()))
-        if site.ended and not self._late():
-            until_s = boot_s() + _GONE_S
-            while self._left() and boot_s() < until_s:
-                time.sleep(_LOOK_S)
-            wrong.orphans += [f"{words} after the end" for words in self._left()]
         return wrong
 
     def keep(self, folder: Path) -> None:
         """Copy what there is to see of it."""
-        ignored = shutil.ignore_patterns("etcd", "ballast", "*.rank", "*.sock", "faultrun_chaos_*")
-        shutil.copytree(self._site.folder, folder, ignore=ignored, dirs_exist_ok=True, symlinks=True)
-        for node in self._site.nodes.values():
-            lines = [f"{at_s - self._began_s:9.3f} {line}" for at_s, line in node.said]
-            (folder / f"{node.name}.said").write_text("\n".join(lines))
+        traces.keep(self._site, self._began_s, folder)
 
     def _may_end(self, faults: Sequence[tuple[int, Fault]]) -> bool:
         """Where no worker can be started because the one node's disk is full, that is what is promised."""
@@ -262,14 +236,6 @@ class Passage:
             site.tick()
             time.sleep(_LOOK_S)
 
-    def _late(self) -> list[str]:
-        return [node.name for node in self._site.nodes.values() if node.runs] if self._site.ended else []
-
-    def _left(self) -> list[str]:
-        hosts = [self._site.net[name] for name in self._site.nodes]
-        pids = [(host.name, pid) for host in hosts for pid in host.pids]
-        return [f"a process of rank {environment(pid).get('RANK', '-')} on {name}" for name, pid in pids]
-
     def _last_words(self) -> str:
         said = sorted(line for node in self._site.nodes.values() for line in node.said)
         return " / ".join(line for _, line in said[-3:])[-300:]
@@ -295,24 +261,14 @@ def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> It
                     left = left[len(faults) :]
                     if passage.over:
                         break
-                    yield _kept(passage, rows, kept)
+                    yield traces.kept_if_broken(rows, kept, passage.keep)
                 if not passage.over and not wrong:
                     rows = [passage.ends()]
                 if wrong:
                     rows, left = [unbegun(session, left[0][0], wrong)], left[1:]
                 add(rows, passage.last_words())
-                yield _kept(passage, rows, kept)
+                yield traces.kept_if_broken(rows, kept, passage.keep)
             finally:
                 site.close()
         shutil.rmtree(own, ignore_errors=True)
         attempt += 1
-
-
-def _kept(passage: Passage, rows: list[Row], kept: Path) -> list[Row]:
-    """With what is to be seen of the run, if a promise was broken."""
-    for row in rows:
-        if row["broken"]:
-            place = kept / f"{row['session']}_{row['place']}"
-            passage.keep(place)
-            row["see"] = place.name
-    return rows

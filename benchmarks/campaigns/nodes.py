@@ -16,8 +16,9 @@ from pathlib import Path
 from benchmarks.campaigns import kept
 from benchmarks.campaigns.nodes_page import HEAD, faults, page, shown, summary
 from benchmarks.campaigns.nodes_plan import LEASE_S, draw
-from benchmarks.campaigns.nodes_run import Row, run
+from benchmarks.campaigns.nodes_run import run
 from benchmarks.campaigns.nodes_site import own_mounts
+from benchmarks.campaigns.promises import Row
 from benchmarks.harness.netns import refused
 
 _NOT_POSSIBLE = 77

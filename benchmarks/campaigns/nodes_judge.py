@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from benchmarks.campaigns.nodes_ledger import Life, Told
@@ -20,25 +19,6 @@ UNNAMED_S = LEASE_S + 5.0
 _NAMED = re.compile(r"waiting for \S|etcd does not answer|etcd has not answered")
 _WAIT = re.compile(r"waiting for (.+?)(, until [\d:]+ \(.*\))?$")
 _NODE = re.compile(r"\bnodes? [a-d]( [a-d])*\b|\b[a-d]\b(?=$|[ ,:;])")
-
-
-@dataclass(slots=True)
-class Broken:
-    """What was promised and not kept, in words, promise by promise."""
-
-    resumes: list[str] = field(default_factory=list)
-    together: list[str] = field(default_factory=list)
-    orphans: list[str] = field(default_factory=list)
-    waits: list[str] = field(default_factory=list)
-    codes: list[str] = field(default_factory=list)
-    recovery: list[str] = field(default_factory=list)
-    journals: list[str] = field(default_factory=list)
-    cards: list[str] = field(default_factory=list)
-
-    def by_name(self) -> dict[str, list[str]]:
-        """Only what was broken."""
-        all_of = {name: getattr(self, name) for name in self.__slots__}
-        return {name: words for name, words in all_of.items() if words}
 
 
 def wrong_resumes(told: Sequence[Told], since_life: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmarks.campaigns.nodes_plan import LEASE_S, Kind, When
-from benchmarks.campaigns.nodes_run import Row
+from benchmarks.campaigns.promises import Row
 from benchmarks.harness import machine
 
 HEAD = "| run | what | whom | when | at | recovery | steps lost | |\n|---|---|---|---|---|---|---|---|"

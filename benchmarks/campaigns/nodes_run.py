@@ -2,19 +2,12 @@
 
 import random
 import shutil
-import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from benchmarks.campaigns import traces
 from benchmarks.campaigns.nodes_judge import (
-    Broken,
-    cards_differ,
-    journals_disagree,
     lost_steps,
-    read_journal,
     unequal_ends,
     unnamed_waits,
     waits_said,
@@ -23,12 +16,10 @@ from benchmarks.campaigns.nodes_judge import (
 from benchmarks.campaigns.nodes_plan import Fault, Kind, Session, When
 from benchmarks.campaigns.nodes_site import Site, site
 from benchmarks.campaigns.nodes_strike import Striker
+from benchmarks.campaigns.promises import Broken, Row, add
 from benchmarks.harness import machine
 from benchmarks.harness.procfs import environment
 from benchmarks.jobs.nodes import boot_s
-from support.hosts import Host
-
-Row = dict[str, Any]
 
 _STARTS_S = 120.0
 _RECOVERS_S = 120.0
@@ -101,7 +92,7 @@ class Passage:
             self.over = True
         if self._site.ended:
             self.over = True
-            wrong.codes += unequal_ends(self._site.codes, self._late(), None)
+            wrong.codes += unequal_ends(self._site.codes, traces.late(self._site), None)
         found = [self._finished(row, wrong if row is rows[-1] else Broken()) for row in rows]
         return [*({**row, "ended": None} for row in found[:-1]), found[-1]]
 
@@ -118,7 +109,7 @@ class Passage:
             (self._site.folder / "finish").touch()
         self._site.wait(lambda: False, _ENDS_S)
         wrong = Broken()
-        wrong.codes += unequal_ends(self._site.codes, self._late(), 143 if session.stopped else 0)
+        wrong.codes += unequal_ends(self._site.codes, traces.late(self._site), 143 if session.stopped else 0)
         kind = "stop of all" if session.stopped else "the end"
         row = {"place": -1, "kind": kind, "struck": "all", "when": "training", "at_s": at_s, "life": life}
         return self._finished(row, wrong)
@@ -131,32 +122,13 @@ class Passage:
 
     def last_words(self) -> Broken:
         """What only the whole run shows: journals, and what is left of it."""
-        wrong = Broken()
-        journals, cards = {}, defaultdict[str, dict[str, str]](dict)
-        for node in self._site.nodes.values():
-            found = [] if node.name in self._filled else self._site.log_dir(node).glob("incident_*.txt")
-            for card in found:
-                cards[card.name][node.name] = card.read_text(errors="replace")
-            path = self._site.log_dir(node) / "journal.jsonl"
-            journals[node.name], broken = read_journal(path.read_bytes() if path.exists() else b"")
-            wrong.journals += [f"{node.name}: {words}" for words in broken]
-        wrong.journals += journals_disagree(journals)
-        wrong.cards += cards_differ(cards)
+        wrong = traces.at_the_end(self._site, self._filled)
         wrong.together += self._site.census.overlaps()
-        if self._site.ended and not self._late():
-            until_s = boot_s() + _GONE_S
-            while self._left() and boot_s() < until_s:
-                time.sleep(_LOOK_S)
-            wrong.orphans += [f"{words} after the end" for words in self._left()]
         return wrong
 
     def keep(self, folder: Path) -> None:
         """Copy what there is to see of it."""
-        ignored = shutil.ignore_patterns("etcd", "ballast", "*.rank", "*.child", "*.sock")
-        shutil.copytree(self._site.folder, folder, ignore=ignored, dirs_exist_ok=True, symlinks=True)
-        for node in self._site.nodes.values():
-            lines = [f"{at_s - self._began_s:9.3f} {line}" for at_s, line in node.said]
-            (folder / f"{node.name}.said").write_text("\n".join(lines))
+        traces.keep(self._site, self._began_s, folder)
 
     def _trained(self, since_s: float) -> float | None:
         return self._site.ledgers.trains_since(since_s, self._site.ranks)
@@ -212,7 +184,7 @@ class Passage:
             (host, pid, environment(pid).get("FAULTRUN_INCARNATION")) for host in hosts for pid in host.pids
         ]
         return [
-            f"{_named(pid)} of incarnation {of} on {host.name}"
+            f"{traces.named(pid)} of incarnation {of} on {host.name}"
             for host, pid, of in found
             if of is not None and int(of) < life
         ]
@@ -239,13 +211,6 @@ class Passage:
             "broken": wrong.by_name(),
         }
 
-    def _late(self) -> list[str]:
-        return [node.name for node in self._site.nodes.values() if node.runs] if self._site.ended else []
-
-    def _left(self) -> list[str]:
-        hosts: list[Host] = [self._site.net[name] for name in self._site.nodes]
-        return [f"{_named(pid)} on {host.name}" for host in hosts for pid in host.pids]
-
 
 def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> Iterator[list[Row]]:
     """Give the faults of ``session`` from the ``first`` on to runs, until all were had; rows as they come."""
@@ -263,24 +228,16 @@ def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> It
                 left = left[len(faults) :]
                 if passage.over:
                     break
-                yield _kept(passage, rows, kept)
+                yield traces.kept_if_broken(rows, kept, passage.keep)
             if not passage.over and not wrong:
                 rows = [passage.ends()]
-            _add(rows, passage.last_words().by_name())
+            add(rows, passage.last_words())
             if wrong:
                 rows = [_unbegun(session, left[0][0], wrong)]
                 left = left[1:]
-            yield _kept(passage, rows, kept)
+            yield traces.kept_if_broken(rows, kept, passage.keep)
         shutil.rmtree(own, ignore_errors=True)
         attempt += 1
-
-
-def _named(pid: int) -> str:
-    """The last words of its command."""
-    with suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        return f"process {pid} ({' '.join(Path(word).name for word in words[:4])})"
-    return f"process {pid}"
 
 
 def _unbegun(session: Session, place: int, wrong: list[str]) -> Row:
@@ -301,18 +258,3 @@ def _unbegun(session: Session, place: int, wrong: list[str]) -> Row:
         **none,
         "broken": {"recovery": wrong},
     }
-
-
-def _add(rows: list[Row], more: dict[str, list[str]]) -> None:
-    for name, words in more.items():
-        rows[-1]["broken"][name] = [*rows[-1]["broken"].get(name, []), *words]
-
-
-def _kept(passage: Passage, rows: list[Row], kept: Path) -> list[Row]:
-    """With what is to be seen of the run, if a promise was broken."""
-    for row in rows:
-        if row["broken"]:
-            place = kept / f"{row['session']}_{row['place']}"
-            passage.keep(place)
-            row["see"] = place.name
-    return rows

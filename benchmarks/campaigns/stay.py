@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.campaigns import kept
+from benchmarks.campaigns.promises import Row
 from benchmarks.campaigns.stay_page import HEAD, page, shown, summary
 from benchmarks.campaigns.stay_plan import A_SESSION, STEPS_A_DEATH, of_phases, sessions
-from benchmarks.campaigns.stay_run import Row, run
+from benchmarks.campaigns.stay_run import run
 from benchmarks.campaigns.stay_site import undisturbed
 
 

@@ -4,7 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from benchmarks.campaigns.stay_run import Row
+from benchmarks.campaigns.promises import Row
 from benchmarks.campaigns.stay_site import REJOIN_S
 from benchmarks.harness import machine
 

@@ -4,8 +4,9 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks.campaigns import traces
+from benchmarks.campaigns.promises import Row
 from benchmarks.campaigns.stay_judge import (
     Line,
     Truth,
@@ -20,8 +21,6 @@ from benchmarks.campaigns.stay_site import GRACE_S, REJOIN_S, Site, lives
 from benchmarks.campaigns.stay_strike import Struck, strike
 from benchmarks.harness import machine
 from benchmarks.jobs.stay_board import Place
-
-Row = dict[str, Any]
 
 _BEGINS_S, _PARKED_S, _ENDS_S, _GONE_S = 120.0, 40.0, 60.0, 3.0
 _RECOVERS_S = REJOIN_S + GRACE_S + 60.0
@@ -191,9 +190,6 @@ def _said(site: Site) -> str:
 
 def _kept(site: Site, row: Row, kept: Path) -> Row:
     """With what there is to see, if a promise was broken."""
-    if row["broken"] or row.get("fell_back"):
-        place = kept / f"{row['session']}_{row['place']}"
-        ignored = shutil.ignore_patterns("*.sock", "*.pt", "board")
-        shutil.copytree(site.folder, place, dirs_exist_ok=True, ignore=ignored)
-        row["see"] = place.name
-    return row
+    if not (row["broken"] or row.get("fell_back")):
+        return row
+    return traces.shown(row, kept, lambda to: traces.copied(site.folder, to, "*.sock", "*.pt", "board"))
