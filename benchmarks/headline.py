@@ -15,8 +15,9 @@ from benchmarks.harness import machine, report
 from benchmarks.harness.conduct import conduct, readings_of
 from benchmarks.harness.launched import ROOT
 from benchmarks.harness.ledger import Ledger
+from benchmarks.harness.marks import written_between
 from benchmarks.harness.plot import draw
-from benchmarks.harness.readme import table, written_between_marks
+from benchmarks.harness.readme import PART, table
 
 RESULTS = Path(__file__).parent / "results"
 README = ROOT / "README.md"
@@ -72,7 +73,7 @@ def write(ledgers: dict[str, Ledger], results: Path, readme: Path) -> None:
     loads = [float(load) for ledger in ledgers.values() for load in _loads(ledger)]
     text = table(readings["warm"], readings["mindspore"], machine.describe(), (min(loads), max(loads)))
     page = readme.read_text(encoding="utf-8")
-    readme.write_text(written_between_marks(page, text), encoding="utf-8")
+    readme.write_text(written_between(page, PART, text), encoding="utf-8")
     _say(f"{results} and {readme.name} are written")
 
 

@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns import everything_headline
 from benchmarks.campaigns.everything_plan import HANG_S, IS_NO_FAULT, LEASE_S, SETTINGS, Kind, When
 from benchmarks.campaigns.everything_plot import draw
+from benchmarks.campaigns.spread import p95
 from benchmarks.harness import machine
+from benchmarks.harness.launched import ROOT
 
 Row = Mapping[str, Any]
+
+PAGE = ROOT / "benchmarks" / "results" / "thousand.md"
 
 HEAD = (
     "| run | what | whom | when | way back | again after | steps lost | |\n|---|---|---|---|---|---|---|---|"
@@ -74,7 +79,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def write(page: Path | None, keep: Path | None, seed: int, wanted: int) -> None:
-    """The page, and its plot beside it, from the rows that are kept."""
+    """The page, and its plot beside it, from the rows that are kept; with ours the README and the docs."""
     if page is None or keep is None:
         return
     rows = _read(keep)
@@ -82,6 +87,8 @@ def write(page: Path | None, keep: Path | None, seed: int, wanted: int) -> None:
     mended = _read(keep.with_name(f"{keep.stem}-mended.jsonl"))
     draw(rows, rivals, page.with_suffix(".svg"))
     page.write_text(_page(rows, rivals, mended, seed, wanted), encoding="utf-8")
+    if page.resolve() == PAGE:
+        everything_headline.write(faults(rows))
 
 
 def _page(rows: Sequence[Row], rivals: Sequence[Row], mended: Sequence[Row], seed: int, wanted: int) -> str:
@@ -207,8 +214,7 @@ def _spread(rows: Sequence[Row]) -> str:
     took = sorted(float(row["recovery_s"]) for row in rows if row["recovery_s"] is not None)
     if not took:
         return "-"
-    p95 = took[min(len(took) - 1, int(len(took) * 0.95))]
-    return f"{statistics.median(took):.1f}, {p95:.1f}, {took[-1]:.1f} s"
+    return f"{statistics.median(took):.1f}, {p95(took):.1f}, {took[-1]:.1f} s"
 
 
 def _read(path: Path) -> list[Row]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from benchmarks.campaigns.promises import Row
+from benchmarks.campaigns.spread import p95
 from benchmarks.campaigns.stay_site import REJOIN_S
 from benchmarks.harness import machine
 
@@ -141,5 +142,4 @@ def _spread(rows: Sequence[Row]) -> str:
     took = sorted(row["took_s"] for row in rows if row["took_s"])
     if not took:
         return "-"
-    p95 = took[min(len(took) - 1, int(len(took) * 0.95))]
-    return f"{statistics.median(took):.2f}, {p95:.2f}, {took[-1]:.2f} s"
+    return f"{statistics.median(took):.2f}, {p95(took):.2f}, {took[-1]:.2f} s"

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.goodput import words
 from benchmarks.goodput.assumptions import Assumptions, shown
+from benchmarks.harness.marks import written_between
 
-BEGIN, END = "<!-- goodput: begin -->", "<!-- goodput: end -->"
 REPLICATED, SHARDED = "replicated", "sharded"
 SPARES = "+ spares over nodes"
 _HOUR_S = 3600.0
@@ -34,11 +34,7 @@ def page(record: Mapping[str, Any]) -> str:
 
 def between_marks(text: str, record: Mapping[str, Any]) -> str:
     """``text`` of docs/goodput.md with the record's tables between its marks. ValueError without marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page has no {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{_summary(record)}\n{END}{after}"
+    return written_between(text, "goodput", _summary(record))
 
 
 def _summary(record: Mapping[str, Any]) -> str:

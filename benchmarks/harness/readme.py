@@ -6,7 +6,8 @@ from benchmarks.harness.benchmark import OURS
 from benchmarks.harness.launchers import WARM, WARM_CACHED
 from benchmarks.harness.series import Readings, Series
 
-BEGIN, END = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
+PART = "benchmark"
+"""What its part of the page is called."""
 
 ROWS = (
     (WARM, "**faultrun**, its standbys ready (`--standby=auto` is the default)"),
@@ -51,15 +52,6 @@ def table(
             "![each sample, on a logarithmic axis](benchmarks/results/restart.svg)",
         ]
     )
-
-
-def written_between_marks(page: str, text: str) -> str:
-    """``page`` with ``text`` between its marks. ValueError when it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the page has no {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
 def medians(readings: Readings, case: str, names: Sequence[str]) -> dict[str, float]:

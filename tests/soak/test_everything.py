@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.campaigns import everything_headline
 from benchmarks.campaigns.everything_judge import (
     Right,
     Steps,
@@ -167,3 +168,31 @@ def test_the_way_back_is_told_by_the_journal() -> None:
     assert way_back([started(0, standby=False)], 0, 1, same) == "cold restart"
     assert way_back([], 0, 1, {0: 2, 1: 1}) == "shrunk"
     assert way_back([], 0, 1, {0: 1, 1: 2}) == "grown"
+
+
+def a_row(run: str, **more: object) -> dict[str, object]:
+    usual: dict[str, object] = {"run": run, "when": "training", "lives": 1, "load": "1.5", "broken": {}}
+    return {**usual, "recovery_s": 2.0, "lost": 0, **more}
+
+
+def test_the_readmes_table_tells_of_the_rows_that_there_are(tmp_path: Path) -> None:
+    alone, several = "ddp, 1 node, 2 ranks, SDK, standbys", "mindspore, 3 nodes, no SDK"
+    rows = [
+        a_row(alone),
+        a_row(alone, recovery_s=4.0, lost=3, when="as the others are told", load="12.0"),
+        a_row(alone, lives=0, recovery_s=None, lost=None),
+        a_row(several, recovery_s=None, broken={"steps": ["step 3 ended with 7 instead of 8"]}),
+    ]
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- thousand: begin -->\nold\n<!-- thousand: end -->\nafter\n")
+    for _ in range(2):
+        everything_headline.write(rows, (page,))
+        text = page.read_text()
+        assert text.startswith("before\n<!-- thousand: begin -->\n| training | faults |")
+        assert text.endswith("\n<!-- thousand: end -->\nafter\n")
+    lines = text.splitlines()
+    assert "| torch, `DistributedDataParallel`, one node | 3 | 3.0 s, 4.0 s | 1.5, 3 | 0 |" in lines
+    assert "| MindSpore, three nodes | 1 | – | 0, 0 | 1 |" in lines  # noqa: RUF001  as it is printed
+    assert "| all | 4 | 3.0 s, 4.0 s | 0, 3 | 1 |" in lines
+    assert "**4 of 1000 faults** were run so far, 1 of them in the way back from another" in text
+    assert "(load 1.5 to 12)" in text

@@ -14,9 +14,10 @@ from benchmarks.harness.conduct import conduct
 from benchmarks.harness.launched import Launched, Overdue
 from benchmarks.harness.launchers import WARM
 from benchmarks.harness.ledger import Ledger
+from benchmarks.harness.marks import marks, written_between
 from benchmarks.harness.notes import select
 from benchmarks.harness.plot import draw
-from benchmarks.harness.readme import BEGIN, END, table, written_between_marks
+from benchmarks.harness.readme import PART, table
 from benchmarks.harness.report import Circumstances
 from benchmarks.harness.series import Readings, Series
 
@@ -110,10 +111,11 @@ def test_the_readme_gets_a_row_for_each_who_was_measured_and_a_plot(tmp_path: Pa
     assert "| torchrun | 1.90 s (n=1) | 1 of 2 |" in rows[1]
     assert "42.0 s (n=1)" in rows[2]
     assert "load 0.5 to 1.2" in text
-    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    assert written_between_marks(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    begin, end = marks(PART)
+    page = f"before\n{begin}\nold\n{end}\nafter\n"
+    assert written_between(page, PART, "new") == f"before\n{begin}\nnew\n{end}\nafter\n"
     with pytest.raises(ValueError, match="the page has no"):
-        written_between_marks("nothing", "new")
+        written_between("nothing", PART, "new")
     draw(torch, mindspore, tmp_path)
     assert (tmp_path / "restart.png").read_bytes()[1:4] == b"PNG"
     assert "faultrun, standbys" in (tmp_path / "restart.svg").read_text(encoding="utf-8")
