@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.campaigns import traces
@@ -22,10 +23,11 @@ from benchmarks.campaigns.stay_strike import Struck, strike
 from benchmarks.harness import machine
 from benchmarks.jobs.stay_board import Place
 
-_BEGINS_S, _PARKED_S, _ENDS_S, _GONE_S = 120.0, 40.0, 60.0, 3.0
+_BEGINS_S, _ABLE_S, _PARKED_S, _ENDS_S, _GONE_S = 120.0, 10.0, 40.0, 60.0, 3.0
 _RECOVERS_S = REJOIN_S + GRACE_S + 60.0
 """All that a way back may take that falls back, with a cold start of three torch processes."""
 _RUNS_STEPS = STEPS_A_DEATH * 2 // 3
+_LOOKS_S, _STEPS_ANEW = 5.0, 3
 _STUCK = "stuck in a broken process group"
 _MOST_WORDS = 3
 
@@ -44,10 +46,18 @@ class Passage:
         self.over = ""
 
     def begins(self) -> bool:
-        """Whether all ranks stand before their third step, and can lose one another."""
+        """Whether all ranks stand before one of their first steps, and can lose one another.
+
+        Memory for copies may come behind their second step: then they are able behind the third.
+        """
         site = self._site
-        site.board.limit = 2
-        return site.wait(lambda: site.waits_at(2) and site.can_all_rejoin(), _BEGINS_S, 0.05)
+        for limit in range(2, 5):
+            site.board.limit = limit
+            if not site.wait(partial(site.waits_at, limit), _BEGINS_S, 0.05):
+                return False
+            if site.wait(site.can_all_rejoin, _ABLE_S, 0.05):
+                return True
+        return False
 
     def death(self, place: int, death: Death) -> Row:
         """One row: who died, and what came of it."""
@@ -94,7 +104,7 @@ class Passage:
 
     def _came_of_it(self, struck: Struck, pids: list[int], goal: int, *, last: bool) -> Row:
         site, since_s = self._site, struck.since_s
-        again = site.wait(lambda: self._is_back(goal, since_s, last=last), _RECOVERS_S)
+        again = self._comes_back(goal, since_s, last=last)
         second = struck.second is not None and site.board.struck_s(struck.second, second=True) > 0
         for rank in range(RANKS):
             site.board.disarm(rank)
@@ -129,6 +139,20 @@ class Passage:
             "stuck": stuck,
             "broken": broken,
         }
+
+    def _comes_back(self, goal: int, since_s: float, *, last: bool) -> bool:
+        """Whether all train again; who began anew does some steps more, and is able behind them."""
+        site, until_s, more = self._site, time.monotonic() + _RECOVERS_S, 0
+        while time.monotonic() < until_s:
+            back = partial(self._is_back, goal + more, since_s, last=last)
+            if site.wait(back, _LOOKS_S) or site.process.poll() is not None:
+                return back()
+            if not more and any(
+                not plan["plan"]["kept"] for plan in site.journal("PlanAdopted")[self._plans :]
+            ):
+                more = _STEPS_ANEW
+                site.board.limit = goal + more
+        return False
 
     def _is_back(self, goal: int, since_s: float, *, last: bool) -> bool:
         site = self._site

@@ -102,10 +102,14 @@ class Job:
             while step > BOARD.limit:
                 time.sleep(_LOOK_S)
             self.steps.write("begin", step, self.digest())
-            with self.guard.attempt():
+            with self.guard.attempt() as attempt:
                 self.one(step)
             self.at(Place.AFTER)
-            if step % SAVE_EVERY == 0 and (MODE == "fsdp" or step // SAVE_EVERY % WORLD == RANK):
+            if (
+                attempt.done
+                and step % SAVE_EVERY == 0
+                and (MODE == "fsdp" or step // SAVE_EVERY % WORLD == RANK)
+            ):
                 self.at(Place.SAVING)
                 self.guard.save(FOLDER / "ck" / f"step-{step}.pt")
             if step == LAST:

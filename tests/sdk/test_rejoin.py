@@ -54,6 +54,15 @@ def assert_all_did_every_step_once(stage: RejoinStage, last: int) -> None:
         assert set(steps) >= set(range(1, last + 1)) - {int(one) for one in killed_in(stage, rank)}
 
 
+def assert_nothing_was_half_done_behind_a_step(stage: RejoinStage) -> None:
+    """Whatever a script does behind an attempt finds the state of the step that ``done`` tells."""
+    for rank in range(stage.world):
+        lines = (stage.folder / f"stands_{rank}").read_text().splitlines()
+        told = {tuple(line.split()) for line in lines}
+        assert all(step == of_guard for step, of_guard, _ in told)
+        assert len(told) == len({step for step, *_ in told}), "two states of one step"
+
+
 def killed_in(stage: RejoinStage, rank: int) -> set[int]:
     """The steps in which this rank was killed: it may have finished them, and not written it down."""
     return {int(place.name.split("_")[2]) for place in stage.folder.glob(f"struck_{rank}_*")}
@@ -69,6 +78,7 @@ def test_a_rank_of_ddp_may_die_in_any_phase_of_a_step(tmp_path: Path) -> None:
         first = stage.pids()
         assert ends(stage) == undisturbed(tmp_path, DDP)
         assert_all_did_every_step_once(stage, 24)
+        assert_nothing_was_half_done_behind_a_step(stage)
         assert len(stage.incidents) == len(kills)
         assert {incident.rank for incident in stage.incidents} == {0, 1, 2}
         for rank, pid in enumerate(first):

@@ -152,10 +152,11 @@ class Job:
     def with_steps(self) -> None:
         for step in self.guard.steps(LAST):
             self.step = step
-            with self.guard.attempt():
+            with self.guard.attempt() as attempt:
                 self.one(*data(step))
             self.at("after")
             self.note()
+            self.stands(self.step if attempt.done else self.step - 1)
 
     def with_loader(self) -> None:
         workers = 2 if "workers" in WORDS else 0
@@ -181,6 +182,11 @@ class Job:
         if self.guard.position.step >= self.step:  # else it was taken back
             with (OUT / f"steps_{RANK}").open("a") as file:
                 file.write(f"{self.step} {os.getpid()} {digest(self.net, self.optimizer)}\n")
+
+    def stands(self, step: int) -> None:
+        """Write down what there is behind a step, one that was taken back too."""
+        with (OUT / f"stands_{RANK}").open("a") as file:
+            file.write(f"{step} {self.guard.global_step} {digest(self.net, self.optimizer)}\n")
 
     def ends(self) -> None:
         random = zlib.crc32(torch.get_rng_state().numpy().tobytes())

@@ -7,7 +7,7 @@ script that cannot rejoin, these are plain loops and an exception is an exceptio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import torch.distributed as dist
 
@@ -36,32 +36,44 @@ class Batch:
     epoch_rng: Rng | None
 
 
+@final
 class StepAttempt:
-    """``with guard.attempt():`` around one step, which its end counts; a lost peer ends it quietly."""
+    """``with guard.attempt():`` around one step, which its end counts; a lost peer ends it quietly.
+
+    When it has ended, the state is that of a whole step again: what the script does then, such as saving,
+    finds nothing half done.
+    """
 
     def __init__(self, guard: "Guard") -> None:
         self._guard = guard
+        self._step = guard.position.step + 1
+        self.done = False
+        """Whether the step stands. Otherwise it was taken back: ``guard.global_step`` is one before it."""
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "StepAttempt":
         self._guard.redo.attempted = True
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        guard = self._guard
-        if error is None and guard.rejoin is not None:
-            try:
-                guard.rejoin.check()
-            except ConnectionError as lost:
-                error = lost
-                if not guard.rejoin.undoes(lost):
-                    raise
-                return True
-        if error is not None:
-            return guard.rejoin is not None and isinstance(error, Exception) and guard.rejoin.undoes(error)
-        if not guard.accumulating:
-            guard.step()
-        return False
+        guard, rejoin = self._guard, self._guard.rejoin
+        lost = error
+        if error is None and rejoin is not None:
+            lost = rejoin.found_broken()
+        if lost is None:
+            if not guard.accumulating:
+                guard.step()
+            self.done = True
+            return False
+        by_run = guard.redo.in_function  # which takes back, and enters its function again
+        if rejoin is None or by_run or not isinstance(lost, Exception) or not rejoin.undoes(lost):
+            if error is None:
+                raise lost
+            return False
+        rejoin.settle()
+        self.done = guard.position.step >= self._step  # others had finished it
+        return True
 
 
 class Redo:

@@ -189,7 +189,8 @@ class Guard(InParts):
     def attempt(self) -> "attempts.StepAttempt":
         """One step, around all that talks to other ranks; do not call ``step`` too.
 
-        In ``steps``, ``batches`` or ``run``. An exception of the script's own comes out of it as ever.
+        In ``steps``, ``batches`` or ``run``. An exception of the script's own comes out of it as ever. What
+        follows it in the loop runs for a step that was taken back, too: ``done`` of what it returns says so.
         """
         return attempts.StepAttempt(self)
 

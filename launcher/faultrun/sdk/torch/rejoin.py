@@ -115,14 +115,23 @@ class Rejoin:
             self._rejoin(timeout_s=None)
 
     def settle(self) -> None:
-        """Before a step: if a peer was lost, be in the next group and at the common step."""
+        """Before a step, and behind one: if a peer was lost, be in the next group and at the common step."""
         while self._able and (self._undone is not None or self._worker.regroup.is_lost(self.incarnation)):
             self._rejoin(timeout_s=self._worker.regroup.patience_s)
 
     def check(self) -> None:
-        """PeerLost where gradients are worth nothing: asked before every update and at the end of a step."""
-        if self._averaging is not None and self._averaging.failed is not None:
-            raise PeerLost("the process group is broken") from self._averaging.failed
+        """PeerLost where gradients are worth nothing: asked before every update."""
+        broken = self.found_broken()
+        if broken is not None:
+            raise broken
+
+    def found_broken(self) -> PeerLost | None:
+        """Why gradients are worth nothing; asked at the end of a step, too."""
+        if self._averaging is None or self._averaging.failed is None:
+            return None
+        broken = PeerLost("the process group is broken")
+        broken.__cause__ = self._averaging.failed
+        return broken
 
     def forward_done(self) -> None:
         """Survivors can finish this step without us from here on, unless a backward pass tells it better."""
