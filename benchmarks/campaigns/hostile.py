@@ -53,7 +53,7 @@ def judged(number: int, seed: int) -> dict[str, object]:
     history = draw(number, seed)
     folder = Path(tempfile.mkdtemp(prefix=f"hostile-{number}-"))
     began_s = time.monotonic()
-    wrong = broken(run(history, folder))
+    wrong = broken(run(history, folder), machine.crowding())
     if not wrong:
         shutil.rmtree(folder)
     place = [f"see {folder.name}"] if wrong else []

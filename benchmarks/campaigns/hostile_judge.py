@@ -33,19 +33,19 @@ _TEARDOWN_S = 0.2
 Note = dict[str, Any]
 
 
-def broken(told: Told) -> list[str]:
-    """What was promised and not kept, in words; empty when all was."""
+def broken(told: Told, crowding: float = 1.0) -> list[str]:
+    """What was promised and not kept, in words; empty when all was. ``crowding`` is that of the machine."""
     notes = told.ledger()
     lines = journal.read(told.folder)
     return [
-        *_sessions(told.ended, notes),
+        *_sessions(told.ended, notes, crowding),
         *_resumes(told, notes, lines),
         *_incidents(told, lines),
-        *_numbers(told, notes),
+        *_numbers(told, notes, crowding),
     ]
 
 
-def _sessions(ended: list[Ended], notes: list[Note]) -> Iterator[str]:
+def _sessions(ended: list[Ended], notes: list[Note], crowding: float) -> Iterator[str]:
     finished = {note["rank"] for note in notes if note["what"] == "final"}
     for number, one in enumerate(ended):
         name = f"session {number}"
@@ -56,7 +56,7 @@ def _sessions(ended: list[Ended], notes: list[Note]) -> Iterator[str]:
         allowed = {*_REFUSED, 143} if one.folder_gone else _CODES[one.end]
         if one.exit_code not in allowed and not (one.exit_code == 0 and finished):
             yield f"{name} ended with {one.exit_code}"
-        if one.stop_took_s is not None and one.stop_took_s > STOP_GRACE_S + _LATE_S:
+        if one.stop_took_s is not None and one.stop_took_s > STOP_GRACE_S + _LATE_S * crowding:
             yield f"{name} took {one.stop_took_s:.1f} s to stop"
     if not finished:
         yield "the training never came to its end"
@@ -125,7 +125,7 @@ def _incidents(told: Told, lines: list[dict[str, Any]]) -> Iterator[str]:
         yield "a healthy training was called hung"
 
 
-def _numbers(told: Told, notes: list[Note]) -> Iterator[str]:
+def _numbers(told: Told, notes: list[Note], crowding: float) -> Iterator[str]:
     """What the report says and the ledger knows better; "unknown" (null) is an honest answer."""
     report = report_of(told.folder)
     if not report:
@@ -135,14 +135,15 @@ def _numbers(told: Told, notes: list[Note]) -> Iterator[str]:
     if report["incidents_total"] != len(told.blows):
         yield f"the report has {report['incidents_total']} incidents, there were {len(told.blows)} blows"
     share, truth = report["productive_share"], _productive(notes) / max(report["wall_s"], 1e-9)
-    if share is not None and share > truth + 0.05 + _TEARDOWN_S / max(report["wall_s"], _TEARDOWN_S):
+    near = (0.05 + _TEARDOWN_S / max(report["wall_s"], _TEARDOWN_S)) * crowding
+    if share is not None and share > truth + near:
         yield f"the report says {share:.1%} productive, it was {truth:.1%}"
     for incident, (at_s, life, _) in zip(incidents, told.blows, strict=False):
-        yield from _recovery(incident, at_s, life, told, notes)
+        yield from _recovery(incident, at_s, life, told, notes, crowding)
 
 
 def _recovery(
-    incident: dict[str, Any], at_s: float, life: int, told: Told, notes: list[Note]
+    incident: dict[str, Any], at_s: float, life: int, told: Told, notes: list[Note], crowding: float
 ) -> Iterator[str]:
     firsts = [
         min((note["at_s"] for note in notes if _is_step(note, life + 1, rank)), default=None)
@@ -156,7 +157,8 @@ def _recovery(
     known = [first for first in firsts if first is not None]
     if len(known) == len(firsts) and incident["recovery_s"] is not None:
         true_s = max(known) - at_s
-        if abs(incident["recovery_s"] - true_s) > _NEAR_S[told.history.guard] + _NEAR_SHARE * true_s:
+        near_s = _NEAR_S[told.history.guard] * crowding + _NEAR_SHARE * true_s
+        if abs(incident["recovery_s"] - true_s) > near_s:
             yield f"{name}: recovery {incident['recovery_s']:.2f} s in the report, {true_s:.2f} s in truth"
     if began and incident["lost_steps"] is not None:
         lost = max(0, reached - began[0])

@@ -15,6 +15,7 @@ from benchmarks.harness import journal
 from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import LOG_DIR
+from benchmarks.harness.machine import crowding
 from benchmarks.harness.notes import select
 
 VICTIM = 1
@@ -57,7 +58,7 @@ def run(case: Case, folder: Path) -> Row:
     """Train, pause or hang, train on; judge."""
     began_s = time.monotonic()
     wrong: list[str] = []
-    load = os.getloadavg()[0]
+    load, crowded = os.getloadavg()[0], crowding()
     with Launched(_command(case), folder, {}) as launched:
         try:
             launched.wait_for(
@@ -76,7 +77,8 @@ def run(case: Case, folder: Path) -> Row:
     acted = journal.of(lines, "HangDetected")
     if code not in (0, -1):
         wrong.append(f"exit code {code}")
-    wrong += _wrong_hang(case, warned, acted) if case.hangs else _wrong_pause(lines, acted)
+    crowded = max(crowded, crowding())
+    wrong += _wrong_hang(case, warned, acted, crowded) if case.hangs else _wrong_pause(lines, acted)
     return Row(
         number=case.number,
         kind=case.kind,
@@ -120,15 +122,17 @@ def _wrong_pause(lines: list[dict[str, Any]], acted: list[dict[str, Any]]) -> It
         yield "it was restarted"
 
 
-def _wrong_hang(case: Case, warned: list[dict[str, Any]], acted: list[dict[str, Any]]) -> Iterator[str]:
+def _wrong_hang(
+    case: Case, warned: list[dict[str, Any]], acted: list[dict[str, Any]], crowded: float
+) -> Iterator[str]:
     if [line["rank"] for line in acted] != [VICTIM]:
         yield f"replaced: {[line['rank'] for line in acted]}, meant rank {VICTIM} once"
     for line in acted:
-        if line["silent_s"] > case.limit_s + _LATE_S:
+        if line["silent_s"] > case.limit_s + _LATE_S * crowded:
             yield f"replaced after {line['silent_s']} s, the limit is {case.limit_s:g} s"
     if case.kind == "saves":  # where a silence is usual for a minute
         return
-    soon_s = max(_SOON_S, _SOON_STEPS * _STEP_S)
+    soon_s = max(_SOON_S, _SOON_STEPS * _STEP_S) * crowded
     if not warned or warned[0]["silent_s"] > soon_s:
         yield f"no warning within {soon_s:g} s"
 

@@ -24,6 +24,11 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.1f}"
 
 
+def crowding() -> float:
+    """How many want each processor, at least 1: so much later things happen than at rest."""
+    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+
+
 def _memory_gib() -> float:
     for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemTotal:"):
