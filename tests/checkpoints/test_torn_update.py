@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from faultrun.core.recover import Chosen, Need
 from faultrun.model.checkpoint import Kind
 from support.catalogs import catalog_of, reasons, survey_of
+from support.free_port import free_port
 from support.lightly import lightly
 
 WORKER = Path(__file__).parent.parent / "support/mindspore_peers.py"
@@ -48,9 +48,7 @@ def started(root: Path, role: str, port: int, rank: int) -> Iterator[subprocess.
 @pytest.mark.mindspore
 @pytest.mark.slow
 def test_a_survivors_exception_save_is_not_resumed_from_although_every_byte_is_there(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with ExitStack() as stack:
         stack.enter_context(started(tmp_path, "MS_SCHED", port, 0))
         survivor = stack.enter_context(started(tmp_path, "MS_WORKER", port, 0))

@@ -176,7 +176,8 @@ def test_loaders_and_their_workers_are_kept_and_give_the_same_batch_again(tmp_pa
 
 
 def test_two_ranks_may_die_at_once_and_a_newcomer_while_it_rejoins(tmp_path: Path) -> None:
-    with stage_of(tmp_path / "hit", *DDP, "kill-1-6-backward", "kill-2-6-backward") as stage:
+    kills = ("kill-1-6-backward", "kill-2-6-backward")
+    with stage_of(tmp_path / "hit", *DDP, "waits-12", *kills) as stage:
         stage.begin()
         stage.wait_rejoined(2)
         struck: list[int] = []
@@ -188,6 +189,7 @@ def test_two_ranks_may_die_at_once_and_a_newcomer_while_it_rejoins(tmp_path: Pat
 
         stage.on_message = strike
         stage.kill(0)
+        stage.goes_on()
         assert ends(stage) == undisturbed(tmp_path, DDP)
         assert struck == [0]
         assert len(stage.incidents) == 4
@@ -207,11 +209,12 @@ def test_a_survivor_may_die_while_it_rejoins(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_stands_still_is_left_before_it_is_dead(tmp_path: Path) -> None:
-    with stage_of(tmp_path / "hit", *DDP) as stage:
+    with stage_of(tmp_path / "hit", *DDP, "waits-12") as stage:
         stage.begin()
         stage.wait_for(lambda: len(stage.heard("can_rejoin")) == 3, "all can rejoin")
         frozen = stage.pids()[1]
         stage.freeze(1)
+        stage.goes_on()
         assert ends(stage) == undisturbed(tmp_path, DDP)
         assert Path(f"/proc/{frozen}").exists()
 

@@ -4,12 +4,14 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from faultrun.model.progress import WorkPhase
 from sdk.support.bits import (
+    UNHURRIED_S,
     Job,
     Outcome,
     file_sums,
@@ -93,7 +95,7 @@ def test_whichever_rank_is_killed_at_most_one_step_is_lost(
 def test_two_ranks_may_die_at_once(tmp_path: Path, four: tuple[Job, Sums]) -> None:
     job, reference = four
     with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
-        job.start(supervisor, tmp_path / "ckpt")
+        replace(job, pace_s=UNHURRIED_S).start(supervisor, tmp_path / "ckpt")
         supervisor.wait_for(lambda: supervisor.step_of(0) >= 7, "step 7")
         supervisor.kill(0)
         supervisor.kill(3)
@@ -108,7 +110,7 @@ def test_told_to_stop_nothing_is_lost(
     tmp_path: Path, two: tuple[Job, Sums], supervisor: FakeSupervisor
 ) -> None:
     job, reference = two
-    job.start(supervisor, tmp_path / "ckpt")
+    replace(job, pace_s=UNHURRIED_S).start(supervisor, tmp_path / "ckpt")
     supervisor.wait_for(lambda: supervisor.step_of(1) >= 9, "step 9")
     for rank in range(2):
         supervisor.ask(rank)
@@ -189,7 +191,7 @@ def test_killed_again_before_a_step_is_made_the_old_checkpoint_serves(
     tmp_path: Path, two: tuple[Job, Sums], supervisor: FakeSupervisor
 ) -> None:
     job, _ = two
-    job.start(supervisor, tmp_path / "ckpt")
+    replace(job, pace_s=UNHURRIED_S).start(supervisor, tmp_path / "ckpt")
     supervisor.wait_for(lambda: supervisor.step_of(1) >= 5, "step 5")
     supervisor.kill(1)
     first = outcome(supervisor).best

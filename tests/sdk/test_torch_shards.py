@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from sdk.support.bits import Job, Outcome, kill_at_random, outcome, sums, undisturbed
+from sdk.support.bits import UNHURRIED_S, Job, Outcome, kill_at_random, outcome, sums, undisturbed
 from sdk.support.checksums import checksums, local_tensors
 from sdk.support.fake_supervisor import supervised
 from sdk.support.torch_imports import IMPORTS
@@ -42,7 +42,7 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Sums]:
 def told_to_stop(directory: Path, job: Job, at_step: int) -> Outcome:
     """What is left when every rank is asked to save and leave, one after another."""
     with supervised(directory / "first", job.world_size, imports=IMPORTS) as supervisor:
-        job.start(supervisor, directory / "ckpt")
+        replace(job, pace_s=UNHURRIED_S).start(supervisor, directory / "ckpt")
         last = job.world_size - 1
         supervisor.wait_for(lambda: supervisor.step_of(last) >= at_step, f"step {at_step}")
         for rank in range(job.world_size):
@@ -99,7 +99,7 @@ def test_asked_to_save_and_go_on_all_ranks_save_the_same_step(tmp_path: Path, pu
     """The copies are made while the main threads compute with gathered parameters, and disturb nothing."""
     job, reference = pure
     with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
-        replace(job, pace_s=0.05).start(supervisor, tmp_path / "ckpt")  # no request is a step late
+        replace(job, pace_s=UNHURRIED_S).start(supervisor, tmp_path / "ckpt")  # no request is a step late
         for at_step in (4, 12):
             supervisor.wait_for(lambda at=at_step: supervisor.step_of(1) >= at, f"step {at_step}")  # type: ignore[misc]
             for rank in range(2):

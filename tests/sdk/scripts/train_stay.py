@@ -2,9 +2,10 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``every-STEPS`` (snapshots) or
-``unlike``, and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and
-``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
+``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for a file ``go_on``),
+``every-STEPS`` (snapshots) or ``unlike``, and, done only once, ``kill-RANK-STEP-PHASE``,
+``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that
+tells where.
 """
 
 import os
@@ -179,6 +180,8 @@ class Job:
     def note(self) -> None:
         if "gate" in WORDS and self.step == GATE:
             os.close(os.open(OUT / "gate", os.O_RDONLY))  # a FIFO: until somebody opens its other end
+        while f"waits-{self.step}" in WORDS and not (OUT / "go_on").exists():
+            time.sleep(0.002)
         if self.guard.position.step >= self.step:  # else it was taken back
             with (OUT / f"steps_{RANK}").open("a") as file:
                 file.write(f"{self.step} {os.getpid()} {digest(self.net, self.optimizer)}\n")

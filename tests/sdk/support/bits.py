@@ -13,6 +13,9 @@ from sdk.support.checksums import checksums
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
 from sdk.support.torch_imports import IMPORTS
 
+UNHURRIED_S = 0.05
+"""A step of a training that is told something at a certain step: the test may see that one late."""
+
 TRAIN = Path(__file__).parents[1] / "scripts" / "train_ddp.py"
 
 
@@ -88,9 +91,9 @@ def outcome(supervisor: FakeSupervisor) -> Outcome:
 
 
 def kill_at_random(supervisor: FakeSupervisor, chance: random.Random, job: Job) -> int:
-    """SIGKILL one rank at a moment of the first two thirds of the run; the rank."""
+    """SIGKILL one rank at a moment of the first half of the run, which may be seen late; the rank."""
     rank = chance.randrange(job.world_size)
-    step = chance.randrange(1, job.last_step * 2 // 3)
+    step = chance.randrange(1, job.last_step // 2)
     supervisor.wait_for(lambda: supervisor.step_of(rank) >= step, f"step {step}")
     threading.Event().wait(chance.random() * 0.006)  # anywhere within a step
     supervisor.kill(rank)

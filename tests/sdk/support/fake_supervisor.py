@@ -29,6 +29,7 @@ from faultrun.model.wire import (
 )
 from faultrun.supervisor.progress import phase_of
 from sdk.support.lines import accept
+from support.free_port import free_port
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 60.0
@@ -64,7 +65,7 @@ class FakeSupervisor:
         self.children: dict[int, Child] = {}
         self._changed = threading.Condition()
         self._peers: dict[int, socket.socket] = {}
-        self._ports = _free_port()
+        self._ports = free_port()
         self._page_path = directory / "progress"
         self._page_path.write_bytes(bytes(SLOT_BYTES * world_size))
         with self._page_path.open("r+b") as file:
@@ -268,10 +269,3 @@ def supervised(
         yield supervisor
     finally:
         supervisor.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

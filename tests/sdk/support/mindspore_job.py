@@ -2,13 +2,13 @@
 
 import contextlib
 import os
-import socket
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
+from support.free_port import free_port
 from support.preloaded import preloaded
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -119,13 +119,10 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 @contextlib.contextmanager
 def _scheduler(directory: Path, world_size: int) -> Iterator[dict[str, str]]:
     """MindSpore's scheduler process; where to meet it."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
     meeting = {
         "MS_WORKER_NUM": str(world_size),
         "MS_SCHED_HOST": "127.0.0.1",
-        "MS_SCHED_PORT": str(port),
+        "MS_SCHED_PORT": str(free_port()),
         "MS_TOPO_TIMEOUT": "120",
     }
     directory.mkdir(parents=True, exist_ok=True)

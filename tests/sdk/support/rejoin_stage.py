@@ -18,6 +18,7 @@ from typing import Any
 
 from faultrun.model.wire import SLOT_BYTES, message
 from sdk.support.lines import accept
+from support.free_port import free_port
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 90.0
@@ -83,7 +84,7 @@ class RejoinStage:
         self._parked: dict[int, Rank] = {}
         self._memories: dict[int, int] = {}
         self._gate = -1
-        self._port = _free_port()
+        self._port = free_port()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(os.fspath(folder / "s"))
         self._listener.listen()
@@ -109,6 +110,10 @@ class RejoinStage:
 
         self.wait_for(answered, "stacks of all threads")
         self._gate = os.open(self.folder / "gate", os.O_RDWR)
+
+    def goes_on(self) -> None:
+        """End the wait of all ranks at the step that the words name."""
+        (self.folder / "go_on").touch()
 
     def park(self, rank: int) -> None:
         """Have a newcomer for ``rank`` wait at its first step before anybody dies."""
@@ -340,10 +345,3 @@ def _damage(memory: int) -> None:
         for end in (size // 2, size):
             at = next(at for at in range(end - 1, 0, -1) if bytes_of[at])
             bytes_of[at] ^= 1
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
