@@ -24,7 +24,7 @@ def rehearse(tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any]]]:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=minutes * 60 + 60,
+            timeout=minutes * 60 + 120,
             check=False,
         )
         if "does not allow a safe rehearsal" in done.stderr:

@@ -13,7 +13,7 @@ import pytest
 
 from faultrun.rehearse.confinement import can_confine
 from faultrun.rehearse.untouched import changed, marks_of
-from support.processes import marked, wait_until
+from support.processes import PATIENCE_S, marked, wait_until
 from support.rehearsals import fault
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def test_a_sound_training_survives_all_and_leaves_everything_as_it_was(
         one = fault(found, name)
         assert one["losses"] == "same" and one["losses_compared"] > 0
         assert one["steps_lost"] <= 10
-        assert 0 < one["training_again_s"] < 20
+        assert one["training_again_s"] > 0
         assert one["resumed_from"].startswith("step ")
     assert fault(found, "freeze")["resumed_from"] == "woken by SIGCONT"
     assert found["grade"] in ("A", "B")
@@ -108,7 +108,7 @@ def test_nothing_outlives_a_rehearsal_that_is_ended(tmp_path: Path, signum: int)
         # The command, the process of its scene, the supervisor, two workers and their helpers.
         wait_until(lambda: len(marked(f"{name}={value}")) > 4, while_runs=running.pid, what="its workers")
         running.send_signal(signum)
-        running.wait(30)
+        running.wait(PATIENCE_S)
     wait_until(lambda: not marked(f"{name}={value}"), what="the end of all processes")
     if signum != signal.SIGKILL:
         assert running.returncode == 128 + signum
