@@ -18,6 +18,7 @@ EXAMPLE = ROOT / "examples" / "13_deepspeed" / "train.py"
 DEEPSPEED = ROOT / ".codes" / "deepspeed"
 START = ("--recipe=deepspeed", "--worker_num=2", "--grace=500ms", EXAMPLE)
 STEPS = 40
+WITHIN_S = 240
 ENVIRONMENT = (
     "env",
     f"PYTHONPATH={os.pathsep.join([str(DEEPSPEED), str(LIGHT)])}",
@@ -53,7 +54,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("undisturbed")
     ports = ("--standalone", "--nproc_per_node=2")
     printed = run_to_the_end(
-        *ENVIRONMENT, *TORCHRUN, *ports, EXAMPLE, f"--steps={STEPS}", cwd=folder, within_s=120
+        *ENVIRONMENT, *TORCHRUN, *ports, EXAMPLE, f"--steps={STEPS}", cwd=folder, within_s=WITHIN_S
     )
     return final(printed)
 
@@ -83,11 +84,11 @@ def test_killed_as_it_saves_and_killed_later_it_goes_on_from_what_is_whole(
     tmp_path: Path, undisturbed: str
 ) -> None:
     with training(tmp_path) as run:
-        run.wait_until((tmp_path / "zero" / "global_step20").exists, within_s=90)
+        run.wait_until((tmp_path / "zero" / "global_step20").exists, within_s=WITHIN_S)
         run.kill(1)
-        run.wait_until(lambda: step(run, 1) >= 24, within_s=90)
+        run.wait_until(lambda: step(run, 1) >= 24, within_s=WITHIN_S)
         run.kill(1)
-        assert run.wait_for_the_end(within_s=90) == 0
+        assert run.wait_for_the_end(within_s=WITHIN_S) == 0
         assert resumed(run, 1) in (10, 20)
         assert resumed(run, 2) == 20
         assert final(run.output(2).text) == undisturbed
@@ -99,7 +100,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folder of a training that was told to stop after step 22, and a copy of all that it left there."""
     folder = tmp_path_factory.mktemp("stopped")
     with training(folder) as run:
-        run.wait_until(lambda: step(run, 0) >= 22, within_s=90)
+        run.wait_until(lambda: step(run, 0) >= 22, within_s=WITHIN_S)
         os.kill(run.supervisor, signal.SIGTERM)
         assert run.wait_for_the_end(within_s=60) == 143
     return folder, Path(shutil.copytree(folder, folder.with_name("copy"), symlinks=True))
@@ -119,7 +120,7 @@ def test_stopped_and_spoiled_by_hand_the_same_command_goes_on(
     else:
         (zero / "latest").unlink()  # DeepSpeed alone would begin at step 1 and only log it
     with training(folder, step_s=0.0) as run:
-        assert run.wait_for_the_end(within_s=90) == 0
+        assert run.wait_for_the_end(within_s=WITHIN_S) == 0
         life = max(int(one.name.partition("_")[2]) for one in run.log_dir.glob("incarnation_*"))
         assert resumed(run, life) == (20 if spoiled == "pointer gone" else 10)
         assert final(run.output(life).text) == undisturbed

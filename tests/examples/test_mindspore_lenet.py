@@ -42,7 +42,7 @@ def test_a_killed_rank_changes_no_bit_of_the_result(undisturbed: Output, tmp_pat
         "--config",
         "config.yaml",
         "--log_steps=1",
-        "--step_delay_s=0.01",
+        "--step_delay_s=0.04",
         SHORTER,
     )
     with launched(*FAULTRUN, "--worker_num=2", *recovery, *script, cwd=tmp_path) as run:
