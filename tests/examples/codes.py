@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from examples.launched import FAULTRUN, Run
@@ -20,14 +20,23 @@ _FINAL = re.compile(r"^final step \d+ loss \S+ digest [0-9a-f]{8}$", re.MULTILIN
 _LOOK_AGAIN_S = 0.0005
 
 
-def undisturbed(script: Path, *options: str, imports: Sequence[str], cwd: Path, workers: int = 2) -> str:
+def undisturbed(
+    script: Path,
+    *options: str,
+    imports: Sequence[str],
+    cwd: Path,
+    workers: int = 2,
+    environ: Mapping[str, str] | None = None,
+) -> str:
     """What rank 0 prints in a run that no launcher watches, with the variables that torchrun sets.
 
-    The ranks are forked from one process that has imported what they would each import.
+    The ranks are forked from one process that has imported what they would each import. All their words are
+    in files ``undisturbed_RANK.txt``.
     """
     all_ranks = {
         **os.environ,
         **lightly(),
+        **(environ or {}),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(workers),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.runs import Launcher, Run
+from examples.codes import undisturbed
+from support.runs import Run
 from support.several_nodes import LONG_LEASE, Job, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
@@ -29,14 +30,13 @@ def losses(text: str) -> dict[int, str]:
     return dict(found)
 
 
-def undisturbed(launcher: Launcher, ranks: int) -> list[dict[int, str]]:
+def losses_undisturbed(folder: Path, ranks: int) -> list[dict[int, str]]:
     """The losses of each rank of a training on one node that nothing befell."""
-    config = configured(launcher.folder / "undisturbed", stops=False)
-    words = ("--framework=torch", f"--worker_num={ranks}", "--log_dir=undisturbed/logs")
-    run = launcher.command(*words, str(TRAIN), str(config), str(launcher.folder / "undisturbed" / "ck"))
-    assert run.ends() == 0, run.text
-    run.log_dir = launcher.folder / "undisturbed" / "logs"
-    return [losses(run.log(rank)) for rank in range(ranks)]
+    config = configured(folder, stops=False)
+    (folder / "ck").mkdir()
+    words = (str(config), str(folder / "ck"))
+    undisturbed(TRAIN, *words, imports=("torch.nn.parallel", "yaml"), cwd=folder, workers=ranks)
+    return [losses((folder / f"undisturbed_{rank}.txt").read_text()) for rank in range(ranks)]
 
 
 def ranks_on(run: Run, incarnation: int = 0) -> list[int]:
@@ -60,9 +60,9 @@ def ranks_that_train(one: Job) -> dict[int, Run]:
 
 
 def test_two_hosts_resume_from_one_gasp_with_every_configuration_rewritten_and_no_bit_lost(
-    tmp_path: Path, launcher: Launcher
+    tmp_path: Path,
 ) -> None:
-    reference = undisturbed(launcher, 4)
+    reference = losses_undisturbed(tmp_path / "undisturbed", 4)
     checkpoints, seen_by_both = tmp_path / "ck", configured(tmp_path / "both", stops=False)
     own = [configured(tmp_path / name, stops=True) for name in BOTH]
     words = (
@@ -99,10 +99,8 @@ def test_two_hosts_resume_from_one_gasp_with_every_configuration_rewritten_and_n
             assert losses("".join(lives)) == reference[rank]
 
 
-def test_hosts_with_disks_of_their_own_go_back_to_the_newest_step_that_all_have(
-    tmp_path: Path, launcher: Launcher
-) -> None:
-    reference = undisturbed(launcher, 2)
+def test_hosts_with_disks_of_their_own_go_back_to_the_newest_step_that_all_have(tmp_path: Path) -> None:
+    reference = losses_undisturbed(tmp_path / "undisturbed", 2)
     own = [configured(tmp_path / name, stops=True) for name in BOTH]
     rewritten = ("--rewrite=train.yaml:pre_trained", "--resume_arg=--resume={checkpoint}")
     words = ("--checkpoint_dir=ck", *rewritten, LONG_LEASE)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.codes import undisturbed
 from support.processes import wait_until
 from support.several_nodes import Job, job
 
@@ -16,29 +17,41 @@ STANDS = "hang-3-20-begin"
 """The others wait in the collective of that step when the host is lost."""
 
 
-def trained(folder: Path, *faults: str) -> tuple[Job, list[str]]:
-    """Four ranks on two hosts, to their end; what each ended with, to the bit.
+IMPORTS = ("torch.distributed", "torch.nn.parallel")
 
-    With faults the host of ranks 2 and 3 is lost once one of them ``STANDS``, and a third has their places.
+
+def ends(out: Path) -> list[str]:
+    """What each of four ranks ended with, to the bit."""
+    return [(out / f"final_{rank}").read_text() for rank in range(4)]
+
+
+def undisturbed_on_one_host(out: Path) -> list[str]:
+    """The same of a run without a launcher."""
+    out.mkdir()
+    environ = {"OUT": str(out), "CKPT": str(out / "ck")}
+    undisturbed(TRAIN, str(STEPS), "ddp", imports=IMPORTS, cwd=out, workers=4, environ=environ)
+    return ends(out)
+
+
+def trained(folder: Path, *faults: str) -> tuple[Job, list[str]]:
+    """Four ranks on two hosts, to their end, and what they ended with.
+
+    The host of ranks 2 and 3 is lost once one of them ``STANDS``, and a third has their places.
     """
     out = folder / "out"
     out.mkdir(parents=True)
     program = (sys.executable, "-u", str(TRAIN), str(STEPS), "ddp", *faults)
     # A newcomer starts cold, and the machine may be slow.
     words = ("--standby=none", "--rejoin_timeout=120s")
-    hosts = ("a", "b", "c") if faults else ("a", "b")
-    with job(folder, *hosts, program=program, framework="torch", per_node=2, words=words) as one:
+    with job(folder, "a", "b", "c", program=program, framework="torch", per_node=2, words=words) as one:
         environ = {"OUT": str(out), "CKPT": str(folder / "ck"), "GLOO_SOCKET_IFNAME": "eth0"}
         for name in "ab":
             one.start_as(name, environ=environ)
-        if faults:
-            lost = lose_a_host(one, out, environ)
-            left = [name for name in hosts if name != lost]
-        else:
-            left = list(hosts)
-        ends = [one.run(name).ends(240) for name in left]
-        assert ends == [0, 0], "".join(one.run(name).text for name in left)
-    return one, [(out / f"final_{rank}").read_text() for rank in range(4)]
+        lost = lose_a_host(one, out, environ)
+        left = [name for name in "abc" if name != lost]
+        codes = [one.run(name).ends(240) for name in left]
+        assert codes == [0, 0], "".join(one.run(name).text for name in left)
+    return one, ends(out)
 
 
 def lose_a_host(one: Job, out: Path, environ: dict[str, str]) -> str:
@@ -58,9 +71,8 @@ def lose_a_host(one: Job, out: Path, environ: dict[str, str]) -> str:
 
 def test_neither_a_death_nor_a_lost_host_costs_another_rank_its_process_or_a_bit(tmp_path: Path) -> None:
     """A rank of each host, first where no rank 0 is, then rank 0; then the host without it, for a spare."""
-    _, undisturbed = trained(tmp_path / "undisturbed")
-    one, ends = trained(tmp_path / "killed", "kill-3-8-backward", "kill-0-14-update", STANDS)
-    assert ends == undisturbed
+    one, found = trained(tmp_path / "killed", "kill-3-8-backward", "kill-0-14-update", STANDS)
+    assert found == undisturbed_on_one_host(tmp_path / "undisturbed")
     (stayed,) = (name for name in "ab" if 0 in one.run(name).events("IncarnationStarted")[0]["ranks"])
     (lost,) = {"a", "b"} - {stayed}
     plans = {name: [line["plan"]["kept"] for line in one.run(name).events("PlanAdopted")] for name in "abc"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.codes import undisturbed
 from support.processes import lives, wait_until
 from support.runs import FAULTRUN, Launcher, Run
 
@@ -51,6 +52,22 @@ def both_are_new(run: Run, *gone: int) -> None:
     newest = run.event("PlanAdopted")["incarnation"]
     run.event("FirstStep", incarnation=newest)
     rejoined(run, newest)
+
+
+IMPORTS = ("torch.distributed.fsdp", "torch.distributed.device_mesh", "torch.nn.parallel")
+
+
+def ends(out: Path, world: int) -> list[str]:
+    """What each rank of ``train_stay.py`` ended with, to the bit."""
+    return [(out / f"final_{rank}").read_text() for rank in range(world)]
+
+
+def ends_undisturbed(out: Path, world: int, *words: str) -> list[str]:
+    """The same of a run without a launcher."""
+    out.mkdir()
+    environ = {"OUT": str(out), "CKPT": str(out / "ck")}
+    undisturbed(TRAIN, *words, imports=IMPORTS, cwd=out, workers=world, environ=environ)
+    return ends(out, world)
 
 
 def test_survivors_keep_their_processes_through_one_death_after_the_other(launcher: Launcher) -> None:
@@ -191,31 +208,20 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
 def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(
     mode: str, second: str, tmp_path: Path
 ) -> None:
-    ends = []
-    faults = ("kill-1-8-backward", second, "bad-2-20-reduced")
-    for number, kill in enumerate(((), faults)):
-        folder = tmp_path / f"run_{number}"
-        for name in ("out", "ck"):
-            (folder / name).mkdir(parents=True)
-        own = Launcher(folder)
-        words = (
-            "--framework=torch",
-            "--worker_num=3",
-            "--standby=none",
-            "--hang_limits=step=5s",
-            str(TRAIN),
-            "24",
-            mode,
-            "every-1",
-            *kill,
-        )
-        run = own.command(*words, environ={"OUT": str(folder / "out"), "CKPT": str(folder / "ck")})
-        try:
-            assert run.ends(300) == 0, run.text
-        finally:
-            assert own.close() == []
-        ends.append([(folder / "out" / f"final_{rank}").read_text() for rank in range(3)])
-    assert ends[0] == ends[1]
+    words = ("24", mode, "every-1")
+    for name in ("out", "ck"):
+        (tmp_path / name).mkdir()
+    own = Launcher(tmp_path)
+    options = ("--framework=torch", "--worker_num=3", "--standby=none", "--hang_limits=step=5s")
+    run = own.command(
+        *(*options, str(TRAIN), *words, "kill-1-8-backward", second, "bad-2-20-reduced"),
+        environ={"OUT": str(tmp_path / "out"), "CKPT": str(tmp_path / "ck")},
+    )
+    try:
+        assert run.ends(300) == 0, run.text
+    finally:
+        assert own.close() == []
+    assert ends(tmp_path / "out", 3) == ends_undisturbed(tmp_path / "undisturbed", 3, *words)
     assert [line["plan"]["kept"] for line in run.events("PlanAdopted")] == [[], [0, 2], [1, 2], [0, 1, 2]]
     started = [(line["incarnation"], line["rank"]) for line in run.events("WorkerStarted")]
     assert started == [(0, 0), (0, 1), (0, 2), (1, 1), (2, 0)]
@@ -239,25 +245,22 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(
 
 @pytest.mark.torch
 def test_a_killed_shard_is_saved_from_memory_where_all_start_again(tmp_path: Path) -> None:
-    ends = []
-    for number, kill in enumerate(((), ("kill-1-8-backward",))):
-        folder = tmp_path / f"run_{number}"
-        for name in ("out", "ck"):
-            (folder / name).mkdir(parents=True)
-        own = Launcher(folder)
-        options = ("--framework=torch", "--worker_num=2", "--standby=none", "--on_fault=restart")
-        run = own.command(
-            *options,
-            *("--checkpoint_dir=ck", "--backoff=10ms..20ms"),
-            *(str(TRAIN), "12", "fsdp", "every-1", *kill),
-            environ={"OUT": str(folder / "out"), "CKPT": str(folder / "ck")},
-        )
-        try:
-            assert run.ends(300) == 0, run.text
-        finally:
-            assert own.close() == []
-        ends.append([(folder / "out" / f"final_{rank}").read_text() for rank in range(2)])
-    assert ends[0] == ends[1]
+    words = ("12", "fsdp", "every-1")
+    for name in ("out", "ck"):
+        (tmp_path / name).mkdir()
+    own = Launcher(tmp_path)
+    options = ("--framework=torch", "--worker_num=2", "--standby=none", "--on_fault=restart")
+    run = own.command(
+        *options,
+        *("--checkpoint_dir=ck", "--backoff=10ms..20ms"),
+        *(str(TRAIN), *words, "kill-1-8-backward"),
+        environ={"OUT": str(tmp_path / "out"), "CKPT": str(tmp_path / "ck")},
+    )
+    try:
+        assert run.ends(300) == 0, run.text
+    finally:
+        assert own.close() == []
+    assert ends(tmp_path / "out", 2) == ends_undisturbed(tmp_path / "undisturbed", 2, *words)
     assert [line["memory"] for line in run.events("GaspSaved") if line["rank"] == 1] == [True]
     assert "ranks 0 1 saved step 7 in " in run.card(1)
     assert "rank 1 by its memory snapshot" in run.card(1)
