@@ -74,17 +74,33 @@ class Run:
     log_dir: Path
     console: Path
     process: "subprocess.Popen[bytes] | None" = None
+    _lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    _read: tuple[int, int] = field(default=(0, 0), repr=False)
+    """The journal's inode, and how much of it ``_lines`` are: whoever waits asks hundreds of times."""
 
     def events(self, name: str = "", **fields: object) -> list[dict[str, Any]]:
         """The journal's whole lines, oldest first, with this name and these fields."""
-        path = self.log_dir / "journal.jsonl"
-        text = path.read_bytes() if path.exists() else b""
-        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
+        self._read_on()
         return [
             line
-            for line in lines
+            for line in self._lines
             if name in ("", line["event"]) and all(line.get(key) == value for key, value in fields.items())
         ]
+
+    def _read_on(self) -> None:
+        path = self.log_dir / "journal.jsonl"
+        if not path.exists():
+            self._lines, self._read = [], (0, 0)
+            return
+        with path.open("rb") as journal:
+            stat = os.fstat(journal.fileno())
+            inode, size = self._read
+            if inode != stat.st_ino or stat.st_size < size:
+                self._lines, size = [], 0
+            journal.seek(size)
+            whole, newline, _ = journal.read().rpartition(b"\n")
+        self._lines += map(json.loads, whole.splitlines() if newline else ())
+        self._read = stat.st_ino, size + len(whole + newline)
 
     def event(self, name: str, **fields: object) -> dict[str, Any]:
         """Wait for such an event; the newest if there are several."""
