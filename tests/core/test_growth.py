@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from faultrun.core.decide import decide
 from faultrun.model.actions import Publish, RaiseAlarm
+from faultrun.model.agreement import OwnNodeAside
 from faultrun.model.elastic import (
     NodesWaiting,
-    OwnNodeAside,
     SaveWhileNodesWait,
     SlotLedger,
     SlotsUsable,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from faultrun.core.agree import Rules
-from faultrun.model.agreement import LookAgain
-from faultrun.model.elastic import Elastic, NodesWaiting, OwnNodeAside
+from faultrun.model.agreement import LookAgain, OwnNodeAside
+from faultrun.model.elastic import Elastic, NodesWaiting
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeStatus
@@ -167,6 +167,8 @@ def test_a_node_that_is_set_aside_is_told_and_does_not_call_itself_a_spare() -> 
     (told,) = run["b"].was_told(OwnNodeAside)
     assert isinstance(told, OwnNodeAside)
     assert told.why == "its ranks failed 2 times in a row while others worked"
+    assert told.plan is not None
+    assert (told.plan.incarnation, told.plan.aftermath and told.plan.aftermath.incident.number) == (2, 2)
     assert "this node gets no rank until --health_check passes" in run["b"].spare
     assert news(run, "a") == []
     run["b"].says(NodeStatus.JOINED, usable=(0,))

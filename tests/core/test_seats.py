@@ -290,7 +290,8 @@ def test_a_node_whose_ranks_failed_twice_in_a_row_is_set_aside_at_once_and_reall
     assert plan.aftermath is not None
     assert (plan.topology.world_size, plan.aftermath.world_size) == (4, 6)
     why = "its ranks failed 2 times in a row while others worked"
-    assert workers_words(plan) == f"2 of 3 nodes, without node b: {why}"
+    until = "it gets no rank until its --health_check passes"
+    assert workers_words(plan) == f"2 of 3 nodes, without node b: {why}; {until}"
     assert plan.ledger.total_restarts == 2
     here = [fact(node, plan) for node in (A, C)]
     idle = replace(fact(B), incarnation=plan.incarnation - 1)

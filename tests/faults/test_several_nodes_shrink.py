@@ -217,6 +217,8 @@ def test_a_host_that_fails_twice_gets_no_rank_until_its_check_passes(tmp_path: P
         why = "its ranks failed 2 times in a row while others worked"
         assert f"  workers   1 of 2 nodes, without node b: {why}" in one.run("a").card(2)
         one.run("b").event("OwnNodeAside")
+        wait_until((one.run("b").log_dir / "incident_2.txt").exists, what="its own card")
+        assert one.run("b").card(2) == one.run("a").card(2)
         well.touch()
         assert [one.run(name).ends(SLOW_S) for name in "ab"] == [0, 0]
         assert plans_of(one, "a") == ["ab", "ab", "a", "ab"], "as the rank table has them"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.format import Stamp
+from faultrun.model.agreement import OwnNodeAside
 from faultrun.model.checkpoint import Depth, Verdict
 from faultrun.model.elastic import (
     Elastic,
     Grow,
     NodesWaiting,
-    OwnNodeAside,
     SaveWhileNodesWait,
     SetAside,
     SlotLedger,
@@ -23,7 +23,7 @@ from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.notice import Platform
 from faultrun.model.run import Phase, Run, Step
 from faultrun.model.topology import NodeId
-from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor, Ready, RunClock
 from faultrun.supervisor.slot_watch import SlotWatch
 from support.story import NODE, first_plan, in_phase
 
@@ -32,15 +32,37 @@ OUT = SetAside(node=NODE, slot=1, incarnation=1, why="its device failed")
 LESS = SlotLedger(aside=(OUT, replace(OUT, slot=2), replace(OUT, slot=3, well=True)))
 
 
+class Later(Reactor):
+    """What is put off happens when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(RunClock(0.0))
+        self.put_off: list[Ready] = []
+
+    def call_at(self, at_s: float, ready: Ready) -> None:
+        self.put_off.append(ready)
+
+    def goes_on(self) -> None:
+        now, self.put_off = self.put_off, []
+        for ready in now:
+            ready()
+
+
 class Scene:
     """A watch beside checkpoints that are only names here."""
 
     def __init__(
-        self, check: str, *, grow: Grow = Grow.AT_SAVE, whole: bool = True, devices: tuple[int, ...] = ()
+        self,
+        check: str,
+        *,
+        grow: Grow = Grow.AT_SAVE,
+        whole: bool = True,
+        devices: tuple[int, ...] = (),
+        reactor: Reactor | None = None,
     ) -> None:
         self.there = {"old": stamp(1)}
         self.looked = 0
-        self.reactor = Reactor(RunClock(0.0))
+        self.reactor = reactor or Reactor(RunClock(0.0))
         tasks = BackgroundTasks(self.reactor), BackgroundTasks(self.reactor)
         verdict = Verdict(whole=whole, why="", depth=Depth.CHECKSUM)
         elastic = Elastic(min_workers=1, grow=grow, health_check=check)
@@ -107,6 +129,22 @@ def test_a_whole_save_is_told_while_nodes_wait_whatever_the_check_is() -> None:
     told = scene.next_event()
     assert isinstance(told, SaveWhileNodesWait), told
     assert (told.path, told.incarnation) == ("new", 0)
+
+
+def test_only_one_goes_on_looking_however_often_nodes_come_and_go_or_a_node_is_set_aside() -> None:
+    reactor = Later()
+    scene, state = Scene("false", whole=False, reactor=reactor), in_phase(Phase.RUNNING, 2)
+    for nodes in [(NodeId("d"),), (), (NodeId("d"),)]:
+        scene.watch.tell(NodesWaiting(at_s=0.0, incarnation=0, nodes=nodes), Step(state=state, why=""))
+    reactor.goes_on()
+    assert len(reactor.put_off) == 1
+    reactor.put_off.clear()
+    state = in_phase(Phase.AWAITING_PLAN, 2)
+    aside = OwnNodeAside(at_s=0.0, incarnation=state.incarnation, why="its ranks failed")
+    for _ in range(2):
+        scene.watch.tell(aside, Step(state=state, why=""))
+    reactor.goes_on()
+    assert len(reactor.put_off) == 1
 
 
 def test_a_node_that_was_set_aside_is_well_if_all_its_slots_are() -> None:

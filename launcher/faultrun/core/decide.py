@@ -14,8 +14,8 @@ from faultrun.core.diagnose import describe, new_incident
 from faultrun.core.span import span
 from faultrun.core.staying import refusal
 from faultrun.model.actions import RequestSave
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
-from faultrun.model.elastic import NodesWaiting, OwnNodeAside, SaveWhileNodesWait, SlotsUsable
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost, OwnNodeAside
+from faultrun.model.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,

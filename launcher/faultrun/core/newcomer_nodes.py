@@ -7,7 +7,8 @@ from faultrun.core.elect import leads
 from faultrun.core.office import Office, numbered, statements
 from faultrun.core.seats import newcomers
 from faultrun.core.standpoint import Standpoint
-from faultrun.model.elastic import NodeAside, NodesWaiting, OwnNodeAside
+from faultrun.model.agreement import OwnNodeAside
+from faultrun.model.elastic import NodeAside, NodesWaiting
 from faultrun.model.facts import NodeStatus
 from faultrun.model.membership import Remembered, Tell
 from faultrun.model.roster import PlanPhase
@@ -36,7 +37,11 @@ def own_aside(case: Standpoint) -> Iterator[Tell]:
     """That this node gets no rank, if it was set aside."""
     fact, aside = case.own.fact, who_is_aside(case)
     if aside is not None and not fact.status.busy and fact.stop is None:
-        yield Tell(event=OwnNodeAside(at_s=case.clock.run_s, incarnation=fact.incarnation, why=aside.why))
+        life, roster, body = fact.incarnation, case.roster, case.body
+        told = None
+        if roster is not None and body is not None and body.incarnation == aside.incarnation:
+            told = roster.completes(body)
+        yield Tell(event=OwnNodeAside(at_s=case.clock.run_s, incarnation=life, why=aside.why, plan=told))
 
 
 def who_is_aside(case: Standpoint) -> NodeAside | None:

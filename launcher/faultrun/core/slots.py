@@ -21,6 +21,7 @@ from faultrun.model.topology import Topology
 
 NAMED = "the platform has given up its device"
 _IN_A_ROW = 2
+_UNTIL_WELL = "; it gets no rank until its --health_check passes"
 _OF_ITS_PLACE = frozenset({FaultClass.UNKNOWN, FaultClass.TRANSIENT, FaultClass.HARDWARE})
 _OF_A_RANK = frozenset({Cause.SIGNAL, Cause.EXIT, Cause.HANG, Cause.MEMORY, Cause.REJOIN})
 
@@ -119,15 +120,19 @@ def workers_words(plan: Plan) -> str:
 def _nodes_words(plan: Plan, ledger: SlotLedger) -> Iterator[str]:
     """How many nodes go on, without which, and which of those that are set aside another has replaced."""
     left, gone = len(plan.topology.nodes), [one.node for one in ledger.vacant]
+    aside = {one.node for one in ledger.nodes}
     if gone:
         names = (
-            f"node {one.node}: {one.why}" if one.node else "one that has not come" for one in ledger.vacant
+            f"node {one.node}: {one.why}{_UNTIL_WELL if one.node in aside else ''}"
+            if one.node
+            else "one that has not come"
+            for one in ledger.vacant
         )
         without = "; ".join(names)
         yield f"{left} of {several(left + len(gone), 'node')}, without {without}"
     for one in ledger.nodes:
         if one.node not in gone:
-            yield f"node {one.node} is set aside: {one.why}"
+            yield f"node {one.node} is set aside: {one.why}{_UNTIL_WELL}"
 
 
 def _shrunk(

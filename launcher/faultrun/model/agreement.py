@@ -1,8 +1,9 @@
 """What a node hears of the others while the nodes agree: that an incarnation is over, or nothing at all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from faultrun.model.fact import FactOfNodes
+from faultrun.model.fact import UNLESS_USED, FactOfNodes
+from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
 
@@ -51,4 +52,15 @@ class AgreementSilent(FactOfNodes):
     why: str
 
 
-AgreementEvent = IncarnationOver | MembershipLost | LookAgain | AgreementSilent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnNodeAside(FactOfNodes):
+    """This node gets no rank until it is well, and ``why``.
+
+    ``plan`` is the one that set it aside, with the incident for which it did; None once there is a newer one.
+    """
+
+    why: str
+    plan: Plan | None = field(default=None, metadata=UNLESS_USED)
+
+
+AgreementEvent = IncarnationOver | MembershipLost | LookAgain | AgreementSilent | OwnNodeAside

@@ -135,11 +135,4 @@ class SaveWhileNodesWait(Fact):
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnNodeAside(FactOfNodes):
-    """This node gets no rank until it is well, and ``why``."""
-
-    why: str
-
-
-ElasticEvent = SlotsUsable | NodesWaiting | SaveWhileNodesWait | OwnNodeAside
+ElasticEvent = SlotsUsable | NodesWaiting | SaveWhileNodesWait

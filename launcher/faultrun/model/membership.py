@@ -11,8 +11,8 @@ seconds of this machine's CLOCK_BOOTTIME, which goes on in suspend and which no 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
-from faultrun.model.elastic import NodesWaiting, OwnNodeAside
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, OwnNodeAside
+from faultrun.model.elastic import NodesWaiting
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.lease import Lease, LeaseTimes

@@ -89,6 +89,12 @@ class CardKeeper:
         """No incarnation follows the incident of ``state``."""
         self._show(replace(self._new(state, refused), why=why))
 
+    def answered(self, state: RunState) -> bool:
+        """Whether the card of the incident of ``state`` says already how the run goes on."""
+        incident, card = state.life.incident, self._card
+        number = None if incident is None else incident.number
+        return card is not None and card.restart is not None and card.incident.number == number
+
     def running(self, at_s: float) -> None:
         """The workers of the next incarnation run."""
         if self._card is not None:

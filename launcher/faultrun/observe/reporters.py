@@ -10,9 +10,9 @@ from faultrun.core.hang_decisions import warning
 from faultrun.core.notices import HOLD_S
 from faultrun.core.scheduler_choice import INSTEAD
 from faultrun.core.secrets import without_secret_words
-from faultrun.model.agreement import IncarnationOver, MembershipLost
+from faultrun.model.agreement import IncarnationOver, MembershipLost, OwnNodeAside
 from faultrun.model.checkpoint import OnNode, RecoveryPoint, Refusal
-from faultrun.model.elastic import NodesWaiting, OwnNodeAside
+from faultrun.model.elastic import NodesWaiting
 from faultrun.model.events import (
     ConfigRewritten,
     Drained,
@@ -172,8 +172,10 @@ class ConsoleReporter:
         match event:
             case NodesWaiting(nodes=nodes) if nodes:
                 self._say(step.why)
-            case OwnNodeAside():
+            case OwnNodeAside(plan=plan):
                 self._warn(step.why)
+                if plan is not None and plan.aftermath is not None:
+                    self._cards.agreed(plan, plan.aftermath, step.state, event.at_s)
             case IncarnationOver(why=why, node=node, stop=StopSource()):
                 self._say(f"node {node}: {why}" if node else why)
             case IncarnationOver() if before is not None and step.state.phase is not before.phase:
@@ -305,7 +307,7 @@ class ConsoleReporter:
         code, why = event.exit_code, event.why
         if event.aftermath is not None:
             self._cards.agreed_end(event.aftermath, state, why)
-        elif state.life.incident is not None and not _answered(state):
+        elif state.life.incident is not None and not (_answered(state) or self._cards.answered(state)):
             self._cards.given_up(state, self._refused, why)
         saved = saved_words(state) if state.stop is not None else ""
         restarts = state.plan.ledger.total_restarts if state.plan is not None else 0

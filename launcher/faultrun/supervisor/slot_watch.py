@@ -17,12 +17,12 @@ from pathlib import Path
 
 from faultrun.checkpoints.format import Stamp
 from faultrun.core.notices import faulty_slots
+from faultrun.model.agreement import OwnNodeAside
 from faultrun.model.checkpoint import Verdict
 from faultrun.model.elastic import (
     Elastic,
     Grow,
     NodesWaiting,
-    OwnNodeAside,
     SaveWhileNodesWait,
     SetAside,
     SlotsUsable,
@@ -65,6 +65,7 @@ class SlotWatch:
         self._environ = environ
         self._devices = devices
         self._life = -1
+        self._chain = 0  # who looks again and again stops once another one began
         self._aside: tuple[SetAside, ...] = ()
         self._nodes_wait = False
         self._out_since: int | None = None
@@ -87,7 +88,8 @@ class SlotWatch:
             self._out_since = None
         if isinstance(event, OwnNodeAside) and self._elastic.health_check:
             self._out_since = step.state.incarnation
-            self._ask_about_own(step.state)
+            self._chain += 1
+            self._ask_about_own(step.state, self._chain)
         if step.state.phase is not Phase.RUNNING:
             self._life, self._nodes_wait, self._aside = -1, False, ()
         elif isinstance(event, NodesWaiting) and self._elastic.grow is Grow.AT_SAVE:
@@ -103,14 +105,16 @@ class SlotWatch:
             self._life = -1
         elif self._life != life:
             self._life, self._began_s, self._seen = life, self._reactor.now(), None
-            self._again(life)
+            self._chain += 1
+            self._again(life, self._chain)
 
-    def _ask_about_own(self, state: RunState) -> Iterable[Event]:
+    def _ask_about_own(self, state: RunState, chain: int) -> Iterable[Event]:
         """Of a node without ranks; again, until it has some or another supervisor."""
-        if state.incarnation == self._out_since:
+        if (state.incarnation, chain) == (self._out_since, self._chain):
             if self._checks.idle():
                 self._checks.send(lambda: self._check_own(state))
-            self._reactor.call_at(self._reactor.now() + _OWN_EVERY_S, lambda: self._ask_about_own(state))
+            at_s = self._reactor.now() + _OWN_EVERY_S
+            self._reactor.call_at(at_s, lambda: self._ask_about_own(state, chain))
         return ()
 
     def _check_own(self, state: RunState) -> Iterable[Event]:
@@ -131,15 +135,15 @@ class SlotWatch:
         ours = str(Path(sys.executable).parent)
         return os.pathsep.join(filter(None, (self._environ.get("PATH", os.defpath), ours)))
 
-    def _again(self, life: int) -> Iterable[Event]:
+    def _again(self, life: int, chain: int) -> Iterable[Event]:
         """Look now if nobody does, and later once more: less and less often, and never much of the time."""
-        if life == self._life:
+        if (life, chain) == (self._life, self._chain):
             if self._readings.idle() and self._checks.idle():
                 self._readings.send(lambda: self._look(life))
             now_s = self._reactor.now()
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
-            self._reactor.call_at(at_s, lambda: self._again(life))
+            self._reactor.call_at(at_s, lambda: self._again(life, chain))
         return ()
 
     def _look(self, life: int) -> Iterable[Event]:
