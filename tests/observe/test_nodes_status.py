@@ -219,7 +219,8 @@ def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() ->
     header, here = replace(HEADER, body="p"), (stated("a", 3), stated("b", 4), stated("c", 5))
     status = seen(header, *here, plan=replace(TOLD, slots=slots))
     words = (
-        "2 of 3 nodes, without node d: it was lost; node c is set aside: its ranks failed 2 times in a row"
+        "2 of 3 nodes, without node d: it was lost; node c is set aside: its ranks failed 2 times in a row; "
+        "it gets no rank until its --health_check passes"
     )
     assert [(one.node, one.state) for one in status.nodes] == [("a", "alive"), ("b", "alive"), ("c", "aside")]
     assert f"  nodes       {words}" in list(lines(status))
