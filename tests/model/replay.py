@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from faultrun.core.place import on_own_disks
-from faultrun.model.agreement import LookAgain
-from faultrun.model.elastic import OwnNodeAside
+from faultrun.model.agreement import LookAgain, OwnNodeAside
 from faultrun.model.events import (
     GoGiven,
     PlanAdopted,

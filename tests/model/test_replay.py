@@ -12,8 +12,7 @@ import pytest
 
 from faultrun.journal.append import FILE_NAME, line_of
 from faultrun.model.actions import Publish
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost
-from faultrun.model.elastic import OwnNodeAside
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost, OwnNodeAside
 from faultrun.model.events import (
     Drained,
     Event,
