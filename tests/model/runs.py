@@ -96,6 +96,10 @@ DELAYED_IN_CI = {
 DELAYED = {
     "2+0, one is enough, two faults: ranks, hosts": (_setting(2, 0, 2, "rank host")._replace(least=1), 1),
     "3+0, two are enough, two faults: ranks, hosts": (_setting(3, 0, 2, "rank host")._replace(least=2), 0),
+    "2+1, all are needed, bad ones replaced, two faults: ranks, hosts": (
+        _setting(2, 1, 2, "rank host")._replace(least=2),
+        0,
+    ),
     "3+1, a frozen node": (_setting(3, 1, 1, "freeze"), 2),
     "3+1, cut off from all": (_setting(3, 1, 1, "isolate"), 2),
     "3+1, a host, ranks stay": (_STAYS._replace(members=3), 1),
