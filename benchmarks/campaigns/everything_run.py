@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.campaigns import traces
+from benchmarks.campaigns.broken_runs import kept_if_broken
 from benchmarks.campaigns.everything_judge import (
     Steps,
     kept_by,
@@ -261,13 +262,13 @@ def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> It
                     left = left[len(faults) :]
                     if passage.over:
                         break
-                    yield traces.kept_if_broken(rows, kept, passage.keep)
+                    yield kept_if_broken(rows, kept, passage.keep)
                 if not passage.over and not wrong:
                     rows = [passage.ends()]
                 if wrong:
                     rows, left = [unbegun(session, left[0][0], wrong)], left[1:]
                 add(rows, passage.last_words())
-                yield traces.kept_if_broken(rows, kept, passage.keep)
+                yield kept_if_broken(rows, kept, passage.keep)
             finally:
                 site.close()
         shutil.rmtree(own, ignore_errors=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.campaigns import traces
+from benchmarks.campaigns.broken_runs import kept_if_broken
 from benchmarks.campaigns.nodes_judge import (
     lost_steps,
     unequal_ends,
@@ -228,14 +229,14 @@ def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> It
                 left = left[len(faults) :]
                 if passage.over:
                     break
-                yield traces.kept_if_broken(rows, kept, passage.keep)
+                yield kept_if_broken(rows, kept, passage.keep)
             if not passage.over and not wrong:
                 rows = [passage.ends()]
             add(rows, passage.last_words())
             if wrong:
                 rows = [_unbegun(session, left[0][0], wrong)]
                 left = left[1:]
-            yield traces.kept_if_broken(rows, kept, passage.keep)
+            yield kept_if_broken(rows, kept, passage.keep)
         shutil.rmtree(own, ignore_errors=True)
         attempt += 1
 

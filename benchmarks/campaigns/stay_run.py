@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.campaigns import traces
+from benchmarks.campaigns.broken_runs import copied, shown
 from benchmarks.campaigns.promises import Row
 from benchmarks.campaigns.stay_judge import (
     Line,
@@ -216,4 +216,4 @@ def _kept(site: Site, row: Row, kept: Path) -> Row:
     """With what there is to see, if a promise was broken."""
     if not (row["broken"] or row.get("fell_back")):
         return row
-    return traces.shown(row, kept, lambda to: traces.copied(site.folder, to, "*.sock", "*.pt", "board"))
+    return shown(row, kept, lambda to: copied(site.folder, to, "*.sock", "*.pt", "board"))

@@ -1,15 +1,15 @@
 """What a run leaves to be seen: journals and cards for the judges, processes, and a copy for people."""
 
-import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks.campaigns.broken_runs import copied
 from benchmarks.campaigns.nodes_judge import cards_differ, journals_disagree, read_journal
 from benchmarks.campaigns.nodes_site import Stage
-from benchmarks.campaigns.promises import Broken, Row
+from benchmarks.campaigns.promises import Broken
 from benchmarks.jobs.nodes import boot_s
 
 _GONE_S, _LOOK_S = 5.0, 0.02
@@ -52,30 +52,12 @@ def named(pid: int) -> str:
     return f"process {pid}"
 
 
-def copied(folder: Path, to: Path, *ignored: str) -> None:
-    """What lies in ``folder``, but for names that match one of ``ignored``."""
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*ignored), dirs_exist_ok=True, symlinks=True)
-
-
 def keep(stage: Stage, began_s: float, to: Path) -> None:
     """Copy what there is to see of a run that began then (CLOCK_BOOTTIME), with what was said and when."""
     copied(stage.folder, to, *_NOT_KEPT)
     for node in stage.nodes.values():
         lines = [f"{at_s - began_s:9.3f} {line}" for at_s, line in node.said]
         (to / f"{node.name}.said").write_text("\n".join(lines))
-
-
-def shown(row: Row, kept: Path, keep_in: Callable[[Path], None]) -> Row:
-    """``row``, which tells where in ``kept`` its run is to be seen."""
-    place = kept / f"{row['session']}_{row['place']}"
-    keep_in(place)
-    row["see"] = place.name
-    return row
-
-
-def kept_if_broken(rows: list[Row], kept: Path, keep_in: Callable[[Path], None]) -> list[Row]:
-    """With what is to be seen of the run, if a promise was broken."""
-    return [shown(row, kept, keep_in) if row["broken"] else row for row in rows]
 
 
 def _left(stage: Stage) -> list[str]:
