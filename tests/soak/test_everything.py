@@ -39,7 +39,7 @@ def test_faults_over_a_training_break_no_promise(tmp_path: Path) -> None:
     campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words)
     environ = {**os.environ, **lightly("launcher", "tests", "."), "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=280, check=False, capture_output=True, text=True
+        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
     )
     if ended.returncode == NOT_POSSIBLE:
         pytest.skip(ended.stderr)

@@ -25,7 +25,7 @@ def test_hostile_histories_break_no_promise() -> None:
     campaign = (sys.executable, "-m", "benchmarks.campaigns.hostile", "--histories=6", "--seed=3")
     environ = {**os.environ, **lightly()}
     ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=280, check=False, capture_output=True, text=True
+        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "6 of 6 histories kept every promise" in ended.stdout

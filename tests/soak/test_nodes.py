@@ -33,7 +33,7 @@ def test_faults_over_three_nodes_and_a_spare_break_no_promise(tmp_path: Path) ->
     campaign = (sys.executable, "-m", "benchmarks.campaigns.nodes", *words)
     environ = {**os.environ, "PYTHONPATH": "launcher:tests:.", "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=280, check=False, capture_output=True, text=True
+        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
     )
     if ended.returncode == NOT_POSSIBLE:
         pytest.skip(ended.stderr)

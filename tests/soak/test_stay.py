@@ -31,7 +31,7 @@ def test_deaths_that_survivors_outlive_break_no_promise(tmp_path: Path) -> None:
     campaign = (sys.executable, "-m", "benchmarks.campaigns.stay", *words)
     environ = {**os.environ, **lightly("launcher", "."), "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=280, check=False, capture_output=True, text=True
+        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

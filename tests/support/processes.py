@@ -14,8 +14,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
-"""How long a test waits before it calls something a hang; at rest nothing takes a thirtieth of it."""
+PATIENCE_S = 120.0
+"""How long a test waits before it calls something a hang; at rest nothing takes a sixtieth of it."""
 
 _LOOK_AGAIN_MS = 4
 

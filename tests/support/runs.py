@@ -241,4 +241,4 @@ class Launcher:
                 run.process.kill()
             if run.process is not None:
                 run.process.wait()
-        return end_all(self.mark, within_s=5)
+        return end_all(self.mark, within_s=30)

@@ -32,7 +32,7 @@ from sdk.support.lines import accept
 from support.free_port import free_port
 from support.preloaded import Forked, preloaded
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from sdk.support.lines import accept
 from support.free_port import free_port
 from support.preloaded import Forked, preloaded
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 _MOST_DEATHS = 12
 
 
