@@ -143,7 +143,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(name, f"{value}{os.getpid()}")
     monkeypatch.chdir(folder)
     yield folder
-    assert not end_all(f"{MARK}{os.getpid()}", within_s=5)
+    assert not end_all(f"{MARK}{os.getpid()}", within_s=30)
 
 
 def filled_in(command: str) -> list[str]:

@@ -46,13 +46,16 @@ def seen(tmp_path: Path, code: str, *, before: str = "") -> list[str]:
     return done.stdout.splitlines()
 
 
-CODE = """
+IN_TMP = Path(f"/tmp/faultrun_in_view_{os.getpid()}")
+"""Outside the working directory; nobody else has a file of this name there."""
+
+CODE = f"""
 Path("file").write_text("written in place")
 Path("new").write_text("x")
 Path("old_name").mkdir()
 Path("old_name").rename("new_name")
 (scratch / "out" / "told").write_text("both sides")
-Path("/tmp/faultrun_in_view").write_text("x")
+Path({str(IN_TMP)!r}).write_text("x")
 print(Path.cwd() == folder, Path("file").read_text(), sorted(os.listdir()))
 print(Path("/proc/self/stat").exists(), Path("/dev/null").exists())
 """
@@ -63,7 +66,7 @@ def check(tmp_path: Path, said: list[str]) -> None:
     assert said[1] == "True True"
     assert (tmp_path / "job" / "file").read_text() == "kept"
     assert [path.name for path in (tmp_path / "job").iterdir()] == ["file"]
-    assert not Path("/tmp/faultrun_in_view").exists()
+    assert not IN_TMP.exists()
     assert (tmp_path / "scratch" / "out" / "told").read_text() == "both sides"
     found = [
         f"{place.rstrip('/')}{str(path)[len(str(layer)) :]}"
