@@ -76,7 +76,7 @@ check: $(STAMP)
 
 test: $(STAMP)
 	-@$(MAKE) --no-print-directory $(DEEPSPEED)/.installed
-	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 4
+	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 3
 
 pythons: $(STAMP)
 	@$(BIN)/python tests/pythons.py
