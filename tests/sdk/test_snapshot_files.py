@@ -20,8 +20,8 @@ from faultrun.model.wire import parse
 from faultrun.sdk.common_step import Holding, ToWrite, missing_of
 from faultrun.sdk.files import Position
 from faultrun.sdk.snapshot import SnapshotOwner, Snapshots, Texts, bytes_needed
-from faultrun.sdk.snapshot_files import SnapshotLabel, split, write_torch_file
-from faultrun.supervisor.kept_states import KeptStates
+from faultrun.sdk.snapshot_files import SnapshotLabel, inode_of, split, write_torch_file
+from faultrun.supervisor.kept_states import KeptMemory, KeptStates
 
 steps = st.frozensets(st.integers(0, 6), max_size=3)
 holdings = st.lists(
@@ -66,7 +66,7 @@ def test_beside_other_nodes_the_two_newest_steps_are_written() -> None:
     assert len(missing_of([own, other], frozenset({0, 1}), 2)) == 4
 
 
-def memory_of(folder: Path, rank: int, *at: int) -> int:
+def memory_of(folder: Path, rank: int, *at: int, incarnation: int = 0) -> int:
     """A descriptor of memory in which ``rank`` has its shard at these steps."""
     part = bytearray(os.urandom(1000))
     texts = Texts(plan=b"", label=label(folder, rank, 0, len(part)), pickled=b"\x80\x02N.")
@@ -76,7 +76,7 @@ def memory_of(folder: Path, rank: int, *at: int) -> int:
     copies = Snapshots(mmap(fd, 0), SnapshotOwner(run_id="run", rank=rank))
     for step in at:
         told = Texts(plan=b"", label=label(folder, rank, step, len(part)), pickled=texts.pickled)
-        copies.write(step, 0, told, [memoryview(part)])
+        copies.write(step, incarnation, told, [memoryview(part)])
         copies.add_sum(step)
     return fd
 
@@ -84,6 +84,7 @@ def memory_of(folder: Path, rank: int, *at: int) -> int:
 def label(folder: Path, rank: int, step: int, part_bytes: int) -> bytes:
     return SnapshotLabel(
         folder=str(folder / f"rank_{rank}"),
+        inode=inode_of(folder / f"rank_{rank}"),
         name=f"gasp-step_{step}.pt",
         position=Position(step, 1, step),
         world_size=2,
@@ -93,14 +94,21 @@ def label(folder: Path, rank: int, step: int, part_bytes: int) -> bytes:
     ).packed()
 
 
-def ran(fds: dict[int, int], saved: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def ran(
+    fds: dict[int, int],
+    saved: list[dict[str, Any]],
+    *,
+    own: tuple[int, ...] = (0, 1),
+    lost: tuple[int, ...] = (),
+) -> list[dict[str, Any]]:
     told = {
         "run_id": "run",
         "incarnation": 3,
-        "ranks": [0, 1],
+        "ranks": own,
         "most_steps": 1,
         "copies": fds,
         "saved": saved,
+        "lost": lost,
     }
     done = subprocess.run(
         [sys.executable, "-m", "faultrun.sdk.snapshot_files"],
@@ -131,7 +139,8 @@ def test_a_module_of_the_training_with_a_name_of_pythons_is_not_run(
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('not the one that was meant')")
     monkeypatch.chdir(tmp_path)
-    kept = KeptStates(run_id="run", ranks=frozenset({0}), alone=True, fds={0: memory_of(tmp_path, 0, 12)})
+    memory = KeptMemory(fds={0: memory_of(tmp_path, 0, 12)})
+    kept = KeptStates(run_id="run", ranks=frozenset({0}), alone=True, memory=memory)
     (saved,) = kept.write(Sweep(incarnation=3, dead=(0,), write_by_s=60.0), 60.0, 0.0)
     assert isinstance(saved, GaspSaved)
     assert (saved.rank, saved.step) == (0, 12)
@@ -150,6 +159,32 @@ def test_a_damaged_copy_is_told_and_the_step_before_is_written_instead(tmp_path:
         ("saved", 1, 11),
     ]
     assert told[0]["why"] == "its memory snapshot of step 12 is damaged: its checksum is another"
+
+
+def test_what_is_here_of_a_lost_node_is_written_in_the_places_of_its_ranks(tmp_path: Path) -> None:
+    (tmp_path / "rank_1").mkdir()
+    fds = {rank: memory_of(tmp_path, rank, 11, 12) for rank in (0, 1)}
+    told = ran(fds, [{"rank": 0, "step": 13, "group": [0]}], own=(0,), lost=(1,))
+    assert [(one["kind"], one["rank"], one["step"]) for one in told] == [("saved", 1, 12), ("saved", 1, 11)]
+    assert {Path(one["path"]).parent.name for one in told} == {"rank_1"}
+
+
+def test_on_a_disk_of_the_nodes_own_nothing_is_written_for_another(tmp_path: Path) -> None:
+    (tmp_path / "rank_1").mkdir()
+    fds = {rank: memory_of(tmp_path, rank, 11, 12) for rank in (0, 1)}
+    (tmp_path / "rank_1").rename(tmp_path / "moved")
+    (tmp_path / "rank_1").mkdir()
+    (told,) = ran(fds, [{"rank": 0, "step": 13, "group": [0]}], own=(0,), lost=(1,))
+    assert (told["kind"], told["rank"]) == ("failed", 1)
+    assert told["why"].endswith(f"but does not share {tmp_path / 'rank_1'}")
+
+
+def test_of_a_node_that_lives_nothing_is_written_and_of_a_lost_one_nothing_stale(tmp_path: Path) -> None:
+    (tmp_path / "rank_1").mkdir()
+    for lost in ((), (1,)):
+        fds = {0: memory_of(tmp_path, 0, 12, incarnation=1), 1: memory_of(tmp_path, 1, 12, incarnation=0)}
+        told = ran(fds, [{"rank": 0, "step": 12, "group": [0]}], own=(0,), lost=lost)
+        assert told == []
 
 
 def test_what_is_no_snapshot_of_this_run_is_nothing(tmp_path: Path) -> None:

@@ -85,6 +85,28 @@ class Rank:
             self.copying = NOTHING
 
 
+@dataclass
+class RankElsewhere(Rank):
+    """The next node has two copies of it, too, and one may be on its way."""
+
+    there: frozenset[int] = frozenset()
+    leaving: int = NOTHING
+
+    def moves(self, peers: "list[Rank]") -> None:
+        waits = self.at == ENTERED and self.interval.is_due(self.step + 1)
+        if not (waits and max(self.kept) not in self.there):
+            super().moves(peers)
+
+    def sends(self) -> None:
+        """What has left arrives, unless it was written over meanwhile; else the newest sets out."""
+        if self.leaving != NOTHING:
+            self.there |= {self.leaving} & self.kept
+            self.leaving = NOTHING
+        elif self.kept and max(self.kept) not in self.there:
+            self.there = frozenset(sorted(self.there)[-1:])
+            self.leaving = max(self.kept)
+
+
 def interrupted(ranks: list[Rank]) -> list[Standing]:
     """Survivors notice at their next collective; what they tell then. A newcomer tells what the dead had."""
     for rank in ranks:
@@ -142,6 +164,33 @@ def test_all_find_a_step_that_each_of_them_has_and_do_no_more_than_an_interval_a
         assert len({(rank.interval.every, rank.interval.is_settled) for rank in ranks}) == 1
 
 
+@given(st.sampled_from((AUTO, 1, 2, 3, 5)), st.integers(2, 3), wishes, st.data())
+def test_where_the_next_node_has_copies_a_lost_host_costs_an_interval(
+    asked: SnapshotEvery, size: int, wished: list[int], data: st.DataObject
+) -> None:
+    ranks = [RankElsewhere(SnapshotInterval(asked), wish) for wish in wished[:size]]
+    for rank in ranks:
+        rank.interval.goes_on_after(0)
+        rank.kept = frozenset([step for step in range(BEGIN + 1) if rank.interval.is_due(step)][-2:])
+        rank.there = frozenset({max(rank.kept)})
+    for move in data.draw(moves):
+        one = ranks[move // 5 % size]
+        if move % 5 == 0:
+            one.sends()
+        elif move % 5 == 1:
+            one.copied()
+        else:
+            one.moves([*ranks])
+    killed = data.draw(st.integers(0, size - 1))
+    ranks[killed].dead = True
+    finished = min(rank.step for rank in ranks)
+    standings = interrupted([*ranks])
+    standings[killed] = Standing(NOTHING, ranks[killed].there)
+    common = of_shards(standings)
+    assert common is not None, standings
+    assert finished - common.step <= 2 * max(rank.interval.every for rank in ranks) - 1
+
+
 @given(st.floats(1e-4, 10), st.floats(0, 10), st.floats(-1, 10))
 def test_the_interval_is_the_smallest_that_keeps_the_speed(
     step_s: float, copy_s: float, lost_s: float
@@ -150,6 +199,15 @@ def test_the_interval_is_the_smallest_that_keeps_the_speed(
     costs_s = copy_s if every == 1 else max(0.0, min(lost_s, copy_s))
     assert every == 256 or costs_s <= 0.01 * every * step_s
     assert every in (1, 2, 256) or costs_s > 0.0079 * (every - 1) * step_s
+
+
+@given(st.floats(1e-4, 10), st.floats(0, 10), st.floats(-1, 10), st.floats(0, 10))
+def test_where_copies_go_on_to_another_node_there_is_time_for_that_between_two(
+    step_s: float, copy_s: float, lost_s: float, arrival_s: float
+) -> None:
+    every = chosen(step_s=step_s, copy_s=copy_s, lost_s=lost_s, arrival_s=arrival_s)
+    assert every >= 2
+    assert every == 256 or min(lost_s, copy_s + arrival_s) <= 0.01 * every * step_s
 
 
 def test_a_trial_compares_steps_with_a_copy_beside_and_steps_without() -> None:

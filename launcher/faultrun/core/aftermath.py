@@ -86,12 +86,14 @@ def aftermath(
     ]
     stopped = {rank for fact in of_it if fact.incident is not None for rank in fact.incident.followers}
     followers = tuple(sorted(stopped - {incident.rank, *incident.together}))
+    saved = {save.rank for fact in of_it for save in fact.saves}
     before, charged = plan.ledger.restarts, following.ledger.restarts
     size = plan.topology.world_size
     return Aftermath(
         incident=replace(incident, followers=followers),
         saves=tuple(save for fact in of_it for save in fact.saves),
-        unsaved=tuple(one for fact in of_it for one in fact.unsaved),
+        # What a rank could not save itself, the next node may have had.
+        unsaved=tuple(one for fact in of_it for one in fact.unsaved if one.rank not in saved),
         refunded=len(before) if len(charged) == 1 and before != charged else 0,
         world_size=0 if following.topology.world_size == size else size,
     )

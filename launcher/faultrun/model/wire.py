@@ -17,7 +17,10 @@ worker -> supervisor
                                                   since the death by name, in seconds of CLOCK_MONOTONIC
     memory_fault {incarnation, what}              memory of this process is bad; answered by ``peer_lost`` to
                                                   all where it is repaired in place, else it ends
-    snapshot {bytes}                              wants so much shared memory for copies of its state
+    snapshot {bytes, whole?}                      wants so much shared memory for copies of its state,
+                                                  ``whole``: which nobody else has; the next node is to
+                                                  have a copy
+    next_node {incarnation, at}                   where the next node takes in copies
 supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL
     save    {deadline_s, step?}                   save and go on training (``faultrun checkpoint-now``)
@@ -32,6 +35,10 @@ supervisor -> worker
                                                   again. ``fds`` 1: its rank's memory snapshots come along
     snapshot_fd {fds}                             the memory: a descriptor (SCM_RIGHTS), one a message
     snapshot_refused {why}
+    copies_at {incarnation, at, own, next, asked} this node takes in copies there. Who is ``asked`` tells the
+                                                  others over the group's store, as node ``own`` in order,
+                                                  and finds out where node ``next`` listens
+    copies_end {incarnation, why}                 copies leave this node no more: nobody is to wait for that
 controller (``faultrun stop|status|prestop``) -> supervisor
     stop    {source, late_s?}   status {}         answered by one JSON line each; late_s: since the platform's
                                                   clock began, which is when its hook was started

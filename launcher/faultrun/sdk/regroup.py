@@ -37,6 +37,17 @@ class Join:
     secret: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CopiesAt:
+    """Where this node takes in memory snapshots of the node before. As in ``model.wire``."""
+
+    incarnation: int
+    at: str
+    own: int
+    next: int
+    asked: bool
+
+
 class Regroup:
     """Between the helper thread, which hears, and the main thread, which waits."""
 
@@ -53,6 +64,11 @@ class Regroup:
         self.abort: Callable[[int], object] = int
         """Frees the main thread out of a collective of this incarnation's group. Helper thread."""
         self._on_lost: Callable[[], object] | None = None
+        self.copies_at: CopiesAt | None = None
+        """The newest word of it. Any thread."""
+        self.copies_ended = -1
+        """The newest incarnation in which copies leave this node no more, and why."""
+        self.copies_why = ""
         self._missed = False
 
     def when_lost(self, call: Callable[[], object]) -> None:
@@ -87,6 +103,13 @@ class Regroup:
                     self._news.notify_all()
             case {"kind": "snapshot_refused"}:
                 self._refused = str(content.get("why", ""))
+            case {"kind": "copies_at", "incarnation": int(number), "own": int(own), "next": int(other)}:
+                self.copies_at = CopiesAt(
+                    number, str(content.get("at", "")), own, other, content.get("asked") is True
+                )
+            case {"kind": "copies_end", "incarnation": int(number)}:
+                self.copies_ended = max(self.copies_ended, number)
+                self.copies_why = str(content.get("why", ""))
 
     def _hear_lost(self, incarnation: int, patience_s: float) -> None:
         with self._news:

@@ -12,6 +12,8 @@ its writer was killed between the two, or makes a copy at every step and has no 
 
 Two copies are enough where a rank finishes its copy of step n before it enters step n + 1: ranks differ by
 one step at most, so the step that all go on from is in one of them.
+
+Behind the header, at 104, stands of which copy another node is known to have one (``mark_elsewhere``).
 """
 
 import ctypes
@@ -26,6 +28,9 @@ _MAGIC = b"frsnap2\n"
 _HEADER = struct.Struct("<8s11qI")
 """Magic, run, rank, incarnation, step, bytes of the three texts and of all parts, place and sum of the parts
 (-1: not summed), 0, checksum of the rest and the texts."""
+_ELSEWHERE = struct.Struct("<qq")
+"""One more than a step, and its incarnation: 0 for none. Not written by who writes the copy."""
+_ELSEWHERE_AT = 104
 _TEXTS_AT = 128
 _ALIGNED = 64
 _PAGE = 4096
@@ -92,6 +97,21 @@ class _Head:
     parts_sum: int
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A copy as it leaves for another node: its bytes where they lie, which may be written over meanwhile."""
+
+    step: int
+    incarnation: int
+    texts: memoryview
+    parts: memoryview
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what is sent, less the header."""
+        return self.texts.nbytes + self.parts.nbytes
+
+
 def bytes_needed(texts: Texts, parts_bytes: Sequence[int]) -> int:
     """How much memory two copies of such a state take; the texts may become somewhat longer."""
     body = _TEXTS_AT + aligned(texts.size_bytes * 2 + _PAGE) + sum(map(aligned, parts_bytes))
@@ -113,6 +133,7 @@ class Snapshots:
         self._memory = memoryview(memory)
         self._owner = owner
         self._half_bytes = len(self._memory) // 2 // _ALIGNED * _ALIGNED
+        self._arrives_at = 0
         self._address = 0 if self._memory.readonly else _address_of(self._memory)
 
     @property
@@ -130,7 +151,7 @@ class Snapshots:
         if size_bytes > self._half_bytes:
             raise SnapshotFull(f"a copy of {size_bytes} bytes, and there is room for {self._half_bytes}")
         place = self._place_for(step)
-        self._memory[place : place + _HEADER.size] = bytes(_HEADER.size)
+        self._invalidate(place)
         at = place + _TEXTS_AT
         for text in (texts.label, texts.plan, texts.pickled):
             self._memory[at : at + len(text)] = text
@@ -165,7 +186,90 @@ class Snapshots:
         """Forget copies of later steps: they will be done again, and need not come out the same."""
         for head in tuple(self._heads()):
             if head.step > step:
-                self._memory[head.place : head.place + _HEADER.size] = bytes(_HEADER.size)
+                self._invalidate(head.place)
+
+    def belong_to(self, incarnation: int) -> None:
+        """All have gone back to a step of which these are copies: they are this incarnation's from now on."""
+        for head in tuple(self._heads()):
+            self._put_header(replace(head, incarnation=incarnation))
+
+    @property
+    def stamp(self) -> bytes:
+        """Changes with the copies, and when it is noted that another node has one; cheap."""
+        first, second = (self._memory[at : at + _TEXTS_AT] for at in (0, self._half_bytes))
+        return bytes(first) + bytes(second)
+
+    @property
+    def newest_incarnation(self) -> int:
+        """Of the copies that there are; -1 without any."""
+        return max((head.incarnation for head in self._heads()), default=-1)
+
+    def leaving(self) -> Iterator[Leaving]:
+        """The copies of which no other node is known to have one, the older one first."""
+        for head in sorted(self._heads(), key=lambda one: one.step):
+            if self._elsewhere(head.place) != (head.step + 1, head.incarnation):
+                texts, parts_end = head.place + _TEXTS_AT, head.parts_at + head.parts_bytes
+                yield Leaving(
+                    head.step,
+                    head.incarnation,
+                    self._memory[texts : head.parts_at],
+                    self._memory[head.parts_at : parts_end],
+                )
+
+    def header_for(self, left: Leaving, parts_sum: int) -> bytes | None:
+        """The header of what has left, with the sum of it; None: it was written over meanwhile."""
+        head = self._still(left)
+        return None if head is None else self._header(replace(head, parts_sum=parts_sum))
+
+    def mark_elsewhere(self, left: Leaving) -> None:
+        """Another node has this copy."""
+        head = self._still(left)
+        if head is not None:
+            place = head.place + _ELSEWHERE_AT
+            self._memory[place : place + _ELSEWHERE.size] = _ELSEWHERE.pack(left.step + 1, left.incarnation)
+
+    def is_elsewhere(self, step: int) -> bool:
+        """Whether another node is known to have this copy."""
+        head = self._head_of(step)
+        return head is not None and self._elsewhere(head.place) == (step + 1, head.incarnation)
+
+    def make_room(self, step: int, size_bytes: int) -> memoryview:
+        """Where the bytes of such a copy that comes from another node belong. SnapshotFull.
+
+        The older copy is given up for it.
+        """
+        if not 0 <= size_bytes <= self._half_bytes - _TEXTS_AT:
+            raise SnapshotFull(f"a copy of {size_bytes} bytes, and there is room for {self._half_bytes}")
+        place = self._arrives_at = self._place_for(step)
+        self._invalidate(place)
+        return self._memory[place + _TEXTS_AT : place + _TEXTS_AT + size_bytes]
+
+    def finish(self, step: int, header: bytes) -> bool:
+        """Whether what has come is whole by the ``header`` of ``step``. Copies of earlier incarnations go."""
+        place = self._arrives_at
+        if len(header) != _HEADER.size:
+            return False
+        self._memory[place : place + _HEADER.size] = header
+        head = self._head_at(place)
+        if head is None or head.step != step or head.parts_sum != self._sum(head):
+            self._invalidate(place)
+            return False
+        for other in tuple(self._heads()):
+            if other.incarnation < head.incarnation:
+                self._invalidate(other.place)
+        return True
+
+    def _invalidate(self, place: int) -> None:
+        self._memory[place : place + _TEXTS_AT] = bytes(_TEXTS_AT)
+
+    def _elsewhere(self, place: int) -> tuple[int, int]:
+        at = place + _ELSEWHERE_AT
+        step, incarnation = _ELSEWHERE.unpack(self._memory[at : at + _ELSEWHERE.size])
+        return step, incarnation
+
+    def _still(self, left: Leaving) -> _Head | None:
+        head = self._head_of(left.step)
+        return head if head is not None and head.incarnation == left.incarnation else None
 
     def _place_for(self, step: int) -> int:
         first, second = (self._head_at(place) for place in (0, self._half_bytes))

@@ -9,16 +9,21 @@ Standard input: one JSON object. Its descriptors are inherited. Standard output:
 messages (``model.wire``), each with its ``rank``::
 
     {"run_id", "incarnation", "ranks": [0, 1], "most_steps": 1, "copies": {"0": 7, "1": 8},
-     "saved": [{"rank": 0, "step": 12, "group": [0]}]}
+     "saved": [{"rank": 0, "step": 12, "group": [0]}], "lost": []}
+
+``lost`` are ranks of the node before, of which ``copies`` are here, and which nobody else can write.
 """
 
 import json
 import mmap
+import os
 import struct
 import sys
 import zipfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +35,19 @@ from faultrun.sdk.snapshot import SnapshotOwner, Snapshots, aligned
 
 _LOCAL_HEADER_BYTES = 30
 _PADDING = struct.Struct("<2sH")
+_STEPS_OF_LOST = 2
 _AS_OLD_AS_ZIP = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLabel:
-    """Whose state it is, and the file that its rank would have written. ``parts``: bytes of each tensor."""
+    """Whose state it is, and the file that its rank would have written. ``parts``: bytes of each tensor.
+
+    ``inode``: of the folder, by which another node sees whether it is the same there; 0: there was none.
+    """
 
     folder: str
+    inode: int
     name: str
     position: Position
     world_size: int
@@ -56,6 +66,13 @@ class SnapshotLabel:
         told = {name: told[name] for name in cls.__slots__}
         lists = {"replica_group": tuple(told["replica_group"]), "parts": tuple(told["parts"])}
         return cls(**{**told, **lists, "position": Position(*told["position"])})
+
+
+def inode_of(folder: "str | Path") -> int:
+    """0 where it is no folder."""
+    with suppress(OSError):
+        return os.stat(folder).st_ino  # noqa: PTH116 - at every copy
+    return 0
 
 
 class SnapshotFiles:
@@ -88,6 +105,26 @@ class SnapshotFiles:
                 break
         for one in wanted:
             yield self._told(one)
+
+    def write_lost(self, ranks: frozenset[int], own: frozenset[int]) -> Iterable[bytes]:
+        """Write the copies that came from a node that is lost, but those of an earlier life than ours."""
+        newest = max((self._copies[one].newest_incarnation for one in own & self._copies.keys()), default=-1)
+        known = frozenset(
+            rank for rank in ranks & self._copies.keys() if self._copies[rank].newest_incarnation >= newest
+        )
+        elsewhere = {rank: why for rank in sorted(known) if (why := self._not_shared(rank))}
+        for rank, why in elsewhere.items():
+            yield message("failed", rank=rank, why=why[:2000])
+        if not elsewhere:
+            yield from self.write_missing((), known, most_steps=_STEPS_OF_LOST)
+
+    def _not_shared(self, rank: int) -> str:
+        """Why no other node would see a file of ``rank`` that is written here; "" where all do."""
+        for step in self._copies[rank].steps:
+            label = self._label(rank, step)
+            if label is not None and (not label.inode or inode_of(label.folder) != label.inode):
+                return f"the next node has its memory snapshot, but does not share {label.folder}"
+        return ""
 
     def _holdings(self) -> Iterable[Holding]:
         for rank, copies in self._copies.items():
@@ -173,7 +210,9 @@ def main() -> None:
         Holding(rank=one["rank"], group=frozenset(one["group"]), saved=frozenset((one["step"],)))
         for one in order["saved"]
     ]
-    for line in files.write_missing(saved, frozenset(order["ranks"]), most_steps=order["most_steps"]):
+    own = frozenset(order["ranks"])
+    written = files.write_missing(saved, own, most_steps=order["most_steps"])
+    for line in chain(written, files.write_lost(frozenset(order.get("lost", ())), own)):
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
 

@@ -56,6 +56,7 @@ class SnapshotInterval:
         self._taken_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
         self._beside_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
         self._alone_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
+        self._arrivals_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
 
     @property
     def redone(self) -> int:
@@ -104,6 +105,11 @@ class SnapshotInterval:
             self._copies_s.append(took_s)
             self._taken_s.append(taken_s)
 
+    def arrival_took(self, took_s: float) -> None:
+        """So long training waited until the next node had a copy, the copy's time apart."""
+        if not self.is_settled:
+            self._arrivals_s.append(took_s)
+
     @property
     def wish(self) -> int:
         """The interval that suits this rank; UNKNOWN: too little was seen."""
@@ -111,7 +117,8 @@ class SnapshotInterval:
             return UNKNOWN
         step_s, copy_s = median(self._alone_s), median(self._copies_s)
         lost_s = max(median(self._beside_s) - step_s, median(self._taken_s))
-        return chosen(step_s=step_s, copy_s=copy_s, lost_s=lost_s)
+        arrival_s = median(self._arrivals_s) if self._arrivals_s else None
+        return chosen(step_s=step_s, copy_s=copy_s, lost_s=lost_s, arrival_s=arrival_s)
 
     def settle(self, wishes: Sequence[int]) -> None:
         """All ranks' wishes at the end of the trial. If one has none yet, it goes on for all."""
@@ -132,9 +139,14 @@ class SnapshotInterval:
         )
 
 
-def chosen(*, step_s: float, copy_s: float, lost_s: float) -> int:
-    """The smallest interval that training affords. ``lost_s``: what a copy beside training costs it."""
+def chosen(*, step_s: float, copy_s: float, lost_s: float, arrival_s: float | None = None) -> int:
+    """The smallest interval that training affords. ``lost_s``: what a copy beside training costs it.
+
+    ``arrival_s``: what of that is waiting for the next node; None: none takes copies. They go there beside
+    training, for which there is time only if not every step is copied.
+    """
     afforded_s = _SHARE * max(step_s, 1e-9)
-    if copy_s <= afforded_s:
+    if copy_s <= afforded_s and arrival_s is None:
         return 1
-    return min(_MOST, max(_TRIAL_EVERY, math.ceil(min(lost_s, copy_s) / afforded_s)))
+    most_s = copy_s + (arrival_s or 0.0)
+    return min(_MOST, max(_TRIAL_EVERY, math.ceil(min(lost_s, most_s) / afforded_s)))

@@ -12,8 +12,11 @@ from faultrun.model.gasp import SaveRequested
 from faultrun.model.rejoin import MemoryFaultFound
 from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
+from faultrun.model.topology import NodeId, RunId
 from faultrun.model.wire import message, parse
 from faultrun.supervisor.control_peer import ControlPeer, is_of_same_user, listen_in
+from faultrun.supervisor.kept_states import KeptMemory
+from faultrun.supervisor.next_node import NextNode
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.snapshots import SnapshotMemory
@@ -35,10 +38,22 @@ class _GaspAsked:
 
 
 class Control:
-    """Listens on ``path``. Only processes of our own user are heard, and only what is well-formed."""
+    """Listens on ``path``. Only processes of our own user are heard, and only what is well-formed.
 
-    def __init__(self, log_dir: Path, reactor: Reactor, stop_window_s: float, memory: SnapshotMemory) -> None:
+    ``next_node``: where there are several, it keeps copies of what is in ``memory``.
+    """
+
+    def __init__(
+        self,
+        log_dir: Path,
+        reactor: Reactor,
+        stop_window_s: float,
+        memory: SnapshotMemory,
+        next_node: NextNode | None = None,
+    ) -> None:
         self._memory = memory
+        self.next_node = next_node or NextNode(RunId(""), NodeId(""), "", memory, reactor)
+        self.next_node.tell = self._tell
         self._stop_window_s = stop_window_s
         self.path, self._listener = listen_in(log_dir)
         self._reactor = reactor
@@ -78,9 +93,10 @@ class Control:
             self._ranks[rank].send(line)
         self._untold |= dict.fromkeys(ranks - self._ranks.keys(), line)
 
-    def kept(self) -> dict[int, int]:
-        """Descriptors of the memory that ranks were given, by rank: ours, until the next begin anew."""
-        return self._memory.all()
+    def kept(self) -> KeptMemory:
+        """The memory that ranks were given, by rank: ours, until the next begin anew."""
+        beside = self.next_node
+        return KeptMemory(fds=self._memory.all(), lost=beside.lost, goes_over=beside.goes_over)
 
     def send_join(self, rank: int, join: Mapping[str, Any]) -> None:
         """Have ``rank`` enter this incarnation's group; one that has not come yet hears it when it does."""
@@ -159,6 +175,7 @@ class Control:
 
     def close(self) -> None:
         """Stop listening; the socket file goes too."""
+        self.next_node.close()
         for peer in list(self._peers.values()):
             self._drop(peer)
         self._reactor.forget(self._listener.fileno())
@@ -228,6 +245,7 @@ class Control:
                 self._ranks[rank] = peer
                 if rank in self._untold:
                     peer.send(self._untold.pop(rank))
+                self.next_node.greet(rank)
                 if self._gasp is not None and rank in self._gasp.ranks and not known:
                     self._ask_for_gasp(rank, self._gasp)
         elif kind == "can_join":
@@ -276,7 +294,9 @@ class Control:
         if content["kind"] in ("saved", "failed"):
             self._pass_on(rank, content)
         if content["kind"] == "snapshot":
-            self._grant(rank, whole(content.get("bytes")) or 0)
+            self._grant(rank, whole(content.get("bytes")) or 0, shard=content.get("whole") is True)
+        elif content["kind"] == "next_node":
+            self.next_node.goes_to(whole(content.get("incarnation")), short(content.get("at")))
         elif content["kind"] == "step":
             yield from self._first_step(rank, whole(content.get("step")))
         else:
@@ -292,12 +312,18 @@ class Control:
         if steps:
             yield Heartbeat(at_s=self._reactor.now(), incarnation=self._incarnation, steps=steps)
 
-    def _grant(self, rank: int, size_bytes: int) -> None:
+    def _grant(self, rank: int, size_bytes: int, *, shard: bool) -> None:
         given = self._memory.grant(rank, size_bytes)
         if isinstance(given, int):
             self._ranks[rank].send_with(message("snapshot_fd", fds=1), given)
+            if shard:
+                self.next_node.granted(rank, given)
         else:
             self._ranks[rank].send(message("snapshot_refused", why=given))
+
+    def _tell(self, rank: int, line: bytes) -> None:
+        if rank in self._ranks:
+            self._ranks[rank].send(line)
 
     def _first_step(self, rank: int, step: int | None) -> Iterable[Event]:
         if step is not None:

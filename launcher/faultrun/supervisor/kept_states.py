@@ -23,36 +23,57 @@ _GONE_S = 1.0
 _STEPS_ALONE = 1
 _STEPS_BESIDE_OTHERS = 2
 """Of other nodes it is not known here which of their newest two steps they have."""
+_STEPS_BESIDE_LOST = 3
+"""What the next node has of a lost one may be older by a copy than what is here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMemory:
+    """``fds`` by rank. ``lost``: ranks of the node before, which has gone without a word.
+
+    ``goes_over``: the next node has copies of ours.
+    """
+
+    fds: Mapping[int, int]
+    lost: frozenset[int] = frozenset()
+    goes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptStates:
-    """``fds`` by rank. ``ranks`` are those of this node, ``alone``: there is no other."""
+    """What is in ``memory``. ``ranks`` are those of this node, ``alone``: there is no other."""
 
     run_id: str
     ranks: frozenset[int]
     alone: bool
-    fds: Mapping[int, int]
+    memory: KeptMemory
 
     def write(self, order: Sweep, patience_s: float, now_s: float) -> Iterator[Event]:
         """Write what ``order.saves`` lack, for so long at most; a fact for each file. Helper thread."""
-        if not self.fds or patience_s <= 0:
+        if not self.memory.fds or patience_s <= 0:
             return
         for line in self._lines(order, patience_s):
             content = parse(line)
             rank = None if content is None else whole(content.get("rank"))
-            if content is not None and rank is not None and rank in self.ranks:
+            if content is not None and rank is not None and rank in self.ranks | self.memory.lost:
                 event = said(content, rank, order.incarnation, now_s)
                 if event is not None:
                     yield event
+
+    @property
+    def _most_steps(self) -> int:
+        if self.alone:
+            return _STEPS_ALONE
+        return _STEPS_BESIDE_LOST if self.memory.goes_over or self.memory.lost else _STEPS_BESIDE_OTHERS
 
     def _lines(self, order: Sweep, patience_s: float) -> list[bytes]:
         told = {
             "run_id": self.run_id,
             "incarnation": order.incarnation,
             "ranks": sorted(self.ranks),
-            "most_steps": _STEPS_ALONE if self.alone else _STEPS_BESIDE_OTHERS,
-            "copies": {str(rank): fd for rank, fd in self.fds.items()},
+            "most_steps": self._most_steps,
+            "lost": sorted(self.memory.lost),
+            "copies": {str(rank): fd for rank, fd in self.memory.fds.items()},
             "saved": [
                 {"rank": one.rank, "step": one.step, "group": one.group or sorted(self.ranks)}
                 for one in order.saves
@@ -64,7 +85,7 @@ class KeptStates:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                pass_fds=tuple(self.fds.values()),
+                pass_fds=tuple(self.memory.fds.values()),
             )
         except OSError:
             return []

@@ -44,6 +44,15 @@ class SnapshotMemory:
         self._fds[rank] = fd
         return fd
 
+    def grant_again(self, rank: int, size_bytes: int) -> int | str:
+        """The same, but what ``rank`` has stays where it is large enough: it is written over bit by bit."""
+        known = self._fds.get(rank)
+        return (
+            known
+            if known is not None and os.fstat(known).st_size == size_bytes
+            else self.grant(rank, size_bytes)
+        )
+
     def of(self, rank: int) -> int | None:
         """What ``rank`` had."""
         return self._fds.get(rank)

@@ -45,8 +45,7 @@ _OVERDUE = "etcd, or this supervisor, did not answer in time"
 
 
 class WorkerGroup:
-    """Owns every process of one node. All methods but the two that look through all
-    processes run in the main thread (PDEATHSIG).
+    """Owns every process of one node. Main thread only (PDEATHSIG), but for two that look through them all.
 
     ``request`` is what the workers were asked to do before they leave; ``leaving``: they were, or killed.
     """
@@ -209,7 +208,7 @@ class WorkerGroup:
             run_id=self._spec.run_id,
             ranks=frozenset(() if page is None else page.ranks),
             alone=self.elsewhere == 0,
-            fds=self._control.kept(),
+            memory=self._control.kept(),
         )
 
     def clean_up(self, order: Sweep, kept: KeptStates) -> Iterable[Event]:
@@ -251,6 +250,7 @@ class WorkerGroup:
         else:
             page = self.incarnation.same_page(order.ranks)
         self._control.begin(order.plan.incarnation, page, order.plan.kept)
+        self._control.next_node.begin(order.plan)
         return page
 
     def _start_worker(

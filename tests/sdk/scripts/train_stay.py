@@ -3,9 +3,9 @@
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
 ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for a file ``go_on``),
-``every-STEPS`` (snapshots) or ``unlike``, and, done only once, ``kill-RANK-STEP-PHASE``,
-``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that
-tells where.
+``every-STEPS`` (snapshots), ``unlike``, ``copies`` (no third step before the next node takes them in), and,
+done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that
+nobody wrote, and a MemoryFault that tells where.
 """
 
 import os
@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader, Dataset
 from faultrun import sdk
 from faultrun.sdk.torch.shards import local_of, packed
 from faultrun.sdk.torch.trees import map_tensors
+from faultrun.sdk.worker import worker
 
 STEPS, MODE, *WORDS = sys.argv[1:]
 LAST = int(STEPS)
@@ -182,6 +183,10 @@ class Job:
             os.close(os.open(OUT / "gate", os.O_RDONLY))  # a FIFO: until somebody opens its other end
         while f"waits-{self.step}" in WORDS and not (OUT / "go_on").exists():
             time.sleep(0.002)
+        if "copies" in WORDS and self.step == GATE:
+            this = worker()
+            while this is not None and this.regroup.copies_at is None:
+                time.sleep(0.002)
         if self.guard.position.step >= self.step:  # else it was taken back
             with (OUT / f"steps_{RANK}").open("a") as file:
                 file.write(f"{self.step} {os.getpid()} {digest(self.net, self.optimizer)}\n")

@@ -57,6 +57,7 @@ from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.log_watch import LogWatch
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
+from faultrun.supervisor.next_node import NextNode
 from faultrun.supervisor.nodes_agreement import LEAVING_S, NodesAgreement
 from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.prepare import Preparer
@@ -144,9 +145,10 @@ class Supervisor:
         nodes = self._nodes(helpers, clock)
         reactor = Reactor(clock)
         windows = self._spec.supervision.windows
-        control = self._kept(
-            Control(self.log_dir, reactor, windows.stop_grace_s, SnapshotMemory(spendable_bytes))
-        )
+        memory = SnapshotMemory(spendable_bytes)
+        addr = self._spec.rendezvous.master_addr
+        beside = NextNode(self._spec.run_id, self._spec.node, addr, memory, reactor)
+        control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, beside))
         self._write_record(control)
         journal = self._kept(
             JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)

@@ -26,10 +26,11 @@ from faultrun.sdk.snapshot import (
     Texts,
     bytes_needed,
 )
-from faultrun.sdk.snapshot_files import SnapshotLabel
+from faultrun.sdk.snapshot_files import SnapshotLabel, inode_of
 from faultrun.sdk.snapshot_interval import SnapshotInterval
 from faultrun.sdk.torch.asked_alike import AskedAlike
 from faultrun.sdk.torch.capture import Boundary
+from faultrun.sdk.torch.next_node import CopiesArriving
 from faultrun.sdk.torch.packing import Packed, opened, pack, pickled, unpacked_from
 from faultrun.sdk.torch.shard_copies import ShardCopies
 from faultrun.sdk.torch.transfer import exchanged
@@ -53,7 +54,10 @@ class StateCopies:
         self._interval = interval
         self._shard: ShardCopies | None = None
         if interval is not None:
-            self._shard = ShardCopies(guard, interval, self._write_state, self._sum, self._fails)
+            self._shard = ShardCopies(
+                guard, interval, self._write_state, self._sum, self._fails, self._wait_for_next_node
+            )
+        self._next_node = CopiesArriving(worker)
         self._suffix = suffix
         self._wanted = interval is not None or bool(guard.parts.buffers.copies)
         self._asked = False
@@ -114,6 +118,7 @@ class StateCopies:
         if self._snapshots is None:
             self._ask()
         if self._shard is not None:
+            self._next_node.look()
             self._agree(device)
             self._shard.stepped(there=self._snapshots is not None)
         elif self._snapshots is not None and not self._is_noted():
@@ -149,6 +154,7 @@ class StateCopies:
         """All go on after ``step``: what was kept of later ones is not what will come of them."""
         if self._snapshots is not None:
             self._snapshots.drop_after(step)
+            self._snapshots.belong_to(self._worker.session.incarnation)
         self.goes_on_after(step, self._told)
 
     def distrust(self) -> None:
@@ -206,6 +212,7 @@ class StateCopies:
         writer, session = self._guard.writer, self._worker.session
         return SnapshotLabel(
             folder=str(writer.own_folder),
+            inode=inode_of(writer.own_folder),
             name=f"gasp-step_{position.step}{self._suffix}",
             position=position,
             world_size=session.world_size,
@@ -236,6 +243,12 @@ class StateCopies:
         if self._snapshots is not None:
             self._snapshots.add_sum(step)
 
+    def _wait_for_next_node(self) -> None:
+        if self._snapshots is not None and self._interval is not None:
+            took_s = self._next_node.wait(self._snapshots)
+            if self._next_node.takes_copies:
+                self._interval.arrival_took(took_s)
+
     def _fails(self, why: str) -> None:
         self.full = why
 
@@ -250,7 +263,8 @@ class StateCopies:
                 self._own() if self._shard is None else self._packed(boundary, self._guard.state_at(boundary))
             )
             sizes = [one.nbytes for one in packed.content.tensors]
-            self._worker.say("snapshot", bytes=bytes_needed(packed.texts, sizes))
+            whole = self._shard is not None
+            self._worker.say("snapshot", bytes=bytes_needed(packed.texts, sizes), whole=whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ _State = dict[str, Any]
 class ShardCopies:
     """Of one guard. Main thread. ``write`` puts a state into the memory; ``failed`` is told why it could not.
 
+    ``arrived`` waits until the next node has the newest copy, where there is one that takes it.
     ``summed`` puts a checksum to the copy of a step, for which there is time beside training only.
     """
 
@@ -40,6 +41,7 @@ class ShardCopies:
         write: Callable[[Boundary, _State], None],
         summed: Callable[[int], None],
         failed: Callable[[str], None],
+        arrived: Callable[[], None],
     ) -> None:
         self._guard = guard
         self._interval = interval
@@ -47,13 +49,17 @@ class ShardCopies:
         self._summed = summed
         self._copier: Copier | None = None
         self._failed = failed
+        self._arrived = arrived
         self._stepped_s = 0.0
         self._is_beside = False
 
     def stepped(self, *, there: bool) -> None:
         """A step is complete. ``there``: whether there is memory to copy it into."""
         boundary, interval = self._guard.history[-1], self._interval
-        step, now_s = boundary.position.step, time.perf_counter()
+        step = boundary.position.step
+        if there and interval.is_due(step + 1) and not interval.is_due(step):
+            self._arrived()
+        now_s = time.perf_counter()
         if self._stepped_s:
             interval.step_took(now_s - self._stepped_s, beside=self._is_beside)
         self._stepped_s, self._is_beside = now_s, False
@@ -65,6 +71,8 @@ class ShardCopies:
             self._begin(boundary)
         else:
             self._write(boundary, self._guard.state_at(boundary))
+            if interval.is_due(step + 1):
+                self._arrived()
 
     def goes_on(self) -> None:
         """The way to here was no training."""
