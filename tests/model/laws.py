@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from faultrun.errors import NoWholeCheckpoint
+from faultrun.model.plan import Ledger
 from faultrun.model.roster import PlanPhase
 from model import values
 from model.cluster import UP, WHOLE, Node, Setting, State
@@ -78,10 +79,16 @@ def _broken_by_a_plan(setting: Setting, before: State, after: State) -> str:
     bad = _broken_by_what_is_known(setting, was, now, after)
     if bad:
         return bad
-    spent, had = now.body.ledger, was.body.ledger
-    if spent.total_restarts < had.total_restarts or spent.total_restarts > after.charges:
-        return f"{spent.total_restarts} restarts charged for {after.charges} faults"
-    return _left(setting, was, now, after) if life > was.header.incarnation else ""
+    bad = _miscounted(was.body.ledger, now.body.ledger, after.charges)
+    return bad or (_left(setting, was, now, after) if life > was.header.incarnation else "")
+
+
+def _miscounted(had: Ledger, spent: Ledger, faults: int) -> str:
+    if len(spent.restarts) > faults:
+        return f"{len(spent.restarts)} restarts charged for {faults} faults"
+    if spent.total_restarts < had.total_restarts:
+        return f"{spent.total_restarts} restarts after {had.total_restarts}"
+    return ""
 
 
 def _broken_by_what_is_known(setting: Setting, was: values.Written, now: values.Written, after: State) -> str:

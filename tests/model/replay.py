@@ -159,7 +159,7 @@ class _Replay:
             place, plan = now, self._plans[now[0]]
             disk = saves.newest(plan) if first and now[0] > min(self._plans) else None
             saves.world = plan.topology.world_size
-            charges = self._plans[min(self._plans)].ledger.total_restarts + len(faults)
+            charges = len(self._plans[min(self._plans)].ledger.restarts) + len(faults)
             number = values.plan_number(_written(plan, phase, look))
             apply = _plan(number, -1 if disk is None else disk, charges)
             yield _Change(line.at, True, line.where, apply, ALL_FAULTS)

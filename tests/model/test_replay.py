@@ -27,7 +27,7 @@ from faultrun.model.exits import Exited, Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.gasp import GaspSaved, GaspVerified
 from faultrun.model.incident import Cause, Incident
-from faultrun.model.plan import Ledger
+from faultrun.model.plan import Ledger, Restart
 from faultrun.model.rejoin import RankRejoined
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
@@ -239,12 +239,16 @@ PLANTED: dict[str, tuple[Story, str]] = {
         "it begins at None although 5 was saved (node a, line 6)",
     ),
     "charged twice": (
-        changed(a_run(), plans(1, A, B), plan=replace(SECOND, ledger=Ledger(total_restarts=2))),
+        changed(
+            a_run(),
+            plans(1, A, B),
+            plan=replace(SECOND, ledger=Ledger(restarts=2 * (Restart(at_s=1, step=5),))),
+        ),
         "2 restarts charged for 1 faults (node a, line 6)",
     ),
     "given back": (
         changed(a_run(), plans(0, A, B), plan=replace(FIRST, ledger=Ledger(total_restarts=2))),
-        "1 restarts charged for 3 faults (node a, line 6)",
+        "1 restarts after 2 (node a, line 6)",
     ),
     "two plans of one number": (
         changed(a_run(), plans(1, B), plan=OTHERS),

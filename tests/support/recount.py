@@ -72,7 +72,7 @@ def recount(lines: Sequence[Line]) -> Recount:
     return Recount(
         wall_s=lines[-1]["run_s"] - lines[0]["run_s"] + _uncounted_s(lines),
         incidents=len(_incidents(lines)),
-        restarts=sum(_planned(line).get("reason") == "fault" for line in lines),
+        restarts=_restarts(lines),
         recoveries_s=_recoveries(lines),
         lost_steps=lost if known or len(lives) < 2 else None,
         newest_step=next((life.reached for life in reversed(lives) if life.reached is not None), None),
@@ -99,6 +99,17 @@ def _utc(line: Line) -> datetime:
 def _planned(line: Line) -> Mapping[str, Any]:
     plan: Mapping[str, Any] = line.get("plan") or {}
     return plan if line["event"] == "PlanAdopted" else {}
+
+
+def _restarts(lines: Sequence[Line]) -> int:
+    """Of a node alone: plans after a fault, of which each answers an incident more."""
+    plans = [plan for line in lines if (plan := _planned(line))]
+    known, count = 0, 0
+    for plan in plans:
+        told = plan["ledger"]["incidents"]
+        count += plan.get("reason") == "fault" and told > known
+        known = told
+    return count
 
 
 def _lives(lines: Sequence[Line]) -> list[Counted]:

@@ -133,7 +133,8 @@ def _news(case: Standpoint) -> Iterator[Tell | Fence]:
     fact, ahead_s = case.own.fact, case.remembered.run_ahead_s
     for news in heeded(fact, case.known, case.header, case.roster, case.body, case.clock.run_s, ahead_s):
         if isinstance(news, RunFinished):
-            yield Tell(event=replace(news, aftermath=case.last_incident))
+            restarts = None if case.body is None else case.body.ledger.total_restarts
+            yield Tell(event=replace(news, aftermath=case.last_incident, restarts=restarts))
         else:
             yield news if isinstance(news, Fence) else Tell(event=news)
     yield from own_aside(case)

@@ -36,14 +36,14 @@ def after_incident(
     The ledger of ``plan`` has counted the incident. ``resume_args`` are templates;
     ``high_step`` is the highest that any rank has come to.
     """
-    now_s, ledger = following.start_at_s, plan.ledger
+    now_s = following.start_at_s
+    ledger = replace(plan.ledger, total_restarts=plan.ledger.total_restarts + 1)
     if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
         # Whoever could tell of it is lost, and a lost node is charged to nobody.
         return adopted(replace(following, ledger=ledger), now_s)
     following = replace(following, reason=Reason.FAULT)
     if incident.ordered:
         # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
-        ledger = replace(ledger, total_restarts=ledger.total_restarts + 1)
         return adopted(replace(following, ledger=ledger), now_s)
     return _after_fault(policy, resume_args, plan, incident, following, high_step)
 

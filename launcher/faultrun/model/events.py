@@ -267,6 +267,7 @@ class RunFinished(FactOfNodes):
     ``stopped``: somebody asked for it, by ``stop``; None in journals of versions that did not tell.
     ``aftermath`` is of the incident of several nodes that no plan answers any more.
     ``unheard`` are nodes of which this one, whose own ranks all ended with 0, does not know how theirs did.
+    ``restarts`` of the run, which a node without a seat has not followed; None: its own plan tells.
     """
 
     exit_code: int
@@ -275,6 +276,7 @@ class RunFinished(FactOfNodes):
     unheard: tuple[NodeId, ...] = ()
     stop: StopSource | None = None
     aftermath: Aftermath | None = None
+    restarts: int | None = field(default=None, metadata=UNLESS_USED)
 
 
 Event = (

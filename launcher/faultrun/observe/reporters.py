@@ -311,6 +311,7 @@ class ConsoleReporter:
             self._cards.given_up(state, self._refused, why)
         saved = saved_words(state) if state.stop is not None else ""
         restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
+        restarts = restarts if event.restarts is None else event.restarts
         if "\n" in why:
             self._say(why)
             why = why.splitlines()[0]

@@ -63,6 +63,7 @@ class RunView:
         self.warned: int | None = None
         self.stopping = False
         self.ended: tuple[int, str] | None = None
+        self._restarts: int | None = None
         self.standbys = StandbyTally()
 
     @property
@@ -79,6 +80,11 @@ class RunView:
     def ledger(self) -> Ledger:
         """What the run has spent, by its newest plan."""
         return self.plan.ledger if self.plan is not None else Ledger()
+
+    @property
+    def restarts(self) -> int:
+        """Of the whole run: a node without a seat hears of them with the end."""
+        return self.ledger.total_restarts if self._restarts is None else self._restarts
 
     def high_step(self, log_dir: Path) -> int:
         """The furthest step that a rank of this incarnation has reported; -1: none."""
@@ -109,7 +115,7 @@ class RunView:
         match line.event:
             case RunStarted():
                 self.up.clear()
-                self.stopping, self.ended = False, None
+                self.stopping, self.ended, self._restarts = False, None, None
             case PlanAdopted(plan=plan):
                 self.plan, self.first_step = plan, None
                 self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
@@ -129,7 +135,8 @@ class RunView:
                 self.first_step = (line.at_utc, step)
             case StopRequested() | IncarnationOver(stop=StopSource.CONTROL | StopSource.SIGINT):
                 self.stopping = True
-            case RunFinished(exit_code=code, stopped=stopped):
+            case RunFinished(exit_code=code, stopped=stopped, restarts=restarts):
+                self._restarts = restarts
                 self.stopping |= bool(stopped)
                 self.ended = (code, line.because)
         if self.last is None or line.phase is not self.phase:

@@ -99,7 +99,7 @@ class _Look:
             slowest_step=min(steps, default=None),
             # Of the slowest rank that has one: the others wait for it.
             rate=min((rank.rate for rank in ranks if rank.rate is not None), default=None),
-            restarts=view.ledger.total_restarts,
+            restarts=view.restarts,
             restarts_in_window=policy.max_restarts - left,
             restarts_left=left,
             window_s=policy.window_s,

@@ -30,7 +30,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.gasp import GaspSaved
 from faultrun.model.hang import HangDetected, HangSuspected
-from faultrun.model.plan import Plan, Reason
+from faultrun.model.plan import Plan
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.standby import StandbyChanged
@@ -128,7 +128,8 @@ class Accountant:
                 self._logged([note.logged_step for note in notes])
             case RecoveryPointChosen() | NothingWhole():
                 self._chose(line.event)
-            case RunFinished():
+            case RunFinished(restarts=restarts):
+                self._account.restarts = self._account.restarts if restarts is None else restarts
                 if line.judged is not None and self._fault is not None:
                     self._fault.judged(line.judged)
                 self._end_life("ended")
@@ -270,7 +271,7 @@ class Accountant:
         )
         if self._fault is not None:
             self._fault.resumes_with(plan)
-        self._account.restarts += plan.reason is Reason.FAULT
+        self._account.restarts = plan.ledger.total_restarts
 
     def _runs(self, workers: int) -> None:
         self._workers = max(self._workers, workers)
