@@ -1,9 +1,11 @@
 """What is announced of a story, and that nothing is announced twice."""
 
+from dataclasses import replace
 from typing import Any
 
 from faultrun.core.resumption import check
 from faultrun.model.events import FirstStep
+from faultrun.model.incident import Cause
 from faultrun.model.recovery import RecoveryTimed
 from faultrun.model.spec import Recovery
 from faultrun.model.stop import StopSource
@@ -43,6 +45,18 @@ def test_a_restart_whose_first_step_nobody_knows_has_no_time_of_a_recovery() -> 
     (restart,) = [one for one in announced(story.tell(running)) if one["kind"] == "restart"]
     assert (restart["after_s"], restart["running_after_s"]) == (None, 0.25)
     assert restart["text"].endswith("runs from the beginning, workers running again 250 ms after the fault")
+
+
+def test_that_workers_were_taken_back_is_no_fault() -> None:
+    story = Story(1).begins().all_run().killed(0, after_s=5).recovers().all_run()
+    story.tell(RecoveryTimed(at_s=story.now_s, incarnation=1, total_s=0.25))
+    announcer = Announcer("r", "/logs")
+    told: list[dict[str, Any]] = []
+    for line in decoded(lines_of(story)):
+        grown = None if line.judged is None else replace(line.judged, cause=Cause.GROWTH)
+        told += announcer.take(replace(line, judged=grown))
+    (restart,) = [one for one in told if one["kind"] == "restart"]
+    assert restart["text"].endswith("workers running again 250 ms after they were told to save")
 
 
 def test_a_restart_that_dies_before_a_step_is_told_before_its_own_incident() -> None:

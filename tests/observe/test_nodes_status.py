@@ -227,3 +227,19 @@ def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() ->
     assert document(status)["left_out"] == words
     assert status.card is not None
     assert status.card.workers == words
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (Cause.GROWTH, "to be more"),
+        (Cause.PLATFORM, "as the platform asked"),
+        (Cause.NODE, "after the loss of a node"),
+        (Cause.EXIT, "after a fault"),
+    ],
+)
+def test_only_a_fault_is_called_one(cause: Cause, words: str) -> None:
+    told = Aftermath(incident=replace(KILLED, cause=cause))
+    status = seen(replace(HEADER, body="p"), stated("a", 3), plan=replace(TOLD, aftermath=told))
+    assert f"  began       {words}" in list(lines(status))
+    assert document(status)["began_after"] == cause.value

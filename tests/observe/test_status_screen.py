@@ -1,6 +1,7 @@
 """The screen of ``status --watch`` on terminals of several widths."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -56,3 +57,13 @@ def test_no_name_and_no_number_is_cut_at_the_usual_widths(width: int) -> None:
         (row,) = [row for row in rows if row.split()[:1] == [rank]]
         for cell in ("checkpoint", "1,234,567", "12.3", "12 min 5 s", "123,456 MiB", "1599%"):
             assert cell in row
+
+
+def test_nothing_that_was_ordered_is_called_a_fault() -> None:
+    ordered = LastIncident(
+        number=2, headline="incident 2  all workers stopped to be more", age_s=5.0, ordered=True
+    )
+    assert dict(facts(STATUS))["last fault"].startswith("incident 2")
+    told = dict(facts(replace(STATUS, last_incident=ordered)))
+    assert told["newest"].startswith("incident 2  all workers stopped to be more")
+    assert "last fault" not in told

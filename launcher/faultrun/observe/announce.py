@@ -11,7 +11,7 @@ from faultrun.model.events import (
     RunFinished,
 )
 from faultrun.model.hang import HangWarned, PauseOver
-from faultrun.model.incident import Incident
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Reason
 from faultrun.model.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.observe.account.records import what_happened
@@ -32,6 +32,7 @@ class Announcer:
         self._about = {"run_id": run_id, "log_dir": log_dir}
         self._view = RunView()
         self._told = 0
+        self._judged: Cause | None = None
         self._untold: JournalLine | None = None
         self._checked: ResumeChecked | None = None
 
@@ -73,6 +74,7 @@ class Announcer:
 
     def _incident(self, line: JournalLine, incident: Incident) -> dict[str, Any]:
         self._told = number = incident.number
+        self._judged = incident.cause
         what = what_happened(incident)[:_LONGEST]
         who = "" if incident.rank is None else f" rank {incident.rank}:"
         how = how_and_where(incident)
@@ -109,7 +111,8 @@ class Announcer:
         took, trains = "", timed is not None and timed.first_step_s is not None
         if timed is not None:
             word = "training" if trains else "workers running"
-            took = f", {word} again {span(timed.total_s)} after the fault"
+            since = "they were told to save" if self._judged is Cause.GROWTH else "the fault"
+            took = f", {word} again {span(timed.total_s)} after {since}"
         yield self._say(
             "restart",
             line,

@@ -96,7 +96,8 @@ class NodesStatus:
     ``run_s`` is the run's clock when the plan was written last; ``waits`` what the coordinator waits for.
     ``card`` is of the newest incident, None where the plan tells of none. ``log_dir`` is that of the node
     which wrote the plan, with the folders of all nodes where they share it; empty where it does not say.
-    ``left_out``: which nodes a run that may go on with fewer does without, and why.
+    ``left_out``: which nodes a run that may go on with fewer does without, and why. ``began_after`` is the
+    cause of the incident that the plan answers, empty where it answers none.
     """
 
     run_id: str
@@ -119,6 +120,7 @@ class NodesStatus:
     card: Card | None = None
     log_dir: str = ""
     left_out: str = ""
+    began_after: str = ""
 
     @property
     def members(self) -> tuple[NodeState, ...]:
@@ -160,6 +162,7 @@ def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesS
         card=_card(last, settings, header, roster),
         log_dir="" if settings is None else settings.log_dir,
         left_out="" if plan is None else workers_words(plan),
+        began_after="" if plan is None or plan.aftermath is None else plan.aftermath.incident.cause.value,
     )
 
 

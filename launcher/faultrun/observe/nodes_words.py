@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from faultrun.core.span import rank_names, several
+from faultrun.model.incident import Cause
 from faultrun.model.plan import Reason
 from faultrun.model.printable import printable
 from faultrun.model.topology import NodeId, node_folder
@@ -17,6 +18,13 @@ _BEGAN = {
     Reason.FIRST: "at the start",
     Reason.FAULT: "after a fault",
     Reason.CONTINUED: "after a stop, or the loss of a node",
+}
+_BEGAN_AFTER = {
+    Cause.GROWTH: "to be more",
+    Cause.PLATFORM: "as the platform asked",
+    Cause.RENDEZVOUS: "to change the scheduler",
+    Cause.NODE: "after the loss of a node",
+    Cause.FENCE: "after a node was fenced",
 }
 
 
@@ -69,7 +77,7 @@ def facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
         yield "over", f"incarnation {alarm.incarnation}: {alarm.why.partition(chr(10))[0]}"
     if status.began:
         stayed = f"; {rank_names(status.kept)} stayed" if status.kept else ""
-        yield "began", _BEGAN[Reason(status.began)] + stayed
+        yield "began", _began(status) + stayed
     if status.resumed_from:
         step = "" if status.resumed_step is None else f"step {status.resumed_step:,}   "
         yield "resumed", step + status.resumed_from
@@ -82,6 +90,11 @@ def facts(status: NodesStatus) -> Iterator[tuple[str, str]]:
     if status.card is not None:
         yield "newest", headline(status.card)
     yield "etcd", ", ".join(status.etcd)
+
+
+def _began(status: NodesStatus) -> str:
+    told = _BEGAN_AFTER.get(Cause(status.began_after)) if status.began_after else None
+    return told or _BEGAN[Reason(status.began)]
 
 
 def _restarts(spent: RestartsTold) -> str:

@@ -50,11 +50,12 @@ class RankState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastIncident:
-    """The newest card: its first line, and how long ago the fault was."""
+    """The newest card: its first line, and how long ago it was. ``ordered``: nothing had failed."""
 
     number: int
     headline: str
     age_s: float | None
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +193,7 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "restarts", f"{status.restarts} so far; {left}" if status.ended is None else f"{status.restarts}"
     if status.last_incident is not None:
         ago = "" if status.last_incident.age_s is None else f"   {span(status.last_incident.age_s)} ago"
-        yield "last fault", status.last_incident.headline + ago
+        yield "newest" if status.last_incident.ordered else "last fault", status.last_incident.headline + ago
     if status.resumed_from:
         step = "" if status.resumed_step is None else f"step {status.resumed_step:,}   "
         yield "resumed", step + status.resumed_from

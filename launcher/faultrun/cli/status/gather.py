@@ -234,7 +234,8 @@ class _Look:
             path = self._folder / f"incident_{number}.json"
             with suppress(OSError, ValueError, CodecError):
                 card: Card = decode(json.loads(path.read_bytes()), Card)
-                return LastIncident(number=number, headline=headline(card), age_s=self._since(card))
+                age_s, ordered = self._since(card), card.incident.ordered
+                return LastIncident(number=number, headline=headline(card), age_s=age_s, ordered=ordered)
         return None
 
 
