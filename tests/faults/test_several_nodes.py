@@ -122,6 +122,7 @@ def test_the_place_of_a_host_that_dies_goes_to_a_spare(tmp_path: Path, coordinat
         others = [name for name in "abc" if name != dead]
         assert [one.run(name).ends() for name in others] == [0, 0]
         assert one.rank_on(spare, incarnation=1) == ranks[dead]
+        assert all("every rank finished; exit code 0, 1 restart\n" in one.run(name).text for name in others)
         rank, (other,) = ranks[dead], set(members) - {dead}
         names = " ".join(sorted(members, key=ranks.__getitem__))
         told = [one.run(other).text, one.run(spare).text]
