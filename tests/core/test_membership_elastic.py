@@ -174,6 +174,7 @@ def test_a_node_that_is_set_aside_is_told_and_does_not_call_itself_a_spare() -> 
     run["b"].says(NodeStatus.JOINED, usable=(0,))
     run.settles()
     assert news(run, "a") == [("b",)]
+    assert run["b"].spare == "nodes a c train; takes the place of a lost one"
 
 
 def test_before_a_run_of_fixed_size_ends_with_69_a_node_that_was_set_aside_has_a_seat_again() -> None:

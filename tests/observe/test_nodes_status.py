@@ -223,6 +223,10 @@ def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() ->
         "it gets no rank until its --health_check passes"
     )
     assert [(one.node, one.state) for one in status.nodes] == [("a", "alive"), ("b", "alive"), ("c", "aside")]
+    said = here[2].statement
+    well = replace(here[2], statement=replace(said, fact=replace(said.fact, usable=(0, 1))))
+    again = seen(header, *here[:2], well, plan=replace(TOLD, slots=slots))
+    assert again.nodes[-1].state == "spare", "its health check has passed"
     assert f"  nodes       {words}" in list(lines(status))
     assert document(status)["left_out"] == words
     assert status.card is not None

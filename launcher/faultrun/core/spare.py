@@ -22,7 +22,7 @@ def spare_words(case: Standpoint) -> str:
     names = [entry.node for entry in roster.entries]
     trains = "trains" if len(names) == 1 else "train"
     aside = who_is_aside(case)
-    if aside is not None:
+    if aside is not None and not fact.usable:
         elastic = case.rules.elastic
         until = "until --health_check passes" if elastic and elastic.health_check else "as long as others can"
         return f"{node_names(names)} {trains}; this node gets no rank {until}: {aside.why}"

@@ -238,7 +238,8 @@ def _nodes(
             yield _here(member, ALIVE, arrived[entry.node, entry.boot], ranks)
     beside = _WAITS if gone is LEFT else SPARE
     for who, one in here.items():
-        yield _here(one, _ASIDE if who[0] in aside and gone is _LOST else beside, arrived[who], None)
+        unwell = who[0] in aside and not one.statement.fact.usable
+        yield _here(one, _ASIDE if unwell and gone is _LOST else beside, arrived[who], None)
 
 
 def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) -> NodeState:
