@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -183,7 +184,7 @@ def test_etcd_that_is_away_ends_no_rank_and_one_that_dies_meanwhile_is_told_at_o
         assert [one.run(name).ends() for name in "ab"] == [0, 0]
 
 
-def test_a_training_that_has_finished_ends_with_0_on_every_node_although_etcd_is_gone_for_good(
+def test_a_training_that_has_finished_ends_with_0_on_every_node_although_etcd_has_lost_its_data(
     tmp_path: Path,
 ) -> None:
     with job(tmp_path, "a", "b", "c", script=ENDS_WHEN_TOLD) as one:
@@ -198,6 +199,13 @@ def test_a_training_that_has_finished_ends_with_0_on_every_node_although_etcd_is
             while_runs=one.run("a").pid,
             what="whom a waits for",
         )
+        assert one.etcd is not None
+        shutil.rmtree(tmp_path / STORE)
+        one.etcd.start()
+        wait_until(
+            lambda: all("has gone back in time" in one.run(name).text for name in "abc"), what="an empty etcd"
+        )
+        assert not one.run("b").events("MembershipLost")
         one.run("b").kill(one.rank_on("b"), signum=signal.SIGUSR1)
         assert [one.run(name).ends() for name in "abc"] == [0, 0, 0]
         last = "every rank finished, by the word of each node: etcd does not answer; exit code 0, 0 restarts"

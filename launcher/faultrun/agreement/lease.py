@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faultrun.agreement.answers import EtcdRefused
+from faultrun.agreement.answers import EtcdRefused, EtcdReplaced
 from faultrun.agreement.gateway import WITHIN_S, Gateway
 from faultrun.agreement.steady import SteadyThread, Troubled
 
@@ -69,7 +69,8 @@ class LeaseKeeper:
     """Renews one lease, four times in its time, from a thread of its own.
 
     ``may_renew`` is asked each time: a lease says that its node is well. ``tell`` and ``troubled`` are
-    called from the thread. Nothing is renewed after LeaseGone.
+    called from the thread. Nothing is renewed after LeaseGone. ``same_store`` raises EtcdReplaced where etcd
+    has lost what it knew: that it does not know this lease then says nothing of the node, nor is it told.
     """
 
     def __init__(
@@ -80,8 +81,11 @@ class LeaseKeeper:
         may_renew: Callable[[], bool],
         tell: Callable[[Renewal | LeaseGone], object],
         troubled: Troubled,
+        same_store: Callable[[], object] = lambda: None,
     ) -> None:
         self._gateway = gateway
+        self._same_store = same_store
+        self._troubled = troubled
         self._granted = granted
         self._may_renew = may_renew
         self._tell = tell
@@ -101,6 +105,12 @@ class LeaseKeeper:
         if self._gone or not self._may_renew():
             return min(_NOT_YET_S, period_s)
         news = renew(self._gateway, self._granted.lease, within_s=period_s)
+        if isinstance(news, LeaseGone):
+            try:
+                self._same_store()
+            except EtcdReplaced as error:
+                self._troubled(error)
+                return period_s
         self._gone = isinstance(news, LeaseGone)
         self._tell(news)
         return period_s

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from faultrun.agreement.answers import Json
+from faultrun.agreement.answers import EtcdReplaced, Json
 from faultrun.agreement.gateway import WITHIN_S, AnswerLost, Gateway
 from faultrun.agreement.transactions import (
     Committed,
@@ -52,6 +52,19 @@ def newest_revision(gateway: Gateway, prefix: str, *, within_s: float = WITHIN_S
     """The store's revision, not older than this call. Costs one small answer whatever is below ``prefix``."""
     answer = gateway.ask("kv/range", {**key_range(prefix), "count_only": True}, within_s=within_s).result
     return int(answer["header"]["revision"])
+
+
+def check_not_behind(gateway: Gateway, found: int, seen: int) -> None:
+    """EtcdReplaced if the store, at revision ``found``, has lost what was read at ``seen``.
+
+    An etcd of one member whose data is gone begins anew with the same name and the same cluster's id.
+    """
+    if found < seen:
+        raise EtcdReplaced(
+            f"the etcd at {gateway.current} has gone back in time",
+            because=f"it is at revision {found}, and was at {seen}",
+            hint="an etcd that was restored is another one: start the run again",
+        )
 
 
 def folders(gateway: Gateway, prefix: str, most: int, *, within_s: float = WITHIN_S) -> list[str]:

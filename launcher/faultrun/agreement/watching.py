@@ -9,11 +9,19 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from faultrun.agreement.answers import EtcdRefused, EtcdReplaced, Json, watch_refused
+from faultrun.agreement.answers import EtcdRefused, Json, watch_refused
 from faultrun.agreement.connection import NoAnswer
 from faultrun.agreement.gateway import Gateway, MessageStream
 from faultrun.agreement.steady import SteadyThread, Troubled
-from faultrun.agreement.store import KeyValue, PrefixState, key_range, key_value, newest_revision, read
+from faultrun.agreement.store import (
+    KeyValue,
+    PrefixState,
+    check_not_behind,
+    key_range,
+    key_value,
+    newest_revision,
+    read,
+)
 
 _SILENCE_S = 60.0
 _AGAIN_S = 0.05
@@ -137,9 +145,4 @@ class PrefixWatch:
 
     def _check(self, revision: int) -> None:
         """An etcd that was set back is behind what we have seen, and a watch would wait for ever."""
-        if revision < self._revision:
-            raise EtcdReplaced(
-                f"the etcd at {self._gateway.current} has gone back in time",
-                because=f"it is at revision {revision}, and was at {self._revision}",
-                hint="an etcd that was restored is another one: start the run again",
-            )
+        check_not_behind(self._gateway, revision, self._revision)

@@ -105,7 +105,7 @@ class MemberProcess:
         self._fact: NodeFact | None = None
         self._raised: Alarm | None = None
         self._remembered = Remembered()
-        self._lease = OwnLease(gateway, setting.terms.times, setting.deadline, self._errands, self._troubled)
+        self._lease = OwnLease(gateway, setting, self._errands, self._troubled, self._keys.same_store)
         self._watches: dict[str, PrefixWatch] = {}
         self._parts: dict[str, Any] = {}
         self._retries = Retries()

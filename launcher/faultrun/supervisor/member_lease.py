@@ -14,24 +14,34 @@ from faultrun.agreement.gateway import Gateway
 from faultrun.agreement.lease import LeaseGone, LeaseKeeper, Renewal
 from faultrun.agreement.steady import Troubled
 from faultrun.core import hold
-from faultrun.model.lease import Lease, LeaseTimes
+from faultrun.model.lease import Lease
 from faultrun.supervisor.member_errands import Errands
-from faultrun.workers.deadline import Deadline
+from faultrun.supervisor.nodes_agreement import MemberSetting
 
 _HANDED_ON_WITHIN = 1 / 4
 """Of a lease; a supervisor that is well takes milliseconds."""
 
 
 class OwnLease:
-    """Every method runs in the member's loop, but what ``LeaseKeeper`` calls."""
+    """Every method runs in the member's loop, but what ``LeaseKeeper`` calls.
+
+    ``same_store`` raises EtcdReplaced where etcd has lost what this node had read; from any thread that may
+    wait.
+    """
 
     def __init__(
-        self, gateway: Gateway, times: LeaseTimes, deadline: Deadline, errands: Errands, troubled: Troubled
+        self,
+        gateway: Gateway,
+        setting: MemberSetting,
+        errands: Errands,
+        troubled: Troubled,
+        same_store: Callable[[], object],
     ) -> None:
+        self._same_store = same_store
         self.present: Lease | None = None
         self._gateway = gateway
-        self._times = times
-        self._deadline = deadline
+        self._times = setting.terms.times
+        self._deadline = setting.deadline
         self._errands = errands
         self._troubled = troubled
         self._keeper: LeaseKeeper | None = None
@@ -62,6 +72,7 @@ class OwnLease:
 
     def grant(self) -> Callable[[], object]:
         """An errand: take a new lease, and keep it from then on. EtcdError if nobody grants one."""
+        self._same_store()
         renewal = lease.grant(self._gateway, self._times.ttl_s)
         return lambda: self._keep(renewal)
 
@@ -93,6 +104,7 @@ class OwnLease:
             may_renew=self._supervisor_is_well,
             tell=lambda news: self._errands.bring(lambda: self._renewed(number, news)),
             troubled=self._troubled,
+            same_store=self._same_store,
         )
         self._keeper.start()
 

@@ -34,8 +34,14 @@ class RunKeys:
         self._gateway = gateway
         self._root = f"{ROOT}/{run_id}/"
         self._common: tuple[PrefixState | None, CommonKeys | None] = (None, None)
+        self._read_to = 0
         self._statements: dict[str, Stated] = {}
         self._small: dict[str, Plan] = {}
+
+    def same_store(self) -> None:
+        """EtcdReplaced where it has lost what was read of it. EtcdError: no answer."""
+        found = store.newest_revision(self._gateway, self._root)
+        store.check_not_behind(self._gateway, found, self._read_to)
 
     def watch(
         self, folder: str, changed: Callable[[], object], troubled: Callable[[Exception], object]
@@ -47,6 +53,7 @@ class RunKeys:
         """What all nodes watch; None: not read yet."""
         if state is None or self._common[0] is state:
             return self._common[1] if state is not None else None
+        self._read_to = max(self._read_to, state.revision)
         header = state.keys.get(self._root + membership.PLAN_KEY)
         leader = state.keys.get(self._root + membership.COORDINATOR_KEY)
         alarms = self._root + membership.ALARMS
