@@ -178,12 +178,23 @@ class _Chain:
         """Without those that somebody ordered meanwhile: elsewhere nobody would have; here they cost time."""
         return [fault for fault in self.faults if not fault.ordered]
 
-    def started_after(self, fault: IncidentRecord) -> IncidentRecord:
-        """``fault``, or the last one that was ordered right behind it: a start follows both."""
-        at = self.faults.index(fault)
-        while at + 1 < len(self.faults) and self.faults[at + 1].ordered:
-            at += 1
-        return self.faults[at]
+    def starts(self) -> Iterator[tuple[IncidentRecord, IncidentRecord]]:
+        """Each that counts, with itself or the last that was ordered right behind: a start follows both."""
+        last = self.faults[-1]
+        for at in range(len(self.faults) - 1, -1, -1):
+            if not self.faults[at].ordered:
+                yield self.faults[at], last
+                last = self.faults[at - 1]
+
+    def lives_after(self) -> "_LivesAfter":
+        """By the number of the fault that they followed."""
+        found: dict[int | None, list[IncarnationRecord]] = {}
+        for life in self.lives:
+            found.setdefault(life.after_fault, []).append(life)
+        return found
+
+
+_LivesAfter = Mapping[int | None, Sequence[IncarnationRecord]]
 
 
 def _why_ordered(fault: IncidentRecord) -> str:
@@ -243,22 +254,22 @@ def _past(faults: Sequence[IncidentRecord], lives: Sequence[IncarnationRecord], 
 
 
 def _interruption(chain: _Chain, assumed: Assumptions, known: _Known) -> Interruption:
-    first, last, faults = chain.faults[0], chain.faults[-1], chain.counted
+    first, last, faults, after = chain.faults[0], chain.faults[-1], chain.counted, chain.lives_after()
     waited_s = math.fsum(_waited_s(fault) for fault in chain.faults)
     steps, step_s = _steps_again(first), _step_s(chain, known.step_s)
     if steps is None or (step_s is None and steps > 0):
         steps, step_s = None, 0.0
     again_here_s = math.fsum(fault.recompute_s for fault in chain.faults)
     unpaired_s, again_here_s = (again_here_s, 0.0) if steps is None else (0.0, again_here_s)
-    again_s = max(0, (steps or 0) - _steps_in_start(chain.lives, last)) * (step_s or 0.0)
-    start_s = _start_s(chain.lives, last, known)
+    again_s = max(0, (steps or 0) - _steps_in_start(after, last)) * (step_s or 0.0)
+    start_s = _start_s(after, last, known)
     by_launcher = None
     if assumed.launcher not in (None, UsualLauncher.NONE):
         each_s = (
-            _relaunched_s(fault, assumed) + _start_s(chain.lives, chain.started_after(fault), known)
-            for fault in faults
+            _relaunched_s(fault, assumed) + _start_s(after, started, known)
+            for fault, started in chain.starts()
         )
-        more = 0 if steps is None else _more_steps_again(chain)
+        more = 0 if steps is None else _more_steps_again(chain, after)
         by_launcher = Cost(waiting_s=math.fsum(each_s), again_s=again_s + more * (step_s or 0.0))
     return Interruption(
         faults=tuple(fault.number for fault in faults),
@@ -272,14 +283,14 @@ def _interruption(chain: _Chain, assumed: Assumptions, known: _Known) -> Interru
     )
 
 
-def _start_s(lives: Sequence[IncarnationRecord], fault: IncidentRecord, known: _Known) -> float:
+def _start_s(after: "_LivesAfter", fault: IncidentRecord, known: _Known) -> float:
     """How long the workers would have needed to their first step then: as here, if that was cold too.
 
     Where nobody tells the first step, here is known until workers run; so it is compared with that.
     """
     if fault.end not in (TRAINING_AGAIN, FAILED_AGAIN):
         return 0.0
-    if any(life.standbys for life in lives if life.after_fault == fault.number):
+    if any(life.standbys for life in after.get(fault.number, ())):
         return known.cold_start_s or 0.0
     return fault.spent.get(Spending.START, 0.0)
 
@@ -289,18 +300,18 @@ def _relaunched_s(fault: IncidentRecord, assumed: Assumptions) -> float:
     return assumed.relaunch_s + (assumed.hang_s if hang else 0.0)
 
 
-def _more_steps_again(chain: _Chain) -> int:
+def _more_steps_again(chain: _Chain, after: "_LivesAfter") -> int:
     """What a launcher trains again beside the first time: it restarts at each fault."""
     trained = ((before, fault) for before, fault in pairwise(chain.counted) if before.end == TRAINING_AGAIN)
     return sum(
-        max(0, (_steps_again(fault) or 0) - _steps_in_start(chain.lives, before)) for before, fault in trained
+        max(0, (_steps_again(fault) or 0) - _steps_in_start(after, before)) for before, fault in trained
     )
 
 
-def _steps_in_start(lives: Sequence[IncarnationRecord], fault: IncidentRecord) -> int:
+def _steps_in_start(after: "_LivesAfter", fault: IncidentRecord) -> int:
     """Of the steps trained again after ``fault`` those within the start: to the first one that is known."""
-    for life in lives:
-        if life.after_fault == fault.number and life.first is not None and life.start_step is not None:
+    for life in after.get(fault.number, ()):
+        if life.first is not None and life.start_step is not None:
             return max(0, min(life.first, life.high_before or 0) - life.start_step)
     return 0
 
