@@ -1,5 +1,6 @@
 """A start that is killed while it makes room for itself is repeated by the next one; no old value stays."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,7 @@ from faultrun.journal.codec import encode
 from faultrun.journal.logdir import Claimed, write_record
 from faultrun.model.edit import Setting
 from faultrun.model.spec import Resume
-from faultrun.model.topology import BootId
+from faultrun.model.topology import BootId, RunId
 from support.asking import plan
 from support.processes import killed_at_change
 from support.story import NODE, Story
@@ -64,7 +65,7 @@ def test_killed_at_any_change_no_checkpoint_of_the_run_before_stays_in_a_configu
 
 def continued(folder: Path, before: tuple[str, ...], now: tuple[str, ...]) -> str:
     write_record(folder, {"run_id": "r", "spec": encode(without_secrets(plan(*before).spec))})
-    return asked_otherwise(Claimed(path=folder, past=None, run_id="r"), plan(*now).spec)
+    return asked_otherwise(Claimed(path=folder, past=None, run_id="r"), plan(*now).spec, RunId("r"))
 
 
 def test_a_run_that_is_continued_by_another_command_says_what_is_new(script: str, tmp_path: Path) -> None:
@@ -85,4 +86,18 @@ def test_a_record_that_cannot_be_read_tells_of_no_change(script: str, tmp_path: 
     claimed = Claimed(path=tmp_path, past=None, run_id="r")
     for text in ("", "{}", '{"spec": []}', '{"spec": {"topology": {"nodes": [{"slots": "x"}]}}}'):
         (tmp_path / "run.json").write_text(text)
-        assert asked_otherwise(claimed, plan("--worker_num=1", script).spec) == ""
+        assert asked_otherwise(claimed, plan("--worker_num=1", script).spec, RunId("r")) == ""
+
+
+def test_a_node_that_goes_on_with_another_run_than_the_others_look_for_says_so(
+    script: str, tmp_path: Path
+) -> None:
+    several = ("--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=etcd", "--rdzv-endpoint=127.0.0.1:2379")
+    spec = plan(*several, "--rdzv-id=job42", script).spec
+    claimed = Claimed(path=tmp_path, past=None, run_id="job41")
+    said = asked_otherwise(claimed, spec, spec.run_id)
+    assert said.startswith("; the command names run job42, and nodes with a new --log_dir look for that: ")
+    assert "--rdzv-id=job41 on all nodes goes on with this run, --log_dir=OTHER here begins job42" in said
+    assert asked_otherwise(replace(claimed, run_id="job42"), spec, spec.run_id) == ""
+    alone = plan("--worker_num=1", "--run_id=job42", script).spec
+    assert asked_otherwise(claimed, alone, alone.run_id) == "", "whoever is alone misses nobody"

@@ -123,6 +123,7 @@ class Supervisor:
         )
         self._claimed = claim(self.log_dir, start, spec.run_id)
         past = self._claimed.past
+        self._asked_id = spec.run_id
         self._spec = replace(spec, run_id=RunId(self._claimed.run_id))
         self._state = start if past is None else past.state
         self._next_seq = 0 if past is None else past.next_seq
@@ -217,7 +218,7 @@ class Supervisor:
     def _make_room(self) -> None:
         """Move a run that ended away; a supervisor that was killed may have left processes behind."""
         if self._claimed.note:
-            self._say(f"{self._claimed.note}{asked_otherwise(self._claimed, self._spec)}")
+            self._say(f"{self._claimed.note}{asked_otherwise(self._claimed, self._spec, self._asked_id)}")
         if self._claimed.ended_run:
             begin_anew(self._claimed, self._spec.recovery.resume, self._say)
         past = self._claimed.past

@@ -13,6 +13,7 @@ from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, read_record, recorded, set_aside
 from faultrun.model.run import RunState
 from faultrun.model.spec import TERMINATION_VARIABLE, RestoreConfigs, Resume, RunSpec
+from faultrun.model.topology import RunId
 from faultrun.workers.forked import Forked
 
 ORIGINALS = "original"
@@ -40,10 +41,11 @@ def begin_anew(claimed: Claimed, resume: Resume, say: Callable[[str], None]) -> 
     say(f"the previous run had ended; its files are now in {where}")
 
 
-def asked_otherwise(claimed: Claimed, spec: RunSpec) -> str:
+def asked_otherwise(claimed: Claimed, spec: RunSpec, asked: RunId) -> str:
     """What the command asks for that the run which it continues did not have; empty if nothing is new.
 
     By ``run.json``, which the start before wrote: workers, the script with its arguments, checkpoint folders.
+    Of several nodes its name, too: ``asked`` is what the others look for it by.
     """
     before = recorded(read_record(claimed.path), "spec")
     nodes = recorded(before, "topology", "nodes")
@@ -60,7 +62,13 @@ def asked_otherwise(claimed: Claimed, spec: RunSpec) -> str:
     if isinstance(folders, list) and " ".join(map(str, folders)) != now_folders:
         were = " ".join(map(str, folders))
         found.append(f"--checkpoint_dir {now_folders or 'none'} (before: {were or 'none'})")
-    return f"; the command has changed: {'; '.join(found)}" if found else ""
+    changed = f"; the command has changed: {'; '.join(found)}" if found else ""
+    if spec.agreement is None or asked == claimed.run_id:
+        return changed
+    return (
+        f"{changed}; the command names run {asked}, and nodes with a new --log_dir look for that: "
+        f"--rdzv-id={claimed.run_id} on all nodes goes on with this run, --log_dir=OTHER here begins {asked}"
+    )
 
 
 def answered_again(claimed: Claimed, spec: RunSpec, say: Callable[[str], None]) -> tuple[int, str]:
