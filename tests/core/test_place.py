@@ -85,6 +85,15 @@ def test_shards_on_the_disks_of_all_nodes_are_one_point_each_rank_with_its_own()
     assert [file.path for file in point.files] == ["a/net-10_0", "a/net-10_1", "b/net-10_2", "b/net-10_3"]
 
 
+def test_who_looked_before_all_shards_were_written_does_not_tell_disks_apart() -> None:
+    """The next node of a lost one writes its ranks' files after the others have saved theirs."""
+    for step in (10, 12):
+        early, late = shards(A, 12, ranks=(0, 1)), seen(B, step, 5)
+        point = point_after(early, late)
+        assert point is not None
+        assert (point.global_step, point.path, point.source) == (step, f"ck/net-{step}", Shared())
+
+
 @pytest.mark.parametrize(
     ("other", "has"),
     [

@@ -98,7 +98,8 @@ class _Saves:
         if on_own_disks(facts):
             common = set.intersection(*({point.global_step for point in fact.points} for fact in facts))
             return max((step for step in common if step is not None), default=None)
-        seen = {fact.point.global_step for fact in facts if fact.point is not None}
+        points = [fact.point for fact in facts if fact.point is not None]
+        seen = {point.global_step for point in points if not point.part_of}  # the rest of it may be lost
         return max((step for step in (*seen, *self.whole) if step is not None), default=None)
 
 

@@ -193,13 +193,17 @@ def _place_of(point: RecoveryPoint) -> str:
 def on_own_disks(facts: Sequence[NodeFact]) -> bool:
     """Whether two nodes see different files under one path, or no path in common: each sees its own disk.
 
-    Who sees none proves nothing, nor does an older statement: a spare may have looked long ago.
+    Who sees none proves nothing, nor does an older statement: a spare may have looked long ago. Nor does who
+    sees files of some ranks where another sees those of all: the rest was not written yet when it looked.
     """
     newest = max((fact.incarnation for fact in facts), default=-1)
+    wholes = any(not point.part_of for fact in facts if fact.incarnation == newest for point in fact.points)
     seen = [
         {point.path: point.identity for point in fact.points}
         for fact in facts
-        if fact.incarnation == newest and fact.points
+        if fact.incarnation == newest
+        and fact.points
+        and not (wholes and all(point.part_of for point in fact.points))
     ]
     return any(not _same_folder(seen[0], other) for other in seen[1:])
 
