@@ -41,7 +41,11 @@ def main() -> None:
         save_checkpoint_steps=SAVE_STEPS, append_info=["epoch_num", "step_num"], exception_save=True
     )
     saver = ModelCheckpoint("net", f"{sys.argv[1]}/rank_{rank}", config)
-    Model(net, nn.MSELoss(), optimizer).train(3, dataset, callbacks=[saver, DieAt()], dataset_sink_mode=False)
+    model = Model(net, nn.MSELoss(), optimizer)
+    try:
+        model.train(3, dataset, callbacks=[saver, DieAt()], dataset_sink_mode=False)
+    finally:
+        os._exit(1)  # the save is made; MindSpore itself would wait for the dead peer as it shuts down
 
 
 if __name__ == "__main__":
