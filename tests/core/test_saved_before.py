@@ -118,6 +118,22 @@ def test_one_that_has_resumed_has_saved_also_where_survivors_stay_and_a_plan_nam
     assert (body.kept, body.point, header_of(run).saved) == (frozenset({1}), None, checkpoint(5).path)
 
 
+def test_to_note_a_save_does_not_have_a_wait_begin_anew() -> None:
+    run = Group("a", "b").starts()
+    run.is_gone("b")
+    run.settles()
+    run["a"].says(NodeStatus.JOINED, 0, look=0)
+    run.settles()
+    assert (run["a"].waits, header_of(run).saved) == ("b", "")
+    run.passes(40)
+    run["a"].says(NodeStatus.JOINED, 0, look=0, saved=SAVE)
+    run.passes(21)
+    assert header_of(run).saved == SAVE
+    (end,) = run["a"].was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert end.exit_code == 69
+
+
 def one_of_two() -> Story:
     """The node with rank 0 trains; the other is elsewhere."""
     story = Story(1)

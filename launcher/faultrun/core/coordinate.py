@@ -36,6 +36,7 @@ from faultrun.model.transaction import Absent, Compare, Delete, NothingNewer, Op
 
 MOST_COMPARES = 100
 """etcd takes 128 operations in a transaction by default."""
+NOTES_A_SAVE = "note that the run has saved"
 SMALL_BODY = 4096
 """Characters of its ``repr``: more than its JSON has. A list of files or of many nodes is larger."""
 
@@ -75,7 +76,7 @@ def _save_noted(office: Office, run_s: float) -> Transaction | None:
     if header is None or header.saved or not office.saved:
         return None
     noted = replace(header, saved=office.saved, run_s=run_s)
-    return _guarded(office, "note that the run has saved", Put(key=PLAN_KEY, value=noted))
+    return _guarded(office, NOTES_A_SAVE, Put(key=PLAN_KEY, value=noted))
 
 
 def _was_waited_for(office: Office) -> bool:

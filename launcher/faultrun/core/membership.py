@@ -20,7 +20,7 @@ from dataclasses import replace
 from faultrun.core import hold
 from faultrun.core.agree import AWAITS, Rules
 from faultrun.core.completion import finished_by_word
-from faultrun.core.coordinate import coordinated
+from faultrun.core.coordinate import NOTES_A_SAVE, coordinated
 from faultrun.core.elect import (
     election,
     leads,
@@ -191,6 +191,7 @@ def _decided(case: Standpoint) -> tuple[tuple[Act, ...], str]:
     if isinstance(following, Transaction):
         # The wait is over only once that is written: else it would begin anew where the store is slow.
         lasts = too_late and (case.header is None or case.header.phase is PlanPhase.GO)
+        lasts = lasts or following.what == NOTES_A_SAVE
         said = "" if case.common.coordinator is None else case.common.coordinator.waits
         return (Commit(transaction=following),), said if lasts else ""
     waits = following.removeprefix(AWAITS)[:LONGEST_WORDS] if following.startswith(AWAITS) else ""
