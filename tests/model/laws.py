@@ -103,7 +103,7 @@ def _broken_by_what_is_known(setting: Setting, was: values.Written, now: values.
     if was.header.saved and not now.header.saved:
         return "the run forgets that it has saved"
     if now.header.exit_code == NoWholeCheckpoint.exit_code and not setting.forgets:
-        return "nobody finds a save although nobody has forgotten any"
+        return "it begins at no save, and so ends, although nobody has forgotten any"
     return ""
 
 
