@@ -9,6 +9,7 @@ from faultrun.model.agreement import IncarnationOver, LookAgain
 from faultrun.model.checkpoint import RankFile
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeStatus
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.membership import (
     BODIES,
     SMALL_BODIES,
@@ -130,6 +131,29 @@ def test_a_spare_knows_who_trains_and_a_lost_node_that_comes_back_is_one() -> No
     run.members.append(back)
     run.settles()
     assert [one.spare for one in run.members] == ["", "", "nodes a c train; takes the place of a lost one"]
+
+
+def test_a_spare_whose_log_dir_is_of_an_earlier_run_holds_nobody_up_and_can_take_a_place() -> None:
+    run = Group("a", "b", "c")
+    of_old = Incident(number=9, incarnation=3, at_s=1, cause=Cause.NODE, rank=None, status=None)
+    run["c"].hears = False
+    run.starts()
+    run["c"].says(NodeStatus.JOINED, 3, incident=of_old)
+    run["c"].hears = True
+    for node in "ab":
+        run[node].says(NodeStatus.JOINED, 0, look=0, incident=replace(of_old, number=1, incarnation=0))
+    run.settles()
+    assert run.phase == (1, PlanPhase.PREPARE), "a fault is answered although c counts further"
+    run.prepares(1).runs(1).is_gone("b")
+    run.settles()
+    run["a"].says(NodeStatus.JOINED, 1, look=1, incident=replace(of_old, number=2, incarnation=1))
+    run["c"].says(NodeStatus.JOINED, 3, look=1)
+    run.settles()
+    assert run.phase == (4, PlanPhase.PREPARE), "the next number that is new for all"
+    (plan,) = run["c"].was_told(PlanAdopted)
+    assert isinstance(plan, PlanAdopted)
+    assert plan.plan.aftermath is not None
+    assert plan.plan.aftermath.incident.number == 2, "and not what ended another run"
 
 
 def test_a_node_that_missed_an_incarnation_catches_up_before_it_looks_again() -> None:

@@ -17,7 +17,7 @@ from faultrun.core.keeping import (
     too_late,
     wants_to_stay,
 )
-from faultrun.core.over import beside_the_lost, is_behind, on_its_node, why_over
+from faultrun.core.over import beside_the_lost, is_ahead, is_behind, of_this_run, on_its_node, why_over
 from faultrun.core.place import common_point, missing, nothing_in_common, place, replaced
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
@@ -81,9 +81,10 @@ def next_step(
     here = {node: fact for node, fact in facts.items() if node not in lost}
     if plan is None:
         return _between(rules, None, here, now_s, lost, too_late=too_late)
+    here = {node: of_this_run(plan, fact) for node, fact in here.items()}
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     for fact in here.values():
-        if fact.incarnation > plan.incarnation:
+        if is_ahead(plan, fact):
             return f"{fact.node} knows of a newer plan"
         if fact.status.busy and fact.incarnation < plan.incarnation and not is_kept(plan, fact):
             return given_up(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
@@ -288,7 +289,8 @@ def _replan(
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
         return adopted(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
-    following = replace(following, incarnation=plan.incarnation + 1, ledger=plan.ledger)
+    number = max(following.incarnation, plan.incarnation + 1)
+    following = replace(following, incarnation=number, ledger=plan.ledger)
     incident = first_incident(spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.

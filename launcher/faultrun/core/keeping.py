@@ -95,7 +95,7 @@ def seats_beside(
         return None
     if any(fact.incarnation != plan.incarnation or fact.status not in _TRAINS for fact in members):
         return None
-    able = [fact for node, fact in here.items() if node not in nodes and _is_free(fact)]
+    able = [fact for node, fact in here.items() if node not in nodes and _is_free(plan, fact)]
     spares = iter(sorted(able, key=lambda one: (one.arrived, one.node)))
     if len(able) < len(nodes) - len(members):
         return None
@@ -107,7 +107,9 @@ def seats_beside(
     )
 
 
-def _is_free(fact: NodeFact) -> bool:
+def _is_free(plan: Plan, fact: NodeFact) -> bool:
+    if fact.incarnation > plan.incarnation:
+        return False  # by what it knows of an earlier run it would not take the plan's number
     return not fact.status.busy and fact.stop is None and fact.failure is None
 
 

@@ -1,6 +1,7 @@
 """Why an incarnation cannot begin or go on, from what its members stated; who has yet to hear of it. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from faultrun.core.aftermath import loss_words
 from faultrun.core.keeping import seats_beside, too_late
@@ -56,6 +57,22 @@ def beside_the_lost(plan: Plan, here: Mapping[NodeId, NodeFact]) -> Topology | N
     if slots is not None and (slots.aside or slots.vacant or slots.nodes):
         return None
     return seats_beside(plan, here, lambda fact: not why_given_up(plan, fact)[0])
+
+
+def is_ahead(plan: Plan, fact: NodeFact) -> bool:
+    """Whether a newer plan must be there: somebody who takes part follows it."""
+    return fact.incarnation > plan.incarnation and not _is_of_another_run(plan, fact)
+
+
+def of_this_run(plan: Plan, fact: NodeFact) -> NodeFact:
+    """The same, without what it tells of another run's last incident."""
+    return replace(fact, incident=None, saves=(), unsaved=()) if _is_of_another_run(plan, fact) else fact
+
+
+def _is_of_another_run(plan: Plan, fact: NodeFact) -> bool:
+    """Whether a node without a seat counts further than the run: its log_dir is of one of the same name."""
+    takes_part = plan.is_for(fact.node, fact.boot) or fact.status.busy
+    return fact.incarnation > plan.incarnation and not takes_part
 
 
 def on_its_node(node: NodeId, why: str) -> str:
