@@ -60,7 +60,7 @@ _LONG = frozenset(
     }
 )
 """Files of most of a minute or more: begun last, one of them would keep all others waiting for it."""
-_ORDERS = (("jobs", "either", "alone"), ("either", "alone", "jobs"), ("alone", "either", "jobs"))
+_ORDERS = (("jobs", "either", "alone"), ("either", "alone"), ("alone", "either"))
 """What the first, the second and every further process does; a share that is done is followed by the next."""
 
 _FEWEST = 5
@@ -80,7 +80,7 @@ class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
             super()._reschedule(node)
 
     def _assign_work_unit(self, node: Any) -> None:
-        """Its own share first, then what is left of the others: nobody waits while there is work."""
+        """Its own share first, then what any may take; the jobs stay with one process, one at a time."""
         place = list(self.assigned_work).index(node)
         for share in _ORDERS[min(place, len(_ORDERS) - 1)]:
             scopes = [scope for scope in self.workqueue if _share(scope) == share]
