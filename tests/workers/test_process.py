@@ -224,6 +224,22 @@ def test_nobody_to_reap_is_no_error() -> None:
     assert printed(code) == "0\n"
 
 
+def test_a_child_that_a_thread_of_ours_waits_for_in_the_same_moment_is_no_error() -> None:
+    code = """
+import os, subprocess
+from faultrun.workers.process import reap_strangers
+child, seen = subprocess.Popen(["true"]), os.waitid
+def waitid(*how):
+    found = seen(*how)
+    child.wait()
+    return found
+os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+os.waitid = waitid
+print(reap_strangers(frozenset()), child.returncode)
+"""
+    assert printed(code) == "0 0\n"
+
+
 @pytest.mark.parametrize("kept", [(), (0,), (0, 1, 2), (1, 5), (0, 1, 2, 3, 4, 5)])
 def test_a_helper_keeps_only_what_it_needs(kept: tuple[int, ...]) -> None:
     code = f"""

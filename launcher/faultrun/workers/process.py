@@ -201,8 +201,10 @@ def reap_strangers(ours: frozenset[int]) -> int:
         # whoever waits behind it at the next SIGCHLD or at the sweep.
         if ended is None or ended.si_pid in ours:
             return count
-        os.waitpid(ended.si_pid, os.WNOHANG)
-        count += 1
+        # A thread of ours may have waited for a program of its own in this very moment.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(ended.si_pid, os.WNOHANG)
+            count += 1
 
 
 def _append(path: Path) -> Any:
