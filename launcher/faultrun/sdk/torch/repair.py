@@ -17,8 +17,9 @@ from faultrun.sdk.worker import Worker
 if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
 
-_VERDICT_S = 10.0
-"""For the supervisor's word that all leave their group; without it the fault ends this process."""
+_VERDICT_S = 5.0
+"""For the supervisor's word that all leave their group; without it the fault ends this process, while the
+others, whose group the fault has broken, still wait for theirs (``rejoin``)."""
 _NAMED = 5
 
 
