@@ -121,9 +121,8 @@ def told(node: Node, move: Move) -> Node:
                 phase="join", incarnation=move.number, word=Word(move.number, "running"), raised=-1
             )
         case "plan" if node.phase in ("idle", "prepare", "ready") and move.number > node.incarnation:
-            return node._replace(
-                phase="prepare", incarnation=move.number, struck=False, raised=-1, forgot=False
-            )
+            planned = node._replace(phase="prepare", incarnation=move.number)
+            return planned._replace(struck=False, raised=-1, forgot=False)
         case "go" if node.phase == "ready" and node.incarnation == move.number:
             newcomer = bool(node.plan and values.plan_of(node.plan).body.kept)
             return node._replace(phase="join" if newcomer else "run", word=Word(move.number, "running"))
@@ -308,11 +307,8 @@ def _write(setting: Setting, state: State, at: int, move: Move) -> Iterator[Step
     for kind, fault in (("plan", "slow"), ("word", "slowput")):
         if state.left and kind in kinds and fault in setting.kinds and not node.late:
             late = (_has_stated(setting, node) if kind == "word" else node)._replace(late=(move,))
-            yield Step(
-                f"FAULT {at}: {move.words}, which travels slowly",
-                set_node(state, at, late)._replace(left=state.left - 1),
-                True,
-            )
+            later = set_node(state, at, late)._replace(left=state.left - 1)
+            yield Step(f"FAULT {at}: {move.words}, which travels slowly", later, True)
 
 
 def _has_stated(setting: Setting, node: Node) -> Node:

@@ -12,13 +12,9 @@ from faultrun.model.events import Timer, WorkerStarted
 from faultrun.model.incident import Cause
 from faultrun.model.run import Phase
 from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.fault_chains import GROWN, NOT_PASSED, ORDERED, STILL_OPEN, UNSEEN
 from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings import (
-    GROWN,
-    NOT_PASSED,
-    ORDERED,
-    STILL_OPEN,
-    UNSEEN,
     Savings,
     savings,
 )

@@ -8,7 +8,8 @@ from faultrun.core.span import several, span
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.logdir import recorded
 from faultrun.model.assumptions import Assumptions, UsualLauncher
-from faultrun.observe.account.savings import STILL_OPEN, Cost, Savings
+from faultrun.observe.account.fault_chains import STILL_OPEN
+from faultrun.observe.account.savings import Cost, Savings
 
 _HOUR_S, _MIN_S = 3600.0, 60.0
 _NOTHING_S = 0.05

@@ -7,32 +7,21 @@ rest is ``Assumptions``. What the journal does not tell is left out on both side
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from faultrun.model.assumptions import Assumptions, UsualLauncher
 from faultrun.model.incident import Cause
-from faultrun.observe.account.incarnations import FINISHED, SUPERVISOR_LOST, IncarnationRecord
+from faultrun.observe.account.fault_chains import FaultChain, LivesAfter, chains, why_ordered
+from faultrun.observe.account.incarnations import IncarnationRecord
 from faultrun.observe.account.records import (
     FAILED_AGAIN,
-    NOT_OVER,
-    RUNNING_AGAIN,
     TRAINING_AGAIN,
     Account,
     IncidentRecord,
 )
 from faultrun.observe.account.timeline import Spending
-
-NOT_PASSED = "training did not get past"
-"""Why faults are not counted after which the run ended, or went on failing: faults that ..."""
-STILL_OPEN = "training has not got past yet"
-ORDERED = "the platform, or a change of the scheduler, asked for"
-GROWN = "only took back workers or nodes"
-UNSEEN = "a lost supervisor left unfinished"
-"""Other reasons not to count some."""
-
-_SEEN_THROUGH = (TRAINING_AGAIN, RUNNING_AGAIN, FAILED_AGAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +127,9 @@ def savings(account: Account, assumptions: Assumptions) -> Savings:
         workers={life.number: life.workers for life in account.lives},
     )
     found, left_out, warm = [], Counter[str](), False
-    for chain in _chains(account):
+    for chain in chains(account):
         if chain.left_out:
-            left_out.update(_why_ordered(fault) or chain.left_out for fault in chain.faults)
+            left_out.update(why_ordered(fault) or chain.left_out for fault in chain.faults)
         else:
             found.append(_interruption(chain, assumptions, known))
             warm = warm or any(life.standbys for life in chain.lives)
@@ -165,95 +154,7 @@ class _Known:
         return self.workers.get(incarnation, 0) or max(self.workers.values(), default=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chain:
-    """Faults in a row until training was past the first of them; ``left_out`` says why it never was."""
-
-    faults: Sequence[IncidentRecord]
-    lives: Sequence[IncarnationRecord]
-    left_out: str = ""
-
-    @property
-    def counted(self) -> Sequence[IncidentRecord]:
-        """Without those that somebody ordered meanwhile: elsewhere nobody would have; here they cost time."""
-        return [fault for fault in self.faults if not fault.ordered]
-
-    def starts(self) -> Iterator[tuple[IncidentRecord, IncidentRecord]]:
-        """Each that counts, with itself or the last that was ordered right behind: a start follows both."""
-        last = self.faults[-1]
-        for at in range(len(self.faults) - 1, -1, -1):
-            if not self.faults[at].ordered:
-                yield self.faults[at], last
-                last = self.faults[at - 1]
-
-    def lives_after(self) -> "_LivesAfter":
-        """By the number of the fault that they followed."""
-        found: dict[int | None, list[IncarnationRecord]] = {}
-        for life in self.lives:
-            found.setdefault(life.after_fault, []).append(life)
-        return found
-
-
-_LivesAfter = Mapping[int | None, Sequence[IncarnationRecord]]
-
-
-def _why_ordered(fault: IncidentRecord) -> str:
-    """Why it is no fault of anybody; empty where it is one."""
-    if not fault.ordered:
-        return ""
-    return GROWN if fault.cause == Cause.GROWTH.value else ORDERED
-
-
-def _chains(account: Account) -> Iterator[_Chain]:
-    """Faults in a row: a person is charged once, however often the next life fails at the same place."""
-    open_faults: list[IncidentRecord] = []
-    open_lives: list[IncarnationRecord] = []
-    at = 0
-    for number, fault in enumerate(account.faults, start=1):
-        next_s = account.faults[number].at_s if number < len(account.faults) else math.inf
-        if fault.ordered and not open_faults:
-            yield _Chain(faults=(fault,), lives=(), left_out=_why_ordered(fault))
-        else:
-            open_faults.append(fault)
-        while at < len(account.lives) and account.lives[at].begin_s < fault.at_s:
-            at += 1
-        first = at
-        while at < len(account.lives) and account.lives[at].begin_s < next_s:
-            at += 1
-        if not open_faults:
-            continue
-        open_lives += account.lives[first:at]
-        last = open_faults[-1]
-        if last.end not in (*_SEEN_THROUGH, NOT_OVER):
-            # The run ended before a step was seen: well, if nothing was left to train.
-            done = any(life.end == FINISHED and life.after_fault == last.number for life in open_lives)
-            why = UNSEEN if last.end == SUPERVISOR_LOST else "" if done else NOT_PASSED
-            yield _Chain(faults=open_faults, lives=open_lives, left_out=why)
-            open_faults, open_lives = [], []
-        elif any(_past(open_faults, account.lives, index) for index in range(first, at)):
-            yield _Chain(faults=open_faults, lives=open_lives)
-            open_faults, open_lives = [], []
-    if open_faults:
-        why = STILL_OPEN if account.ended is None else NOT_PASSED
-        yield _Chain(faults=open_faults, lives=open_lives, left_out=why)
-
-
-def _past(faults: Sequence[IncidentRecord], lives: Sequence[IncarnationRecord], at: int) -> bool:
-    """Whether the life at ``at`` came further than where the faults had ended training."""
-    life = lives[at]
-    if life.end == FINISHED:
-        return True
-    steps = [fault.step for fault in faults if fault.step is not None]
-    if life.first_step_s is not None and not steps:
-        return True
-    if life.reached_step is not None and steps:
-        return life.reached_step > max(steps)
-    # Nobody tells its steps: it came further if the next one could resume from further on.
-    following = lives[at + 1].resumed_step if at + 1 < len(lives) else None
-    return following is not None and following > max((*steps, life.resumed_step or 0))
-
-
-def _interruption(chain: _Chain, assumed: Assumptions, known: _Known) -> Interruption:
+def _interruption(chain: FaultChain, assumed: Assumptions, known: _Known) -> Interruption:
     first, last, faults, after = chain.faults[0], chain.faults[-1], chain.counted, chain.lives_after()
     waited_s = math.fsum(_waited_s(fault) for fault in chain.faults)
     steps, step_s = _steps_again(first), _step_s(chain, known.step_s)
@@ -283,7 +184,7 @@ def _interruption(chain: _Chain, assumed: Assumptions, known: _Known) -> Interru
     )
 
 
-def _start_s(after: "_LivesAfter", fault: IncidentRecord, known: _Known) -> float:
+def _start_s(after: LivesAfter, fault: IncidentRecord, known: _Known) -> float:
     """How long the workers would have needed to their first step then: as here, if that was cold too.
 
     Where nobody tells the first step, here is known until workers run; so it is compared with that.
@@ -300,7 +201,7 @@ def _relaunched_s(fault: IncidentRecord, assumed: Assumptions) -> float:
     return assumed.relaunch_s + (assumed.hang_s if hang else 0.0)
 
 
-def _more_steps_again(chain: _Chain, after: "_LivesAfter") -> int:
+def _more_steps_again(chain: FaultChain, after: LivesAfter) -> int:
     """What a launcher trains again beside the first time: it restarts at each fault."""
     trained = ((before, fault) for before, fault in pairwise(chain.counted) if before.end == TRAINING_AGAIN)
     return sum(
@@ -308,7 +209,7 @@ def _more_steps_again(chain: _Chain, after: "_LivesAfter") -> int:
     )
 
 
-def _steps_in_start(after: "_LivesAfter", fault: IncidentRecord) -> int:
+def _steps_in_start(after: LivesAfter, fault: IncidentRecord) -> int:
     """Of the steps trained again after ``fault`` those within the start: to the first one that is known."""
     for life in after.get(fault.number, ()):
         if life.first is not None and life.start_step is not None:
@@ -328,7 +229,7 @@ def _steps_again(fault: IncidentRecord) -> int | None:
     return max(0, fault.step - max(0, fault.periodic_step))
 
 
-def _step_s(chain: _Chain, usual_step_s: float | None) -> float | None:
+def _step_s(chain: FaultChain, usual_step_s: float | None) -> float | None:
     """Seconds for a step that is trained again: as these lives took for theirs, else as usual."""
     known = (life.step_s for life in chain.lives if life.step_s is not None)
     return next(known, usual_step_s)
