@@ -203,24 +203,28 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
     os.close(gate)
 
 
+def trained(folder: Path, *words: str) -> Run:
+    """A whole real training of torch without standbys, which ended well and left nothing behind."""
+    for name in ("out", "ck"):
+        (folder / name).mkdir()
+    own = Launcher(folder)
+    environ = {"OUT": str(folder / "out"), "CKPT": str(folder / "ck")}
+    run = own.command("--framework=torch", "--standby=none", *words, environ=environ)
+    try:
+        assert run.ends(300) == 0, run.text
+    finally:
+        assert own.close() == []
+    return run
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(("mode", "second"), [("ddp", "hang-0-16-begin"), ("fsdp", "kill-0-16-update")])
 def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(
     mode: str, second: str, tmp_path: Path
 ) -> None:
     words = ("24", mode, "every-1")
-    for name in ("out", "ck"):
-        (tmp_path / name).mkdir()
-    own = Launcher(tmp_path)
-    options = ("--framework=torch", "--worker_num=3", "--standby=none", "--hang_limits=step=5s")
-    run = own.command(
-        *(*options, str(TRAIN), *words, "kill-1-8-backward", second, "bad-2-20-reduced"),
-        environ={"OUT": str(tmp_path / "out"), "CKPT": str(tmp_path / "ck")},
-    )
-    try:
-        assert run.ends(300) == 0, run.text
-    finally:
-        assert own.close() == []
+    options = ("--worker_num=3", "--hang_limits=step=5s")
+    run = trained(tmp_path, *options, str(TRAIN), *words, "kill-1-8-backward", second, "bad-2-20-reduced")
     assert ends(tmp_path / "out", 3) == ends_undisturbed(tmp_path / "undisturbed", 3, *words)
     assert [line["plan"]["kept"] for line in run.events("PlanAdopted")] == [[], [0, 2], [1, 2], [0, 1, 2]]
     started = [(line["incarnation"], line["rank"]) for line in run.events("WorkerStarted")]
@@ -246,20 +250,8 @@ def test_a_real_training_ends_in_the_bits_of_an_undisturbed_one(
 @pytest.mark.torch
 def test_a_killed_shard_is_saved_from_memory_where_all_start_again(tmp_path: Path) -> None:
     words = ("12", "fsdp", "every-1")
-    for name in ("out", "ck"):
-        (tmp_path / name).mkdir()
-    own = Launcher(tmp_path)
-    options = ("--framework=torch", "--worker_num=2", "--standby=none", "--on_fault=restart")
-    run = own.command(
-        *options,
-        *("--checkpoint_dir=ck", "--backoff=10ms..20ms"),
-        *(str(TRAIN), *words, "kill-1-8-backward"),
-        environ={"OUT": str(tmp_path / "out"), "CKPT": str(tmp_path / "ck")},
-    )
-    try:
-        assert run.ends(300) == 0, run.text
-    finally:
-        assert own.close() == []
+    options = ("--worker_num=2", "--on_fault=restart", "--checkpoint_dir=ck", "--backoff=10ms..20ms")
+    run = trained(tmp_path, *options, str(TRAIN), *words, "kill-1-8-backward")
     assert ends(tmp_path / "out", 2) == ends_undisturbed(tmp_path / "undisturbed", 2, *words)
     assert [line["memory"] for line in run.events("GaspSaved") if line["rank"] == 1] == [True]
     assert "ranks 0 1 saved step 7 in " in run.card(1)
