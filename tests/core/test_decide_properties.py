@@ -11,6 +11,7 @@ from faultrun.journal.append import line_of
 from faultrun.journal.read import event_of
 from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
 from faultrun.model.agreement import MembershipLost
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import (
     Event,
     FaultNotice,
@@ -105,15 +106,21 @@ def no_stop_request_is_lost_and_none_is_followed_by_a_start(told: History) -> No
 
 
 def a_life_begins_clean(told: History) -> None:
-    """Nothing of a former life or stop is there, but the incident that the next plan must answer."""
+    """Nothing of a former life or stop is there, but the incident to answer and what this node found."""
+    found: set[RecoveryPoint] = set()
     for before, event, step in told:
         begun = step.state
+        if isinstance(event, RecoveryPointChosen):
+            found.update((event.point, *event.more_points) if event.point else event.more_points)
         if isinstance(event, RunStarted) and begun != before:
             incident = None if before.given_up else before.life.incident
             assert begun.life == Life(drain=None if incident is None else Drain(incident=incident))
             assert begun.stop == (before.stop if before.phase is Phase.NEW else None)
         elif isinstance(event, PlanAdopted) and begun.incarnation != before.incarnation:
-            assert begun.life == Life(point=event.plan.point, topology=event.plan.topology)
+            assert found.issuperset(begun.life.offered)
+            assert replace(begun.life, offered=()) == Life(
+                point=event.plan.point, topology=event.plan.topology
+            )
             assert begun.stop is None
         else:
             continue
