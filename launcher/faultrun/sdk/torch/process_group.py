@@ -9,8 +9,7 @@ builds its model and comes to its first step without peers.
 import contextlib
 import os
 import socket
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,25 +18,17 @@ import torch
 import torch.distributed as dist
 
 from faultrun.errors import FaultrunError
-from faultrun.model.meeting import TCP
-from faultrun.sdk.meeting import MeetingStore
 from faultrun.sdk.regroup import Join
+from faultrun.sdk.torch.group_store import open_store
 from faultrun.sdk.torch.npu import npu
 from faultrun.sdk.worker import worker
 
-_LOOK_S = 0.001
-_ASK_S = 0.2
-"""How long a question waits at the store over nodes; in between it is seen whether the group is over."""
 _MEET_S = 10.0
 """To connect all to all, once everybody has come: a death in these milliseconds is waited for so long."""
 _ABORTABLE = frozenset({"gloo", "nccl"})
 _HCCL = "hccl"
 _FAKE = "fake"
 _RENDEZVOUS = frozenset({"init_method", "store", "rank", "world_size"})
-
-
-class GroupBroken(RuntimeError):
-    """The group that is being formed has lost a rank already. Says "process group", as torch's errors do."""
 
 
 class TrainingGroup:
@@ -100,7 +91,7 @@ class TrainingGroup:
         session = worker().session  # type: ignore[union-attr]
         self._before = connections()
         world = session.world_size
-        self._store = _Store(_opened(join, world), join.timeout_s, is_over)
+        self._store = open_store(join, world, _MEET_S, is_over)
         self._store.meet(session.rank, world)
         device = npu()
         if device is not None:
@@ -208,104 +199,6 @@ def idle_group(rank: int, world: int) -> Any:
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
     group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
     return group
-
-
-class _OverAFile:
-    """What ``MeetingStore`` is over nodes."""
-
-    def __init__(self, path: str, world: int) -> None:
-        self._file = dist.FileStore(path, world)
-
-    def set(self, key: str, value: bytes) -> None:
-        self._file.set(key, value)
-
-    def get(self, keys: Sequence[str], within_s: float) -> list[bytes] | None:
-        if self._file.check(list(keys)):
-            return [self._file.get(key) for key in keys]
-        time.sleep(min(_LOOK_S, within_s))
-        return None
-
-    def add(self, key: str, amount: int) -> int:
-        return int(self._file.add(key, amount))
-
-    def swap(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        return bytes(self._file.compare_set(key, expected, desired))
-
-    def drop(self, key: str) -> bool:
-        return bool(self._file.delete_key(key))
-
-
-def _opened(join: Join, world: int) -> "_OverAFile | MeetingStore":
-    """What all ranks of this incarnation can reach. RuntimeError: this one cannot."""
-    if not join.store.startswith(TCP):
-        return _OverAFile(join.store, world)
-    try:
-        return MeetingStore(join.store.removeprefix(TCP), join.secret, min(_MEET_S, join.timeout_s))
-    except OSError as error:
-        raise GroupBroken(f"the ranks' meeting place at {join.store} cannot be reached: {error}") from error
-
-
-class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
-    """``inner`` whose waits end at once when the group that is formed over it is over.
-
-    torch waits for keys for as long as a collective may take; a rank that died will never write its own.
-    """
-
-    def __init__(self, inner: Any, timeout_s: float, is_over: Callable[[], bool]) -> None:
-        super().__init__()
-        self._inner = inner
-        self._timeout_s = timeout_s
-        self._is_over = is_over
-
-    def meet(self, rank: int, world: int) -> None:
-        """Return once all ranks are here, so that connecting takes milliseconds."""
-        self.set(f"here/{rank}", b"1")
-        self.wait([f"here/{one}" for one in range(world)])
-
-    def set(self, key: str, value: Any) -> None:
-        self._do(lambda: self._inner.set(key, _bytes(value)))
-
-    def get(self, key: str) -> Any:
-        return self._wait_for([key], self._timeout_s)[0]
-
-    def add(self, key: str, amount: int) -> Any:
-        return self._do(lambda: self._inner.add(key, amount))
-
-    def check(self, keys: Sequence[str]) -> Any:
-        return self._do(lambda: self._inner.get(keys, 0.0)) is not None
-
-    def compare_set(self, key: str, expected: Any, desired: Any) -> Any:
-        return self._do(lambda: self._inner.swap(key, _bytes(expected), _bytes(desired)))
-
-    def delete_key(self, key: str) -> Any:
-        return self._do(lambda: self._inner.drop(key))
-
-    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """GroupBroken when it is over, or nobody has written them in time."""
-        limit_s = self._timeout_s if timeout is None else min(self._timeout_s, timeout.total_seconds())
-        self._wait_for(keys, limit_s)
-
-    def _wait_for(self, keys: Sequence[str], limit_s: float) -> list[bytes]:
-        until_s = time.monotonic() + limit_s
-        while True:
-            values = self._do(lambda: self._inner.get(keys, _ASK_S))
-            if values is not None:
-                return list(values)
-            if self._is_over():
-                raise GroupBroken("a rank of the process group is gone before it was formed")
-            if time.monotonic() > until_s:
-                raise GroupBroken(f"not all ranks have come to the process group in {limit_s:g} s")
-
-    @staticmethod
-    def _do(ask: Callable[[], Any]) -> Any:
-        try:
-            return ask()
-        except OSError as error:
-            raise GroupBroken(f"the ranks' meeting place is gone: {error}") from error
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def connections() -> set[tuple[int, int]]:
