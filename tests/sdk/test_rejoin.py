@@ -161,11 +161,20 @@ def test_ranks_whose_copies_were_asked_for_otherwise_refuse_by_name_and_nobody_w
         assert whys[1] == whys[2]
 
 
-def test_nobody_takes_a_state_that_only_another_rank_has(tmp_path: Path) -> None:
-    with stage_of(tmp_path / "refused", "4", "hand", "own") as stage:
+def test_a_part_that_no_rank_shares_comes_back_from_memory_too(tmp_path: Path) -> None:
+    words = ("12", "hand", "own", "every-1")
+    with stage_of(tmp_path / "hit", *words, "kill-1-6-update") as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, words)
+        assert {one["step"] for one in stage.incidents[0].rejoined.values()} == {5}, "no copy of another's"
+
+
+def test_groups_that_a_loop_has_made_are_refused_by_name_before_anybody_dies(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "refused", "6", "hand", "besides-3", world=2) as stage:
         stage.begin()
         ends(stage)
-        assert not stage.heard("can_rejoin")
+        assert all("guard.run" in one["why"] for one in stage.heard("cannot_rejoin"))
+        assert len(stage.heard("cannot_rejoin")) == 2
 
 
 def test_loaders_and_their_workers_are_kept_and_give_the_same_batch_again(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
 
+from faultrun.sdk.snapshot_interval import SnapshotEvery, SnapshotInterval
 from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
 from faultrun.sdk.torch.ddp import find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
@@ -74,12 +75,11 @@ def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_l
 
 
 def test_a_shard_of_which_no_copy_is_made_is_refused_by_name() -> None:
-    guard: Any = SimpleNamespace(parts=SimpleNamespace(shards=object()), is_shard=True, sharing=None)
-    assert "snapshot_every=0" in why_no_rejoin(guard, None, 0)
-    assert [why_no_rejoin(guard, None, every) for every in ("auto", 1, 7)] == [""] * 3
-    guard.parts.shards = None
-    guard.is_shard = False
-    assert why_no_rejoin(guard, None, 0) == "", "every rank has the state"
+    guard: Any = SimpleNamespace(sharing=None)
+    assert "snapshot_every=0" in why_no_rejoin(guard, None, SnapshotInterval(0))
+    asked: list[SnapshotEvery] = ["auto", 1, 7]
+    assert [why_no_rejoin(guard, None, SnapshotInterval(every)) for every in asked] == [""] * 3
+    assert why_no_rejoin(guard, None, None) == "", "every rank has the state"
 
 
 def test_fully_shard_is_refused_over_more_than_one_dimension_or_a_part_of_the_model() -> None:

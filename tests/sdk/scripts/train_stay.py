@@ -3,9 +3,9 @@
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
 ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for a file ``go_on``),
-``every-STEPS`` (snapshots), ``unlike``, ``copies`` (no third step before the next node takes them in), and,
-done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that
-nobody wrote, and a MemoryFault that tells where.
+``every-STEPS`` (snapshots), ``unlike``, ``besides-STEP`` (a process group more), ``copies`` (no third step
+before the next node takes them in), and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE``
+and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
 """
 
 import os
@@ -154,6 +154,8 @@ class Job:
     def with_steps(self) -> None:
         for step in self.guard.steps(LAST):
             self.step = step
+            if f"besides-{step}" in WORDS:
+                dist.new_group()
             with self.guard.attempt() as attempt:
                 self.one(*data(step))
             self.at("after")

@@ -91,9 +91,10 @@ def protect(
     guard = Guard(parts, this, writer)
     if this.session.socket:
         suffix = TorchProvider.suffix if save_fn is None else ""
-        interval = SnapshotInterval(snapshot_every) if guard.parts.shards is not None else None
+        is_part = guard.is_shard or guard.parts.shards is not None
+        interval = SnapshotInterval(snapshot_every) if is_part else None
         copies = StateCopies(this, guard, interval, suffix)
-        refused = _why_no_rejoin(guard, state_fn, snapshot_every)
+        refused = _why_no_rejoin(guard, state_fn, interval)
         guard.rejoin = Rejoin(guard, this, model, refused, copies)
     provider = TorchProvider(guard, state_fn, save_fn)
     this.keep(provider)
@@ -101,18 +102,16 @@ def protect(
     return guard
 
 
-def _why_no_rejoin(guard: Guard, state_fn: Callable[[], Any] | None, every: SnapshotEvery) -> str:
+def _why_no_rejoin(
+    guard: Guard, state_fn: Callable[[], Any] | None, interval: SnapshotInterval | None
+) -> str:
     """What keeps a rank from outliving a peer, as far as it is known here; empty if nothing does."""
-    if every == 0 and guard.parts.shards is not None:
-        return "by snapshot_every=0 no copy is made of its shard, which no other rank has"
+    if interval is not None and interval.asked == 0:
+        return "by snapshot_every=0 no copy is made of its part of the state, which not all ranks have"
     if guard.sharing is not None:
         return "ranks were left out, and those that are here do their work in parts"
     if state_fn is not None:
         return "a state_fn says what is saved, and nothing says what else changes"
-    if guard.is_shard and guard.parts.shards is None:
-        return (
-            "by its Folder's replica_group not all ranks have its state, and it is not sharded by fully_shard"
-        )
     return ""
 
 

@@ -27,11 +27,10 @@ class AskedAlike:
         self._rank = session.rank
         self._key = f"faultrun/{session.incarnation}/snapshot_every"
 
-    def tell(self, asked: object) -> None:
+    def tell(self, mine: str) -> None:
         """Before the first step: who says it first is whom the others are compared with."""
         if self._store is None:
             return
-        mine = repr(asked)
         with contextlib.suppress(RuntimeError, NotImplementedError):
             first = bytes(self._store.compare_set(self._key, "", f"{mine} on rank {self._rank}")).decode()
             if first.partition(" on rank ")[0] != mine:

@@ -68,6 +68,11 @@ class StateCopies:
         """Why no copies can be made any more; "" while they can."""
 
     @property
+    def is_of_a_part(self) -> bool:
+        """Whether this rank's state is of no use to those that hold another part."""
+        return self._interval is not None
+
+    @property
     def is_ready(self) -> bool:
         """Whether all is kept that a newcomer would need, as far as it can be."""
         if not self._wanted or (self._worker.regroup.refused and self._shard is None):
@@ -93,9 +98,10 @@ class StateCopies:
 
     def compare(self, store: Any | None) -> None:
         """Before the first step: tell the other ranks how often copies were asked for."""
-        if self._interval is not None:
-            self._alike = AskedAlike(store, self._worker.session)
-            self._alike.tell(self._interval.asked)
+        self._alike = AskedAlike(store, self._worker.session)
+        self._alike.tell(
+            "nothing, as all hold its state," if self._interval is None else repr(self._interval.asked)
+        )
 
     def rehearse(self) -> None:
         """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
@@ -113,7 +119,7 @@ class StateCopies:
 
     def stepped(self, device: Any) -> None:
         """A step is complete. ``device``: where collectives of the group find their tensors."""
-        if not self._wanted or self._asked_otherwise():
+        if self._asked_otherwise() or not self._wanted:
             return
         if self._snapshots is None:
             self._ask()

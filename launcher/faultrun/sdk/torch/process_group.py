@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,12 +40,31 @@ class TrainingGroup:
         self._how = how
         self._store: Any = None
         self._before: set[tuple[int, int]] | None = connections()
-        self._own: set[tuple[int, int]] = set()
+        self._own: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def is_forming(self) -> bool:
+        """Whether the group of all ranks is being formed at this moment."""
+        return self._before is not None
 
     def settled(self) -> None:
         """All is connected: what was opened meanwhile belongs to the group."""
-        self._own = connections() - (self._before or set())
+        self._own |= connections() - (self._before or set())
         self._before = None
+
+    @contextlib.contextmanager
+    def beside(self, store: Any, rank: int, world: int, timeout: timedelta) -> Iterator[timedelta]:
+        """A group of some ranks is formed in it: how long it may connect, for all of it have come.
+
+        What it opens goes with the group of all ranks. RuntimeError: one does not come.
+        """
+        store.set(f"here/{rank}", b"1")
+        store.wait([f"here/{one}" for one in range(world)], timeout)
+        self._before = connections()
+        try:
+            yield min(timeout, timedelta(seconds=_MEET_S))
+        finally:
+            self.settled()
 
     @property
     def why_not(self) -> str:
@@ -52,8 +72,16 @@ class TrainingGroup:
         named = set(self.backend.replace(",", ":").split(":")) - {"cpu", "cuda", "npu"}
         if not named <= _ABORTABLE | ({_HCCL} if self._resumes else set()):
             return f"a group of {self.backend} cannot be left: gloo and nccl can"
+        return self.besides
+
+    @property
+    def besides(self) -> str:
+        """Why the groups that the script has made keep it; "" when there are none."""
         if len(dist.distributed_c10d._world.pg_map) > 1:
-            return "it has process groups besides the one of all ranks"
+            return (
+                "it has process groups besides the one of all ranks, "
+                "which only a function for guard.run can make again"
+            )
         return ""
 
     def abort(self) -> None:
@@ -65,7 +93,7 @@ class TrainingGroup:
         if device is not None:
             device.stop()
         before = self._before
-        shut(self._own if before is None else connections() - before)
+        shut(self._own if before is None else self._own | (connections() - before))
 
     @property
     def _resumes(self) -> bool:
@@ -81,7 +109,7 @@ class TrainingGroup:
         with contextlib.suppress(ValueError, AssertionError):  # it was never formed
             dist.destroy_process_group()
         self._store = None
-        self._own = set()
+        self._own = frozenset()
 
     def form(self, join: Join, is_over: Callable[[], bool]) -> None:
         """Enter the group of ``join`` with all ranks. GroupBroken as soon as ``is_over``; RuntimeError."""
@@ -103,10 +131,9 @@ class TrainingGroup:
         # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
         dist.distributed_c10d._world.group_count = 0
         limit = {"timeout": timedelta(seconds=min(_MEET_S, join.timeout_s))}
-        with one_collective_at_a_time():
-            dist.init_process_group(
-                self.backend, store=self._store, rank=session.rank, world_size=world, **{**self._how, **limit}
-            )
+        dist.init_process_group(
+            self.backend, store=self._store, rank=session.rank, world_size=world, **{**self._how, **limit}
+        )
         timeout = self._how.get("timeout")
         wanted = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
         dist.distributed_c10d._set_pg_timeout(wanted, dist.group.WORLD)
@@ -129,6 +156,8 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     global _group  # noqa: PLW0603 - a process has one default group
     this = worker()
     kept = {key: one for key, one in how.items() if key not in _RENDEZVOUS}
+    if this is not None:
+        _know_groups_of_gloo()
     if this is not None and this.session.is_newcomer:
         named = backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         _group = TrainingGroup(named, kept)
@@ -136,38 +165,44 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
         return
     if this is not None:
         _group = TrainingGroup(backend or "", kept)
-    with one_collective_at_a_time() if this is not None else contextlib.nullcontext():
-        dist.init_process_group(backend, **how)
+    dist.init_process_group(backend, **how)
     if _group is not None:
         _group.backend = backend or dist.distributed_c10d._world.pg_map[dist.group.WORLD][0]
         _group.settled()
 
 
-@contextlib.contextmanager
-def one_collective_at_a_time() -> Iterator[None]:
-    """Groups of gloo that are made meanwhile do one collective after the other, where torch can be told so.
+def _know_groups_of_gloo() -> None:
+    """Every group of gloo from here on: its connections are known, it does one collective after another.
 
-    They do two. When one fails by the connection to one peer, the connection to another that was just
-    receiving for it is never looked at again, and the second collective waits there until its timeout.
+    By itself it does two at once. When one fails by the connection to one peer, the connection to another
+    that was just receiving for it is never looked at again, and the second collective waits for its timeout.
     """
     c10d: Any = dist.distributed_c10d
     gloo: Any = getattr(c10d, "ProcessGroupGloo", None)
-    options: Any = getattr(gloo, "_Options", None)
-    if not hasattr(options, "_threads"):
-        yield
+    if gloo is None or getattr(gloo, "is_known", False):
         return
+    options: Any = getattr(gloo, "_Options", None)
+    can_be_told = hasattr(options, "_threads")
 
-    class OneThread(gloo):  # type: ignore[misc]  # torch's stubs do not know it
+    class KnownGloo(gloo):  # type: ignore[misc]  # torch's stubs do not know it
+        is_known = True
+
         def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-            how = options()
-            how._devices, how._timeout, how._threads = _devices(gloo), timeout, 1
-            super().__init__(store, rank, size, how)
+            if _group is None or _group.is_forming:
+                self._connect(store, rank, size, timeout)
+                return
+            with _group.beside(store, rank, size, timeout) as limit:
+                self._connect(store, rank, size, limit)
+            self._set_default_timeout(timeout)
 
-    c10d.ProcessGroupGloo = OneThread
-    try:
-        yield
-    finally:
-        c10d.ProcessGroupGloo = gloo
+        def _connect(self, *where: Any) -> None:
+            if can_be_told:
+                how = options()
+                how._devices, how._timeout, how._threads = _devices(gloo), where[-1], 1
+                where = (*where[:-1], how)
+            super().__init__(*where)
+
+    c10d.ProcessGroupGloo = KnownGloo
 
 
 def _devices(gloo: Any) -> list[Any]:
@@ -215,7 +250,7 @@ def connections() -> set[tuple[int, int]]:
     return found
 
 
-def shut(sockets: set[tuple[int, int]]) -> None:
+def shut(sockets: AbstractSet[tuple[int, int]]) -> None:
     """End these connections for all who hold them, forked loaders too; closed ones are nobody's."""
     for fd, inode in sockets:
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as one:

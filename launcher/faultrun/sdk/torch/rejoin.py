@@ -271,7 +271,7 @@ class Rejoin:
 
     def _make_common(self) -> int:
         """Agree on the step that all have, and have it. RuntimeError: a rank is gone; PeerLost: no step."""
-        device, spread = self._device(), self._guard.parts.shards is not None
+        device, spread = self._device(), self._memory.is_of_a_part
         standings = self._memory.compared(self._state.step, device)
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
@@ -287,8 +287,9 @@ class Rejoin:
 
     def _say_if_able(self) -> None:
         """Once in every incarnation; and that it is over if a copy has no room any more."""
-        if self._memory.full:
-            self._cannot(self._memory.full)
+        besides = "" if self._group is None or self._guard.redo.in_function else self._group.besides
+        if self._memory.full or besides:
+            self._cannot(self._memory.full or besides)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
             self._said = True
             self._worker.say("can_rejoin", incarnation=self.incarnation)

@@ -5,7 +5,7 @@ help. The abort waits a moment for that: it is for peers that stand still, and l
 
 gloo (torch 2.13) never looks again at a connection that was receiving for a collective which another
 connection has ended: a rank whose next collective waits there does so until the group's timeout, half an
-hour by default, and its peers wait for it. ``one_collective_at_a_time`` prevents what we have seen of it.
+hour by default, and its peers wait for it. ``KnownGloo`` prevents what we have seen of it.
 """
 
 import contextlib
