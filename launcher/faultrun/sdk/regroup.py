@@ -10,12 +10,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _PATIENCE_S = 30.0
 _LONGEST_S = 86400.0
-_TEXTS = ("stdout", "stderr", "error_file", "secret")
+_PLACE = ("stdout", "stderr", "error_file")
+_TEXTS = (*_PLACE, "secret")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,12 @@ class Join:
     stderr: str = ""
     error_file: str = ""
     secret: str = ""
+
+    def behind(self, unheeded: "Join") -> "Join":
+        """With what only ``unheeded``, which nobody has followed, said of the place of the dead."""
+        place = {name: getattr(self, name) or getattr(unheeded, name) for name in _PLACE}
+        memory = unheeded.memory if self.memory < 0 else self.memory
+        return replace(self, memory=memory, **place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +134,10 @@ class Regroup:
     def _hear_join(self, join: Join) -> None:
         with self._news:
             before, self._join = self._join, join
+            if before is not None:  # a newcomer was told only there what it takes over
+                self._join = join.behind(before)
             self._news.notify_all()
-        if before is not None and before.memory >= 0:  # nobody came to take it
+        if before is not None and before.memory >= 0 and before.memory != self._join.memory:
             with contextlib.suppress(OSError):
                 os.close(before.memory)
 
