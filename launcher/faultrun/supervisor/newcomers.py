@@ -103,6 +103,7 @@ class Newcomers:
     def _over_a_file(self, plan: Plan) -> dict[str, str]:
         self.drop_store()
         store = self._stores.with_name(f"{self._stores.name}{self._env.boot}-{plan.incarnation}")
+        store.touch(0o600)
         return {"store": str(store.absolute())}
 
     def _over_nodes(self, plan: Plan) -> dict[str, str]:
@@ -140,7 +141,7 @@ class Newcomers:
 
 
 def _stores(log_dir: Path) -> Path:
-    """What all their names begin with, where a file that all workers read and write costs least.
+    """What all their names begin with, where a file that all workers read and append to costs least.
 
     One supervisor at a time has this log_dir, whatever paths lead there.
     """

@@ -322,6 +322,7 @@ class RejoinStage:
             self._say(one, "peer_lost", incarnation=self.incarnation, timeout_s=30)
         self.incarnation += 1
         self._page(self.incarnation)
+        Path(self._store(self.incarnation)).touch()
         number = number if dead is None else dead.number
         self.incidents.append(Incident(number, self.incarnation, killed_at_s, seen_at_s))
 

@@ -3,66 +3,32 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
 from faultrun.model.meeting import TCP
 from faultrun.sdk.meeting import MeetingStore
+from faultrun.sdk.meeting_file import MeetingFile
 from faultrun.sdk.regroup import Join
 
-_LOOK_S = 0.001
 _ASK_S = 0.2
 """How long a question waits at the store over nodes; in between it is seen whether the group is over."""
-_GONE = timedelta(milliseconds=1)
-"""So long may a file be missing between two looks; torch's own limit is five minutes."""
 
 
 class GroupBroken(RuntimeError):
     """The group that is being formed has lost a rank already. Says "process group", as torch's errors do."""
 
 
-class _OverAFile:
-    """What ``MeetingStore`` is over nodes.
-
-    The file goes when the ranks are to meet in another one, and torch would wait for it to come back.
-    """
-
-    def __init__(self, path: str, world: int) -> None:
-        self._path = Path(path)
-        self._file = dist.FileStore(path, world)
-        self._file.set_timeout(_GONE)
-
-    def set(self, key: str, value: bytes) -> None:
-        self._file.set(key, value)
-
-    def get(self, keys: Sequence[str], within_s: float) -> list[bytes] | None:
-        self._path.stat()  # FileNotFoundError
-        if self._file.check(list(keys)):
-            return [self._file.get(key) for key in keys]
-        time.sleep(min(_LOOK_S, within_s))
-        return None
-
-    def add(self, key: str, amount: int) -> int:
-        return int(self._file.add(key, amount))
-
-    def swap(self, key: str, expected: bytes, desired: bytes) -> bytes:
-        return bytes(self._file.compare_set(key, expected, desired))
-
-    def drop(self, key: str) -> bool:
-        return bool(self._file.delete_key(key))
+def open_store(join: Join, within_s: float, is_over: Callable[[], bool]) -> "_Store":
+    """The one of this incarnation. RuntimeError: it cannot be reached."""
+    return _Store(_opened(join, within_s), join.timeout_s, is_over)
 
 
-def open_store(join: Join, world: int, within_s: float, is_over: Callable[[], bool]) -> "_Store":
-    """The one of this incarnation, for all ``world`` ranks. RuntimeError: it cannot be reached."""
-    return _Store(_opened(join, world, within_s), join.timeout_s, is_over)
-
-
-def _opened(join: Join, world: int, within_s: float) -> "_OverAFile | MeetingStore":
-    if not join.store.startswith(TCP):
-        return _OverAFile(join.store, world)
+def _opened(join: Join, within_s: float) -> MeetingFile | MeetingStore:
     try:
+        if not join.store.startswith(TCP):
+            return MeetingFile(join.store)
         return MeetingStore(join.store.removeprefix(TCP), join.secret, min(within_s, join.timeout_s))
     except OSError as error:
         raise GroupBroken(f"the ranks' meeting place at {join.store} cannot be reached: {error}") from error

@@ -119,7 +119,7 @@ class TrainingGroup:
         session = worker().session  # type: ignore[union-attr]
         self._before = connections()
         world = session.world_size
-        self._store = open_store(join, world, _MEET_S, is_over)
+        self._store = open_store(join, _MEET_S, is_over)
         self._store.meet(session.rank, world)
         device = npu()
         if device is not None:
