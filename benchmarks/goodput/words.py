@@ -17,8 +17,8 @@ faults ({faults:,} of them for each size, but 50,000 months at most), and at its
 **In short.** Whatever launches, a plain restart costs the same: the launchers' own seconds vanish beside lost work, replaced nodes and re-init. On one node a fault comes less than twice a year and nothing here matters
 much. From 1,024 devices on, saving what survivors hold and having spares make most of the difference; standbys and survivors that stay make some, and only if re-init is long."""
 SUPPOSED = """\
-Survivors that stay were measured on one node; over several they stay as well. Copies in memory are made beside training, in scripts whose ranks can stay. *Supposed* rows are not built or not measured either: torchrun with spares that take over as fast as ours did; copies of a rank's
-state on the next node. A spare node is paid for, which at 8 devices doubles the price.
+Survivors that stay were measured on one node; over several they stay as well. Copies in memory are made beside training, in scripts whose ranks can stay. *Supposed* rows were not measured: torchrun with spares that take over as fast as
+ours did, which it does not have; copies of a rank's state on the next node, which faultrun keeps. A spare node is paid for, which at 8 devices doubles the price.
 Survivors that stay write no file, so that a later fault may lose more: at 1,024 devices that takes back what they gain."""
 FORMULA = """\
 Young: √(2 C M); Daly: the next order of it. C is the time that a save stops training, M the mean time between faults *that lose work*: with gasps only those that end all ranks at once (and, on one node, the node).

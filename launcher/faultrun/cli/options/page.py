@@ -14,9 +14,13 @@ from faultrun.cli.verbs import VERBS, verb_command
 _INTRODUCTION = """\
 # Options and environment variables
 
-Made from the code; a test compares. For each option of a run: its name (`_` and `-` are the same), its
-variable, its default. A variable is used where the option is not typed, a key of `--config` where neither is
-given. `TIME` is `250ms`, `30s`, `5m`, `1h` or seconds.
+This page is made from the code. Of each option of a run it has the name (`_` and `-` are the same), the
+environment variable, the default and the meaning.
+
+* An option that is not typed is taken from its variable (`FAULTRUN_MAX_RESTARTS=5`), then from torchrun's `PET_`
+  variable, then from the file of `--config`, whose keys are the names of options; then it has its default.
+* An option that is repeatable has its values between `;` in a variable, and is a list in a file.
+* `TIME` is `250ms`, `30s`, `5m` or `5min`, `1h`, `2d`, or a number of seconds.
 """
 
 WORKER_VARIABLES: Mapping[str, str] = {
@@ -105,9 +109,13 @@ def _verb(name: str, command: click.Command) -> Iterator[str]:
         return
     arguments = (one for one in command.params if isinstance(one, click.Argument))
     words = " ".join(one.make_metavar(click.Context(command)) for one in arguments)
-    said = (command.help or "").strip().partition("\n\n")[0]
+    said = (command.help or VERBS[name].summary).strip().partition("\n\n")[0]
     yield f"| `{_cell(f'{name} {words}'.rstrip())}` | | {_cell(said)} |"
-    for option in (one for one in command.params if isinstance(one, click.Option)):
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    own = [one for one in options if one.help]
+    if len(own) < len(options):
+        yield "| | every option of a run | as above |"
+    for option in own:
         spelled = [one for one in option.opts if one.startswith("--")][:1] or option.opts
         yield f"| | `{spelled[0]}` | {_cell(option.help or '')} |"
 
