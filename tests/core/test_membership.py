@@ -70,7 +70,7 @@ def test_a_wait_is_named_to_everybody_and_ends() -> None:
     run.passes(61)
     (end,) = run["a"].was_told(RunFinished)
     assert isinstance(end, RunFinished)
-    assert (end.exit_code, end.why) == (69, "b did not come within 60 s")
+    assert (end.exit_code, end.why) == (69, "b did not come within 1 min")
 
 
 def test_a_second_supervisor_of_one_name_says_for_whose_end_it_waits() -> None:

@@ -89,7 +89,7 @@ def test_too_few_end_as_ever() -> None:
     run = loses(Group("a", "b", "c", rules=RULES).starts(), "b", "c").passes(TIMES.node_wait_s + 1)
     (end,) = run["a"].was_told(RunFinished)
     assert isinstance(end, RunFinished)
-    assert (end.exit_code, end.why) == (69, "b, c did not come within 60 s")
+    assert (end.exit_code, end.why) == (69, "b, c did not come within 1 min")
 
 
 def test_it_begins_with_those_that_have_come_when_the_wait_is_over() -> None:

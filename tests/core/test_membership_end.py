@@ -134,5 +134,5 @@ def test_who_comes_alone_after_a_run_that_ended_with_0_waits_and_ends_as_that_on
     run.passes(61)
     (end,) = late.was_told(RunFinished)
     assert isinstance(end, RunFinished)
-    why = "the run had ended: every rank finished; another node did not come within 60 s"
+    why = "the run had ended: every rank finished; another node did not come within 1 min"
     assert (end.exit_code, end.why) == (0, why)

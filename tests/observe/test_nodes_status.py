@@ -96,10 +96,10 @@ def test_a_run_whose_incarnation_is_over_is_draining() -> None:
 
 
 def test_nobody_is_lost_in_a_run_that_has_ended() -> None:
-    end = replace(HEADER, phase=PlanPhase.FINISHED, exit_code=69, why="node b did not come within 600 s")
+    end = replace(HEADER, phase=PlanPhase.FINISHED, exit_code=69, why="node b did not come within 10 min")
     status = seen(end, stated("c", 7))
     assert [one.state for one in status.nodes] == ["left", "left", "waits"]
-    assert next(lines(status)) == "run job42  ended with exit code 69: node b did not come within 600 s"
+    assert next(lines(status)) == "run job42  ended with exit code 69: node b did not come within 10 min"
 
 
 def test_a_run_whose_supervisors_are_all_gone_says_how_it_goes_on() -> None:

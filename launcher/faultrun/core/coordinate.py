@@ -14,6 +14,7 @@ from faultrun.core.elect import plan_as_seen, still_coordinator
 from faultrun.core.office import LONGEST_PATH, Office, numbered, statements
 from faultrun.core.place import begun_anew
 from faultrun.core.seats import does_without
+from faultrun.core.span import span
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -280,7 +281,7 @@ def _telling(body: Plan, told: Aftermath) -> Plan:
 def _not_come_back(office: Office, waits: str, run_s: float) -> RunFinished:
     """What the run ends with when a node does not come: after one that had ended, that one's code."""
     before, wait_s = office.common.header, office.terms.times.node_wait_s
-    code, why = 69, f"{waits.removeprefix(AWAITS)} did not come within {wait_s:g} s"
+    code, why = 69, f"{waits.removeprefix(AWAITS)} did not come within {span(wait_s)}"
     if office.header is None and before is not None:
         code, why = before.exit_code, f"the run had ended: {before.why}; {why}"
     incarnation = -1 if before is None else before.incarnation
