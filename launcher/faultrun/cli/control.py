@@ -55,7 +55,7 @@ def stop(log_dir: str, timeout: float | None, as_json: bool, assume: str | None)
 @click.option("--timeout", type=float, help="Seconds to wait at most.  [the run's window and 15 s]")
 @click.option("--strict", is_flag=True, help="Exit 1 when nothing runs or the run did not end in time.")
 def prestop(log_dir: str, timeout: float | None, strict: bool) -> int:
-    """Kubernetes preStop hook: ask for the gasp, wait until the run has saved and ended, say so in one line.
+    """Kubernetes preStop hook: have the workers save, wait until the run has ended, say so in one line.
 
     Exits 0 even when nothing runs: a hook that fails is noise. The SIGTERM that follows changes nothing.
     """

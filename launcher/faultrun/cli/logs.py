@@ -48,7 +48,7 @@ _STDOUT = 1
 )
 @click.option("--rank", "ranks", type=click.IntRange(0), multiple=True, help="Only this rank.  (repeatable)")
 @click.option(
-    "--incarnation", type=click.IntRange(0), metavar="N", help="Only this life of the run.  [all of them]"
+    "--incarnation", type=click.IntRange(0), metavar="N", help="Only this incarnation.  [all of them]"
 )
 @click.option(
     "-n", "--lines", "count", type=click.IntRange(1), metavar="N",
@@ -63,7 +63,7 @@ def logs(
     count: int | None,
     as_json: bool,
 ) -> int:
-    """Show what the workers printed, each line behind its [rank], and where a new life begins.
+    """Show what the workers printed, each line behind its [rank], and where a new incarnation begins.
 
     Lines that begin with a time are put in that order. Reads files only: no supervisor is needed.
     """

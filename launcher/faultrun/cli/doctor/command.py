@@ -41,7 +41,7 @@ _ANSWER_S = 20.0
     "--device",
     "devices_alone",
     is_flag=True,
-    help="Ask the devices alone, that of FAULTRUN_SLOT or all, to remember and to compute: 25 s at most.",
+    help="Check only the devices (that of FAULTRUN_SLOT, else all): write, read and compute; 25 s at most.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON list of {check, status, what, fix}.")
 @click.option(

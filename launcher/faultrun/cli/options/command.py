@@ -34,7 +34,7 @@ _INTRODUCTION = (
     "written. Everything after SCRIPT belongs to it.",
 )
 _VALUES = (
-    "TIME is 250ms, 30s, 5m, 1h or seconds. Names work with _ and with -. An option that is not given is "
+    "TIME is 250ms, 30s, 5m, 1h, 2d or seconds. Names work with _ and with -. An option that is not given is "
     "taken from its variable (FAULTRUN_MAX_RESTARTS=5; lists are separated by ;), then from torchrun's PET_ "
     "variable, then from --config. A TEMPLATE may hold {checkpoint} {checkpoint_file} {checkpoint_dir} "
     "{checkpoint_name} {epoch} {step} {global_step} {rank} {run_id} {incarnation}."

@@ -17,8 +17,8 @@ _INTRODUCTION = """\
 This page is made from the code. Of each option of a run it has the name (`_` and `-` are the same), the
 environment variable, the default and the meaning.
 
-* An option that is not typed is taken from its variable (`FAULTRUN_MAX_RESTARTS=5`), then from torchrun's `PET_`
-  variable, then from the file of `--config`, whose keys are the names of options; then it has its default.
+* An option that is not typed is taken from its variable (`FAULTRUN_MAX_RESTARTS=5`), then from torchrun's
+  `PET_` variable, then from the file of `--config`, whose keys are names of options; else it has its default.
 * An option that is repeatable has its values between `;` in a variable, and is a list in a file.
 * `TIME` is `250ms`, `30s`, `5m` or `5min`, `1h`, `2d`, or a number of seconds.
 """

@@ -80,7 +80,7 @@ class MeetingOptions(Options):
     """Where the workers meet, and who brings them together."""
 
     master_addr = Option("HOST", str, default=_RENDEZVOUS.master_addr, torch=True)
-    """Where the workers meet."""
+    """Where the workers meet; of several nodes without an etcd of yours, where the first node serves one."""
     master_port = Option(
         "PORT", values.whole(0, 65_535), default=None, shown="a free port", example="10970", torch=True
     )
@@ -100,9 +100,9 @@ class MeetingOptions(Options):
     number that changes on a restart: MindSpore would not notice.
     """
     nnodes = Option("N|MIN:MAX", meeting.nodes, default=1, example="2:3", dashes=True, torch=True)
-    """Nodes of the run; a supervisor beyond them is a spare. MIN:MAX: after node_wait it begins, or goes on,
-    without those that are missing, with MIN at least; only from a checkpoint that does not depend on how many
-    they are.
+    """Nodes of the run; a node beyond them is a spare. With MIN:MAX the run begins, or goes on, without
+    missing nodes once node_wait is over, with at least MIN; it goes on only from a checkpoint that serves
+    another number of workers.
     """
     node_rank = Option("N", meeting.node_rank, default=None, shown="by arrival", example="1", torch=True)
     """Index of this node among those that start together."""
@@ -121,7 +121,7 @@ class MeetingOptions(Options):
     lease_ttl = Option(
         "TIME", meeting.lease_ttl, default=_AGREEMENT.lease_ttl_s, shown=f"{_AGREEMENT.lease_ttl_s}s"
     )
-    """Of several nodes, one that is silent for this long is lost; whole seconds."""
+    """Of several nodes, one that is silent for this long is lost; whole seconds, 3 to 600."""
     node_wait = Option("TIME", values.seconds(30 * values.DAY_S), default=_AGREEMENT.node_wait_s)
     """How long several nodes wait for one that is missing; with nnodes=MIN:MAX they go on without it then."""
     on_agreement_loss = Option("hold|fence", one_of(OnAgreementLoss), default=_AGREEMENT.on_loss)
@@ -150,7 +150,7 @@ class FailureOptions(Options):
     """
     on_fault = Option("auto|replace|restart", one_of(OnFault), default=OnFault.AUTO, example="restart")
     """auto: survivors keep their processes where the script can (guard.steps of sdk.torch), else all start
-    again; replace: the same, and it is said why not; restart: all start again.
+    again; replace: the same; restart: all start again.
     """
     worker_exit_codes = Option(
         "usual|torchft", one_of(WorkerExitCodes), default=WorkerExitCodes.USUAL, example="torchft"
@@ -159,20 +159,22 @@ class FailureOptions(Options):
     others are left to themselves, and exit code 3 ends the run.
     """
     rejoin_timeout = Option("TIME", values.seconds(), default=30.0, example="10s")
-    """How long survivors and who takes a dead rank's place may need to be one group; then all start again."""
+    """How long survivors and the new process in a dead rank's place may need to be one group; then all start
+    again.
+    """
     min_worker_num = Option(
         "N", values.whole(1, values.MOST_WORKERS), default=None, shown="worker_num: never fewer", example="3"
     )
     """Go on with fewer workers, at least N, when a device is broken or its rank failed twice in a row; only
-    from a checkpoint that does not depend on how many they are.
+    from a checkpoint that serves another number of workers.
     """
     grow = Option("at_save|never", one_of(Grow), default=Grow.AT_SAVE, example="never")
     """When workers that min_worker_num left out come back: at a save, once health_check passes, or never;
-    with nnodes=MIN:MAX, when a node may take a place that is empty.
+    with nnodes=MIN:MAX, when a node may take an empty place.
     """
     health_check = OrNone("CMD", str, example="'check-device $FAULTRUN_SLOT'")
-    """Shell command that says with exit code 0 whether the device of a worker that was left out is well; on a
-    node that was set aside it is asked about each.
+    """Shell command that ends with 0 if the device of a worker that was left out is well (faultrun doctor
+    --device); on a node that was set aside it runs for each slot.
     """
     grace = Option("TIME", values.seconds(), default=_WINDOWS.grace_s)
     """Time to save after a peer died: SIGTERM to SIGKILL."""
@@ -234,7 +236,9 @@ class FailureOptions(Options):
         shown="the platform's, if it is mounted",
         example="/user/restore/fault/config/fault-npus",
     )
-    """Ascend's fault-npus: ranks whose own checkpoints are the last to resume from."""
+    """Ascend's fault-npus: ranks whose own checkpoints are the last to resume from, and with min_worker_num
+    whose devices are left out.
+    """
 
 
 class ResumeOptions(Options):
