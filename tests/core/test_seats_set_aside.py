@@ -121,4 +121,4 @@ def test_a_node_that_cannot_be_done_without_keeps_its_seat_and_it_is_said(
     plan = twice(point=point, elastic=elastic)
     assert names(plan) == "abc"
     failed = "its ranks failed 2 times in a row while others worked"
-    assert workers_words(plan) == f"node b keeps its seat ({failed}): {why}"
+    assert workers_words(plan) == f"node b keeps its place ({failed}): {why}"

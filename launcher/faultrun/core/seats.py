@@ -129,7 +129,7 @@ def seated(known: Known) -> Seating | str:
         given = _given(known, bad)
         if isinstance(given, Seating):
             return given
-        refused = f"node {bad.node} keeps its seat ({bad.why}): {given}"
+        refused = f"node {bad.node} keeps its place ({bad.why}): {given}"
     given = _given(known, None)
     if isinstance(given, str) and known.too_late and not known.elastic.health_check:
         given = _given(known, None, forgives=True)
