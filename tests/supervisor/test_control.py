@@ -196,6 +196,25 @@ def test_who_is_parked_for_a_living_rank_is_kept_while_another_rank_is_replaced(
     assert (join["kind"], join["incarnation"]) == ("join", 5)
 
 
+def test_who_is_parked_for_a_survivor_that_has_just_died_waits_for_the_plan_that_replaces_it(
+    desk: Desk,
+) -> None:
+    dead = desk.worker(0)
+    desk.worker(1)
+    parked = desk.peer()
+    parked.says("hello", rank=0, pid=1, incarnation=3, newcomer=True, sdk="1")
+    parked.says("can_join")
+    assert desk.hears(StandbyChanged).state is StandbyPhase.PARKED
+    dead.connection.close()
+    desk.nothing()
+    for incarnation, survivors in ((4, {0}), (5, {1})):
+        desk.control.begin(incarnation, desk.page, frozenset(survivors))
+        for rank in (0, 1):
+            desk.control.send_join(rank, {"store": "s", "page": "p"})
+    join = parked.is_told()
+    assert (join["kind"], join["incarnation"]) == ("join", 5)
+
+
 def test_who_was_parked_and_is_being_ended_gets_no_place_though_it_has_not_hung_up(desk: Desk) -> None:
     desk.worker(0)
     desk.worker(1)

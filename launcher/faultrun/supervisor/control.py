@@ -99,11 +99,13 @@ class Control:
         return KeptMemory(fds=self._memory.all(), lost=beside.lost, goes_over=beside.goes_over)
 
     def send_join(self, rank: int, join: Mapping[str, Any]) -> None:
-        """Have ``rank`` enter this incarnation's group; one that has not come yet hears it when it does."""
+        """Have ``rank`` enter this incarnation's group; a newcomer that is not here yet hears it then."""
         told = {"incarnation": self._incarnation, **join}
         survivor = self._ranks.get(rank)
-        if survivor is not None:  # who is parked to take its place waits on
+        if survivor is not None:
             survivor.send(message("join", **told))
+        elif rank in self._kept:  # it has just died: who is parked for it waits for the plan that says so
+            return
         elif rank in self._newcomers:
             self._seat(self._newcomers.pop(rank), rank, told)
         else:

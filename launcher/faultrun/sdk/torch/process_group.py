@@ -184,7 +184,11 @@ def _know_groups_of_gloo() -> None:
     options: Any = getattr(gloo, "_Options", None)
     can_be_told = hasattr(options, "_threads")
 
-    class KnownGloo(gloo):  # type: ignore[misc]  # torch's stubs do not know it
+    class IsOfGloo(type(gloo)):  # type: ignore[misc]
+        def __instancecheck__(cls, one: object) -> bool:
+            return isinstance(one, gloo)  # torch gives out its own class for a group that it holds
+
+    class KnownGloo(gloo, metaclass=IsOfGloo):  # type: ignore[misc]  # torch's stubs do not know it
         is_known = True
 
         def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
