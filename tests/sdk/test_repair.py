@@ -1,5 +1,7 @@
 """Real ranks on gloo with bad memory: their processes stay, and the end is that of an undisturbed run."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,11 @@ from sdk.test_rejoin import DDP, FSDP, assert_all_did_every_step_once, ends, sta
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 PHASES = ("begin", "forward", "backward", "reduced", "update", "updated", "end")
+
+
+def poisons_memory() -> bool:
+    """Whether this kernel can be told that a page is broken; asking for it by doing it would cost a page."""
+    return os.geteuid() == 0 and "HardwareCorrupted" in Path("/proc/meminfo").read_text()
 
 
 def test_memory_of_a_rank_of_ddp_may_be_bad_in_any_phase_of_a_step(tmp_path: Path) -> None:
@@ -42,3 +49,23 @@ def test_a_rank_that_nobody_repairs_ends_and_is_replaced(tmp_path: Path) -> None
         assert ends(stage) == undisturbed(tmp_path, DDP)
         assert [pid == old for pid, old in zip(stage.pids(), first, strict=True)] == [True, False, True]
         assert "MemoryFault: persistent memory fault" in stage.logs()
+
+
+def test_a_rank_that_touches_a_page_that_is_gone_is_replaced(tmp_path: Path) -> None:
+    assert_replaced(tmp_path, "lost-1-9-reduced")
+
+
+@pytest.mark.skipif(not poisons_memory(), reason="no MADV_HWPOISON: needs CONFIG_MEMORY_FAILURE and root")
+def test_a_rank_whose_page_the_kernel_has_given_up_is_replaced(tmp_path: Path) -> None:
+    assert_replaced(tmp_path, "poison-1-9-reduced")
+
+
+def assert_replaced(folder: Path, fault: str) -> None:
+    """The kernel ends rank 1 by SIGBUS before it can say anything."""
+    with stage_of(folder / "hit", *DDP, fault) as stage:
+        stage.begin()
+        first = stage.pids()
+        assert ends(stage) == undisturbed(folder, DDP)
+        assert [pid == old for pid, old in zip(stage.pids(), first, strict=True)] == [True, False, True]
+        assert [dead.exit_code for dead in stage.dead] == [-signal.SIGBUS]
+        assert not stage.heard("memory_fault")

@@ -5,9 +5,12 @@ The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``ha
 ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for a file ``go_on``),
 ``every-STEPS`` (snapshots), ``unlike``, ``besides-STEP`` (a process group more), ``copies`` (no third step
 before the next node takes them in), and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE``
-and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where.
+and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where;
+``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the kernel.
 """
 
+import ctypes
+import mmap
 import os
 import signal
 import sys
@@ -39,6 +42,7 @@ PER_EPOCH = 10
 EVERY: Any = next((int(word.split("-")[1]) for word in WORDS if word.startswith("every-")), "auto")
 if "unlike" in WORDS:
     EVERY = RANK
+_MADV_HWPOISON = 100
 GATE = 3
 """After it every rank has said that it can rejoin."""
 
@@ -129,6 +133,13 @@ class Job:
             weight = local_of(self.net[-1].weight.detach())
             weight.fill_(float("nan"))
             raise sdk.MemoryFault([self.net[-1].weight])
+        if f"lost-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
+            struck.touch()
+            touch_memory_without_a_page()
+        if f"poison-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
+            struck.touch()
+            poison(self.net[0].weight.detach())
+            self.net[0].weight.detach().sum()  # SIGBUS
         if f"hang-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
             struck.touch()
             time.sleep(3600)
@@ -201,6 +212,23 @@ class Job:
     def ends(self) -> None:
         random = zlib.crc32(torch.get_rng_state().numpy().tobytes())
         (OUT / f"final_{RANK}").write_text(f"{digest(self.net, self.optimizer)} {random}\n")
+
+
+def touch_memory_without_a_page() -> None:
+    """SIGBUS, as where the kernel has given a page up."""
+    with (OUT / f"cut_{RANK}").open("w+b") as file:
+        file.truncate(mmap.PAGESIZE)
+        memory = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+        file.truncate(0)
+    memory[0]
+
+
+def poison(tensor: Any) -> None:
+    """Have the kernel take the first whole page of ``tensor`` for broken. OSError: it does not do that."""
+    page = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), _MADV_HWPOISON):
+        raise OSError(ctypes.get_errno(), "madvise(MADV_HWPOISON)")
 
 
 def digest(net: Any, optimizer: Any) -> str:
