@@ -10,6 +10,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
 
@@ -70,8 +71,9 @@ def test_ddp_is_found_inside_of_what_wraps_it() -> None:
 def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_left() -> None:
     assert TrainingGroup("gloo", {}).why_not == ""
     assert "mpi" in TrainingGroup("mpi", {}).why_not
-    dist.new_group([0, 1])
-    assert "process groups besides" in TrainingGroup("gloo", {}).why_not
+    made = dist.new_group([0, 1])
+    assert "process groups besides" in TrainingGroup("gloo", {}).besides(frozenset())
+    assert TrainingGroup("gloo", {}).besides(frozenset({made.group_name})) == ""
 
 
 def test_a_shard_of_which_no_copy_is_made_is_refused_by_name() -> None:
@@ -82,11 +84,15 @@ def test_a_shard_of_which_no_copy_is_made_is_refused_by_name() -> None:
     assert why_no_rejoin(guard, None, None) == "", "every rank has the state"
 
 
-def test_fully_shard_is_refused_over_more_than_one_dimension_or_a_part_of_the_model() -> None:
+def test_fully_shard_is_refused_over_a_part_of_the_ranks_of_a_mesh_or_of_the_model() -> None:
     flat = init_device_mesh("cpu", (4,))
     assert Sharded(fully_shard(net(), mesh=flat)).why_not == ""
     part = net()
     fully_shard(part[0], mesh=flat)
     assert "whole model" in Sharded(part).why_not
     both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
-    assert "more than one dimension" in Sharded(fully_shard(net(), mesh=both)).why_not
+    assert Sharded(fully_shard(net(), mesh=both)).why_not == ""
+    assert "not of all ranks" in Sharded(fully_shard(net(), mesh=both["shards"])).why_not
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    tensor_parallel = parallelize_module(net(), both["replicas"], plan)
+    assert "part of a mesh" in Sharded(fully_shard(tensor_parallel, mesh=both["shards"])).why_not

@@ -1,8 +1,8 @@
 # ruff: noqa: T201 - what a worker prints goes to its log
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
-The words on the command line are the number of steps, ``ddp``, ``fsdp`` or ``hand``, and what else: ``bn``,
-``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for a file ``go_on``),
+The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp`` or ``hand``, and what else:
+``bn``, ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``),
 ``every-STEPS`` (snapshots), ``unlike``, ``besides-STEP`` (a process group more), ``copies`` (no third step
 before the next node takes them in), and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE``
 and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where;
@@ -79,11 +79,12 @@ def main() -> None:
     if MODE == "ddp":
         # several buckets; the compiler, which cuts at their limits, takes none below a MiB
         model = DistributedDataParallel(model, bucket_cap_mb=None if "compile" in WORDS else 0.02)
-    if MODE == "fsdp":
+    if MODE in ("fsdp", "hsdp"):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        mesh = init_device_mesh("cpu", (WORLD,))
+        sizes = (WORLD,) if MODE == "fsdp" else (2, WORLD // 2)
+        mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("replicas", "shards")[-len(sizes) :])
         for layer in net:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)

@@ -1,8 +1,8 @@
-"""``fully_shard``: its modules and optimizers stay, and their mesh is pointed at the next process group.
+"""``fully_shard``: its modules and optimizers stay, and their mesh is pointed at the next process groups.
 
 By torch's private names (2.13): a mesh over all ranks resolves to the default group by name, which a new one
-gets again; what is stale is the group that ``FSDPMeshInfo`` keeps. Both are checked here and refused by name
-where they are not there.
+gets again; what is stale is the group that ``FSDPMeshInfo`` keeps. A mesh of more dimensions (HSDP) has
+groups of its own, and makes them again. All of it is checked here, and refused by name where it is not there.
 """
 
 from typing import Any
@@ -11,12 +11,15 @@ import torch.distributed as dist
 
 from faultrun.sdk.torch.shards import meshes_of
 
+_MAKES_GROUPS = ("_init_process_groups", "_layout", "_rank_map", "_mesh_dim_names", "_pg_registry")
+
 
 class Sharded:
-    """One root module of ``fully_shard`` over a mesh of one dimension."""
+    """One root module of ``fully_shard`` over a mesh of all ranks."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._names: frozenset[str] | None = None
 
     @property
     def why_not(self) -> str:
@@ -24,26 +27,38 @@ class Sharded:
         if not hasattr(self._root, "_get_fsdp_state") or not hasattr(self._root, "reset_iter_state"):
             return "fully_shard was not applied to the whole model, or this torch cannot reset it"
         meshes = meshes_of([*self._root.parameters()])
-        if any(mesh.ndim != 1 for mesh in meshes):
-            return "fully_shard over a mesh of more than one dimension"
         if any(mesh.size() != dist.get_world_size() for mesh in meshes):
             return "fully_shard over a mesh that is not of all ranks"
+        if any(mesh is not info.mesh for mesh in meshes for info in self._infos() if mesh.ndim > 1):
+            return "fully_shard over a part of a mesh, beside tensor parallelism, say"
+        if any(mesh.ndim > 1 and not all(hasattr(mesh, name) for name in _MAKES_GROUPS) for mesh in meshes):
+            return "this torch keeps the groups of a mesh elsewhere"
         if not all(hasattr(info, "shard_process_group") for info in self._infos()):
             return "this torch keeps the groups of fully_shard elsewhere"
         if any(getattr(info, "reduce_scatter_process_group", None) is not None for info in self._infos()):
             return "fully_shard with a process group of its own for reduce-scatter"
         return ""
 
+    @property
+    def group_names(self) -> frozenset[str]:
+        """Of the process groups that ``enters`` makes again, as torch names them at present."""
+        if self._names is None:
+            names = (getattr(info.mesh, "_dim_group_names", ()) for info in self._infos())
+            self._names = frozenset(name for each in names for name in each)
+        return self._names
+
     def enters(self) -> None:
-        """Use the group that there is now; whatever the interrupted step had gathered is given back."""
-        group = dist.group.WORLD
-        for info in self._infos():
-            mesh = info.mesh
-            mesh._dim_group_names = [group.group_name]
-            root = mesh._get_root_mesh()
-            if hasattr(root, "_pg_registry"):
-                root._pg_registry = dict.fromkeys(root._pg_registry, group)
-            info.shard_process_group = group
+        """Use the groups that there are now; whatever the interrupted step had gathered is given back.
+
+        With all ranks, where the mesh has groups of its own. RuntimeError: one is gone.
+        """
+        infos, self._names = self._infos(), None
+        for mesh in {id(info.mesh): info.mesh for info in infos}.values():
+            _point(mesh)
+        for info in infos:
+            info.shard_process_group = info.mesh.get_group(info.shard_mesh_dim)
+            if info.replicate_mesh_dim is not None:
+                info.replicate_process_group = info.mesh.get_group(info.replicate_mesh_dim)
         if self._root._get_fsdp_state()._is_root is not None:  # a newcomer has not run it yet
             self._root.reset_iter_state()
 
@@ -56,6 +71,21 @@ class Sharded:
             for group in _groups_of(module._get_fsdp_state())
         }
         return list(found.values())
+
+
+def _point(mesh: Any) -> None:
+    """Have it resolve to groups of living ranks."""
+    if mesh.ndim == 1:
+        names = [dist.group.WORLD.group_name]
+    else:
+        as_torch_chooses = ((None, None),) * mesh.ndim
+        names = mesh._init_process_groups(
+            mesh._layout, mesh._rank_map, mesh._mesh_dim_names, as_torch_chooses
+        )
+    mesh._dim_group_names = names
+    root = mesh._get_root_mesh()
+    if hasattr(root, "_pg_registry"):
+        root._pg_registry = {name: dist.distributed_c10d._resolve_process_group(name) for name in names}
 
 
 def _groups_of(state: Any) -> list[Any]:

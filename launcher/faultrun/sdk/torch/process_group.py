@@ -72,12 +72,12 @@ class TrainingGroup:
         named = set(self.backend.replace(",", ":").split(":")) - {"cpu", "cuda", "npu"}
         if not named <= _ABORTABLE | ({_HCCL} if self._resumes else set()):
             return f"a group of {self.backend} cannot be left: gloo and nccl can"
-        return self.besides
+        return ""
 
-    @property
-    def besides(self) -> str:
-        """Why the groups that the script has made keep it; "" when there are none."""
-        if len(dist.distributed_c10d._world.pg_map) > 1:
+    def besides(self, known: frozenset[str]) -> str:
+        """Why the groups that the script has made keep it; "" when there are none but the ``known``."""
+        names = {*dist.distributed_c10d._world.pg_names.values()} - known
+        if dist.is_initialized() and names - {dist.group.WORLD.group_name}:
             return (
                 "it has process groups besides the one of all ranks, "
                 "which only a function for guard.run can make again"

@@ -62,7 +62,7 @@ class Rejoin:
         self._refused = refused
         self._group = training_group()
         self._averaging: Averaging | None = None
-        self._sharded: Sharded | None = None
+        self._sharded = None if guard.parts.shards is None else Sharded(guard.parts.model)
         self._entered = False
         self._able = False
         self._steps = 0
@@ -248,9 +248,7 @@ class Rejoin:
             self._memory.take(join.memory)
         self._group.form(join, lambda: regroup.is_over(join.incarnation))
         regroup.times["formed"] = time.monotonic()
-        if self._guard.parts.shards is not None:
-            if self._sharded is None:
-                self._sharded = Sharded(self._root())
+        if self._sharded is not None:
             self._sharded.enters()
 
     def _leave(self, error: Exception | None) -> None:
@@ -287,9 +285,9 @@ class Rejoin:
 
     def _say_if_able(self) -> None:
         """Once in every incarnation; and that it is over if a copy has no room any more."""
-        besides = "" if self._group is None or self._guard.redo.in_function else self._group.besides
-        if self._memory.full or besides:
-            self._cannot(self._memory.full or besides)
+        why = self._memory.full or ("" if self._guard.redo.in_function else self._besides)
+        if why:
+            self._cannot(why)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
             self._said = True
             self._worker.say("can_rejoin", incarnation=self.incarnation)
@@ -321,21 +319,22 @@ class Rejoin:
             return next(self._guard.parts.model.parameters()).device
         return torch.device("cuda")
 
-    def _root(self) -> Any:
-        """The outermost module to which ``fully_shard`` was applied."""
-        return self._guard.parts.model
+    @property
+    def _besides(self) -> str:
+        known = frozenset[str]() if self._sharded is None else self._sharded.group_names
+        return "" if self._group is None else self._group.besides(known)
 
     def _why_not(self) -> str:
         if self._refused:
             return self._refused
         if self._group is None:
             return "its process group was not made by sdk.torch.init_process_group"
-        if not self._worker.session.is_newcomer and self._group.why_not:
-            return self._group.why_not
+        if not self._worker.session.is_newcomer and (why := self._group.why_not or self._besides):
+            return why
         if any("ZeroRedundancy" in type(one).__name__ for one in self._guard.parts.optimizers):
             return "ZeroRedundancyOptimizer keeps another part of its state on every rank"
-        if self._guard.parts.shards is not None:
-            return Sharded(self._root()).why_not
+        if self._sharded is not None:
+            return self._sharded.why_not
         ddp = find_ddp(self._model)
         return why_not(ddp) if ddp is not None else ""
 
