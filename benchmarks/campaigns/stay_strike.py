@@ -37,6 +37,8 @@ def strike(
         struck.second = _armed_second(site, death, pids)
     first, *others = death.victims
     (_exactly if death.how is How.EXACT else _from_outside)(site, death, pids, goal, step, struck)
+    if not struck.killed:  # it never came there, and by now all wait for the next death
+        return struck
     for rank in others:
         time.sleep(death.after_s)
         _kill(pids[rank], struck)
