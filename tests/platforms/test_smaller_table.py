@@ -38,6 +38,23 @@ def test_what_is_not_known_here_stays_as_it_was_written() -> None:
     assert made["server_count"] == "1"
 
 
+def test_no_super_pod_names_a_server_that_no_rank_is_left_of() -> None:
+    """HCCL looks each of them up in the list of servers, and refuses the table where it is not there."""
+    table = table_v12(2, 2, 2)
+    one, *others = table["super_pod_list"][0]["server_list"]
+    table["super_pod_list"] = [
+        {"super_pod_id": "0", "server_list": [one]},
+        {"super_pod_id": "1", "server_list": others},
+    ]
+    made = json.loads(smaller_table(json.dumps(table).encode(), (2, 3)))
+    assert made["super_pod_list"] == [{"super_pod_id": "1", "server_list": others[:1]}]
+    shapeless: tuple[object, ...] = ({}, [1], [{"server_list": 1}])
+    for nonsense in shapeless:
+        table["super_pod_list"] = nonsense
+        made = json.loads(smaller_table(json.dumps(table).encode(), (2, 3)))
+        assert made["super_pod_list"] == nonsense
+
+
 def test_ranks_of_legacy_instances_that_say_them_are_numbered_anew() -> None:
     table = table_v0(3)
     for rank, instance in zip((2, 0, 1), table["group_list"][0]["instance_list"], strict=True):

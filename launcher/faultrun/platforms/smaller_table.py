@@ -39,6 +39,29 @@ def _of_servers(document: dict[str, Any], number: dict[int, int]) -> None:
     servers = [{**one, "device": _renumbered(one["device"], number)} for one in document["server_list"]]
     document["server_list"] = [one for one in servers if one["device"]]
     _count(document, "server_count", len(document["server_list"]))
+    _of_super_pods(document, {_id_of(one) for one in document["server_list"]})
+
+
+def _of_super_pods(document: dict[str, Any], servers: Collection[str]) -> None:
+    """Those of version 1.2 without the servers that are gone: HCCL refuses a table that names one of no rank.
+
+    What is no list of them stays as it was written.
+    """
+    pods = document.get("super_pod_list")
+    if isinstance(pods, list) and all(isinstance(_servers_of(pod), list) for pod in pods):
+        left = [
+            {**pod, "server_list": [one for one in _servers_of(pod) if _id_of(one) in servers]}
+            for pod in pods
+        ]
+        document["super_pod_list"] = [pod for pod in left if pod["server_list"]]
+
+
+def _servers_of(pod: object) -> Any:
+    return pod.get("server_list") if isinstance(pod, dict) else None
+
+
+def _id_of(server: object) -> str:
+    return str(server.get("server_id")) if isinstance(server, dict) else ""
 
 
 def _of_groups(document: dict[str, Any], number: dict[int, int]) -> None:
