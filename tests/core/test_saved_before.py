@@ -76,6 +76,16 @@ def test_one_that_has_saved_nothing_is() -> None:
     assert run["a"].was_told(PlanAdopted)
 
 
+def test_what_a_spare_knows_of_an_earlier_run_of_the_same_name_is_no_save_of_this_one() -> None:
+    run = Group("a", "b", "c")
+    run["c"].hears = False
+    run.starts()
+    run["c"].says(NodeStatus.JOINED, 3, saved=SAVE)
+    run["c"].hears = True
+    run.settles()
+    assert header_of(run).saved == ""
+
+
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_a_run_that_was_given_up_keeps_it_and_one_that_had_ended_does_not(exit_code: int) -> None:
     run = Group("a", "b").starts()

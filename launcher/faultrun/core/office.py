@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from faultrun.core.budget import anew
+from faultrun.core.over import of_this_run
 from faultrun.model.facts import NodeFact
 from faultrun.model.membership import CommonKeys, NodeKeys, Stated, Terms
 from faultrun.model.plan import Plan
@@ -54,7 +55,8 @@ class Office:
         before, plan = self.common.header, self.plan
         if before is None or plan is None:
             return ""
-        told = (one.statement.fact.saved for one in statements(self).values())
+        facts = (one.statement.fact for one in statements(self).values())
+        told = (of_this_run(plan, fact).saved for fact in facts)
         resumed = "" if plan.point is None else plan.point.path
         return before.saved or next((path[:LONGEST_PATH] for path in (resumed, *told) if path), "")
 

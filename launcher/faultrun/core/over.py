@@ -65,14 +65,17 @@ def is_ahead(plan: Plan, fact: NodeFact) -> bool:
 
 
 def of_this_run(plan: Plan, fact: NodeFact) -> NodeFact:
-    """The same, without what it tells of another run's last incident."""
-    return replace(fact, incident=None, saves=(), unsaved=()) if _is_of_another_run(plan, fact) else fact
+    """The same, without what it tells of another run's last incident and saves."""
+    if not _is_of_another_run(plan, fact):
+        return fact
+    return replace(fact, incident=None, saves=(), unsaved=(), saved="")
 
 
 def _is_of_another_run(plan: Plan, fact: NodeFact) -> bool:
     """Whether a node without a seat counts further than the run: its log_dir is of one of the same name."""
-    takes_part = plan.is_for(fact.node, fact.boot) or fact.status.busy
-    return fact.incarnation > plan.incarnation and not takes_part
+    if fact.incarnation <= plan.incarnation:
+        return False
+    return not (plan.is_for(fact.node, fact.boot) or fact.status.busy)
 
 
 def on_its_node(node: NodeId, why: str) -> str:
