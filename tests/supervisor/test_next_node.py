@@ -3,6 +3,7 @@
 import mmap
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.topology import BootId, NodeId, NodeSlots, RunId, Topology
 from faultrun.model.wire import parse
 from faultrun.sdk.snapshot import SnapshotOwner, Snapshots, Texts, bytes_needed
+from faultrun.sdk.snapshot_exchange import notice_a_dead_host
 from faultrun.supervisor.next_node import NextNode
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots import SnapshotMemory
@@ -100,10 +102,11 @@ class Pair:
             self.works_until(lambda of=other: of.said("copies_at", incarnation), "a node to listen")
             side.next_node.goes_to(incarnation, other.said("copies_at", incarnation)["at"])  # type: ignore[index]
 
-    def kill_program_of(self, side: Side) -> None:
+    def signals_program_of(self, side: Side, *signals: int) -> None:
         program = side.next_node._program
         assert program is not None
-        os.kill(program._process.pid, signal.SIGKILL)
+        for signum in signals:
+            os.kill(program._process.pid, signum)
 
 
 @pytest.fixture
@@ -126,6 +129,8 @@ def test_each_has_the_copies_of_the_other_until_one_is_lost_and_what_is_here_of_
     assert at is not None
     assert (at["to"], at["own"], at["next"], at["asked"]) == (0, 0, 1, True)
     pair.works_until(lambda: theirs.is_elsewhere(7) and a.of(1).steps == {6, 7}, "copies of rank 1 at node a")
+    # As Ctrl-C does, or a platform that tells every process; that the node leaves is no loss of it.
+    pair.signals_program_of(b, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     b.write(theirs, 8)
     pair.works_until(lambda: a.of(1).steps == {7, 8} and b.of(0).steps == {7}, "the next copy")
     assert not a.next_node.lost
@@ -137,7 +142,7 @@ def test_each_has_the_copies_of_the_other_until_one_is_lost_and_what_is_here_of_
     assert not a.next_node.lost
     pair.meet(1)
     pair.works_until(lambda: a.of(1).newest_incarnation == 1 and a.of(1).steps == {7, 8}, "copies sent anew")
-    pair.kill_program_of(b)
+    pair.signals_program_of(b, signal.SIGKILL)
     pair.works_until(lambda: a.next_node.lost == {1}, "node a to know that b is lost")
     pair.works_until(lambda: b.said("copies_end", 1), "the rank of b to be told")
     a.next_node.begin(replace(stayed, incarnation=2, kept=frozenset({0})))
@@ -163,6 +168,19 @@ def test_where_memory_is_short_there_the_ranks_here_are_told_and_nobody_who_leav
     a.next_node.close()
     pair.works_until(lambda: a.reactor is not None, "its end")
     assert not b.next_node.lost
+
+
+def test_a_host_that_dies_is_noticed_whoever_spoke_last() -> None:
+    """The kernel probes only while all that was sent has arrived; an answer on its way has another limit."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()) as one:
+            notice_a_dead_host(one)
+            told = {
+                name: one.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+                for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+            }
+    probed_s = told["TCP_KEEPIDLE"] + told["TCP_KEEPCNT"] * told["TCP_KEEPINTVL"]
+    assert 0 < told["TCP_USER_TIMEOUT"] <= 1000 * probed_s < 10_000, "less than a lease"
 
 
 def test_a_node_alone_starts_nothing(pair: Pair, tmp_path: Path) -> None:

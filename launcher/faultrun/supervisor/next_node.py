@@ -4,6 +4,7 @@ Nothing is started before a rank asks for memory for a state that nobody else ha
 comes from the node before lies in memory of ours (``SnapshotMemory``), like what our own ranks keep.
 """
 
+import signal
 import socket
 import subprocess
 import sys
@@ -180,6 +181,8 @@ class _Program:
 
     def __init__(self, reactor: Reactor, heard: "Callable[[_Program, dict[str, Any] | None], None]") -> None:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        # It leaves with us: a Ctrl-C, or a platform that tells every process to stop, means the ranks.
+        usual = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM],
@@ -191,6 +194,7 @@ class _Program:
             ours.close()
             raise
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, usual)
             its.close()
         ours.setblocking(False)
         self._peer = ControlPeer(ours)
