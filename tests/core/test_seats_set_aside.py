@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.agree import AWAITS
-from faultrun.core.seats import can_do_without_one, does_without, newcomers
+from faultrun.core.place import does_without
+from faultrun.core.seats import can_do_without_one, newcomers
 from faultrun.core.slots import workers_words
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.elastic import Elastic, NodeAside, SlotLedger
@@ -87,6 +88,9 @@ def test_of_a_fixed_number_a_bad_node_gives_its_seat_to_a_spare_and_gets_none_wh
     back = planned(plan, *here, elastic=ALL)
     assert (names(back), does_without(plan, back)) == ("bdc", True), "rather than that the run ends with 69"
     assert workers_words(back) == ""
+    full = replace(fact(A, plan), unfit=True, failure=(71, "no space"))
+    back = planned(plan, full, *here, elastic=ALL, too_late=False)
+    assert names(back) == "bdc", "rather than that it ends with what that node lacks"
 
 
 def test_of_a_fixed_number_nobody_is_counted_out_who_is_needed() -> None:

@@ -12,8 +12,7 @@ from faultrun.core import at_once
 from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
 from faultrun.core.elect import plan_as_seen, still_coordinator
 from faultrun.core.office import LONGEST_PATH, Office, numbered, statements
-from faultrun.core.place import begun_anew
-from faultrun.core.seats import does_without
+from faultrun.core.place import begun_anew, does_without
 from faultrun.core.span import span
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver

@@ -11,6 +11,7 @@ from faultrun.core.span import node_names, rank_names
 from faultrun.errors import assert_never
 from faultrun.model.checkpoint import Identity, Live, OnNode, RankFile, RecoveryPoint, Shared
 from faultrun.model.facts import NodeFact
+from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Replacement, Topology
 
 NOBODY = NodeId("")
@@ -75,6 +76,13 @@ def replaced(before: Topology, after: Topology) -> tuple[Replacement, ...]:
         for old, new in zip(before.nodes, after.nodes, strict=True)
         if old.node != new.node and NOBODY not in (old.node, new.node)
     )
+
+
+def does_without(plan: Plan, following: Plan) -> bool:
+    """Whether somebody who was waited for is not waited for in ``following``: less, or who was set aside."""
+    aside = set[NodeId]() if plan.slots is None else {one.node for one in plan.slots.nodes}
+    seats = {seat.node for seat in following.topology.nodes}
+    return len(seats) < len(plan.topology.nodes) or bool(aside & seats)
 
 
 def slots_of_nodes(topology: Topology) -> list[int]:

@@ -113,6 +113,12 @@ class Known:
         return self.elastic.keeps_size(len(self.wanted.nodes))
 
     @property
+    def lacks_what_none_brings(self) -> bool:
+        """Whether a node with a seat cannot start its workers: the run ends rather than to wait for another."""
+        seats = () if self.plan is None else self.plan.topology.nodes
+        return any(seat.node in self.here and self.here[seat.node].unfit for seat in seats)
+
+    @property
     def count(self) -> int:
         """How many nodes the run has now, or is to begin with."""
         return len(self.plan.topology.nodes if self.plan is not None and self.fits else self.wanted.nodes)
@@ -131,7 +137,8 @@ def seated(known: Known) -> Seating | str:
             return given
         refused = f"node {bad.node} keeps its place ({bad.why}): {given}"
     given = _given(known, None)
-    if isinstance(given, str) and known.too_late and not known.elastic.health_check:
+    waits = not (known.too_late or known.lacks_what_none_brings)
+    if isinstance(given, str) and not waits and not known.elastic.health_check:
         given = _given(known, None, forgives=True)
     if refused and isinstance(given, Seating):
         return replace(given, slots=replace(given.slots or SlotLedger(), refused=refused))
@@ -163,13 +170,6 @@ def can_do_without_one(elastic: Elastic, plan: Plan, here: Mapping[NodeId, NodeF
         return True
     out = seats if plan.slots is None else {*seats, *_set_aside(plan.slots, here)}
     return any(node not in out and can_sit(fact) for node, fact in here.items())
-
-
-def does_without(plan: Plan, following: Plan) -> bool:
-    """Whether somebody who was waited for is not waited for in ``following``: less, or who was set aside."""
-    aside = set[NodeId]() if plan.slots is None else {one.node for one in plan.slots.nodes}
-    seats = {seat.node for seat in following.topology.nodes}
-    return len(seats) < len(plan.topology.nodes) or bool(aside & seats)
 
 
 def left_out(plan: Plan, incident: Incident, following: Plan) -> bool:
