@@ -64,7 +64,7 @@ def assert_nothing_was_half_done_behind_a_step(stage: RejoinStage) -> None:
     for rank in range(stage.world):
         lines = (stage.folder / f"stands_{rank}").read_text().splitlines()
         told = {tuple(line.split()) for line in lines}
-        assert all(step == of_guard for step, of_guard, _ in told)
+        assert all(step == of_guard for step, of_guard, *_ in told)
         assert len(told) == len({step for step, *_ in told}), "two states of one step"
 
 
@@ -157,12 +157,29 @@ def redone(stage: RejoinStage, number: int) -> int:
     return at[len(earlier)] - back.pop()
 
 
-def test_without_memory_a_shard_cannot_come_back_and_nobody_says_it_could(tmp_path: Path) -> None:
-    with stage_of(tmp_path / "refused", "4", "fsdp") as stage:
-        stage.gives_memory = False
+def test_ranks_without_memory_for_copies_do_not_say_that_they_could_come_back_and_nobody_waits_for_them(
+    tmp_path: Path,
+) -> None:
+    """Neither where all agree on how often copies are made, nor at the end."""
+    with stage_of(tmp_path / "refused", "24", "fsdp", "grows-2") as stage:
+        stage.refused = frozenset({1})
+        stage.begin()
+        ends(stage)
+        assert 0 in {one["rank"] for one in stage.heard("can_rejoin")}
+        assert 1 not in {one["rank"] for one in stage.heard("can_rejoin")}
+        whys = {one["rank"]: one["why"] for one in stage.heard("cannot_rejoin")}
+        assert whys[2].startswith("its memory snapshot is too small")
+        assert whys[0] == whys[1] == "all its steps are done"
+        assert "this rank's shard is copied into memory every" in stage.logs()
+
+
+def test_where_one_rank_refuses_all_do_and_nobody_waits(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "refused", "4", "ddp", "subgroup", world=2) as stage:
         stage.begin()
         ends(stage)
         assert not stage.heard("can_rejoin")
+        whys = {one["rank"]: one["why"] for one in stage.heard("cannot_rejoin")}
+        assert whys[1] == f"rank 0 cannot: {whys[0]}"
 
 
 def test_ranks_whose_copies_were_asked_for_otherwise_refuse_by_name_and_nobody_waits(tmp_path: Path) -> None:
@@ -256,7 +273,7 @@ def test_a_mistake_of_the_scripts_own_ends_its_rank_as_ever(tmp_path: Path) -> N
 
 
 def test_a_function_is_entered_again(tmp_path: Path) -> None:
-    words = ("12", "hand", "function")
+    words = ("12", "hand", "function", "leaves")
     with stage_of(tmp_path / "hit", *words, "kill-2-5-begin", "kill-0-9-end") as stage:
         stage.begin()
         assert ends(stage) == undisturbed(tmp_path, words)

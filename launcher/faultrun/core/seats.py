@@ -114,7 +114,7 @@ class Known:
 
     @property
     def lacks_what_none_brings(self) -> bool:
-        """Whether a node with a seat cannot start its workers: the run ends rather than to wait for another."""
+        """Whether a node with a seat cannot start its workers: for that the run ends and waits for nobody."""
         seats = () if self.plan is None else self.plan.topology.nodes
         return any(seat.node in self.here and self.here[seat.node].unfit for seat in seats)
 

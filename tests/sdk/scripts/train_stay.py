@@ -1,12 +1,14 @@
 # ruff: noqa: T201 - what a worker prints goes to its log
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
-The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp`` or ``hand``, and what else:
-``bn``, ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``),
-``every-STEPS`` (snapshots), ``unlike``, ``besides-STEP`` (a process group more), ``copies`` (no third step
-before the next node takes them in), and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE``
-and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where;
-``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the kernel.
+The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp`` or ``hand``, and what
+else: ``bn``, ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for
+``go_on``), ``every-STEPS`` (snapshots), ``unlike``, ``grows-RANK`` (its state, beyond its memory),
+``subgroup`` (of rank 0 alone), ``leaves`` (the group, within the function), ``besides-STEP`` (a process
+group more), ``copies`` (no third step before the next node takes them in), and, done only once,
+``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote,
+and a MemoryFault that tells where; ``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is
+not there, or given up by the kernel.
 """
 
 import ctypes
@@ -55,6 +57,20 @@ class Numbers(Dataset):  # type: ignore[misc]
         return data(at)
 
 
+class Notes:
+    """They become more from one step to the next."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def state_dict(self) -> dict[str, str]:
+        self.text += "x" * 20000
+        return {"text": self.text}
+
+    def load_state_dict(self, state: dict[str, str]) -> None:
+        self.text = state["text"]
+
+
 def data(at: int) -> Any:
     generator = torch.Generator().manual_seed(at * 1000 + RANK)
     return torch.randn(8, WIDTH, generator=generator), torch.randint(0, 10, (8,), generator=generator)
@@ -72,6 +88,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(7)
     sdk.torch.init_process_group("gloo", timeout=timedelta(seconds=60))
+    if "subgroup" in WORDS:
+        dist.new_group([0])
     net = build()
     model: Any = net
     if "compile" in WORDS:
@@ -93,9 +111,8 @@ def main() -> None:
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=200)
     torch.manual_seed(100 + RANK)
     folder = sdk.Folder(directory=Path(os.environ["CKPT"]), replica_group=(RANK,) if "own" in WORDS else ())
-    guard = sdk.torch.protect(
-        model, optimizer, directory=folder, objects={"scheduler": scheduler}, snapshot_every=EVERY
-    )
+    objects = {"scheduler": scheduler, **({"notes": Notes()} if f"grows-{RANK}" in WORDS else {})}
+    guard = sdk.torch.protect(model, optimizer, directory=folder, objects=objects, snapshot_every=EVERY)
     guard.resume()
     job = Job(guard, model, net, optimizer, scheduler)
     if "function" in WORDS:
@@ -191,6 +208,8 @@ class Job:
             self.one(*data(step))
             guard.step()
             self.note()
+        if "leaves" in WORDS:
+            dist.destroy_process_group()
 
     def note(self) -> None:
         if "gate" in WORDS and self.step == GATE:
@@ -208,11 +227,15 @@ class Job:
     def stands(self, step: int) -> None:
         """Write down what there is behind a step, one that was taken back too."""
         with (OUT / f"stands_{RANK}").open("a") as file:
-            file.write(f"{step} {self.guard.global_step} {digest(self.net, self.optimizer)}\n")
+            file.write(f"{step} {self.guard.global_step} {self.state()}\n")
 
     def ends(self) -> None:
+        (OUT / f"final_{RANK}").write_text(f"{self.state()}\n")
+
+    def state(self) -> str:
+        """Checksums of parameters and optimizer, and of the random numbers."""
         random = zlib.crc32(torch.get_rng_state().numpy().tobytes())
-        (OUT / f"final_{RANK}").write_text(f"{digest(self.net, self.optimizer)} {random}\n")
+        return f"{digest(self.net, self.optimizer)} {random}"
 
 
 def touch_memory_without_a_page() -> None:

@@ -65,7 +65,10 @@ class Incident:
 
 
 class RejoinStage:
-    """``world`` workers of ``script`` with ``words``. ``replaces``: the dead; ``damages``: their copies."""
+    """``world`` workers of ``script`` with ``words``. ``replaces``: the dead; ``damages``: their copies.
+
+    ``refused`` are ranks that get no memory for copies.
+    """
 
     def __init__(
         self, folder: Path, world: int, script: Path, *words: str, imports: Sequence[str] = ()
@@ -73,7 +76,8 @@ class RejoinStage:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.world = folder, world
         self.script, self.words, self.imports = script, words, imports
-        self.replaces = self.gives_memory = self.repairs = True
+        self.replaces = self.repairs = True
+        self.refused: frozenset[int] = frozenset()
         self.damages = False
         self.incarnation = 0
         self.all_stayed = False
@@ -242,7 +246,7 @@ class RejoinStage:
                 self._join(rank)
             case "memory_fault" if self.repairs:
                 self._repair(rank)
-            case "snapshot" if self.gives_memory:
+            case "snapshot" if rank.number not in self.refused:
                 fd = self._memories[rank.number] = os.memfd_create(f"snapshot-{rank.number}")
                 os.ftruncate(fd, content["bytes"])
                 socket.send_fds(peer, [message("snapshot_fd", fds=1)], [fd])

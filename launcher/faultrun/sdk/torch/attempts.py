@@ -46,12 +46,13 @@ class StepAttempt:
 
     def __init__(self, guard: "Guard") -> None:
         self._guard = guard
-        self._step = guard.position.step + 1
+        self._step = 0
         self.done = False
         """Whether the step stands. Otherwise it was taken back: ``guard.global_step`` is one before it."""
 
     def __enter__(self) -> "StepAttempt":
         self._guard.redo.attempted = True
+        self._step, self.done = self._guard.position.step + 1, False  # the script may keep one for all steps
         return self
 
     def __exit__(
@@ -117,7 +118,8 @@ class Redo:
             for group, captured in zip(optimizer.param_groups, groups, strict=True):
                 group.update({key: one for key, one in captured.items() if key != "params"})
         parts.objects.load_small(last.objects)
-        if self.in_function:  # a loop has noted them as the step began; an open loader has drawn some since
+        if self.in_function or last.position.step + 1 in self._noted:
+            # else nothing of the step was done, and what was drawn since the last one is the script's own
             restore_rng(guard.recorder.read(last.rng), guard.reading.generator)
         guard.position = last.position
 
@@ -147,7 +149,7 @@ def steps(guard: "Guard", last: int) -> Iterator[int]:
         if rejoin is not None:
             rejoin.settle()
         if guard.position.step >= last:
-            if rejoin is None or rejoin.finish(dist.barrier):
+            if rejoin is None or rejoin.finish(_meet):
                 return
             continue
         step = guard.position.step + 1
@@ -217,5 +219,11 @@ def run(guard: "Guard", train: Callable[["Guard"], T]) -> T:
             if not rejoin.undoes(error):
                 raise
             continue
-        if rejoin.finish(dist.barrier):
+        if rejoin.finish(_meet):
             return result
+
+
+def _meet() -> None:
+    """Wait for all ranks, unless the script has left their group by itself."""
+    if dist.is_initialized():
+        dist.barrier()

@@ -28,7 +28,6 @@ from faultrun.sdk.snapshot import (
 )
 from faultrun.sdk.snapshot_files import SnapshotLabel, inode_of
 from faultrun.sdk.snapshot_interval import SnapshotInterval
-from faultrun.sdk.torch.asked_alike import AskedAlike
 from faultrun.sdk.torch.capture import Boundary
 from faultrun.sdk.torch.next_node import CopiesArriving
 from faultrun.sdk.torch.packing import Packed, opened, pack, pickled, unpacked_from
@@ -63,7 +62,6 @@ class StateCopies:
         self._asked = False
         self._told: list[int] = []
         self._snapshots: Snapshots | None = None
-        self._alike: AskedAlike | None = None
         self.full = ""
         """Why no copies can be made any more; "" while they can."""
 
@@ -96,12 +94,11 @@ class StateCopies:
         self._snapshots = Snapshots(memory, SnapshotOwner(run_id=session.run_id, rank=session.rank))
         self._asked = True
 
-    def compare(self, store: Any | None) -> None:
-        """Before the first step: tell the other ranks how often copies were asked for."""
-        self._alike = AskedAlike(store, self._worker.session)
-        self._alike.tell(
-            "nothing, as all hold its state," if self._interval is None else repr(self._interval.asked)
-        )
+    @property
+    def asked(self) -> str:
+        """How often copies were asked for, as it is told to the other ranks."""
+        interval = self._interval
+        return "nothing, as all hold its state," if interval is None else repr(interval.asked)
 
     def rehearse(self) -> None:
         """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
@@ -118,16 +115,19 @@ class StateCopies:
             self._shard.goes_on()
 
     def stepped(self, device: Any) -> None:
-        """A step is complete. ``device``: where collectives of the group find their tensors."""
-        if self._asked_otherwise() or not self._wanted:
+        """A step is complete. ``device``: where collectives of the group find their tensors.
+
+        Also where no copies can be made any more: the others' trial ends with this rank.
+        """
+        if not self._wanted:
             return
-        if self._snapshots is None:
+        if self._snapshots is None and not self.full:
             self._ask()
         if self._shard is not None:
             self._next_node.look()
             self._agree(device)
-            self._shard.stepped(there=self._snapshots is not None)
-        elif self._snapshots is not None and not self._is_noted():
+            self._shard.stepped(there=self._snapshots is not None and not self.full)
+        elif self._snapshots is not None and not self.full and not self._is_noted():
             self._write(self._guard.history[-1].position.step, self._own())
 
     def note_own(self) -> None:
@@ -178,14 +178,6 @@ class StateCopies:
         if found is not None:
             self._guard.parts.buffers.put(_state_in(found)["buffers"])
 
-    def _asked_otherwise(self) -> bool:
-        """Whether another rank makes other copies: no step would be in the memory of all."""
-        alike, self._alike = self._alike, None
-        why = "" if alike is None else alike.against()
-        if why:
-            self._fails(why)
-        return bool(why)
-
     def _is_noted(self) -> bool:
         """Whether our own part has not changed since its gradients left: a copy being made anew is none."""
         found = self._snapshots.read(self._guard.position.step) if self._snapshots is not None else None
@@ -199,8 +191,10 @@ class StateCopies:
         interval, step = self._interval, self._guard.history[-1].position.step
         if interval is None or not interval.ends_trial(step):
             return
+        has_room = not self.full and not self._worker.regroup.refused
         with contextlib.suppress(RuntimeError):
-            interval.settle([wish for (wish,) in exchanged([interval.wish], device)])
+            own = interval.wish if has_room else 1  # then any suits
+            interval.settle([wish for (wish,) in exchanged([own], device)])
             self._guard.redo.kept = interval.redone
             words = interval.words()
             if words:

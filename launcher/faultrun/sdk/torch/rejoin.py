@@ -13,7 +13,6 @@ An exception is a peer's fault only if the supervisor says that a peer was lost.
 
 import gc
 import time
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,9 @@ from faultrun.sdk.evidence import tells_of_a_dead_peer
 from faultrun.sdk.regroup import Join
 from faultrun.sdk.snapshot import SnapshotDamaged
 from faultrun.sdk.torch import stuck
-from faultrun.sdk.torch.asked_alike import group_store
+from faultrun.sdk.torch.asked_alike import AskedAlike, group_store
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
+from faultrun.sdk.torch.frames import forget_frames
 from faultrun.sdk.torch.fsdp2 import Sharded
 from faultrun.sdk.torch.live_state import LiveState
 from faultrun.sdk.torch.memory import StateCopies
@@ -65,6 +65,8 @@ class Rejoin:
         self._sharded = None if guard.parts.shards is None else Sharded(guard.parts.model)
         self._entered = False
         self._able = False
+        self._alike: AskedAlike | None = None
+        """Of a rank that could rejoin as training began: all such meet at the end, whatever came since."""
         self._steps = 0
         self._said = False
         self._inside = not worker.session.is_newcomer
@@ -85,21 +87,21 @@ class Rejoin:
         if self._entered:
             return
         self._entered = True
-        if not self._worker.session.is_newcomer:
-            self._memory.compare(group_store())
+        newcomer = self._worker.session.is_newcomer
+        alike = AskedAlike(None if newcomer else group_store(), self._worker.session)
+        alike.tell(self._memory.asked)
         why = self._why_not()
         if why:
+            alike.refuse(why)
             self._cannot(why)
-            if self._worker.session.is_newcomer:
+            if newcomer:
                 raise FaultrunError(
                     "this rank cannot take a dead one's place",
                     because=why,
                     hint="--on_fault=restart starts all ranks again instead",
                 )
             return
-        self._able = True
-        guard = self._guard
-        newcomer = self._worker.session.is_newcomer
+        self._able, self._alike, guard = True, alike, self._guard
         if guard.parts.shards is None:
             ddp = find_ddp(self._model)
             if ddp is not None:
@@ -145,12 +147,18 @@ class Rejoin:
 
     def stepped(self) -> None:
         """A step is complete: copy it where that is wanted, and say once that this rank can rejoin."""
-        if not self._able:
+        if self._alike is None:
             return
         self._steps += 1
         self._state.is_whole = True
+        against = self._alike.against()
+        if against:
+            self._alike = None
+            self._cannot(against)
+            return
         self._memory.stepped(self._device())
-        self._say_if_able()
+        if self._able:
+            self._say_if_able()
 
     def undoes(self, error: Exception) -> bool:
         """Whether ``error`` ended this attempt because a peer is gone, or memory of this rank is bad.
@@ -182,7 +190,8 @@ class Rejoin:
 
     def finish(self, barrier: Callable[[], object]) -> bool:
         """All steps are done: leave together. False when a peer was lost in it, and ``settle`` comes next."""
-        if not self._able or not self._said:
+        # Who has no room for copies, or none yet, comes too: others know nothing of that and wait here.
+        if self._alike is None or not (self._steps or self._came_late):
             return True
         try:
             barrier()
@@ -190,8 +199,9 @@ class Rejoin:
             if not self.undoes(error):
                 raise
             return False
-        self._able = False
-        self._cannot("all its steps are done")
+        if self._able:
+            self._cannot("all its steps are done")
+        self._alike = None
         return True
 
     def _before_gradients(self) -> None:
@@ -256,7 +266,7 @@ class Rejoin:
         if self._inside:
             self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
-        _forget_frames(error)
+        forget_frames(error)
         for optimizer in self._guard.parts.optimizers:
             optimizer.zero_grad()
         if self._averaging is not None:
@@ -337,13 +347,3 @@ class Rejoin:
             return self._sharded.why_not
         ddp = find_ddp(self._model)
         return why_not(ddp) if ddp is not None else ""
-
-
-def _forget_frames(error: BaseException | None) -> None:
-    """The frames of a traceback hold tensors, graphs and the group; the script's own keeps its."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        traceback.clear_frames(error.__traceback__)
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
