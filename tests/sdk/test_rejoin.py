@@ -129,21 +129,35 @@ def test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most(tmp_pat
         assert lost[0] == 2, "from step 4"
 
 
+def test_nobody_goes_back_into_an_epoch_after_which_the_script_has_changed_something(tmp_path: Path) -> None:
+    """What stands between two epochs is not done again: survivors would go on with another learning rate."""
+    words = (*SHARDS, "every-4", "epochs", "gate", "kill-1-11-reduced")
+    with stage_of(tmp_path / "hit", *words, world=2) as stage:
+        (told,) = refusals(stage)
+        assert told["rank"] == 0
+        assert "step 8 of epoch 0, and this rank is in epoch 1" in str(told["why"])
+
+
 def test_a_copy_that_fails_its_checksum_is_loaded_by_nobody(tmp_path: Path) -> None:
     with stage_of(tmp_path / "hit", *FSDP, "every-4", "gate", "kill-1-15-end", world=2) as stage:
         stage.damages = True
-
-        def gives_up(rank: object, content: dict[str, object]) -> None:
-            stage.replaces &= content["kind"] != "cannot_rejoin"
-
-        stage.on_message = gives_up
-        stage.begin_with_memory()
-        stage.wait_for(lambda: bool(stage.heard("cannot_rejoin")), "a newcomer that gives up")
-        (told,) = stage.heard("cannot_rejoin")
+        (told,) = refusals(stage)
         assert (told["rank"], told["why"]) == (
             1,
             "its memory snapshot of step 12 is damaged: its checksum is another",
         )
+
+
+def refusals(stage: RejoinStage) -> list[dict[str, object]]:
+    """Who gives up after the first death; nobody takes its place."""
+
+    def gives_up(rank: object, content: dict[str, object]) -> None:
+        stage.replaces &= content["kind"] != "cannot_rejoin"
+
+    stage.on_message = gives_up
+    stage.begin_with_memory()
+    stage.wait_for(lambda: bool(stage.heard("cannot_rejoin")), "a rank that gives up")
+    return stage.heard("cannot_rejoin")
 
 
 def redone(stage: RejoinStage, number: int) -> int:

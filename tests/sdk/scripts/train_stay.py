@@ -2,13 +2,14 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp`` or ``hand``, and what
-else: ``bn``, ``loader``, ``workers``, ``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for
-``go_on``), ``every-STEPS`` (snapshots), ``unlike``, ``grows-RANK`` (its state, beyond its memory),
-``subgroup`` (of rank 0 alone), ``leaves`` (the group, within the function), ``besides-STEP`` (a process
-group more), ``copies`` (no third step before the next node takes them in), and, done only once,
-``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote,
-and a MemoryFault that tells where; ``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is
-not there, or given up by the kernel.
+else: ``bn``, ``loader``, ``workers``, ``epochs`` (after which the scheduler steps), ``compile``,
+``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``), ``every-STEPS`` (snapshots), ``unlike``,
+``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of rank 0 alone), ``leaves`` (the group, within
+the function), ``besides-STEP`` (a process group more), ``copies`` (no third step before the next node takes
+them in), and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and
+``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where;
+``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the
+kernel.
 """
 
 import ctypes
@@ -176,7 +177,8 @@ class Job:
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= WORLD
         self.optimizer.step()
-        self.scheduler.step()
+        if "epochs" not in WORDS:
+            self.scheduler.step()
         self.optimizer.zero_grad()
         self.at("end")
 
@@ -201,6 +203,8 @@ class Job:
                     self.one(inputs, labels)
                 self.at("after")
                 self.note()
+            if "epochs" in WORDS:
+                self.scheduler.step()
 
     def by_itself(self, guard: Any) -> None:
         for step in range(guard.global_step + 1, LAST + 1):

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
 
 
+class ElsewhereInTheScript(Exception):
+    """The common step lies where the script of this rank cannot go on; the message says why."""
+
+
 class LiveState:
     """Of one guard. Main thread. What interrupts a step is told by ``interrupted``."""
 
@@ -37,6 +41,7 @@ class LiveState:
         """Have the state of ``common``, and send it to those that take it from here.
 
         RuntimeError: a rank is gone. ``device``: where collectives of the group find their tensors.
+        ElsewhereInTheScript: it has that state, and can save it.
         """
         guard, rank = self._guard, self._guard.writer.session.rank
         layout = averaging.layout if averaging is not None else None
@@ -64,6 +69,10 @@ class LiveState:
             averaging.enters(layout)
         guard.came_back()
         self.is_whole = True
+        is_open = guard.in_loop and not guard.redo.in_function  # which the script itself opens anew
+        why = guard.reading.why_not_at(guard.position) if is_open and source is not From.ITSELF else ""
+        if why:
+            raise ElsewhereInTheScript(why)
 
     def _survived(self) -> bool:
         guard = self._guard

@@ -22,6 +22,9 @@ class Reading:
         """The one that shuffles, if the loader has one of its own."""
         self.epoch_rng: Rng | None = None
         """The random numbers at the beginning of the epoch, from which its order follows."""
+        self.epoch: int | None = None
+        """Of the loop that was opened last."""
+        self._changed_after = -1
 
     def resumes_at(self, position: Position, rng: Rng, epoch_rng: Rng | None) -> None:
         """The next loop goes on at ``position``, with these random numbers."""
@@ -32,6 +35,18 @@ class Reading:
         if self._resumed is not None:
             restore_rng(self._resumed[1], self.generator)
             self._resumed = None
+
+    def why_not_at(self, position: Position) -> str:
+        """Why the loop that is open cannot go on at ``position``; "" if it can.
+
+        What the script does between two epochs, such as a step of its scheduler, is done once.
+        """
+        if self.epoch is None or position.epoch is None or position.epoch == self.epoch:
+            return ""
+        if position.epoch < self.epoch and position.step > self._changed_after:
+            return ""
+        where = f"step {position.step} of epoch {position.epoch}, and this rank is in epoch {self.epoch}"
+        return f"the ranks that are left go on at {where}: what the script does in between is done once"
 
     def own_numbers(
         self, position: Position, rng: Rng | None, epoch_rng: Rng | None
@@ -52,13 +67,17 @@ class Reading:
         guard, recorder = self._guard, self._guard.recorder
         if self._resumed is not None and epoch < (self._resumed[0].epoch or 0):
             return iter(())  # it was done before the save; the loop begins at 0 again
+        self.epoch = epoch
         self.generator = generator = generator_of(loader)
         resumed, self._resumed = self._resumed, None
         set_epoch(loader, epoch)
         if resumed is None or resumed[0].epoch != epoch:
             guard.position = Position(guard.position.step, epoch, 0)
             self.epoch_rng = recorder.read(recorder.epoch(guard.position, generator))
+            before = guard.history[-1] if guard.history else None
             guard.note_boundary()  # an epoch begins: no new step, but a place to go on from
+            if before is not None and not before.says_the_same(guard.history[-1]):
+                self._changed_after = before.position.step
             return self._opened(loader, 0)
         position, rng, epoch_rng = resumed
         guard.position = position

@@ -28,7 +28,7 @@ from faultrun.sdk.torch.asked_alike import AskedAlike, group_store
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.frames import forget_frames
 from faultrun.sdk.torch.fsdp2 import Sharded
-from faultrun.sdk.torch.live_state import LiveState
+from faultrun.sdk.torch.live_state import ElsewhereInTheScript, LiveState
 from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.repair import Repair
@@ -288,8 +288,8 @@ class Rejoin:
             raise self._gives_up(f"step {common.step} is too long ago to do the steps after it again")
         try:
             self._state.become(common, self._memory, self._averaging, device)
-        except SnapshotDamaged as damage:
-            raise self._gives_up(str(damage)) from damage
+        except (SnapshotDamaged, ElsewhereInTheScript) as why:
+            raise self._gives_up(str(why)) from why
         self._worker.regroup.times["restored"] = time.monotonic()
         return common.step
 
