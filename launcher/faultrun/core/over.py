@@ -16,11 +16,11 @@ Over = tuple[str, StopSource | None]
 
 def why_over(plan: Plan, here: Mapping[NodeId, NodeFact], lease_ttl_s: float) -> Over:
     """Why the plan's incarnation cannot begin or go on."""
-    for seat in plan.topology.nodes:
+    for place, seat in enumerate(plan.topology.nodes):
         fact = here.get(seat.node)
         if fact is None:
             return loss_words(plan.topology, seat.node, lease_ttl_s), None
-        why = why_given_up(plan, fact)
+        why = _why_given_up(plan, fact, is_its=not plan.boots or plan.boots[place] == fact.boot)
         if why[0]:
             return why
     return "", None
@@ -28,11 +28,16 @@ def why_over(plan: Plan, here: Mapping[NodeId, NodeFact], lease_ttl_s: float) ->
 
 def why_given_up(plan: Plan, fact: NodeFact) -> Over:
     """The same, of a member that is there."""
+    return _why_given_up(plan, fact, is_its=plan.is_for(fact.node, fact.boot))
+
+
+def _why_given_up(plan: Plan, fact: NodeFact, *, is_its: bool) -> Over:
+    """``is_its``: whether it is the supervisor that the plan names; to look for it there takes time."""
     if fact.stop is not None:
         return f"node {fact.node} was told to stop", fact.stop
     if fact.failure is not None:
         return f"node {fact.node} cannot go on: {fact.failure[1]}", None
-    if not plan.is_for(fact.node, fact.boot):
+    if not is_its:
         return f"node {fact.node} has another supervisor", None
     if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
         return f"node {fact.node} has given it up", None
@@ -43,9 +48,9 @@ def why_given_up(plan: Plan, fact: NodeFact) -> Over:
 
 def is_behind(plan: Plan, fact: NodeFact) -> bool:
     """Whether it has not spoken since the plan was made, and will: whoever ends takes no plan any more."""
-    ends = fact.stop is not None or fact.failure is not None
-    is_here = plan.is_for(fact.node, fact.boot) and not too_late(plan, fact)
-    return fact.incarnation < plan.incarnation and not ends and is_here
+    if fact.incarnation >= plan.incarnation or fact.stop is not None or fact.failure is not None:
+        return False
+    return plan.is_for(fact.node, fact.boot) and not too_late(plan, fact)
 
 
 def beside_the_lost(plan: Plan, here: Mapping[NodeId, NodeFact]) -> Topology | None:
