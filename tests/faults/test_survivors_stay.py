@@ -257,3 +257,17 @@ def test_a_killed_shard_is_saved_from_memory_where_all_start_again(tmp_path: Pat
     assert "ranks 0 1 saved step 7 in " in run.card(1)
     assert "rank 1 by its memory snapshot" in run.card(1)
     assert "lost 0 steps" in run.card(1)
+
+
+@pytest.mark.torch
+def test_shards_of_a_rejoin_that_failed_are_of_the_life_in_which_their_step_was_made(tmp_path: Path) -> None:
+    """A survivor waits in the next group for a newcomer that is late, then has not heard of the death."""
+    words = ("12", "fsdp", "every-1", "waits-8")
+    options = ("--worker_num=2", "--rejoin_timeout=300ms", "--max_restarts=10", "--backoff=10ms..20ms")
+    faults = ("kill-1-5-backward", "kill-1-8-after")
+    run = trained(tmp_path, *options, "--checkpoint_dir=ck", str(TRAIN), *words, *faults)
+    assert ends(tmp_path / "out", 2) == ends_undisturbed(tmp_path / "undisturbed", 2, *words[:-1])
+    saved = [(line["rank"], line["step"], line["memory"]) for line in run.events("GaspSaved")]
+    assert sorted(saved) == [(0, 4, False), (0, 8, False), (1, 4, True), (1, 8, True)]
+    chosen = [line["point"]["global_step"] for line in run.events("RecoveryPointChosen") if line["point"]]
+    assert chosen == [4, 8]

@@ -91,6 +91,7 @@ def label(folder: Path, rank: int, step: int, part_bytes: int) -> bytes:
         replica_group=(rank,),
         node="here",
         parts=(part_bytes,),
+        life=2,
     ).packed()
 
 
@@ -103,7 +104,6 @@ def ran(
 ) -> list[dict[str, Any]]:
     told = {
         "run_id": "run",
-        "incarnation": 3,
         "ranks": own,
         "most_steps": 1,
         "copies": fds,
@@ -130,7 +130,7 @@ def test_the_shard_of_a_killed_rank_is_written_beside_those_that_the_others_save
     assert path == tmp_path / "rank_1" / "gasp-step_12.pt"
     assert told["digest"] == f"crc32:{zlib.crc32(path.read_bytes()):08x}"
     manifest = json.loads(Path(f"{path}.manifest.json").read_bytes())
-    assert (manifest["step"], manifest["incarnation"], manifest["replica_group"]) == (12, 3, [1])
+    assert (manifest["step"], manifest["incarnation"], manifest["replica_group"]) == (12, 2, [1])
     assert (manifest["epoch"], manifest["world_size"], manifest["node"]) == (1, 2, "here")
 
 

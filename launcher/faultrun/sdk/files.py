@@ -251,7 +251,7 @@ class SaveWriter:
             "replica_group": list(self.folder.replica_group or range(session.world_size)),
             **content,
             "run_id": session.run_id,
-            "incarnation": session.incarnation,
+            "incarnation": session.life,
             "node": session.node,
         }
         partial = self._partial(_manifest_of(path))

@@ -61,9 +61,9 @@ class Session:
     takes a dead rank's place beside ranks that live on. ``verdict_s``: so long may it take from the error of
     a collective to the supervisor's word that a peer is gone.
 
-    ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. A process that
-    lives on in the next incarnation changes ``incarnation`` and ``progress`` here, in the one object that
-    all of the SDK holds (``moves_to``).
+    ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. ``trained_in``: the
+    incarnation of the newest whole step; None: this one. A process that lives on in the next incarnation
+    changes ``incarnation`` and ``progress`` here, in the one object that all of the SDK holds (``moves_to``).
     """
 
     rank: int = 0
@@ -81,6 +81,15 @@ class Session:
     is_newcomer: bool = False
     verdict_s: float = _VERDICT_S
     full_world_size: int = 0
+    trained_in: int | None = None
+
+    @property
+    def life(self) -> int:
+        """What a save says of its life: the one in which its step was made, with all other ranks.
+
+        Whoever waits in the next process group, or does not know of it yet, has still that of the last.
+        """
+        return self.incarnation if self.trained_in is None else self.trained_in
 
     @property
     def batch_ranks(self) -> int:

@@ -8,7 +8,7 @@ missing of that step is written: nothing, where the survivors' files serve all r
 Standard input: one JSON object. Its descriptors are inherited. Standard output: ``saved`` and ``failed``
 messages (``model.wire``), each with its ``rank``::
 
-    {"run_id", "incarnation", "ranks": [0, 1], "most_steps": 1, "copies": {"0": 7, "1": 8},
+    {"run_id", "ranks": [0, 1], "most_steps": 1, "copies": {"0": 7, "1": 8},
      "saved": [{"rank": 0, "step": 12, "group": [0]}], "lost": []}
 
 ``lost`` are ranks of the node before, of which ``copies`` are here, and which nobody else can write.
@@ -44,6 +44,7 @@ class SnapshotLabel:
     """Whose state it is, and the file that its rank would have written. ``parts``: bytes of each tensor.
 
     ``inode``: of the folder, by which another node sees whether it is the same there; 0: there was none.
+    ``life``: as in ``Session``.
     """
 
     folder: str
@@ -54,6 +55,7 @@ class SnapshotLabel:
     replica_group: tuple[int, ...]
     node: str
     parts: tuple[int, ...]
+    life: int
 
     def packed(self) -> bytes:
         """As it stands in a snapshot."""
@@ -78,9 +80,8 @@ def inode_of(folder: "str | Path") -> int:
 class SnapshotFiles:
     """Of one run; ``fds`` are the memories of ranks by rank. Descriptors are closed with the process."""
 
-    def __init__(self, run_id: str, incarnation: int, fds: Mapping[int, int]) -> None:
+    def __init__(self, run_id: str, fds: Mapping[int, int]) -> None:
         self._run_id = run_id
-        self._incarnation = incarnation
         self._copies: dict[int, Snapshots] = {}
         for rank, fd in fds.items():
             memory = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
@@ -158,7 +159,7 @@ class SnapshotFiles:
             rank=one.rank,
             world_size=label.world_size,
             run_id=self._run_id,
-            incarnation=self._incarnation,
+            incarnation=label.life,
             node=label.node,
         )
         folder = Folder(directory=Path(label.folder).parent, replica_group=label.replica_group)
@@ -203,9 +204,7 @@ def _failed(one: ToWrite, why: str) -> bytes:
 def main() -> None:
     """As the module's text says."""
     order: dict[str, Any] = json.load(sys.stdin)
-    files = SnapshotFiles(
-        order["run_id"], order["incarnation"], {int(rank): fd for rank, fd in order["copies"].items()}
-    )
+    files = SnapshotFiles(order["run_id"], {int(rank): fd for rank, fd in order["copies"].items()})
     saved = [
         Holding(rank=one["rank"], group=frozenset(one["group"]), saved=frozenset((one["step"],)))
         for one in order["saved"]

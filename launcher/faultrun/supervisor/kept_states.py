@@ -69,7 +69,6 @@ class KeptStates:
     def _lines(self, order: Sweep, patience_s: float) -> list[bytes]:
         told = {
             "run_id": self.run_id,
-            "incarnation": order.incarnation,
             "ranks": sorted(self.ranks),
             "most_steps": self._most_steps,
             "lost": sorted(self.memory.lost),

@@ -147,13 +147,15 @@ class StateCopies:
         return [Standing(one, frozenset(others) - {NOTHING}) for _, one, *others in rows]
 
     def read(self, step: int) -> Any:
-        """The whole state at ``step``. SnapshotDamaged: it is not here, or not what it was."""
+        """The whole state at ``step``, this rank's from here on. SnapshotDamaged: it is not what it was."""
         snapshots = self._snapshots
         found = snapshots.read(step) if snapshots is not None else None
         if snapshots is None or found is None:
             raise SnapshotDamaged(f"there is no memory snapshot of step {step}")
         if not snapshots.is_sound(step):
             raise SnapshotDamaged(f"its memory snapshot of step {step} is damaged: its checksum is another")
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # of a script with files of its own
+            self._worker.session.trained_in = SnapshotLabel.unpacked(found.texts.label).life
         return _state_in(found)
 
     def went_back(self, step: int) -> None:
@@ -219,6 +221,7 @@ class StateCopies:
             replica_group=writer.folder.replica_group or tuple(range(session.world_size)),
             node=session.node,
             parts=tuple(one.nbytes for one in packed.tensors),
+            life=session.life,
         )
 
     def _own(self) -> "_Packed":

@@ -151,6 +151,7 @@ class Rejoin:
             return
         self._steps += 1
         self._state.is_whole = True
+        self._worker.session.trained_in = self.incarnation
         against = self._alike.against()
         if against:
             self._alike = None
