@@ -141,15 +141,18 @@ class Passage:
         }
 
     def _comes_back(self, goal: int, since_s: float, *, last: bool) -> bool:
-        """Whether all train again; who began anew does some steps more, and is able behind them."""
+        """Whether all train again; who began anew does some steps more, and is able behind them.
+
+        So does who was behind its last step when a rank died there: nobody looks for the dead in between.
+        """
         site, until_s, more = self._site, time.monotonic() + _RECOVERS_S, 0
         while time.monotonic() < until_s:
             back = partial(self._is_back, goal + more, since_s, last=last)
             if site.wait(back, _LOOKS_S) or site.process.poll() is not None:
                 return back()
-            if not more and any(
-                not plan["plan"]["kept"] for plan in site.journal("PlanAdopted")[self._plans :]
-            ):
+            plans = site.journal("PlanAdopted")[self._plans :]
+            anew = any(not plan["plan"]["kept"] for plan in plans)
+            if not more and (anew or (plans and site.stands_at(goal))):
                 more = _STEPS_ANEW
                 site.board.limit = goal + more
         return False

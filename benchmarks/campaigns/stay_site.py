@@ -130,6 +130,11 @@ class Site:
         seen = [self.board.seen(rank) for rank in range(RANKS)]
         return all(lives(pid) and (step, place) == (limit + 1, Place.LOADER) for pid, step, place in seen)
 
+    def stands_at(self, limit: int) -> bool:
+        """Whether a living rank does."""
+        seen = [self.board.seen(rank) for rank in range(RANKS)]
+        return any(lives(pid) and (step, place) == (limit + 1, Place.LOADER) for pid, step, place in seen)
+
     def can_all_rejoin(self) -> bool:
         """Whether the journal has heard all ranks say so in the newest incarnation."""
         plans = self.journal("PlanAdopted")
