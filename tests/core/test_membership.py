@@ -38,6 +38,16 @@ def test_nodes_join_elect_one_plan_prepare_and_start() -> None:
     assert len(repr(header)) < 1000
 
 
+def test_whom_the_platform_made_wait_behind_the_go_is_given_it_again_once_it_is_ready_again() -> None:
+    run = Group("a", "b").settles().prepares(0)
+    run["a"].says(NodeStatus.RUNNING, 0)
+    run["b"].says(NodeStatus.READY, 0, master_port=7, at_s=30.0)
+    run.settles()
+    assert [len(one.was_told(GoGiven)) for one in run.members] == [1, 2]
+    run.passes(5)
+    assert [len(one.was_told(GoGiven)) for one in run.members] == [1, 2]
+
+
 def test_a_small_plan_lies_where_all_watch_and_a_list_of_files_does_not() -> None:
     run = Group("a", "b").starts()
     (small,) = [key for key in run.store.kept if key.startswith(SMALL_BODIES)]

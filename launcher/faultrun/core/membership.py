@@ -40,7 +40,7 @@ from faultrun.core.spare import spare_words
 from faultrun.core.standpoint import THE_END_OF, Standpoint, standpoint
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
 from faultrun.model.elastic import NodesWaiting
-from faultrun.model.events import RunFinished
+from faultrun.model.events import GoGiven, RunFinished
 from faultrun.model.membership import (
     COORDINATOR_KEY,
     Act,
@@ -286,7 +286,7 @@ def _judgement(case: Standpoint, acts: tuple[Act, ...], waits: str) -> Judgement
     """The answer, without what was told before."""
     told, fresh, next_at_s = list(case.remembered.told), [], _next_at_s(case)
     for act in acts:
-        words = _words(act, case.own.fact.boot)
+        words = _words(act, case.own.fact.boot, case.own.fact.at_s)
         if words and words in told:
             continue
         fresh.append(_as_read(act, case.common.revision))
@@ -309,8 +309,8 @@ def _as_read(act: Act, revision: int) -> Act:
     return Tell(event=replace(act.event, revision=revision)) if isinstance(act, Tell) else act
 
 
-def _words(act: Act, boot: BootId) -> str:
-    """What is said once, named; empty for what is done until it shows."""
+def _words(act: Act, boot: BootId, ready_s: float) -> str:
+    """What is said once, named (GO: each time that it is ready); empty for what is done until it shows."""
     match act:
         case Tell(event=AgreementSilent() | NodesWaiting()):
             return ""
@@ -318,6 +318,8 @@ def _words(act: Act, boot: BootId) -> str:
             return f"look {number} {act.event.incarnation} {boot}"
         case Tell(event=IncarnationOver(stays=True)):
             return f"stay {act.event.incarnation} {boot}"
+        case Tell(event=GoGiven(incarnation=incarnation)):
+            return f"go {incarnation} {ready_s} {boot}"
         case Tell(event=event):
             return f"{type(event).__name__} {event.incarnation} {boot}"
         case WarnPeers(alarm=alarm):
