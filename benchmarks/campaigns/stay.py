@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             kept.add(asked.keep, own)
     print(f"\n{summary(rows)}")
     if asked.page is not None:
-        asked.page.write_text(page(rows, asked.seed), encoding="utf-8")
+        asked.page.write_text(page(rows, asked.seed, asked.deaths), encoding="utf-8")
     return 1 if any(row["broken"] for row in rows) else 0
 
 

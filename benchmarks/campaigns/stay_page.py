@@ -66,18 +66,26 @@ def summary(rows: Sequence[Row]) -> str:
     )
 
 
-def page(rows: Sequence[Row], seed: int) -> str:
-    """All of it, for people."""
+def _run_so_far(rows: Sequence[Row], planned: int) -> str:
+    """Which sessions, where not all were run."""
+    if len(deaths(rows)) >= planned:
+        return ""
+    sessions = sorted({int(row["session"]) for row in rows})
+    return f"Of the {planned} of this seed, the sessions {' '.join(map(str, sessions))} so far."
+
+
+def page(rows: Sequence[Row], seed: int, planned: int) -> str:
+    """All of it, for people. ``planned``: so many deaths belong to that seed, run or not."""
     loads = sorted(float(row["load"]) for row in rows)
     lines = [
         "# Deaths in trainings whose survivors stay",
         "",
-        _METHOD.format(deaths=len(deaths(rows)), seed=seed),
+        _METHOD.format(deaths=planned, seed=seed),
         "",
         f"Machine: {', '.join(f'{name} {what}' for name, what in machine.describe().items())}.",
         f"Load average {loads[0]:.1f} to {loads[-1]:.1f}." if loads else "",
         "",
-        summary(rows) + ".",
+        f"{summary(rows)}. {_run_so_far(rows, planned)}".rstrip(),
         "",
         "| over | deaths | killed | of two at once | with a second in the repair | all began anew"
         " | lost a step | again after: median, p95, longest | broken |",
