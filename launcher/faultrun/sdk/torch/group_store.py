@@ -70,9 +70,9 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
         return self._do(lambda: self._inner.drop(key))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """GroupBroken when it is over, or nobody has written them in time."""
-        limit_s = self._timeout_s if timeout is None else min(self._timeout_s, timeout.total_seconds())
-        self._wait_for(keys, limit_s)
+        """GroupBroken when it is over, or nobody has written them in the longer of both times."""
+        longest = timedelta() if timeout is None else timeout
+        self._wait_for(keys, max(self._timeout_s, longest.total_seconds()))
 
     def _wait_for(self, keys: Sequence[str], limit_s: float) -> list[bytes]:
         until_s = time.monotonic() + limit_s

@@ -26,6 +26,8 @@ from faultrun.sdk.worker import worker
 
 _MEET_S = 10.0
 """To connect all to all, once everybody has come: a death in these milliseconds is waited for so long."""
+_GLOO_WAITS = 5
+"""So many times its timeout gloo waits for a first connection."""
 _ABORTABLE = frozenset({"gloo", "nccl"})
 _HCCL = "hccl"
 _FAKE = "fake"
@@ -62,7 +64,7 @@ class TrainingGroup:
         store.wait([f"here/{one}" for one in range(world)], timeout)
         self._before = connections()
         try:
-            yield min(timeout, timedelta(seconds=_MEET_S))
+            yield min(timeout, timedelta(seconds=_MEET_S / _GLOO_WAITS))
         finally:
             self.settled()
 
@@ -76,8 +78,8 @@ class TrainingGroup:
 
     def besides(self, known: frozenset[str]) -> str:
         """Why the groups that the script has made keep it; "" when there are none but the ``known``."""
-        names = {*dist.distributed_c10d._world.pg_names.values()} - known
-        if dist.is_initialized() and names - {dist.group.WORLD.group_name}:
+        made = [group for group in dist.distributed_c10d._world.pg_names if group is not dist.group.WORLD]
+        if any(dist.distributed_c10d._world.pg_names[group] not in known for group in made):
             return (
                 "it has process groups besides the one of all ranks, "
                 "which only a function for guard.run can make again"
@@ -130,7 +132,7 @@ class TrainingGroup:
             return
         # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
         dist.distributed_c10d._world.group_count = 0
-        limit = {"timeout": timedelta(seconds=min(_MEET_S, join.timeout_s))}
+        limit = {"timeout": timedelta(seconds=min(_MEET_S, join.timeout_s) / _GLOO_WAITS)}
         dist.init_process_group(
             self.backend, store=self._store, rank=session.rank, world_size=world, **{**self._how, **limit}
         )
