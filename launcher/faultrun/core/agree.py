@@ -142,8 +142,7 @@ def _stay_beside(
 
 
 def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
-    """Every node can still take part: have all of them start, or wait for who is not so far."""
-    # Nobody ends, or is of another supervisor: it would be over.
+    """Every node can still take part, and none is over: have all start, or wait for who is not so far."""
     behind = ", ".join(fact.node for fact in members if fact.incarnation < plan.incarnation)
     if behind:
         prepared = any(fact.status is NodeStatus.READY for fact in members)

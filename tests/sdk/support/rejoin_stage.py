@@ -299,9 +299,8 @@ class RejoinStage:
 
     def freeze(self, rank: int) -> None:
         """Stop a rank for good and give its place to a newcomer: it keeps its connections, and lives."""
-        frozen = self.ranks[rank]
-        frozen.process.send_signal(signal.SIGSTOP)
-        self._replace(frozen, time.monotonic(), time.monotonic())
+        self.ranks[rank].process.send_signal(signal.SIGSTOP)
+        self._replace(self.ranks[rank], time.monotonic(), time.monotonic())
 
     def _replace(self, rank: Rank, killed_at_s: float, seen_at_s: float) -> None:
         self._end_group(rank, killed_at_s, seen_at_s)
