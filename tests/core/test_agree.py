@@ -1,6 +1,5 @@
 """One node or many: what the run does next, from what each of them stated last."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -63,34 +62,6 @@ def adopted(*facts: NodeFact, after: Plan | None = None, now_s: float = 10) -> P
     found = answer(*facts, after=after, now_s=now_s)
     assert isinstance(found, PlanAdopted), found
     return found.plan
-
-
-class Counted(tuple[NodeSlots, ...]):
-    """Seats, and how often somebody has gone through them."""
-
-    passes = 0
-
-    def __iter__(self) -> Iterator[NodeSlots]:
-        Counted.passes += 1
-        return super().__iter__()
-
-
-@pytest.mark.parametrize("heard", [0, -1])
-def test_what_a_coordinator_asks_of_each_node_of_thousands_it_does_not_look_for_among_them_all(
-    heard: int,
-) -> None:
-    nodes = [NodeId(f"n{number}") for number in range(100)]
-    seats = Topology(nodes=Counted(NodeSlots(node=node, slots=1) for node in nodes))
-    many = first_plan(4, topology=seats, boots=(BootId("b"),) * len(nodes))
-    Counted.passes = 0
-    answer(
-        *(
-            fact(node, NodeStatus.RUNNING if heard == 0 else NodeStatus.JOINED, incarnation=heard)
-            for node in nodes
-        ),
-        after=many,
-    )
-    assert Counted.passes < 20
 
 
 def test_nothing_is_planned_before_every_node_has_spoken() -> None:

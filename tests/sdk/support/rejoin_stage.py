@@ -98,8 +98,7 @@ class RejoinStage:
 
     def begin(self) -> None:
         """Start every rank."""
-        for rank in range(self.world):
-            self.ranks[rank] = self._start(rank, newcomer=False)
+        self.ranks = {rank: self._start(rank, newcomer=False) for rank in range(self.world)}
 
     def begin_with_memory(self) -> None:
         """The same, and let nobody through the script's gate before every rank has memory for copies."""
@@ -275,11 +274,11 @@ class RejoinStage:
             "newcomers": [] if self.all_stayed else [-1],
         }
         memory = self._memories.get(rank.number) if rank.is_newcomer and first else None
-        if memory is not None and self.damages:
-            _damage(memory)
         if memory is None:
             self._say(rank, "join", **fields)
         else:
+            if self.damages:
+                _damage(memory)
             socket.send_fds(rank.peer, [message("join", **fields, fds=1)], [memory])
 
     def _ended(self, rank: Rank, pidfd: int) -> None:
