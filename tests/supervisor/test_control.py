@@ -19,13 +19,25 @@ from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots import SnapshotMemory
-from support.desk import Desk, open_desk
+from support.desk import Desk, Peer, open_desk
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     with open_desk(tmp_path) as desk:
         yield desk
+
+
+JOIN = {"store": "s", "page": "p"}
+
+
+def park(desk: Desk, rank: int) -> Peer:
+    """Who waits for the place of a rank that lives."""
+    parked = desk.peer()
+    parked.says("hello", rank=rank, pid=1, incarnation=3, parked=True, sdk="1")
+    parked.says("can_join")
+    assert desk.hears(StandbyChanged).state is StandbyPhase.PARKED
+    return parked
 
 
 def write_step(desk: Desk, slot: int, step: int) -> None:
@@ -184,14 +196,11 @@ def test_a_worker_that_was_heard_is_forgotten_when_the_next_incarnation_begins(d
 def test_who_is_parked_for_a_living_rank_is_kept_while_another_rank_is_replaced(desk: Desk) -> None:
     desk.worker(0)
     desk.worker(1)
-    parked = desk.peer()
-    parked.says("hello", rank=0, pid=1, incarnation=3, newcomer=True, sdk="1")
-    parked.says("can_join")
-    assert desk.hears(StandbyChanged).state is StandbyPhase.PARKED
+    parked = park(desk, 0)
     for incarnation, survivor in ((4, 0), (5, 1)):
         desk.control.begin(incarnation, desk.page, frozenset({survivor}))
         for rank in (0, 1):
-            desk.control.send_join(rank, {"store": "s", "page": "p"})
+            desk.control.send_join(rank, JOIN, parked=rank not in {survivor})
     join = parked.is_told()
     assert (join["kind"], join["incarnation"]) == ("join", 5)
 
@@ -201,32 +210,66 @@ def test_who_is_parked_for_a_survivor_that_has_just_died_waits_for_the_plan_that
 ) -> None:
     dead = desk.worker(0)
     desk.worker(1)
-    parked = desk.peer()
-    parked.says("hello", rank=0, pid=1, incarnation=3, newcomer=True, sdk="1")
-    parked.says("can_join")
-    assert desk.hears(StandbyChanged).state is StandbyPhase.PARKED
+    parked = park(desk, 0)
     dead.connection.close()
     desk.nothing()
     for incarnation, survivors in ((4, {0}), (5, {1})):
         desk.control.begin(incarnation, desk.page, frozenset(survivors))
         for rank in (0, 1):
-            desk.control.send_join(rank, {"store": "s", "page": "p"})
+            desk.control.send_join(rank, JOIN, parked=rank not in survivors)
     join = parked.is_told()
     assert (join["kind"], join["incarnation"]) == ("join", 5)
+
+
+def test_a_newcomer_that_first_speaks_after_the_next_death_enters_the_group_of_that(desk: Desk) -> None:
+    desk.worker(1)
+    desk.nothing()
+    for incarnation, survivors in ((4, {1}), (5, {0})):
+        desk.control.begin(incarnation, desk.page, frozenset(survivors))
+        for rank in (0, 1):
+            desk.control.send_join(rank, JOIN)
+    cold = desk.worker(0, incarnation=4)
+    desk.nothing()
+    assert (told := cold.is_told())["kind"] == "join" and told["incarnation"] == 5
+    assert list(desk.control.connected) == [0]
+
+
+def test_what_a_newcomer_said_before_it_died_takes_nothing_from_the_next(desk: Desk) -> None:
+    desk.worker(1)
+    desk.nothing()
+    for incarnation in (4, 5):
+        desk.control.begin(incarnation, desk.page, frozenset({1}))
+        desk.control.send_join(0, JOIN)
+    desk.worker(0, incarnation=4)
+    second = desk.worker(0, incarnation=5)
+    desk.nothing()
+    assert second.is_told()["kind"] == "join"
+
+
+def test_who_is_parked_may_be_given_its_place_before_it_has_come_to_its_first_step(desk: Desk) -> None:
+    desk.worker(1)
+    desk.nothing()
+    desk.control.begin(4, desk.page, frozenset({1}))
+    desk.control.send_join(0, JOIN, parked=True)
+    desk.control.begin(5, desk.page, frozenset({0}))
+    desk.control.send_join(0, JOIN)
+    parked = desk.peer()
+    parked.says("hello", rank=0, pid=1, incarnation=3, parked=True, sdk="1")
+    desk.nothing()
+    assert parked.is_told()["incarnation"] == 5
 
 
 def test_who_was_parked_and_is_being_ended_gets_no_place_though_it_has_not_hung_up(desk: Desk) -> None:
     desk.worker(0)
     desk.worker(1)
-    parked = desk.peer()
-    parked.says("hello", rank=0, pid=1, incarnation=3, newcomer=True, sdk="1")
-    parked.says("can_join")
-    assert desk.hears(StandbyChanged).state is StandbyPhase.PARKED
+    park(desk, 0)
     desk.control.begin(4, desk.page, frozenset({1}))
     desk.control.forget_newcomer(0)
-    desk.control.send_join(0, {"store": "s", "page": "p"})
-    cold = desk.peer()
-    cold.says("hello", rank=0, pid=2, incarnation=4, newcomer=True, sdk="1")
+    desk.control.send_join(0, JOIN)
+    late = desk.peer()
+    late.says("hello", rank=0, pid=1, incarnation=3, parked=True, sdk="1")
+    desk.nothing()
+    cold = desk.worker(0, incarnation=4)
     desk.nothing()
     assert cold.is_told()["kind"] == "join"
 

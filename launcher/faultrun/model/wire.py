@@ -5,7 +5,8 @@ most ``MAX_LINE_BYTES`` long, with its kind under ``"kind"``. Unknown kinds
 and unknown keys are ignored by both sides, so either may be the newer one.
 
 worker -> supervisor
-    hello   {rank, pid, incarnation, sdk}         first message of a connection
+    hello   {rank, pid, incarnation, sdk, parked} first message of a connection; ``parked``: not this rank's
+                                                  worker yet, but who takes its place when that dies
     step    {step, epoch?, phase?}                the first step at once, then at most about one a second
     ack     {step?}                               the gasp request was heard; newest consistent step, if any
     saved   {path, step, size_bytes, took_s, digest, replica_group, stopping}   an empty group: all ranks

@@ -92,6 +92,11 @@ class Session:
         return self.incarnation if self.trained_in is None else self.trained_in
 
     @property
+    def is_parked(self) -> bool:
+        """Whether this newcomer's rank still lives, and has the slot in the page."""
+        return self.is_newcomer and not self.progress
+
+    @property
     def batch_ranks(self) -> int:
         """Of how many ranks' batches a step is made."""
         return max(self.full_world_size, self.world_size)
@@ -204,7 +209,7 @@ class SupervisorLink:
             rank=self._session.rank,
             pid=os.getpid(),
             incarnation=self._session.incarnation,
-            newcomer=self._session.is_newcomer,
+            parked=self._session.is_parked,
             sdk=faultrun.__version__,
         )
 

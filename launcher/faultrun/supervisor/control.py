@@ -19,6 +19,7 @@ from faultrun.supervisor.kept_states import KeptMemory
 from faultrun.supervisor.next_node import NextNode
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.seats import Seats
 from faultrun.supervisor.snapshots import SnapshotMemory
 
 _GOODBYE_S = 3.0
@@ -58,14 +59,12 @@ class Control:
         self.path, self._listener = listen_in(log_dir)
         self._reactor = reactor
         self._peers: dict[int, ControlPeer] = {}
-        self._ranks: dict[int, ControlPeer] = {}
+        self._seats = Seats(memory)
         self._incarnation = -1
         self._page: ProgressPage | None = None
         self._first_step_told = False
         self._began: dict[int, int] = {}
-        self._kept: frozenset[int] = frozenset()
-        self._newcomers: dict[int, ControlPeer] = {}
-        self._joins: dict[int, dict[str, Any]] = {}
+        self._some_stay = False
         self._gasp: _GaspAsked | None = None
         self._untold: dict[int, bytes] = {}
         reactor.watch(self._listener.fileno(), self._accept)
@@ -76,72 +75,54 @@ class Control:
         self._page = page
         self._first_step_told = False
         self._began.clear()
-        self._joins.clear()
         self._gasp = None
-        self._kept = kept
+        self._some_stay = bool(kept)
         if not kept:
             self._memory.drop()
-        for rank in self._ranks.keys() - kept:
-            del self._ranks[rank]
+        self._seats.begin(incarnation, page.ranks, kept)
         for rank in self._untold.keys() - kept:
             del self._untold[rank]
 
     def tell_lost_peer(self, ranks: frozenset[int], timeout_s: float) -> None:
         """Have these ranks leave their group, and wait so long for the next; late comers hear it, too."""
         line = message("peer_lost", incarnation=self._incarnation, timeout_s=timeout_s)
-        for rank in sorted(ranks & self._ranks.keys()):
-            self._ranks[rank].send(line)
-        self._untold |= dict.fromkeys(ranks - self._ranks.keys(), line)
+        for rank in sorted(ranks & self._seats.taken.keys()):
+            self._seats.taken[rank].send(line)
+        self._untold |= dict.fromkeys(ranks - self._seats.taken.keys(), line)
 
     def kept(self) -> KeptMemory:
         """The memory that ranks were given, by rank: ours, until the next begin anew."""
         beside = self.next_node
         return KeptMemory(fds=self._memory.all(), lost=beside.lost, goes_over=beside.goes_over)
 
-    def send_join(self, rank: int, join: Mapping[str, Any]) -> None:
-        """Have ``rank`` enter this incarnation's group; a newcomer that is not here yet hears it then."""
-        told = {"incarnation": self._incarnation, **join}
-        survivor = self._ranks.get(rank)
-        if survivor is not None:
-            survivor.send(message("join", **told))
-        elif rank in self._kept:  # it has just died: who is parked for it waits for the plan that says so
-            return
-        elif rank in self._newcomers:
-            self._seat(self._newcomers.pop(rank), rank, told)
-        else:
-            self._joins[rank] = told
+    def send_join(self, rank: int, join: Mapping[str, Any], *, parked: bool = False) -> None:
+        """Have ``rank`` enter this incarnation's group; a newcomer that is not here yet hears it then.
+
+        ``parked``: its newcomer is the one that waits for that already.
+        """
+        self._seats.send_join(rank, join, parked=parked)
 
     def forget_newcomer(self, rank: int) -> None:
         """Whoever waits to take the place of ``rank`` will not: its process is being ended."""
-        waiting = self._newcomers.get(rank)
+        waiting = self._seats.parked(rank)
         if waiting is not None:
             self._drop(waiting)
-
-    def _seat(self, peer: ControlPeer, rank: int, join: dict[str, Any]) -> None:
-        """From now on ``peer`` is ``rank``, and what that kept of its state is here."""
-        self._ranks[rank] = peer
-        peer.rank = rank
-        memory = self._memory.of(rank)
-        if memory is None:
-            peer.send(message("join", **join))
-        else:
-            peer.send_with(message("join", fds=1, **join), memory)
 
     def request_gasp(self, ranks: frozenset[int], window_s: float, *, peers_lost: bool) -> None:
         """Ask ranks to save and leave in ``window_s``, late comers too. ``peers_lost`` as in RequestGasp."""
         reason = "peer" if peers_lost else "stop"
         self._gasp = _GaspAsked(ranks, self._reactor.now() + window_s, reason)
-        for rank in sorted(ranks & self._ranks.keys()):
+        for rank in sorted(ranks & self._seats.taken.keys()):
             self._ask_for_gasp(rank, self._gasp)
 
     def _ask_for_gasp(self, rank: int, asked: "_GaspAsked") -> None:
         window_s = max(0.0, asked.until_s - self._reactor.now())
-        self._ranks[rank].send(message("gasp", deadline_s=round(window_s, 3), reason=asked.reason))
+        self._seats.taken[rank].send(message("gasp", deadline_s=round(window_s, 3), reason=asked.reason))
 
     def request_threads(self, ranks: frozenset[int]) -> None:
         """Ask every connected rank for the stacks of its threads."""
-        for rank in sorted(ranks & self._ranks.keys()):
-            self._ranks[rank].send(message("threads"))
+        for rank in sorted(ranks & self._seats.taken.keys()):
+            self._seats.taken[rank].send(message("threads"))
 
     def tell_end(self, line: str, exit_code: int) -> None:
         """Tell whoever waits for the end, and let them leave first.
@@ -160,12 +141,12 @@ class Control:
         """Ask every connected rank to save and go on."""
         line = message("save", deadline_s=round(window_s, 3))
         for rank in self.connected:
-            self._ranks[rank].send(line)
+            self._seats.taken[rank].send(line)
 
     @property
     def connected(self) -> tuple[int, ...]:
         """The ranks that can be asked."""
-        return tuple(sorted(self._ranks))
+        return tuple(sorted(self._seats.taken))
 
     def _pass_on(self, rank: int, content: Mapping[str, Any]) -> None:
         """To those who asked for a save without a stop."""
@@ -215,8 +196,7 @@ class Control:
                 self._drop(peer)
 
     def _is_guest(self, peer: ControlPeer) -> bool:
-        waits = peer in self._newcomers.values()
-        return not waits and (peer.rank is None or self._ranks.get(peer.rank) is not peer)
+        return not self._seats.has(peer) and not self._seats.parked_for(peer)
 
     def _pause(self) -> None:
         """Listen again in a moment: a socket that cannot be accepted is readable for ever."""
@@ -238,20 +218,10 @@ class Control:
 
     def _heard(self, peer: ControlPeer, content: Mapping[str, Any]) -> Iterable[Event]:
         kind = content["kind"]
-        if kind == "hello" and content.get("newcomer") is True and peer.rank is None:
-            self._welcome(peer, whole(content.get("rank")))
-        elif kind == "hello":
-            rank = whole(content.get("rank"))
-            if rank is not None and self._is_of_now(rank, whole(content.get("incarnation"))):
-                known, peer.rank = self._ranks.get(rank) is peer, rank
-                self._ranks[rank] = peer
-                if rank in self._untold:
-                    peer.send(self._untold.pop(rank))
-                self.next_node.greet(rank)
-                if self._gasp is not None and rank in self._gasp.ranks and not known:
-                    self._ask_for_gasp(rank, self._gasp)
+        if kind == "hello":
+            self._welcome(peer, content)
         elif kind == "can_join":
-            for rank in [rank for rank, one in self._newcomers.items() if one is peer]:
+            for rank in self._seats.parked_for(peer):
                 yield StandbyChanged(
                     at_s=self._reactor.now(),
                     incarnation=self._incarnation,
@@ -259,7 +229,7 @@ class Control:
                     state=StandbyPhase.PARKED,
                 )
         elif peer.rank is not None:
-            if self._ranks.get(peer.rank) is peer:
+            if self._seats.has(peer):
                 yield from self._worker_says(peer.rank, content)
         elif kind == "stop":
             source = StopSource.PRESTOP if content.get("source") == "prestop" else StopSource.CONTROL
@@ -275,22 +245,19 @@ class Control:
             peer.watches_saves = True
             peer.send(message("saving", ranks=self.connected, deadline_s=window_s))
 
-    def _is_of_now(self, rank: int, incarnation: int | None) -> bool:
-        """Whether this rank lives, as its hello tells it: one that stays may connect after a peer died."""
-        if self._page is None or rank not in self._page.ranks or incarnation is None:
-            return False
-        late = rank in self._kept and rank not in self._ranks and incarnation < self._incarnation
-        return late or incarnation == self._incarnation
-
-    def _welcome(self, peer: ControlPeer, rank: int | None) -> None:
-        """A newcomer is here: it gets its place now, or when its time comes."""
-        if rank is None or self._page is None or rank not in self._page.ranks:
+    def _welcome(self, peer: ControlPeer, hello: Mapping[str, Any]) -> None:
+        """Whose worker ``peer`` is; it hears what it has missed."""
+        rank, known = whole(hello.get("rank")), self._seats.has(peer)
+        if rank is None:
             return
-        join = self._joins.pop(rank, None)
-        if join is None:
-            self._newcomers[rank] = peer
-        else:
-            self._seat(peer, rank, join)
+        if hello.get("parked") is True:
+            self._seats.park(peer, rank)
+        elif self._seats.take(peer, rank, whole(hello.get("incarnation"))):
+            if rank in self._untold:
+                peer.send(self._untold.pop(rank))
+            self.next_node.greet(rank)
+            if self._gasp is not None and rank in self._gasp.ranks and not known:
+                self._ask_for_gasp(rank, self._gasp)
 
     def _worker_says(self, rank: int, content: Mapping[str, Any]) -> Iterable[Event]:
         if content["kind"] in ("saved", "failed"):
@@ -317,15 +284,15 @@ class Control:
     def _grant(self, rank: int, size_bytes: int, *, shard: bool) -> None:
         given = self._memory.grant(rank, size_bytes)
         if isinstance(given, int):
-            self._ranks[rank].send_with(message("snapshot_fd", fds=1), given)
+            self._seats.taken[rank].send_with(message("snapshot_fd", fds=1), given)
             if shard:
                 self.next_node.granted(rank, given)
         else:
-            self._ranks[rank].send(message("snapshot_refused", why=given))
+            self._seats.taken[rank].send(message("snapshot_refused", why=given))
 
     def _tell(self, rank: int, line: bytes) -> None:
-        if rank in self._ranks:
-            self._ranks[rank].send(line)
+        if rank in self._seats.taken:
+            self._seats.taken[rank].send(line)
 
     def _first_step(self, rank: int, step: int | None) -> Iterable[Event]:
         if step is not None:
@@ -333,7 +300,7 @@ class Control:
         steps = self._page.steps() if self._page is not None and not self._first_step_told else ()
         if not steps or self._page is None or len(steps) < len(self._page.ranks):
             return
-        if len(self._began) < len(self._page.ranks) and self._kept:
+        if len(self._began) < len(self._page.ranks) and self._some_stay:
             return
         self._first_step_told = True
         newest = max(step.step for step in steps)
@@ -343,8 +310,5 @@ class Control:
     def _drop(self, peer: ControlPeer) -> None:
         self._reactor.forget(peer.fd)
         self._peers.pop(peer.fd, None)
-        if peer.rank is not None and self._ranks.get(peer.rank) is peer:
-            del self._ranks[peer.rank]
-        for rank in [rank for rank, one in self._newcomers.items() if one is peer]:
-            del self._newcomers[rank]
+        self._seats.leave(peer)
         peer.close()

@@ -94,11 +94,12 @@ class Newcomers:
                 "timeout_s": self._rejoin_s,
                 "newcomers": newcomers,
             }
+            parked = rank in order.standbys and self._standbys.is_parked(rank)
             if rank in order.ranks:
-                if rank not in order.standbys or not self._standbys.is_parked(rank):
+                if not parked:
                     self._control.forget_newcomer(rank)  # one that was dismissed, and has not hung up yet
                 join |= self._outputs(files, rank, slot)
-            self._control.send_join(rank, join)
+            self._control.send_join(rank, join, parked=parked)
 
     def _over_a_file(self, plan: Plan) -> dict[str, str]:
         self.drop_store()
