@@ -23,7 +23,9 @@ class Seats:
         self._incarnation = -1
         self._kept: frozenset[int] = frozenset()
         self._since: dict[int, int] = {}
+        """In which incarnation each rank's process was started."""
         self._silent: dict[int, bool] = {}
+        """The ranks whose process has not spoken yet, and whether it is the one that was parked for them."""
         self._joins: dict[int, dict[str, Any]] = {}
 
     def begin(self, incarnation: int, ranks: Collection[int], kept: frozenset[int]) -> None:
