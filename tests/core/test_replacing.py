@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.core.staying import MOST_IN_A_LIFE, MOST_REGROUPS, refusal
+from faultrun.core.staying import MOST_IN_A_LIFE, MOST_REGROUPS, WAY_TO_STAY, refusal
 from faultrun.model.actions import (
     ExamineDeaths,
     FindRecoveryPoint,
@@ -24,7 +24,7 @@ from faultrun.model.rejoin import DeathsExamined, RankCannotRejoin
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.observe.card import render
-from support.story import NODE, POLICY, SIGKILL, SIGTERM, WINDOWS, Story, checkpoint
+from support.story import NODE, POLICY, SIGKILL, SIGTERM, STAYING, WINDOWS, Story, checkpoint
 from support.survivors import training
 
 
@@ -44,6 +44,15 @@ def test_the_others_are_freed_at_once_and_only_the_dead_rank_is_started() -> Non
     assert (spawn.plan.started, spawn.plan.reason, spawn.plan.point) == (0, Reason.FAULT, None)
     assert spawn.master_port == 29500
     assert len(spawn.plan.ledger.restarts) == 1  # charged like a restart of all
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_why_nobody_stays_where_no_script_spoke_of_it_is_told_to_who_asked_for_it(asked: bool) -> None:
+    story = Story(3, POLICY, replace(STAYING, stay_asked=asked)).begins().killed(1)
+    drain = story.state.life.drain
+    assert drain is not None and drain.incident is not None
+    told = f"no rank that lives has said that it can ({WAY_TO_STAY})"
+    assert drain.incident.unkept == (told if asked else "")
 
 
 def test_once_all_are_one_group_what_the_dead_left_behind_is_swept() -> None:

@@ -11,7 +11,7 @@ from faultrun.core.begin import statement
 from faultrun.core.diagnose import hang_incident
 from faultrun.core.drain import open_drain
 from faultrun.core.span import span
-from faultrun.core.staying import hang_refusal, some_could
+from faultrun.core.staying import hang_refusal, unkept
 from faultrun.model.actions import Action, Inspect, StartTimer, TellNodes, Wake
 from faultrun.model.events import Timer
 from faultrun.model.facts import NodeStatus
@@ -93,7 +93,7 @@ def hang(state: RunState, event: HangDetected) -> Step:
     against = _not_alone(state, event)
     if not against:
         return replacing.hung(state, incident, event.rank)
-    incident = replace(incident, unkept=against if some_could(state, event.rank) else "")
+    incident = replace(incident, unkept=unkept(state, event.rank, why=against))
     return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")
 
 

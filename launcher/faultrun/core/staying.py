@@ -2,6 +2,7 @@
 
 from faultrun.model.run import RunState
 
+WAY_TO_STAY = "guard.steps or guard.run of faultrun.sdk.torch"
 MOST_REGROUPS = 3
 """In a row without a step that all have finished: whatever kills a rank each time kills the next one too."""
 MOST_IN_A_LIFE = 100
@@ -43,9 +44,14 @@ def _could(state: RunState, dead: tuple[int, ...]) -> bool:
     return not (state.life.rejoinable | state.life.rejoining).isdisjoint(dead)
 
 
-def unkept(state: RunState, *dead: int) -> str:
-    """The refusal, for people: empty where that is no question."""
-    return refusal(state, *dead) if some_could(state, *dead) else ""
+def unkept(state: RunState, *dead: int, why: str = "") -> str:
+    """The refusal, or ``why``, for people: empty where nobody could stay, nor was asked to."""
+    if some_could(state, *dead):
+        return why or refusal(state, *dead)
+    alone = state.plan is None or state.plan.topology.world_size == 1
+    if not state.windows.stay_asked or alone or state.recovers_itself:
+        return ""
+    return f"no rank that lives has said that it can ({WAY_TO_STAY})"
 
 
 def some_could(state: RunState, *dead: int) -> bool:

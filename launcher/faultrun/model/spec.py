@@ -83,7 +83,8 @@ class Windows:
     same when we are told to stop, cut at ``stop_by_utc_s`` where the platform
     ends the job then (SLURM). ``reap_s``: after SIGKILL, until a worker
     that the kernel does not give back is called unkillable. ``rejoin_s``: after a death, until survivors and
-    who takes the dead rank's place are one group; 0: survivors never stay.
+    who takes the dead rank's place are one group; 0: survivors never stay. ``stay_asked``: they are to by
+    ``--on_fault=replace``, so an incident in which none does always says why.
     """
 
     grace_s: float = 30.0
@@ -92,6 +93,7 @@ class Windows:
     stop_by_utc_s: float | None = None
     reap_s: float = 10.0
     rejoin_s: float = 0.0
+    stay_asked: bool = False
 
     def stop_window_s(self, left_s: float | None, late_s: float = 0.0) -> float:
         """How long workers may save when the run is stopped now, ``late_s`` after the platform said so.

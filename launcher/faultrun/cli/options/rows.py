@@ -150,7 +150,7 @@ class FailureOptions(Options):
     """
     on_fault = Option("auto|replace|restart", one_of(OnFault), default=OnFault.AUTO, example="restart")
     """auto: survivors keep their processes where the script can (guard.steps of sdk.torch), else all start
-    again; replace: the same; restart: all start again.
+    again; replace: the same, and each incident in which none did says why; restart: all start again.
     """
     worker_exit_codes = Option(
         "usual|torchft", one_of(WorkerExitCodes), default=WorkerExitCodes.USUAL, example="torchft"
