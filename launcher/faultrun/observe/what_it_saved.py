@@ -30,18 +30,18 @@ def what_it_saved(savings: Savings) -> str:
     if not savings.interruptions:
         so_far = " so far" if set(savings.left_out) == {STILL_OPEN} else ""
         return f"saved nothing{so_far}: {_left_out(savings)}" if savings.left_out else ""
-    saved = f"saved {_gain(savings, savings.by_hand, savings.device_s_by_hand, 'a restart by hand')}"
     launcher, device_s = savings.launcher, savings.device_s_launcher
-    if launcher is not None and device_s is not None:
-        saved += f", {_gain(savings, launcher, device_s, _launcher(savings))}"
     told = savings.steps_unknown < len(savings.interruptions)
     did, lasting = ("cost", "") if told else ("stopped the run for", "for ")
     cost = f"{several(savings.counted, 'fault')} {did} {span(savings.here.total_s)} here, "
-    cost += f"by hand {lasting}{span(savings.by_hand.total_s)} ({_by_hand(savings)}; --assume)"
-    if launcher is not None:
-        cost += f", with {_launcher(savings)} {lasting}{span(launcher.total_s)}"
+    gain = "saved "
+    if launcher is not None and device_s is not None:
+        cost += f"{lasting}{span(launcher.total_s)} with {_launcher(savings)}, "
+        gain += f"{_gain(savings, launcher, device_s, _launcher(savings))}, "
+    cost += f"{lasting}{span(savings.by_hand.total_s)} by hand ({_by_hand(savings)}; --assume)"
+    gain += _gain(savings, savings.by_hand, savings.device_s_by_hand, "a restart by hand")
     missing = f"not counted: {_left_out(savings)}" if savings.left_out else ""
-    return "; ".join(filter(None, (f"{saved}: {cost}", _steps(savings), missing)))
+    return "; ".join(filter(None, (f"{cost}: {gain}", _steps(savings), missing)))
 
 
 def savings_document(savings: Savings) -> dict[str, Any]:
@@ -138,11 +138,7 @@ def _gain(savings: Savings, there: Cost, device_s: float, against: str) -> str:
     if saved_s < _NOTHING_S:
         less = f", which costs {span(-saved_s)} less" if saved_s <= -_NOTHING_S else ""
         return f"nothing against {against}{less}"
-    each = {one.devices for one in savings.interruptions}
-    product = (
-        f"{span(saved_s)} x {several(min(each), 'device')} = " if len(each) == 1 else f"{span(saved_s)}, "
-    )
-    return f"{product}{device_time(device_s)} against {against}"
+    return f"{device_time(device_s)} against {against}"
 
 
 def _by_hand(savings: Savings) -> str:
