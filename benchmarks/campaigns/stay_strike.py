@@ -64,7 +64,12 @@ def _exactly(site: Site, death: Death, pids: list[int], goal: int, step: int, st
     first = death.victims[0]
     site.board.arm(first, pids[first], death.place, step=step)
     site.board.limit = goal
-    if site.wait(lambda: site.board.struck_s(first) > 0, _STRIKES_S, 0.0005):
+
+    def over() -> bool:
+        return site.board.struck_s(first) > 0 or site.waits_at(goal)  # without a save of its own in between
+
+    site.wait(over, _STRIKES_S, 0.0005)
+    if site.board.struck_s(first) > 0:
         struck.killed[pids[first]] = site.board.struck_s(first)
 
 
