@@ -19,7 +19,7 @@ SHARDS = ("30", "fsdp", "loader")
 LOADER = ("30", "hand", "bn", "loader", "workers")
 
 Ends = list[str]
-_undisturbed: dict[tuple[str, ...], Ends] = {}
+_undisturbed: dict[tuple[tuple[str, ...], int], Ends] = {}
 
 
 def ends(stage: RejoinStage) -> Ends:
@@ -30,11 +30,11 @@ def ends(stage: RejoinStage) -> Ends:
 
 def undisturbed(folder: Path, words: tuple[str, ...], world: int = 3) -> Ends:
     """The same of a run in which nobody dies."""
-    if words not in _undisturbed:
+    if (words, world) not in _undisturbed:
         with stage_of(folder / "undisturbed", *words, world=world) as stage:
             stage.begin()
-            _undisturbed[words] = ends(stage)
-    return _undisturbed[words]
+            _undisturbed[words, world] = ends(stage)
+    return _undisturbed[words, world]
 
 
 def stage_of(folder: Path, *words: str, world: int = 3):  # type: ignore[no-untyped-def]
@@ -223,6 +223,18 @@ def test_groups_that_a_loop_has_made_are_refused_by_name_before_anybody_dies(tmp
         ends(stage)
         assert all("guard.run" in one["why"] for one in stage.heard("cannot_rejoin"))
         assert len(stage.heard("cannot_rejoin")) == 2
+
+
+def test_a_second_training_of_a_script_is_refused_by_name_and_who_took_a_place_in_the_first_is_in_it(
+    tmp_path: Path,
+) -> None:
+    words = ("12", "hand")
+    with stage_of(tmp_path / "hit", *words, "again", "kill-1-6-update", world=2) as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, words, world=2)
+        assert len(stage.incidents) == 1
+        whys = [(one["rank"], one["why"]) for one in stage.heard("cannot_rejoin")]
+        assert sorted(rank for rank, why in whys if "more than one training" in str(why)) == [0, 1]
 
 
 def test_loaders_and_their_workers_are_kept_and_give_the_same_batch_again(tmp_path: Path) -> None:

@@ -62,8 +62,9 @@ class Session:
     a collective to the supervisor's word that a peer is gone.
 
     ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. ``trained_in``: the
-    incarnation of the newest whole step; None: this one. A process that lives on in the next incarnation
-    changes ``incarnation`` and ``progress`` here, in the one object that all of the SDK holds (``moves_to``).
+    incarnation of the newest whole step; None: this one. ``has_joined``: it has been told of a group since it
+    began. A process that lives on in the next incarnation changes ``incarnation`` and ``progress`` here, in
+    the one object that all of the SDK holds (``moves_to``).
     """
 
     rank: int = 0
@@ -82,6 +83,7 @@ class Session:
     verdict_s: float = _VERDICT_S
     full_world_size: int = 0
     trained_in: int | None = None
+    has_joined: bool = False
 
     @property
     def life(self) -> int:
@@ -94,7 +96,12 @@ class Session:
     @property
     def is_parked(self) -> bool:
         """Whether this newcomer's rank still lives, and has the slot in the page."""
-        return self.is_newcomer and not self.progress
+        return self.is_outside and not self.progress
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether this is a newcomer that does not know its place yet."""
+        return self.is_newcomer and not self.has_joined
 
     @property
     def batch_ranks(self) -> int:
@@ -105,6 +112,7 @@ class Session:
         """This process is a worker of the next incarnation from now on, with a slot in another page."""
         self.incarnation = incarnation
         self.progress = progress
+        self.has_joined = True
 
     def beside(self, path: Path, rank: int) -> Path:
         """Where ``rank`` has what is ``path`` for us: ``--worker_dir`` may give each a folder of its own.

@@ -47,6 +47,8 @@ class Worker:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.providers = 0
+        """How often the script has said what holds its state."""
         self.stages = Stages(session.point)
         self._pid = os.getpid()
         self._slot = ProgressSlot(session.progress)
@@ -97,6 +99,7 @@ class Worker:
         """
         self._helper.pipe.take_sigterm()
         self._helper.provider = provider
+        self.providers += 1
 
     def step(self, step: int, epoch: int | None) -> None:
         """``step`` is finished."""

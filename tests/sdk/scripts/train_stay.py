@@ -5,10 +5,10 @@ The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp
 else: ``bn``, ``loader``, ``workers``, ``epochs`` (after which the scheduler steps), ``compile``,
 ``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``), ``every-STEPS`` (snapshots), ``unlike``,
 ``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of rank 0 alone), ``leaves`` (the group, within
-the function), ``besides-STEP`` (a process group more), ``copies`` (no third step before the next node takes
-them in), and, done only once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and
-``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells where;
-``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the
+the function), ``besides-STEP`` (a process group more), ``again`` (another training after it), ``copies`` (no
+third step before the next node takes them in) and, done only once, ``kill-RANK-STEP-PHASE``,
+``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells
+where; ``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the
 kernel.
 """
 
@@ -122,10 +122,25 @@ def main() -> None:
         job.with_loader()
     else:
         job.with_steps()
+    if "again" in WORDS:
+        train_another()
     job.ends()
     print("done", flush=True)
     sdk.done()
     os._exit(0)
+
+
+def train_another() -> None:
+    net = nn.Linear(WIDTH, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    guard = sdk.torch.protect(net, optimizer, directory=Path(os.environ["CKPT"]))
+    for step in guard.steps(4):
+        with guard.attempt():
+            inputs, labels = data(step)
+            cross_entropy(net(inputs), labels).backward()
+            dist.all_reduce(net.weight.grad)
+            optimizer.step()
+            optimizer.zero_grad()
 
 
 class Job:

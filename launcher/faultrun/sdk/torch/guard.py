@@ -321,7 +321,7 @@ class Guard(InParts):
 
     def _place(self) -> Position:
         """Where to go on. A newcomer does not know until it has taken its place."""
-        if self.rejoin is not None and self.worker is not None and self.worker.session.is_newcomer:
+        if self.rejoin is not None and self.rejoin.of_newcomer:
             self.rejoin.enter()
         return self.position
 

@@ -86,6 +86,12 @@ class TrainingGroup:
             )
         return ""
 
+    def device(self, model: Any) -> Any:
+        """Where its collectives find their tensors."""
+        if "gloo" in self.backend:
+            return "cpu"
+        return next(model.parameters()).device if _HCCL in self.backend else torch.device("cuda")
+
     def abort(self) -> None:
         """Free whoever waits in a collective of it, or forms it. Any thread."""
         if "nccl" in self.backend:

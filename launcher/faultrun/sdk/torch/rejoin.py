@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from faultrun.errors import FaultrunError
 from faultrun.sdk.common_step import NOTHING, nothing_common, of_replicas, of_shards
 from faultrun.sdk.evidence import tells_of_a_dead_peer
@@ -69,7 +67,9 @@ class Rejoin:
         """Of a rank that could rejoin as training began: all such meet at the end, whatever came since."""
         self._steps = 0
         self._said = False
-        self._inside = not worker.session.is_newcomer
+        self.of_newcomer = worker.session.is_outside
+        """Whether this process came to take a place, and takes it here."""
+        self._inside = not self.of_newcomer
         self._undone: Exception | None = None
         self._state = LiveState(guard)
         self._left = stuck.Left()
@@ -87,7 +87,7 @@ class Rejoin:
         if self._entered:
             return
         self._entered = True
-        newcomer = self._worker.session.is_newcomer
+        newcomer = self.of_newcomer
         alike = AskedAlike(None if newcomer else group_store(), self._worker.session)
         alike.tell(self._memory.asked)
         why = self._why_not()
@@ -296,7 +296,7 @@ class Rejoin:
 
     def _say_if_able(self) -> None:
         """Once in every incarnation; and that it is over if a copy has no room any more."""
-        why = self._memory.full or ("" if self._guard.redo.in_function else self._besides)
+        why = self._memory.full or self._twice or ("" if self._guard.redo.in_function else self._besides)
         if why:
             self._cannot(why)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
@@ -306,7 +306,7 @@ class Rejoin:
     @property
     def _came_late(self) -> bool:
         """Whether it was told of the buckets, and need not wait until they are arranged."""
-        return self._worker.session.is_newcomer and self._inside
+        return self.of_newcomer and self._inside
 
     def _cannot(self, why: str) -> None:
         self._able = False
@@ -323,12 +323,12 @@ class Rejoin:
             stuck.free(self._left, incarnation, self._group.abort)
 
     def _device(self) -> Any:
-        """Where collectives of this group find their tensors."""
-        if self._group is None or "gloo" in self._group.backend:
-            return "cpu"
-        if "hccl" in self._group.backend:
-            return next(self._guard.parts.model.parameters()).device
-        return torch.device("cuda")
+        return "cpu" if self._group is None else self._group.device(self._guard.parts.model)
+
+    @property
+    def _twice(self) -> str:
+        again = "the script protects more than one training, and a newcomer begins with the first"
+        return again if self._worker.providers > 1 else ""
 
     @property
     def _besides(self) -> str:
@@ -336,11 +336,11 @@ class Rejoin:
         return "" if self._group is None else self._group.besides(known)
 
     def _why_not(self) -> str:
-        if self._refused:
-            return self._refused
+        if self._refused or self._twice:
+            return self._refused or self._twice
         if self._group is None:
             return "its process group was not made by sdk.torch.init_process_group"
-        if not self._worker.session.is_newcomer and (why := self._group.why_not or self._besides):
+        if not self.of_newcomer and (why := self._group.why_not or self._besides):
             return why
         if any("ZeroRedundancy" in type(one).__name__ for one in self._guard.parts.optimizers):
             return "ZeroRedundancyOptimizer keeps another part of its state on every rank"
