@@ -228,8 +228,8 @@ def test_groups_that_a_loop_has_made_are_refused_by_name_before_anybody_dies(tmp
 def test_a_second_training_of_a_script_is_refused_by_name_and_who_took_a_place_in_the_first_is_in_it(
     tmp_path: Path,
 ) -> None:
-    words = ("12", "hand")
-    with stage_of(tmp_path / "hit", *words, "again", "kill-1-6-update", world=2) as stage:
+    words = ("12", "hand", "again")
+    with stage_of(tmp_path / "hit", *words, "kill-1-6-update", world=2) as stage:
         stage.begin()
         assert ends(stage) == undisturbed(tmp_path, words, world=2)
         assert len(stage.incidents) == 1
