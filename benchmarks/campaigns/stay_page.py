@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.campaigns.promises import Row
 from benchmarks.campaigns.spread import p95
+from benchmarks.campaigns.stay_plan import sessions
 from benchmarks.campaigns.stay_site import REJOIN_S
 from benchmarks.harness import machine
 
@@ -29,8 +30,8 @@ _MODES = {"ddp": "DistributedDataParallel, batch norm", "fsdp": "fully_shard"}
 
 
 def deaths(rows: Iterable[Row]) -> list[Row]:
-    """Without those about ends."""
-    return [row for row in rows if row["place"] >= 0]
+    """Without those about ends, and of a place that did not come."""
+    return [row for row in rows if row["place"] >= 0 and row["killed"]]
 
 
 def shown(row: Row) -> str:
@@ -66,12 +67,30 @@ def summary(rows: Sequence[Row]) -> str:
     )
 
 
-def _run_so_far(rows: Sequence[Row], planned: int) -> str:
-    """Which sessions, where not all were run."""
-    if len(deaths(rows)) >= planned:
+def _run_so_far(rows: Sequence[Row], seed: int, planned: int) -> str:
+    """Which sessions, where not all were run; and what was left out where one ended early."""
+    missing = planned - len(deaths(rows))
+    if missing <= 0:
         return ""
-    sessions = sorted({int(row["session"]) for row in rows})
-    return f"Of the {planned} of this seed, the sessions {' '.join(map(str, sessions))} so far."
+    run = sorted({int(row["session"]) for row in rows})
+    if len(run) < len(sessions(planned, seed)):
+        return f"Of the {planned} of this seed, the sessions {' '.join(map(str, run))} so far."
+    return (
+        f"The {missing} others of this seed did not come about: their place was not reached, or all had begun"
+        " anew before them."
+    )
+
+
+def _lost(rows: Sequence[Row]) -> str:
+    """What a lost step is, and where the dead were that cost one."""
+    where = Counter(row["told"].partition(",")[0] for row in rows if row["lost"] and not row["fell_back"])
+    if not where:
+        return ""
+    places = ", ".join(f"{count} in {place}" for place, count in where.most_common())
+    return (
+        "A lost step is one that a rank had finished and did again. Over shards that is the step in which the"
+        f" dead rank still was, or one of two at once: {places}."
+    )
 
 
 def page(rows: Sequence[Row], seed: int, planned: int) -> str:
@@ -85,12 +104,14 @@ def page(rows: Sequence[Row], seed: int, planned: int) -> str:
         f"Machine: {', '.join(f'{name} {what}' for name, what in machine.describe().items())}.",
         f"Load average {loads[0]:.1f} to {loads[-1]:.1f}." if loads else "",
         "",
-        f"{summary(rows)}. {_run_so_far(rows, planned)}".rstrip(),
+        f"{summary(rows)}. {_run_so_far(rows, seed, planned)}".rstrip(),
         "",
         "| over | deaths | killed | of two at once | with a second in the repair | all began anew"
         " | lost a step | again after: median, p95, longest | broken |",
         "|---|---|---|---|---|---|---|---|---|",
         *(_of_mode(mode, words, rows) for mode, words in _MODES.items()),
+        "",
+        _lost(deaths(rows)),
         "",
         "| standby of the dead rank | deaths | again after: median, p95, longest |",
         "|---|---|---|",
