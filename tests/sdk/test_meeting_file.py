@@ -59,6 +59,14 @@ def test_what_a_killed_rank_has_half_written_keeps_nobody(
     assert file.get(["here/0", "here/2"], 0.0) == [b"1", b"1"]
 
 
+def test_a_value_may_be_large(at: Path) -> None:
+    first, second = MeetingFile(str(at)), MeetingFile(str(at))
+    large = bytes(range(256)) * (1 << 10)
+    first.set("large", large)
+    first.set("small", b"1")
+    assert second.get(["small", "large"], 0.0) == [b"1", large]
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_file_that_is_gone_is_told_and_not_made_again(replaced: bool, at: Path) -> None:
     file = MeetingFile(str(at))

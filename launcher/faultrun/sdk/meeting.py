@@ -4,7 +4,6 @@ Knows nothing of a framework. Every wait is short: who waits for a peer looks in
 that is being formed is over.
 """
 
-import contextlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -78,5 +77,7 @@ class MeetingStore:
         return answer
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
+        try:
             self._socket.close()
+        except (OSError, AttributeError):
+            return  # it was never connected

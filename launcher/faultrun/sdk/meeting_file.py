@@ -33,7 +33,8 @@ class MeetingFile:
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         self._inode = os.fstat(self._fd).st_ino
         self._lock = threading.Lock()
-        self._at, self._unread = 0, b""
+        self._at = 0
+        self._unread: list[bytes] = []
         self._values: dict[str, bytes] = {}
         self._answers: dict[str, Any] = {}
         self._asked = 0
@@ -88,7 +89,10 @@ class MeetingFile:
         """Follow the lines that are new. ``by``: whose answer to keep."""
         while part := os.pread(self._fd, _READ_BYTES, self._at):
             self._at += len(part)
-            *lines, self._unread = (self._unread + part).split(b"\n")
+            first, *lines = part.split(b"\n")
+            self._unread.append(first)
+            if lines:
+                lines, self._unread = [b"".join(self._unread), *lines[:-1]], [lines[-1]]
             for line in lines:
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     done = json.loads(
@@ -116,5 +120,7 @@ class MeetingFile:
         return None
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
+        try:
             self.close()
+        except (OSError, AttributeError):
+            return  # it was never opened, or the interpreter ends and has taken its modules down

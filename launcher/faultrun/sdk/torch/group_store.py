@@ -12,6 +12,7 @@ from faultrun.sdk.meeting import MeetingStore
 from faultrun.sdk.meeting_file import MeetingFile
 from faultrun.sdk.regroup import Join
 
+_GONE = "a rank of the process group is gone before it was formed"
 _ASK_S = 0.2
 """How long a question waits at the store over nodes; in between it is seen whether the group is over."""
 
@@ -58,6 +59,8 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
         return self._wait_for([key], self._timeout_s)[0]
 
     def add(self, key: str, amount: int) -> Any:
+        if self._is_over():  # torch's barrier over a store counts again whenever a wait has failed
+            raise GroupBroken(_GONE)
         return self._do(lambda: self._inner.add(key, amount))
 
     def check(self, keys: Sequence[str]) -> Any:
@@ -81,7 +84,7 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
             if values is not None:
                 return list(values)
             if self._is_over():
-                raise GroupBroken("a rank of the process group is gone before it was formed")
+                raise GroupBroken(_GONE)
             if time.monotonic() > until_s:
                 raise GroupBroken(f"not all ranks have come to the process group in {limit_s:g} s")
 

@@ -43,23 +43,22 @@ class TrainingGroup:
         self._store: Any = None
         self._before: set[tuple[int, int]] | None = connections()
         self._own: frozenset[tuple[int, int]] = frozenset()
-
-    @property
-    def is_forming(self) -> bool:
-        """Whether the group of all ranks is being formed at this moment."""
-        return self._before is not None
+        self._forms_within: timedelta | None = None
 
     def settled(self) -> None:
         """All is connected: what was opened meanwhile belongs to the group."""
         self._own |= connections() - (self._before or set())
-        self._before = None
+        self._before = self._forms_within = None
 
     @contextlib.contextmanager
-    def beside(self, store: Any, rank: int, world: int, timeout: timedelta) -> Iterator[timedelta]:
-        """A group of some ranks is formed in it: how long it may connect, for all of it have come.
+    def connecting(self, store: Any, rank: int, world: int, timeout: timedelta) -> Iterator[timedelta]:
+        """A group of gloo is formed in it: the timeout that it connects with, which is then ``timeout``.
 
-        What it opens goes with the group of all ranks. RuntimeError: one does not come.
+        Of some ranks beside that of all: what it opens goes with that one. RuntimeError: one does not come.
         """
+        if self._before is not None:
+            yield timeout if self._forms_within is None else min(timeout, self._forms_within)
+            return
         store.set(f"here/{rank}", b"1")
         store.wait([f"here/{one}" for one in range(world)], timeout)
         self._before = connections()
@@ -138,13 +137,10 @@ class TrainingGroup:
             return
         # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
         dist.distributed_c10d._world.group_count = 0
-        limit = {"timeout": timedelta(seconds=min(_MEET_S, join.timeout_s) / _GLOO_WAITS)}
+        self._forms_within = timedelta(seconds=min(_MEET_S, join.timeout_s) / _GLOO_WAITS)
         dist.init_process_group(
-            self.backend, store=self._store, rank=session.rank, world_size=world, **{**self._how, **limit}
+            self.backend, store=self._store, rank=session.rank, world_size=world, **self._how
         )
-        timeout = self._how.get("timeout")
-        wanted = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
-        dist.distributed_c10d._set_pg_timeout(wanted, dist.group.WORLD)
         self.settled()
 
 
@@ -163,20 +159,18 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     """
     global _group  # noqa: PLW0603 - a process has one default group
     this = worker()
-    kept = {key: one for key, one in how.items() if key not in _RENDEZVOUS}
-    if this is not None:
-        _know_groups_of_gloo()
-    if this is not None and this.session.is_newcomer:
-        named = backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-        _group = TrainingGroup(named, kept)
+    if this is None or not this.session.socket:  # nobody would tell it of a peer
+        dist.init_process_group(backend, **how)
+        return
+    _know_groups_of_gloo()
+    c10d: Any = dist.distributed_c10d
+    named = backend or str(c10d.BackendConfig(c10d.Backend("undefined")))
+    _group = TrainingGroup(named, {key: one for key, one in how.items() if key not in _RENDEZVOUS})
+    if this.session.is_newcomer:
         _fake(this.session.rank, this.session.world_size)
         return
-    if this is not None:
-        _group = TrainingGroup(backend or "", kept)
     dist.init_process_group(backend, **how)
-    if _group is not None:
-        _group.backend = backend or dist.distributed_c10d._world.pg_map[dist.group.WORLD][0]
-        _group.settled()
+    _group.settled()
 
 
 def _know_groups_of_gloo() -> None:
@@ -190,7 +184,7 @@ def _know_groups_of_gloo() -> None:
     if gloo is None or getattr(gloo, "is_known", False):
         return
     options: Any = getattr(gloo, "_Options", None)
-    can_be_told = hasattr(options, "_threads")
+    can_be_told = hasattr(options, "_threads") and hasattr(gloo, "_set_default_timeout")
 
     class IsOfGloo(type(gloo)):  # type: ignore[misc]
         def __instancecheck__(cls, one: object) -> bool:
@@ -199,20 +193,19 @@ def _know_groups_of_gloo() -> None:
     class KnownGloo(gloo, metaclass=IsOfGloo):  # type: ignore[misc]  # torch's stubs do not know it
         is_known = True
 
-        def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-            if _group is None or _group.is_forming:
-                self._connect(store, rank, size, timeout)
+        def __init__(self, store: Any, rank: int, size: int, *how: Any, timeout: Any = None) -> None:
+            if _group is None or how or timeout is None:  # or made by hand, and not by torch
+                super().__init__(store, rank, size, *how, **({} if timeout is None else {"timeout": timeout}))
                 return
-            with _group.beside(store, rank, size, timeout) as limit:
-                self._connect(store, rank, size, limit)
-            self._set_default_timeout(timeout)
-
-        def _connect(self, *where: Any) -> None:
-            if can_be_told:
-                how = options()
-                how._devices, how._timeout, how._threads = _devices(gloo), where[-1], 1
-                where = (*where[:-1], how)
-            super().__init__(*where)
+            told = options() if can_be_told else None
+            if told is not None:  # before all meet: to look up this machine's name may take its time
+                told._devices, told._threads = _devices(gloo), 1
+            with _group.connecting(store, rank, size, timeout) as limit:
+                if told is not None:
+                    told._timeout = limit
+                super().__init__(store, rank, size, timeout if told is None else told)
+            if told is not None:
+                self._set_default_timeout(timeout)
 
     c10d.ProcessGroupGloo = KnownGloo
 
@@ -225,9 +218,9 @@ def _devices(gloo: Any) -> list[Any]:
 
 def _fake(rank: int, world: int) -> None:
     try:
-        from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
+        from torch.testing._internal.distributed.fake_pg import FakeStore  # which registers the backend
 
-        dist.init_process_group(_FAKE, rank=rank, world_size=world)
+        dist.init_process_group(_FAKE, store=FakeStore(), rank=rank, world_size=world)
     except (ImportError, ValueError, RuntimeError) as error:
         raise FaultrunError(
             "this rank cannot take a dead one's place",
@@ -255,7 +248,7 @@ def connections() -> set[tuple[int, int]]:
         with contextlib.suppress(OSError, ValueError):
             fd = int(place.name)
             if str(place.readlink()).startswith("socket:"):
-                with socket.socket(fileno=os.dup(fd)) as one:
+                with _socket_of(fd) as one:
                     listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
                     if one.family in (socket.AF_INET, socket.AF_INET6) and not listens:
                         found.add((fd, os.fstat(one.fileno()).st_ino))
@@ -265,6 +258,16 @@ def connections() -> set[tuple[int, int]]:
 def shut(sockets: AbstractSet[tuple[int, int]]) -> None:
     """End these connections for all who hold them, forked loaders too; closed ones are nobody's."""
     for fd, inode in sockets:
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as one:
+        with contextlib.suppress(OSError), _socket_of(fd) as one:
             if os.fstat(one.fileno()).st_ino == inode:
                 one.shutdown(socket.SHUT_RDWR)
+
+
+def _socket_of(fd: int) -> socket.socket:
+    """A descriptor of our own of it. OSError, and nothing stays open: it is none, or not any more."""
+    own = os.dup(fd)
+    try:
+        return socket.socket(fileno=own)
+    except OSError:
+        os.close(own)
+        raise
