@@ -118,9 +118,12 @@ class Redo:
             for group, captured in zip(optimizer.param_groups, groups, strict=True):
                 group.update({key: one for key, one in captured.items() if key != "params"})
         parts.objects.load_small(last.objects)
+        rng = guard.recorder.read(last.rng)
         if self.in_function or last.position.step + 1 in self._noted:
             # else nothing of the step was done, and what was drawn since the last one is the script's own
-            restore_rng(guard.recorder.read(last.rng), guard.reading.generator)
+            restore_rng(rng, guard.reading.generator)
+        if self.in_function:
+            guard.reading.resumes_at(last.position, rng, guard.reading.epoch_rng)
         guard.position = last.position
 
     def keep(self, step: int, batch: Batch) -> None:
@@ -141,13 +144,14 @@ class Redo:
 
 def steps(guard: "Guard", last: int) -> Iterator[int]:
     """The steps up to ``last``, each again that was taken back."""
-    rejoin = guard.rejoin
+    rejoin = _rejoins_here(guard)
     if rejoin is not None:
         guard.begin_here()
         rejoin.enter()
     while True:
         if rejoin is not None:
             rejoin.settle()
+        _leave_function_if_lost(guard)
         if guard.position.step >= last:
             if rejoin is None or rejoin.finish(_meet):
                 return
@@ -167,10 +171,11 @@ def batches(guard: "Guard", loader: Any, epoch: int) -> Iterator[Any]:
         if guard.rejoin is not None:
             guard.rejoin.enter()  # which says that it cannot
         yield from sharing.batches(guard, guard.reading.open(loader, epoch), epoch)
-    elif guard.rejoin is not None and training_group() is not None:
-        yield from _repeatable(guard, guard.rejoin, loader, epoch)
+    elif (rejoin := _rejoins_here(guard)) is not None and training_group() is not None:
+        yield from _repeatable(guard, rejoin, loader, epoch)
     else:
         for batch in guard.reading.open(loader, epoch):
+            _leave_function_if_lost(guard)
             last = guard.position
             guard.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
             guard.computes()
@@ -203,6 +208,16 @@ def _repeatable(guard: "Guard", rejoin: "Rejoin", loader: Any, epoch: int) -> It
             guard.step()
 
 
+def _rejoins_here(guard: "Guard") -> "Rejoin | None":
+    """In a function for ``run`` only that does: what the function has made is of the group that is over."""
+    return None if guard.redo.in_function else guard.rejoin
+
+
+def _leave_function_if_lost(guard: "Guard") -> None:
+    if guard.redo.in_function and guard.rejoin is not None:
+        guard.rejoin.leave_if_lost()
+
+
 def run(guard: "Guard", train: Callable[["Guard"], T]) -> T:
     """``train(guard)``, and again from the common step whenever a peer was lost in it."""
     rejoin = guard.rejoin
@@ -212,6 +227,7 @@ def run(guard: "Guard", train: Callable[["Guard"], T]) -> T:
     guard.begin_here()
     rejoin.enter()
     while True:
+        guard.in_loop = False  # the function opens its loader anew
         rejoin.settle()
         try:
             result = train(guard)

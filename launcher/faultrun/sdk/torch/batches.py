@@ -50,6 +50,18 @@ def check_positions(loader: Any) -> None:
         )
 
 
+def opened(loader: Any) -> Iterator[Any]:
+    """An iterator over all of ``loader``, drawn as any process would that opens it first in this epoch.
+
+    A ``DataLoader`` with ``persistent_workers`` draws their seed in its first epoch only; the order of all
+    others then comes one number earlier.
+    """
+    for one in _chain(loader):
+        if issubclass(type(one), DataLoader) and vars(one).get("_iterator") is not None:
+            torch.empty((), dtype=torch.int64).random_(generator=one.generator)
+    return iter(loader)
+
+
 def opened_after(loader: Any, done: int) -> Iterator[Any]:
     """An iterator over ``loader`` of which ``done`` batches are consumed already.
 
@@ -59,7 +71,7 @@ def opened_after(loader: Any, done: int) -> Iterator[Any]:
     """
     check_positions(loader)
     if not _is_torchs(loader) or isinstance(loader.dataset, IterableDataset):
-        iterator: Iterator[Any] = iter(loader)
+        iterator = opened(loader)
         for _ in islice(iterator, done):
             pass
         return iterator
@@ -67,6 +79,7 @@ def opened_after(loader: Any, done: int) -> Iterator[Any]:
     rest = _Rest(loader.batch_sampler if by_batch else loader.sampler, done)
     shortened = copy.copy(loader)
     object.__setattr__(shortened, "batch_sampler" if by_batch else "sampler", rest)
+    shortened._iterator = None  # one that is kept for all epochs knows the whole sampler
     batches: Iterator[Any] = iter(shortened)
     rest.draw()
     return batches

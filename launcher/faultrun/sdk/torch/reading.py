@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from faultrun.sdk.files import Position
-from faultrun.sdk.torch.batches import generator_of, opened_after, set_epoch
+from faultrun.sdk.torch.batches import generator_of, opened, opened_after, set_epoch
 from faultrun.sdk.torch.rng import Rng, reseeded, restore_rng
 from faultrun.sdk.torch.sharing import shared_out
 
@@ -87,11 +87,11 @@ class Reading:
         batches = self._opened(loader, position.step_in_epoch or 0)
         if position.step_in_epoch:
             restore_rng(rng, generator)
-        guard.note_boundary()
+        guard.came_back()
         return batches
 
     def _opened(self, loader: Any, done: int) -> Iterator[Any]:
         """After ``done`` steps; among fewer ranks than the run began with, this one's share (``sharing``)."""
         if self._guard.sharing is not None:
             return shared_out(loader, self._guard.sharing, done)
-        return opened_after(loader, done) if done else iter(loader)
+        return opened_after(loader, done) if done else opened(loader)

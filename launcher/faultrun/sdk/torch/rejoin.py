@@ -121,6 +121,11 @@ class Rejoin:
         while self._able and (self._undone is not None or self._worker.regroup.is_lost(self.incarnation)):
             self._rejoin(timeout_s=self._worker.regroup.patience_s)
 
+    def leave_if_lost(self) -> None:
+        """PeerLost once a peer is gone: in a function that has to end before the next group is formed."""
+        if self._able and self._worker.regroup.is_lost(self.incarnation):
+            raise PeerLost("a rank of the process group is gone")
+
     def check(self) -> None:
         """PeerLost where gradients are worth nothing: asked before every update."""
         broken = self.found_broken()
