@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ def test_the_catalog_reads_what_the_sdk_writes(tmp_path: Path) -> None:
     assert entry.replica_group == (0, 1, 2, 3)
     assert verdict.whole
     assert verdict.digest == saved.digest
+
+
+def test_a_save_is_of_the_life_in_which_it_was_begun(tmp_path: Path) -> None:
+    """The main thread has a copy taken, and goes on: it may have made a step in the next life since."""
+    session = replace(SESSION, trained_in=2)
+    names = numbered(tmp_path / "rank_2" / "gasp-step_55.pt")
+
+    def fill(sink: Sink) -> None:
+        sink.write(b"state")
+        session.trained_in = 3
+
+    saved = writer_in(tmp_path, session=session).save(names, Position(55, 1, 55), fill)
+    assert listed(saved.path)[0].incarnation == 2
 
 
 def test_a_changed_byte_is_found(tmp_path: Path) -> None:

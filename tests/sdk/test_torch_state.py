@@ -1,5 +1,6 @@
 """What is saved of a torch training, and that it is brought back exactly; without other ranks."""
 
+import json
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -63,6 +64,11 @@ def with_workers() -> Any:
     return DataLoader(TensorDataset(torch.arange(24)), batch_size=2, shuffle=True, num_workers=1)
 
 
+def with_workers_for_all_epochs() -> Any:
+    data = TensorDataset(torch.arange(24))
+    return DataLoader(data, batch_size=2, shuffle=True, num_workers=1, persistent_workers=True)
+
+
 def epochs_of(
     guard: Guard, loader: Any, stop_after: int | None = None, first: int | None = None
 ) -> list[str]:
@@ -119,14 +125,20 @@ def test_a_loop_that_begins_at_epoch_0_again_repeats_no_epoch_that_is_done(tmp_p
     assert epochs_of(second, stream(), first=1) != [], "what a script trains again later is its own affair"
 
 
-def test_with_loader_processes_the_order_is_kept(tmp_path: Path) -> None:
-    whole = epochs_of(small_guard(tmp_path), with_workers())
+@pytest.mark.parametrize(
+    ("make", "stop_after"),
+    [(with_workers, 5), (with_workers_for_all_epochs, 12), (with_workers_for_all_epochs, 17)],
+)
+def test_with_loader_processes_the_order_is_kept(
+    make: Callable[[], Any], stop_after: int, tmp_path: Path
+) -> None:
+    whole = epochs_of(small_guard(tmp_path), make())
     first = small_guard(tmp_path)
-    began = epochs_of(first, with_workers(), 5)
+    began = epochs_of(first, make(), stop_after)
     saved = first.save(tmp_path / "saved.pt")
     second = small_guard(tmp_path)
     second.load(torch.load(saved.path, weights_only=True))
-    assert began + epochs_of(second, with_workers()) == whole
+    assert began + epochs_of(second, make()) == whole
 
 
 @pytest.mark.filterwarnings(
@@ -237,6 +249,20 @@ def test_a_device_that_hangs_inside_an_update_cannot_be_saved(tmp_path: Path) ->
     with pytest.raises(NotSaved, match="middle of an update"):
         provider.save(soon(0.5))
     assert guard.lock.phase is UpdatePhase.CLEAN
+
+
+def test_a_step_that_nobody_ended_is_of_the_life_of_now(tmp_path: Path) -> None:
+    """The first one behind a rejoin: the main thread stands after its update, and the peers have ended it."""
+    guard, provider, net, optimizer = ahead_of_its_device(tmp_path, Stream())
+    for _ in range(2):
+        one_step(guard, net, optimizer)
+    session = guard.writer.session
+    session.incarnation, session.trained_in = 1, 0
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    saved = provider.save(soon())
+    told = json.loads(Path(f"{saved.path}.manifest.json").read_bytes())
+    assert (saved.step, told["incarnation"], session.life) == (3, 1, 0)
 
 
 def test_the_same_step_is_written_once(tmp_path: Path) -> None:

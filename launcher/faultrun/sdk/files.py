@@ -181,12 +181,12 @@ class SaveWriter:
         return self._save(names, position, kind, write)
 
     def _save(self, names: Names, position: Position, kind: Kind, write: Callable[[Path], _Content]) -> Saved:
-        began_s = time.monotonic()
+        began_s, life = time.monotonic(), self.session.life  # training may go on meanwhile
         partial = self._partial(names(0))
         try:
             content = write(partial)
             path = _publish(partial, names)
-            self._write_manifest(path, position, {"kind": kind.value, **content})
+            self._write_manifest(path, position, {"kind": kind.value, "incarnation": life, **content})
         finally:
             remove(partial)
         return Saved(
@@ -251,7 +251,6 @@ class SaveWriter:
             "replica_group": list(self.folder.replica_group or range(session.world_size)),
             **content,
             "run_id": session.run_id,
-            "incarnation": session.life,
             "node": session.node,
         }
         partial = self._partial(_manifest_of(path))

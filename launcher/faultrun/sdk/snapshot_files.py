@@ -70,6 +70,16 @@ class SnapshotLabel:
         return cls(**{**told, **lists, "position": Position(*told["position"])})
 
 
+def label_of(life: int) -> bytes:
+    """The label of a state that nobody makes a file of; ``SnapshotLabel`` takes it for none."""
+    return json.dumps({"life": life}).encode()
+
+
+def life_in(label: bytes) -> int:
+    """ValueError, KeyError or TypeError: it does not tell one."""
+    return int(json.loads(label)["life"])
+
+
 def inode_of(folder: "str | Path") -> int:
     """0 where it is no folder."""
     with suppress(OSError):

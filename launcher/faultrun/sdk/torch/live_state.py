@@ -43,14 +43,16 @@ class LiveState:
         RuntimeError: a rank is gone. ``device``: where collectives of the group find their tensors.
         ElsewhereInTheScript: it has that state, and can save it.
         """
-        guard, rank = self._guard, self._guard.writer.session.rank
+        guard, session = self._guard, self._guard.writer.session
+        rank = session.rank
         layout = averaging.layout if averaging is not None else None
         source = common.sources[rank]
         if rank == common.giver:
             boundary = guard.history[-1]
             for taker in common.takers:
                 # each taker's own random numbers come from its own notes
-                send({"state": guard.state_at(boundary), "layout": layout}, taker, device)
+                state = guard.state_at(boundary)
+                send({"state": state, "layout": layout, "life": session.life}, taker, device)
         if source is From.ITSELF:
             guard.lock.begin()
             guard.redo.put_back()
@@ -62,7 +64,7 @@ class LiveState:
             else:
                 got = receive(common.giver, device)
                 guard.load(got["state"])
-                layout = got["layout"]
+                layout, session.trained_in = got["layout"], got["life"]
                 memory.put_own(common.step)
         memory.went_back(common.step)
         if averaging is not None:

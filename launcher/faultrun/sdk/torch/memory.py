@@ -26,7 +26,7 @@ from faultrun.sdk.snapshot import (
     Texts,
     bytes_needed,
 )
-from faultrun.sdk.snapshot_files import SnapshotLabel, inode_of
+from faultrun.sdk.snapshot_files import SnapshotLabel, inode_of, label_of, life_in
 from faultrun.sdk.snapshot_interval import SnapshotInterval
 from faultrun.sdk.torch.capture import Boundary
 from faultrun.sdk.torch.next_node import CopiesArriving
@@ -154,8 +154,8 @@ class StateCopies:
             raise SnapshotDamaged(f"there is no memory snapshot of step {step}")
         if not snapshots.is_sound(step):
             raise SnapshotDamaged(f"its memory snapshot of step {step} is damaged: its checksum is another")
-        with contextlib.suppress(ValueError, KeyError, TypeError):  # of a script with files of its own
-            self._worker.session.trained_in = SnapshotLabel.unpacked(found.texts.label).life
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            self._worker.session.trained_in = life_in(found.texts.label)
         return _state_in(found)
 
     def went_back(self, step: int) -> None:
@@ -205,7 +205,7 @@ class StateCopies:
     def _packed(self, boundary: Boundary, state: Any) -> "_Packed":
         packed = pack(state)
         if not self._suffix:
-            return _Packed(packed, Texts(plan=packed.plan))
+            return _Packed(packed, Texts(plan=packed.plan, label=label_of(self._worker.session.life)))
         label = self._label(boundary.position, packed)
         return _Packed(packed, Texts(plan=packed.plan, label=label.packed(), pickled=pickled(state)))
 

@@ -172,10 +172,12 @@ class TorchProvider(StateProvider):
             if ahead:
                 self._check_still(boundary)
 
-        write = self._save_fn
+        writer, write = self.writer, self._save_fn
+        if ahead:  # a step that is not over is made in the group of now, which the last one need not be
+            writer = replace(writer, session=replace(writer.session, trained_in=None))
         if write is None:
-            return self.writer.save(names, boundary.position, fill)
-        return self.writer.save_by_path(names, boundary.position, lambda path: write(state, path))
+            return writer.save(names, boundary.position, fill)
+        return writer.save_by_path(names, boundary.position, lambda path: write(state, path))
 
     def _check_still(self, boundary: Boundary) -> None:
         """A main thread that was taken for stuck may have moved after all, past no lock."""
