@@ -18,7 +18,8 @@ from faultrun.model.meeting import meeting_seal
 from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.supervisor.reactor import Reactor
 
-_MOST_STRANGERS = 64
+_SPARE_STRANGERS = 64
+"""Who may wait at the door beside all ranks: nobody is known before this node has heard of the plan."""
 _MOST_BYTES = 64 << 20
 _LONGEST_WAIT_S = 10.0
 
@@ -36,13 +37,14 @@ class _Guest:
 
 
 class MeetingPlace:
-    """Listens at ``host``, any port; OSError when it cannot. Nobody is known before ``opens``."""
+    """Of ``ranks``, at ``host``, any port; OSError when it cannot. Nobody is known before ``opens``."""
 
-    def __init__(self, reactor: Reactor, host: str) -> None:
+    def __init__(self, reactor: Reactor, host: str, ranks: int) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=1024)
         self._listener.setblocking(False)
         self._reactor = reactor
+        self._most_strangers = ranks + _SPARE_STRANGERS
         self._secret: str | None = None
         self._values: dict[str, bytes] = {}
         self._bytes = 0
@@ -79,7 +81,7 @@ class MeetingPlace:
             self._reactor.watch(connection.fileno(), lambda: self._read(guest))
             self._say(guest, "nonce", nonce=guest.nonce)
             strangers = [one for one in self._guests.values() if not one.known]
-            if len(strangers) > _MOST_STRANGERS:
+            if len(strangers) > self._most_strangers:
                 self._hang_up(strangers[0])
         return ()
 
@@ -127,16 +129,20 @@ class MeetingPlace:
                     self._put(key, bytes.fromhex(desired))
                 self._say(guest, "values", values=[self._values.get(key, b"").hex()])
             case {"kind": "drop", "key": str(key)}:
-                self._say(guest, "number", number=int(self._values.pop(key, None) is not None))
+                dropped = self._values.pop(key, None)
+                self._bytes -= 0 if dropped is None else len(key) + len(dropped)
+                self._say(guest, "number", number=int(dropped is not None))
             case {"kind": "get", "keys": list(keys), "within_s": within_s}:
                 self._awaits(guest, tuple(map(str, keys)), seconds(within_s))
             case _:
                 raise ValueError("no question")
 
     def _put(self, key: str, value: bytes) -> None:
-        self._bytes += len(key) + len(value)
-        if self._bytes > _MOST_BYTES:
+        before = self._values.get(key)
+        more = len(value) - (-len(key) if before is None else len(before))
+        if self._bytes + more > _MOST_BYTES:
             raise ValueError("the store is full")
+        self._bytes += more
         self._values[key] = value
         for guest in [one for one in self._guests.values() if key in one.awaits]:
             self._give(guest)

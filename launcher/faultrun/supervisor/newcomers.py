@@ -71,7 +71,8 @@ class Newcomers:
         self.drop_store()
         now_s, why = self._reactor.now(), ""
         try:
-            self._place = MeetingPlace(self._reactor, self._spec.rendezvous.master_addr)
+            world = self._spec.topology.world_size
+            self._place = MeetingPlace(self._reactor, self._spec.rendezvous.master_addr, world)
         except OSError as error:
             why = f"this node cannot listen for survivors of the others: {error.strerror}"
         port = 0 if self._place is None else self._place.port
