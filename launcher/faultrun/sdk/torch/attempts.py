@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from faultrun.sdk.files import Position
 from faultrun.sdk.torch import sharing
+from faultrun.sdk.torch.adding_up import WHY_NOT, adds_up
 from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.rng import Rng, restore_rng
 from faultrun.sdk.update_lock import UpdatePhase
@@ -63,8 +64,7 @@ class StepAttempt:
         if error is None and rejoin is not None:
             lost = rejoin.found_broken()
         if lost is None:
-            if not guard.accumulating:
-                guard.step()
+            self._ends()
             self.done = True
             return False
         by_run = guard.redo.in_function  # which takes back, and enters its function again
@@ -75,6 +75,16 @@ class StepAttempt:
         rejoin.settle()
         self.done = guard.position.step >= self._step  # others had finished it
         return True
+
+    def _ends(self) -> None:
+        guard = self._guard
+        if guard.accumulating:
+            return
+        goes_on = adds_up(guard)
+        if goes_on and guard.rejoin is not None and not guard.redo.in_function:
+            guard.rejoin.cannot_any_more(WHY_NOT)
+        if not (goes_on and guard.in_loop):  # a batch that ends no step, where batches are counted too
+            guard.step()
 
 
 class Redo:
@@ -187,10 +197,14 @@ def batches(guard: "Guard", loader: Any, epoch: int) -> Iterator[Any]:
 def _repeatable(guard: "Guard", rejoin: "Rejoin", loader: Any, epoch: int) -> Iterator[Any]:
     rejoin.enter()
     loaded = guard.reading.open(loader, epoch)
+    given: Position | None = None
     while True:
+        unended = guard.position is given  # the batch that was given last has ended no step
+        if unended:
+            rejoin.cannot_any_more(WHY_NOT)
         rejoin.settle()
         step = guard.position.step + 1
-        batch = guard.redo.batch(step)
+        batch = None if unended else guard.redo.batch(step)
         if batch is None:
             try:
                 content = next(loaded)
@@ -198,8 +212,9 @@ def _repeatable(guard: "Guard", rejoin: "Rejoin", loader: Any, epoch: int) -> It
                 return
             batch = Batch(content, epoch, guard.position.step_in_epoch, guard.reading.epoch_rng)
             guard.redo.keep(step, batch)
-        guard.redo.begins(step, guard.reading.generator, at_boundary=False)
-        guard.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
+        if not unended:
+            guard.redo.begins(step, guard.reading.generator, at_boundary=False)
+        given = guard.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
         guard.reading.epoch_rng = batch.epoch_rng
         guard.redo.attempted = False
         guard.computes()

@@ -68,7 +68,7 @@ class Sharded:
             id(group.mesh_info): group.mesh_info
             for module in self._root.modules()
             if callable(getattr(module, "_get_fsdp_state", None))
-            for group in _groups_of(module._get_fsdp_state())
+            for group in groups_of(module._get_fsdp_state())
         }
         return list(found.values())
 
@@ -88,7 +88,7 @@ def _point(mesh: Any) -> None:
         root._pg_registry = {name: dist.distributed_c10d._resolve_process_group(name) for name in names}
 
 
-def _groups_of(state: Any) -> list[Any]:
+def groups_of(state: Any) -> list[Any]:
     """The parameter groups of one module's state; torch had one of them, and has several."""
     several = getattr(state, "_fsdp_param_groups", None)
     if several is not None:

@@ -21,6 +21,10 @@ class GroupBroken(RuntimeError):
     """The group that is being formed has lost a rank already. Says "process group", as torch's errors do."""
 
 
+class PeerLost(ConnectionError):
+    """The gradients of this step were not averaged, because a rank is gone."""
+
+
 def open_store(join: Join, within_s: float, is_over: Callable[[], bool]) -> "_Store":
     """The one of this incarnation. RuntimeError: it cannot be reached."""
     return _Store(_opened(join, within_s), join.timeout_s, is_over)

@@ -26,6 +26,7 @@ from faultrun.sdk.torch.asked_alike import AskedAlike, group_store
 from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
 from faultrun.sdk.torch.frames import forget_frames
 from faultrun.sdk.torch.fsdp2 import Sharded
+from faultrun.sdk.torch.group_store import PeerLost
 from faultrun.sdk.torch.live_state import ElsewhereInTheScript, LiveState
 from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import training_group
@@ -40,10 +41,6 @@ _FIRST_STEPS = 2
 _VERDICT_S = 10.0
 """From the error of a connection to the word that a peer is lost: a rank lets go of its connections first,
 and on a busy machine takes seconds to end. Who gives up sooner has all begin anew."""
-
-
-class PeerLost(ConnectionError):
-    """The gradients of this step were not averaged, because a rank is gone."""
 
 
 class Rejoin:
@@ -312,6 +309,11 @@ class Rejoin:
     def _came_late(self) -> bool:
         """Whether it was told of the buckets, and need not wait until they are arranged."""
         return self.of_newcomer and self._inside
+
+    def cannot_any_more(self, why: str) -> None:
+        """From now on all start again where a rank dies. Harmless when it is so already."""
+        if self._able:
+            self._cannot(why)
 
     def _cannot(self, why: str) -> None:
         self._able = False
