@@ -305,6 +305,15 @@ def test_a_function_is_entered_again(tmp_path: Path) -> None:
         assert ends(stage) == undisturbed(tmp_path, words)
 
 
+def test_a_function_reads_on_where_its_loader_was(tmp_path: Path) -> None:
+    words = ("20", "hand", "function", "loader", "workers", "epochs")
+    kills = ("kill-2-5-backward", "kill-0-10-after", "kill-1-13-updated")
+    with stage_of(tmp_path / "hit", *words, *kills) as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, words)
+        assert_all_did_every_step_once(stage, 20)
+
+
 def test_a_compiled_model_keeps_its_code(tmp_path: Path) -> None:
     words = ("12", "ddp", "compile")
     expected = undisturbed(tmp_path, words, world=2)  # first: what it has compiled is there for the others

@@ -14,11 +14,15 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
 
+from faultrun.sdk.evidence import tells_of_a_dead_peer
+from faultrun.sdk.regroup import Regroup
 from faultrun.sdk.snapshot_interval import SnapshotEvery, SnapshotInterval
 from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
 from faultrun.sdk.torch.ddp import find_ddp, why_not
 from faultrun.sdk.torch.fsdp2 import Sharded
+from faultrun.sdk.torch.group_store import PeerLost
 from faultrun.sdk.torch.process_group import TrainingGroup
+from faultrun.sdk.torch.rejoin import Rejoin
 
 pytestmark = [pytest.mark.torch, pytest.mark.long]
 
@@ -46,6 +50,35 @@ def test_what_of_ddp_is_refused(how: dict[str, Any], words: str) -> None:
     why = why_not(DistributedDataParallel(net(), **how))
     assert words in why
     assert bool(words) == bool(why)
+
+
+def test_a_torch_without_groups_that_do_nothing_is_refused_before_anybody_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of_earlier_versions(*_: int) -> None:
+        raise AttributeError("_create_internal")
+
+    assert why_not(DistributedDataParallel(net())) == ""
+    monkeypatch.setattr("faultrun.sdk.torch.ddp.idle_group", of_earlier_versions)
+    assert "another process group" in why_not(DistributedDataParallel(net()))
+
+
+def test_a_rank_whose_torch_lacks_a_name_in_the_middle_of_a_rejoin_saves_as_after_any_fault() -> None:
+    said: list[tuple[str, str]] = []
+
+    def fails(**_: Any) -> None:
+        raise AttributeError("_init_process_groups")
+
+    rejoin: Any = object.__new__(Rejoin)
+    rejoin._able, rejoin._undone, rejoin.incarnation, rejoin._rejoin = True, RuntimeError(), 3, fails
+    rejoin._worker = SimpleNamespace(
+        regroup=Regroup(), say=lambda kind, incarnation, why: said.append((kind, why))
+    )
+    with pytest.raises(PeerLost) as told:
+        rejoin.settle()
+    assert tells_of_a_dead_peer(told.value), "it waits to be asked for what it has"
+    ((kind, why),) = said
+    assert (kind, why[:36]) == ("cannot_rejoin", "AttributeError: _init_process_groups")
 
 
 def test_a_hook_of_the_scripts_own_is_not_replaced() -> None:

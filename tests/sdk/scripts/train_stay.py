@@ -214,14 +214,21 @@ class Job:
         for epoch in range(self.guard.epoch, LAST // PER_EPOCH):
             for inputs, labels in self.guard.batches(loader, epoch):
                 self.step = self.guard.position.step + 1
-                with self.guard.attempt():
+                if "function" in WORDS:
                     self.one(inputs, labels)
+                    self.guard.step()
+                else:
+                    with self.guard.attempt():
+                        self.one(inputs, labels)
                 self.at("after")
                 self.note()
             if "epochs" in WORDS:
                 self.scheduler.step()
 
     def by_itself(self, guard: Any) -> None:
+        if "loader" in WORDS:
+            self.with_loader()
+            return
         for step in range(guard.global_step + 1, LAST + 1):
             self.step = step
             self.one(*data(step))

@@ -25,6 +25,9 @@ _REFUSED = {
 }
 
 
+_LEAVES_BY = ("_update_process_group", "_reset_state")
+
+
 def find_ddp(model: Any) -> Any:
     """The DistributedDataParallel around what the script trains with, or in it; None when there is none."""
     while model is not None and not isinstance(model, DistributedDataParallel):
@@ -46,6 +49,8 @@ def why_not(ddp: Any) -> str:
             return f"DistributedDataParallel with {words}"
     if ddp._comm_hooks or ddp._get_ddp_logging_data().get("comm_hook", ""):
         return "DistributedDataParallel has a communication hook of its own"
+    if not all(hasattr(ddp.reducer, name) for name in _LEAVES_BY) or not _has_idle_groups():
+        return f"torch {torch.__version__} cannot give DistributedDataParallel another process group"
     if any(hasattr(one, "_in_backward_optimizers") for one in ddp.parameters()):
         return "DistributedDataParallel has optimizers inside of its backward pass"
     if any(getattr(one, "sparse", False) for one in ddp.modules()):
@@ -156,6 +161,14 @@ class Averaging:
     def _fail(self, error: Exception) -> None:
         if self.failed is None:
             self.failed = error
+
+
+def _has_idle_groups() -> bool:
+    try:
+        idle_group(0, 1)
+    except (ImportError, AttributeError, TypeError, RuntimeError):
+        return False
+    return True
 
 
 def _settled(flat: Any) -> Any:

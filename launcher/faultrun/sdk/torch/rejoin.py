@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from faultrun.errors import FaultrunError
 from faultrun.sdk.common_step import NOTHING, nothing_common, of_replicas, of_shards
 from faultrun.sdk.evidence import tells_of_a_dead_peer
@@ -43,11 +45,14 @@ _VERDICT_S = 10.0
 and on a busy machine takes seconds to end. Who gives up sooner has all begin anew."""
 
 
-class Rejoin:
-    """Of one guard, in a worker of faultrun. Main thread only.
+_ODD = (AttributeError, LookupError, TypeError, ValueError)
+"""Raised by private names of torch that another version does not have, or means otherwise."""
 
-    ``model`` is what the script trains with, in its wrappers. ``refused``: why not, as ``protect`` knows.
-    ``copies``: this rank's state in memory, which is used where that is nobody else's.
+
+class Rejoin:
+    """Of one guard. Main thread only. ``model``: what the script trains with, in its wrappers.
+
+    ``refused``: why not, as ``protect`` knows. ``copies``: of this rank's state, used if it is nobody else's.
     """
 
     def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str, copies: StateCopies) -> None:
@@ -92,11 +97,8 @@ class Rejoin:
             alike.refuse(why)
             self._cannot(why)
             if newcomer:
-                raise FaultrunError(
-                    "this rank cannot take a dead one's place",
-                    because=why,
-                    hint="--on_fault=restart starts all ranks again instead",
-                )
+                hint = "--on_fault=restart starts all ranks again instead"
+                raise FaultrunError("this rank cannot take a dead one's place", because=why, hint=hint)
             return
         self._able, self._alike, guard = True, alike, self._guard
         if guard.parts.shards is None:
@@ -115,8 +117,11 @@ class Rejoin:
 
     def settle(self) -> None:
         """Before a step, and behind one: if a peer was lost, be in the next group and at the common step."""
-        while self._able and (self._undone is not None or self._worker.regroup.is_lost(self.incarnation)):
-            self._rejoin(timeout_s=self._worker.regroup.patience_s)
+        try:
+            while self._able and (self._undone is not None or self._worker.regroup.is_lost(self.incarnation)):
+                self._rejoin(timeout_s=self._worker.regroup.patience_s)
+        except _ODD as odd:  # the state is whole all the same, or marked as half changed
+            raise self._gives_up(f"{type(odd).__name__}: {odd} (torch {torch.__version__})") from odd
 
     def leave_if_lost(self) -> None:
         """PeerLost once a peer is gone: in a function that has to end before the next group is formed."""
@@ -202,8 +207,7 @@ class Rejoin:
             if not self.undoes(error):
                 raise
             return False
-        if self._able:
-            self._cannot("all its steps are done")
+        self.cannot_any_more("all its steps are done")
         self._alike = None
         return True
 
@@ -243,12 +247,8 @@ class Rejoin:
             self._leave(error)
             return False
         self._inside = True
-        self._worker.say(
-            "rejoined",
-            incarnation=self.incarnation,
-            step=step,
-            times={name: round(at_s, 6) for name, at_s in regroup.times.items()},
-        )
+        times = {name: round(at_s, 6) for name, at_s in regroup.times.items()}
+        self._worker.say("rejoined", incarnation=self.incarnation, step=step, times=times)
         regroup.times.clear()
         self._said = False
         self._say_if_able()
