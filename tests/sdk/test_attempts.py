@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from faultrun.sdk.files import Folder, SaveWriter
 from faultrun.sdk.session import Session
+from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.capture import Buffers, Objects, device_of
 from faultrun.sdk.torch.group_store import PeerLost
 from faultrun.sdk.torch.guard import Guard
@@ -174,6 +175,20 @@ def test_where_gradients_are_added_up_each_batch_comes_once_and_nobody_stays(
     whole = Job(tmp_path, every=3)
     assert whole.trained() == (job.done, job.guard.global_step, float(job.net.weight.detach()))
     assert not whole.rejoin.why_not
+
+
+@pytest.mark.parametrize("attempts", [False, True])
+def test_without_faultrun_the_same_steps_are_counted(attempts: bool, tmp_path: Path) -> None:
+    net = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    guard = protect(net, optimizer, directory=tmp_path)
+    for _ in guard.batches(list(range(BATCHES)), 0):
+        with guard.attempt() if attempts else nullcontext():
+            net(torch.ones(1, 1)).sum().backward()
+            if guard.step_in_epoch % 3 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    assert guard.global_step == BATCHES // 3
 
 
 def test_a_step_without_an_update_counts_where_a_scaler_has_found_none_to_make(

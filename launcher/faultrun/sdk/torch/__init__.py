@@ -84,7 +84,11 @@ def protect(
     this = worker()
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     if this is None:
-        return Guard(parts, None, writer)
+        guard = Guard(parts, None, writer)
+        for one in map(unwrapped_optimizer, optimizers):
+            if hasattr(one, "register_step_post_hook"):  # a batch without an update ends no step here either
+                one.register_step_post_hook(lambda *_: guard.lock.end())
+        return guard
     check_folder(writer.folder, writer.session)
     if state_fn is None:
         writer = _for_its_replicas(writer, model)

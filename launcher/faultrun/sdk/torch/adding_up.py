@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.fsdp2 import groups_of
 from faultrun.sdk.torch.shards import local_of
 from faultrun.sdk.update_lock import UpdatePhase
@@ -17,9 +18,17 @@ def adds_up(guard: "Guard") -> bool:
 
     Not where a ``GradScaler``, say, has found them to be worth nothing: that is a step without an update.
     """
-    if guard.lock.phase is not UpdatePhase.CLEAN or not guard.history or not _has_gradients(guard.parts):
+    if guard.lock.phase is not UpdatePhase.CLEAN:
         return False
-    last, parts = guard.history[-1], guard.parts
+    try:
+        parts = guard.parts
+    except FaultrunError:  # without faultrun nothing is refused
+        return False
+    if not _has_gradients(parts):
+        return False
+    if not guard.history:  # without faultrun
+        return not parts.objects.has_scaler
+    last = guard.history[-1]
     groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
     return last.says_the_same(last._replace(groups=groups, objects=parts.objects.capture()))
 

@@ -96,6 +96,11 @@ class Objects:
         self.uncounted = frozenset(name for name in large if _total(states[name], is_dtensor))
         """The large ones with DTensors, whose versions stay when ``torch._foreach`` functions change them."""
 
+    @property
+    def has_scaler(self) -> bool:
+        """Whether one of them may find gradients to be worth nothing."""
+        return any(hasattr(one, "_growth_tracker") for one in self._objects.values())
+
     def capture(self) -> dict[str, Any]:
         """Copies of the small ones' states."""
         return {name: _frozen_state(one, self._readers[name]) for name, one in self._small.items()}
