@@ -85,6 +85,18 @@ def test_a_group_whose_backend_torch_has_chosen_can_be_left_and_formed_again(
     dist.barrier()
 
 
+def test_where_gloo_connects_as_it_is_used_nobody_stays_and_groups_are_made_in_any_order(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections would not be known, and who waited for the others might wait for ever."""
+    group = begins(tmp_path)
+    assert group.why_not == ""
+    monkeypatch.setenv("TORCH_GLOO_LAZY_INIT", "1")
+    assert "LAZY" in group.why_not
+    with group.connecting(dist.HashStore(), 0, 2, TIMEOUT) as limit:
+        assert limit == TIMEOUT
+
+
 def test_who_makes_groups_of_gloo_by_hand_makes_them_as_ever(session: Session, tmp_path: Path) -> None:
     begins(tmp_path)
     gloo: Any = dist.distributed_c10d.ProcessGroupGloo

@@ -56,7 +56,7 @@ class TrainingGroup:
 
         Of some ranks beside that of all: what it opens goes with that one. RuntimeError: one does not come.
         """
-        if self._before is not None:
+        if self._before is not None or _connects_later():
             yield timeout if self._forms_within is None else min(timeout, self._forms_within)
             return
         store.set(f"here/{rank}", b"1")
@@ -73,6 +73,8 @@ class TrainingGroup:
         named = set(self.backend.replace(",", ":").split(":")) - {"cpu", "cuda", "npu"}
         if not named <= _ABORTABLE | ({_HCCL} if self._resumes else set()):
             return f"a group of {self.backend} cannot be left: gloo and nccl can"
+        if "gloo" in self.backend and _connects_later():
+            return "gloo connects as it is used (TORCH_GLOO_LAZY_INIT), and nobody knows its connections"
         return ""
 
     def besides(self, known: frozenset[str]) -> str:
@@ -208,6 +210,11 @@ def _know_groups_of_gloo() -> None:
                 self._set_default_timeout(timeout)
 
     c10d.ProcessGroupGloo = KnownGloo
+
+
+def _connects_later() -> bool:
+    """Whether the environment has gloo connect two ranks when they first talk, and not as a group is made."""
+    return os.environ.get("TORCH_GLOO_LAZY_INIT", "").lower() in {"1", "y", "yes", "t", "true", "on"}
 
 
 def _devices(gloo: Any) -> list[Any]:
