@@ -73,7 +73,7 @@ def free_now(left: Left, incarnation: int, abort: Callable[[], None]) -> None:
     still, before = 0, b""
     while not left.has(incarnation):
         time.sleep(_LOOK_S)
-        now = _moved()
+        now = _moved(os.getpid())
         still = still + 1 if now == before and _is_in_torch() else 0
         before = now
         if still >= _LOOKS and not left.has(incarnation):
@@ -83,10 +83,15 @@ def free_now(left: Left, incarnation: int, abort: Callable[[], None]) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _moved() -> bytes:
-    """What changes when the main thread runs: its time on a processor, in nanoseconds, and its turns."""
+def _moved(pid: int) -> bytes:
+    """What changes when this main thread runs: its time on a processor, in nanoseconds, and its turns.
+
+    One that waits for a disk, in the middle of a save, moves: gloo's waits can be interrupted.
+    """
     with contextlib.suppress(OSError):
-        return Path(f"/proc/self/task/{os.getpid()}/schedstat").read_bytes()
+        task = Path(f"/proc/{pid}/task/{pid}")
+        if (task / "stat").read_bytes().rpartition(b") ")[2][:1] != b"D":
+            return (task / "schedstat").read_bytes()
     return os.urandom(8)  # nothing is known of it: it moves
 
 
