@@ -31,7 +31,7 @@ BATCHES, EPOCHS = 6, 2
 class Rejoin:
     """Of a rank that finds its state whole whenever a peer has died."""
 
-    is_outside = False
+    is_outside = of_newcomer = False
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard

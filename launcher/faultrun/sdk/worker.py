@@ -101,6 +101,12 @@ class Worker:
         self._helper.provider = provider
         self.providers += 1
 
+    @property
+    def twice(self) -> str:
+        """Why no newcomer finds the place in what the script trains now; "" if one can."""
+        again = "the script protects more than one training, and a newcomer begins with the first"
+        return again if self.providers > 1 else ""
+
     def step(self, step: int, epoch: int | None) -> None:
         """``step`` is finished."""
         self._slot.stepped(step, -1 if epoch is None else epoch)

@@ -6,7 +6,7 @@ canonical layout instead. The hook swallows the error of a broken group, so that
 the Reducer can be used again; whoever is about to use the gradients asks for ``failed``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -40,6 +40,14 @@ def find_ddp(model: Any) -> Any:
             None,
         )
     return model
+
+
+def why_not_all(model: Any, optimizers: Iterable[Any]) -> str:
+    """Why ranks that all hold the same cannot stay, DistributedDataParallel or not; "" when they can."""
+    if any("ZeroRedundancy" in type(one).__name__ for one in optimizers):
+        return "ZeroRedundancyOptimizer keeps another part of its state on every rank"
+    ddp = find_ddp(model)
+    return why_not(ddp) if ddp is not None else ""
 
 
 def why_not(ddp: Any) -> str:

@@ -25,7 +25,7 @@ from faultrun.sdk.regroup import Join
 from faultrun.sdk.snapshot import SnapshotDamaged
 from faultrun.sdk.torch import stuck
 from faultrun.sdk.torch.asked_alike import AskedAlike, group_store
-from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not
+from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not_all
 from faultrun.sdk.torch.frames import forget_frames
 from faultrun.sdk.torch.fsdp2 import Sharded
 from faultrun.sdk.torch.group_store import PeerLost
@@ -298,7 +298,8 @@ class Rejoin:
 
     def _say_if_able(self) -> None:
         """Once in every incarnation; and that it is over if a copy has no room any more."""
-        why = self._memory.full or self._twice or ("" if self._guard.redo.in_function else self._besides)
+        besides = "" if self._guard.redo.in_function else self._besides
+        why = self._memory.full or self._worker.twice or besides
         if why:
             self._cannot(why)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
@@ -333,25 +334,17 @@ class Rejoin:
         return "cpu" if self._group is None else self._group.device(self._guard.parts.model)
 
     @property
-    def _twice(self) -> str:
-        again = "the script protects more than one training, and a newcomer begins with the first"
-        return again if self._worker.providers > 1 else ""
-
-    @property
     def _besides(self) -> str:
         known = frozenset[str]() if self._sharded is None else self._sharded.group_names
         return "" if self._group is None else self._group.besides(known)
 
     def _why_not(self) -> str:
-        if self._refused or self._twice:
-            return self._refused or self._twice
+        if self._refused or self._worker.twice:
+            return self._refused or self._worker.twice
         if self._group is None:
             return "its process group was not made by sdk.torch.init_process_group"
         if not self.of_newcomer and (why := self._group.why_not or self._besides):
             return why
-        if any("ZeroRedundancy" in type(one).__name__ for one in self._guard.parts.optimizers):
-            return "ZeroRedundancyOptimizer keeps another part of its state on every rank"
         if self._sharded is not None:
             return self._sharded.why_not
-        ddp = find_ddp(self._model)
-        return why_not(ddp) if ddp is not None else ""
+        return why_not_all(self._model, self._guard.parts.optimizers)
