@@ -85,6 +85,19 @@ def test_a_group_whose_backend_torch_has_chosen_can_be_left_and_formed_again(
     dist.barrier()
 
 
+def test_a_newcomer_begins_without_the_checks_of_torch_and_has_them_in_its_group(
+    session: Session, tmp_path: Path
+) -> None:
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    session.is_newcomer = True
+    group = begins(tmp_path)
+    dist.new_group([0])
+    assert dist.get_backend() == "fake"
+    forms_again(group, tmp_path)
+    assert dist.get_debug_level() == dist.DebugLevel.DETAIL
+    assert timeouts() == {TIMEOUT}
+
+
 def test_where_gloo_connects_as_it_is_used_nobody_stays_and_groups_are_made_in_any_order(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,8 @@ class TrainingGroup:
         self._before: set[tuple[int, int]] | None = connections()
         self._own: frozenset[tuple[int, int]] = frozenset()
         self._forms_within: timedelta | None = None
+        self._level: Any = dist.get_debug_level()
+        """Of torch's own checks, which a group that does nothing cannot have."""
 
     def settled(self) -> None:
         """All is connected: what was opened meanwhile belongs to the group."""
@@ -139,6 +141,7 @@ class TrainingGroup:
             return
         # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
         dist.distributed_c10d._world.group_count = 0
+        dist.set_debug_level(self._level)
         self._forms_within = timedelta(seconds=min(_MEET_S, join.timeout_s) / _GLOO_WAITS)
         dist.init_process_group(
             self.backend, store=self._store, rank=session.rank, world_size=world, **self._how
@@ -227,6 +230,7 @@ def _fake(rank: int, world: int) -> None:
     try:
         from torch.testing._internal.distributed.fake_pg import FakeStore  # which registers the backend
 
+        dist.set_debug_level(dist.DebugLevel.OFF)  # until the group is formed
         dist.init_process_group(_FAKE, store=FakeStore(), rank=rank, world_size=world)
     except (ImportError, ValueError, RuntimeError) as error:
         raise FaultrunError(
