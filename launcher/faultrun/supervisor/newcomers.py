@@ -124,8 +124,9 @@ class Newcomers:
 
     def _parked_launch(self, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
         """As the newcomer of a plan to come; what it writes before that is its own."""
-        ranks, now = frozenset(self._launches.seats(shared.plan)), shared.plan
-        plan = replace(now, point=None, kept=ranks - {rank}, since=now.started)
+        now = shared.plan
+        others = frozenset(range(now.topology.world_size)) - {rank}  # other nodes' too: here it may be alone
+        plan = replace(now, point=None, kept=others, since=now.started)
         launch = self._launches.launch(replace(shared, plan=plan), files, rank)
         log = self._standbys.log(rank)
         env = {**launch.env, ERROR_VARIABLE: str(log.with_suffix(".error.json").absolute())}
