@@ -285,6 +285,22 @@ def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:
     assert second.is_told()["kind"] == "gasp"
 
 
+def test_what_a_worker_starts_does_not_speak_for_it_while_it_lives(desk: Desk) -> None:
+    worker = desk.worker(0)
+    desk.nothing()
+    child = desk.peer()
+    child.says("hello", rank=0, pid=2, incarnation=3, sdk="1")
+    child.says("ack", step=9)
+    desk.nothing()
+    worker.says("ack", step=1)
+    assert desk.hears(GaspAcknowledged).step == 1
+    worker.connection.close()
+    second = desk.peer()  # of a shell that runs one program after the other
+    second.says("hello", rank=0, pid=3, incarnation=3, sdk="1")
+    second.says("ack", step=2)
+    assert desk.hears(GaspAcknowledged).step == 2
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

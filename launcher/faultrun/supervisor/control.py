@@ -219,7 +219,7 @@ class Control:
     def _heard(self, peer: ControlPeer, content: Mapping[str, Any]) -> Iterable[Event]:
         kind = content["kind"]
         if kind == "hello":
-            self._welcome(peer, content)
+            yield from self._welcome(peer, content)
         elif kind == "can_join":
             for rank in self._seats.parked_for(peer):
                 yield StandbyChanged(
@@ -245,11 +245,15 @@ class Control:
             peer.watches_saves = True
             peer.send(message("saving", ranks=self.connected, deadline_s=window_s))
 
-    def _welcome(self, peer: ControlPeer, hello: Mapping[str, Any]) -> None:
+    def _welcome(self, peer: ControlPeer, hello: Mapping[str, Any]) -> Iterable[Event]:
         """Whose worker ``peer`` is; it hears what it has missed."""
         rank, known = whole(hello.get("rank")), self._seats.has(peer)
+        peer.pid = whole(hello.get("pid"))
         if rank is None:
             return
+        before = self._seats.taken.get(rank)
+        if before is not None and before is not peer:
+            yield from self._read(before)  # it may have hung up
         if hello.get("parked") is True:
             self._seats.park(peer, rank)
         elif self._seats.take(peer, rank, whole(hello.get("incarnation"))):

@@ -17,8 +17,8 @@ _UCRED = struct.Struct("3i")
 class ControlPeer:
     """One connection; reads whole lines and never waits for a slow reader.
 
-    ``rank`` is set for a worker; a controller may wait for the run's end or
-    watch the saves that it asked for.
+    ``rank`` is set for a worker, ``pid`` to what it says (it may live in a pid namespace of its own); a
+    controller may wait for the run's end or watch the saves that it asked for.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -26,6 +26,7 @@ class ControlPeer:
         self._buffer = b""
         self.fd = connection.fileno()
         self.rank: int | None = None
+        self.pid: int | None = None
         self.waits_for_end = False
         self.watches_saves = False
         self.gone = False

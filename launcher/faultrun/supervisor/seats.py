@@ -42,8 +42,14 @@ class Seats:
         }
 
     def take(self, peer: ControlPeer, rank: int, incarnation: int | None) -> bool:
-        """``peer`` is the worker of ``rank``, by its own word; False: of a process that is no more."""
+        """``peer`` is the worker of ``rank``, by its own word.
+
+        False: of a process that is no more, or one that a worker has started and that has its environment.
+        """
         if incarnation is None or not self._is_of_now(rank, incarnation):
+            return False
+        speaks = self.taken.get(rank)
+        if speaks is not None and speaks is not peer and speaks.pid != peer.pid:
             return False
         self._seat(peer, rank)
         return True
