@@ -129,13 +129,13 @@ def test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most(tmp_pat
         assert lost[0] == 2, "from step 4"
 
 
-def test_nobody_goes_back_into_an_epoch_after_which_the_script_has_changed_something(tmp_path: Path) -> None:
-    """What stands between two epochs is not done again: survivors would go on with another learning rate."""
-    words = (*SHARDS, "every-4", "epochs", "gate", "kill-1-11-reduced")
-    with stage_of(tmp_path / "hit", *words, world=2) as stage:
-        (told,) = refusals(stage)
-        assert told["rank"] == 0
-        assert "step 8 of epoch 0, and this rank is in epoch 1" in str(told["why"])
+def test_nobody_goes_back_into_an_epoch_that_the_script_has_left(tmp_path: Path) -> None:
+    """Its count of epochs, and what stands between two, would be those of the next: a copy is made there."""
+    words = (*SHARDS, "epochs")
+    with stage_of(tmp_path / "hit", *words, "every-4", "gate", "kill-1-11-reduced", world=2) as stage:
+        stage.begin_with_memory()
+        assert ends(stage) == undisturbed(tmp_path, words, world=2)
+        assert {one["step"] for one in stage.incidents[0].rejoined.values()} == {10}, "and not 8, of epoch 0"
 
 
 def test_a_copy_that_fails_its_checksum_is_loaded_by_nobody(tmp_path: Path) -> None:

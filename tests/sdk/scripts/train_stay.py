@@ -2,11 +2,11 @@
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
 The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp`` or ``hand``, and what
-else: ``bn``, ``loader``, ``workers``, ``epochs`` (after which the scheduler steps), ``compile``,
-``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``), ``every-STEPS`` (snapshots), ``unlike``,
-``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of rank 0 alone), ``leaves`` (the group, within
-the function), ``besides-STEP`` (a process group more), ``again`` (another training after it), ``copies`` (no
-third step before the next node takes them in) and, done only once, ``kill-RANK-STEP-PHASE``,
+else: ``bn``, ``loader``, ``workers``, ``epochs`` (each has inputs of its own, and a step of the scheduler),
+``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``), ``every-STEPS`` (snapshots),
+``unlike``, ``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of rank 0 alone), ``leaves`` (the
+group, within the function), ``besides-STEP`` (a process group more), ``again`` (another training after it),
+``copies`` (no third step before the next node takes them in) and, done only once, ``kill-RANK-STEP-PHASE``,
 ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells
 where; ``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the
 kernel.
@@ -214,12 +214,13 @@ class Job:
         for epoch in range(self.guard.epoch, LAST // PER_EPOCH):
             for inputs, labels in self.guard.batches(loader, epoch):
                 self.step = self.guard.position.step + 1
+                fed = inputs * (1 + epoch / 8) if "epochs" in WORDS else inputs
                 if "function" in WORDS:
-                    self.one(inputs, labels)
+                    self.one(fed, labels)
                     self.guard.step()
                 else:
                     with self.guard.attempt():
-                        self.one(inputs, labels)
+                        self.one(fed, labels)
                 self.at("after")
                 self.note()
             if "epochs" in WORDS:

@@ -209,7 +209,9 @@ def _repeatable(guard: "Guard", rejoin: "Rejoin", loader: Any, epoch: int) -> It
             try:
                 content = next(loaded)
             except StopIteration:
-                return
+                if rejoin.leaves_epoch(_meet):
+                    return
+                continue
             batch = Batch(content, epoch, guard.position.step_in_epoch, guard.reading.epoch_rng)
             guard.redo.keep(step, batch)
         if not unended:

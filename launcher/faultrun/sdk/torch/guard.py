@@ -293,7 +293,7 @@ class Guard(InParts):
 
     def note_under_way(self) -> None:
         """Note the random numbers of the step under way: others can finish it without us from here on."""
-        if self.rejoin is None or not self.rejoin.is_outside:
+        if self.rejoin is None or self.rejoin.inside:
             self.recorder.under_way(
                 self.position._replace(step=self.position.step + 1), self.reading.generator
             )

@@ -130,6 +130,11 @@ class StateCopies:
         elif self._snapshots is not None and not self.full and not self._is_noted():
             self._write(self._guard.history[-1].position.step, self._own())
 
+    def copy_now(self) -> None:
+        """The newest boundary, with whatever the script has changed since the last step."""
+        if self._shard is not None:
+            self._shard.copy_now(there=self._snapshots is not None and not self.full)
+
     def note_own(self) -> None:
         """The step under way may be finished by the others from here on: keep our own part of it."""
         if self._snapshots is not None and self._shard is None:

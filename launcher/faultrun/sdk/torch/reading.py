@@ -24,7 +24,6 @@ class Reading:
         """The random numbers at the beginning of the epoch, from which its order follows."""
         self.epoch: int | None = None
         """Of the loop that was opened last."""
-        self._changed_after = -1
 
     def resumes_at(self, position: Position, rng: Rng, epoch_rng: Rng | None) -> None:
         """The next loop goes on at ``position``, with these random numbers."""
@@ -39,14 +38,12 @@ class Reading:
     def why_not_at(self, position: Position) -> str:
         """Why the loop that is open cannot go on at ``position``; "" if it can.
 
-        What the script does between two epochs, such as a step of its scheduler, is done once.
+        The script counts epochs, and what it does between two, such as a step of its scheduler, is done once.
         """
         if self.epoch is None or position.epoch is None or position.epoch == self.epoch:
             return ""
-        if position.epoch < self.epoch and position.step > self._changed_after:
-            return ""
         where = f"step {position.step} of epoch {position.epoch}, and this rank is in epoch {self.epoch}"
-        return f"the ranks that are left go on at {where}: what the script does in between is done once"
+        return f"the ranks that are left go on at {where}: the script counts epochs, and nobody turns it back"
 
     def own_numbers(
         self, position: Position, rng: Rng | None, epoch_rng: Rng | None
@@ -74,10 +71,9 @@ class Reading:
         if resumed is None or resumed[0].epoch != epoch:
             guard.position = Position(guard.position.step, epoch, 0)
             self.epoch_rng = recorder.read(recorder.epoch(guard.position, generator))
-            before = guard.history[-1] if guard.history else None
             guard.note_boundary()  # an epoch begins: no new step, but a place to go on from
-            if before is not None and not before.says_the_same(guard.history[-1]):
-                self._changed_after = before.position.step
+            if guard.rejoin is not None and not guard.redo.in_function:
+                guard.rejoin.begins_epoch()
             return self._opened(loader, 0)
         position, rng, epoch_rng = resumed
         guard.position = position

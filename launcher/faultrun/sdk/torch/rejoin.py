@@ -25,7 +25,7 @@ from faultrun.sdk.regroup import Join
 from faultrun.sdk.snapshot import SnapshotDamaged
 from faultrun.sdk.torch import stuck
 from faultrun.sdk.torch.asked_alike import AskedAlike, group_store
-from faultrun.sdk.torch.ddp import Averaging, find_ddp, why_not_all
+from faultrun.sdk.torch.ddp import Averaging, find_ddp
 from faultrun.sdk.torch.frames import forget_frames
 from faultrun.sdk.torch.fsdp2 import Sharded
 from faultrun.sdk.torch.group_store import PeerLost
@@ -33,6 +33,7 @@ from faultrun.sdk.torch.live_state import ElsewhereInTheScript, LiveState
 from faultrun.sdk.torch.memory import StateCopies
 from faultrun.sdk.torch.process_group import training_group
 from faultrun.sdk.torch.repair import Repair
+from faultrun.sdk.torch.unable import Unable
 from faultrun.sdk.worker import Worker
 
 if TYPE_CHECKING:
@@ -59,10 +60,17 @@ class Rejoin:
         self._guard = guard
         self._worker = worker
         self._model = model
-        self._refused = refused
         self._group = training_group()
         self._averaging: Averaging | None = None
         self._sharded = None if guard.parts.shards is None else Sharded(guard.parts.model)
+        self._unable = Unable(
+            guard=guard,
+            worker=worker,
+            model=model,
+            group=self._group,
+            sharded=self._sharded,
+            refused=refused,
+        )
         self._entered = False
         self._able = False
         self._alike: AskedAlike | None = None
@@ -71,7 +79,8 @@ class Rejoin:
         self._said = False
         self.of_newcomer = worker.session.is_outside
         """Whether this process came to take a place, and takes it here."""
-        self._inside = not self.of_newcomer
+        self.inside = not self.of_newcomer
+        """Whether it has its place."""
         self._undone: Exception | None = None
         self._state = LiveState(guard)
         self._left = stuck.Left()
@@ -92,7 +101,7 @@ class Rejoin:
         newcomer = self.of_newcomer
         alike = AskedAlike(None if newcomer else group_store(), self._worker.session)
         alike.tell(self._memory.asked)
-        why = self._why_not()
+        why = self._unable.before_steps
         if why:
             alike.refuse(why)
             self._cannot(why)
@@ -147,10 +156,10 @@ class Rejoin:
         if self._averaging is None and self._able:
             self._memory.note_own()
 
-    @property
-    def is_outside(self) -> bool:
-        """Whether this is a newcomer that has not taken its place yet."""
-        return not self._inside
+    def begins_epoch(self) -> None:
+        """At the newest boundary."""
+        if self._able and self.inside:
+            self._memory.copy_now()
 
     def stepped(self) -> None:
         """A step is complete: copy it where that is wanted, and say once that this rank can rejoin."""
@@ -198,6 +207,21 @@ class Rejoin:
 
     def finish(self, barrier: Callable[[], object]) -> bool:
         """All steps are done: leave together. False when a peer was lost in it, and ``settle`` comes next."""
+        if not self._all_come(barrier):
+            return False
+        self.cannot_any_more("all its steps are done")
+        self._alike = None
+        return True
+
+    def leaves_epoch(self, barrier: Callable[[], object]) -> bool:
+        """No rank leaves its loop before all could come back to its end. False as ``finish``."""
+        if not self._memory.is_of_a_part:
+            return True
+        if self._able:
+            self._memory.copy_now()
+        return self._all_come(barrier)
+
+    def _all_come(self, barrier: Callable[[], object]) -> bool:
         # Who has no room for copies, or none yet, comes too: others know nothing of that and wait here.
         if self._alike is None or not (self._steps or self._came_late):
             return True
@@ -207,8 +231,6 @@ class Rejoin:
             if not self.undoes(error):
                 raise
             return False
-        self.cannot_any_more("all its steps are done")
-        self._alike = None
         return True
 
     def _before_gradients(self) -> None:
@@ -241,12 +263,12 @@ class Rejoin:
             self._form(join)
             step = self._make_common()
         except RuntimeError as error:
-            self._inside = True
+            self.inside = True
             if not regroup.wait_lost(self.incarnation, self._verdict_s):
                 raise self._gives_up(f"the next process group failed: {error}") from error
             self._leave(error)
             return False
-        self._inside = True
+        self.inside = True
         times = {name: round(at_s, 6) for name, at_s in regroup.times.items()}
         self._worker.say("rejoined", incarnation=self.incarnation, step=step, times=times)
         regroup.times.clear()
@@ -266,7 +288,7 @@ class Rejoin:
 
     def _leave(self, error: Exception | None) -> None:
         """Let go of all that the interrupted step holds, the group's connections in particular."""
-        if self._inside:
+        if self.inside:
             self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
         forget_frames(error)
@@ -275,7 +297,7 @@ class Rejoin:
         if self._averaging is not None:
             self._averaging.leaves(interrupted=interrupted)
         gc.collect()
-        if self._group is not None and self._inside:
+        if self._group is not None and self.inside:
             self._group.leave()
             self._worker.regroup.times["dropped"] = time.monotonic()
             self._left.note(self.incarnation)
@@ -298,8 +320,7 @@ class Rejoin:
 
     def _say_if_able(self) -> None:
         """Once in every incarnation; and that it is over if a copy has no room any more."""
-        besides = "" if self._guard.redo.in_function else self._besides
-        why = self._memory.full or self._worker.twice or besides
+        why = self._memory.full or self._unable.by_now
         if why:
             self._cannot(why)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
@@ -309,7 +330,7 @@ class Rejoin:
     @property
     def _came_late(self) -> bool:
         """Whether it was told of the buckets, and need not wait until they are arranged."""
-        return self.of_newcomer and self._inside
+        return self.of_newcomer and self.inside
 
     def cannot_any_more(self, why: str) -> None:
         """From now on all start again where a rank dies. Harmless when it is so already."""
@@ -332,19 +353,3 @@ class Rejoin:
 
     def _device(self) -> Any:
         return "cpu" if self._group is None else self._group.device(self._guard.parts.model)
-
-    @property
-    def _besides(self) -> str:
-        known = frozenset[str]() if self._sharded is None else self._sharded.group_names
-        return "" if self._group is None else self._group.besides(known)
-
-    def _why_not(self) -> str:
-        if self._refused or self._worker.twice:
-            return self._refused or self._worker.twice
-        if self._group is None:
-            return "its process group was not made by sdk.torch.init_process_group"
-        if not self.of_newcomer and (why := self._group.why_not or self._besides):
-            return why
-        if self._sharded is not None:
-            return self._sharded.why_not
-        return why_not_all(self._model, self._guard.parts.optimizers)

@@ -74,6 +74,14 @@ class ShardCopies:
             if interval.is_due(step + 1):
                 self._arrived()
 
+    def copy_now(self, *, there: bool) -> None:
+        """Copy the newest boundary, and wait for that: the script will not come back to an older one."""
+        if there and self._interval.every:
+            self.wait()
+            boundary = self._guard.history[-1]
+            self._write(boundary, self._guard.state_at(boundary))
+        self._stepped_s = 0.0
+
     def goes_on(self) -> None:
         """The way to here was no training."""
         self._stepped_s = 0.0
