@@ -9,6 +9,7 @@ from faultrun.core.agree import Rules, next_step
 from faultrun.core.heed import heeded
 from faultrun.model.actions import (
     ExamineDeaths,
+    FindRecoveryPoint,
     FreeSurvivors,
     Kill,
     Publish,
@@ -29,7 +30,7 @@ from faultrun.model.run import Phase
 from faultrun.model.spec import Windows
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from support.story import NODE, POLICY, STAYING, WINDOWS, Story, first_plan
+from support.story import NODE, POLICY, STAYING, WINDOWS, Story, checkpoint, first_plan
 
 OTHER = NodeId("other")
 SEATS = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=OTHER, slots=2)))
@@ -62,6 +63,19 @@ def keeping(*kept: int, incarnation: int = 1) -> Plan:
 
 def stated(story: Story) -> NodeFact:
     return story.performed(Publish)[-1].fact
+
+
+def test_a_spare_whose_place_is_given_up_looks_again_for_what_was_saved_since_it_came() -> None:
+    story = Story(2, POLICY, STAYING)
+    story.agreement_is_silent = True
+    story.starts().chose(checkpoint(30)).planned(keeping(2, 3, incarnation=4)).prepared()
+    story.actions.clear()
+    over(story, stays=False, incarnation=4)
+    assert [type(action) for action in story.actions] == [FindRecoveryPoint]
+    told = stated(story.chose(checkpoint(80)))
+    assert (told.status, told.incarnation) == (NodeStatus.JOINED, 4)
+    assert told.point is not None
+    assert told.point.global_step == 80
 
 
 def test_the_others_are_told_to_stay_and_the_agreement_once_it_is_known_where_all_can_meet() -> None:

@@ -264,9 +264,16 @@ def ready(state: RunState, event: Prepared) -> Step:
 
 
 def withdraw(state: RunState, now_s: float, why: str) -> Step:
-    """Give up an incarnation that has no worker here yet; another plan follows, or the end."""
+    """Give up an incarnation that has no worker here yet; another plan follows, or the end.
+
+    Survivors whom it would have met have trained since this node looked through the checkpoints.
+    """
     if state.phase not in _TAKES_A_PLAN or state.phase is Phase.AWAITING_PLAN:
         return Step(state=state, why=f"no worker runs here: {why}")
+    if state.plan is not None and state.plan.kept and state.stop is None and state.failure is None:
+        look = find_recovery_point(state, state.life.incident)
+        words = f"incarnation {state.incarnation} is given up: {why}; looking through the checkpoints again"
+        return Step(state=replace(state, phase=Phase.SURVEYING), actions=(look,), why=words)
     own, *more = state.life.offered or (None,)
     state = replace(state, life=replace(state.life, point=own, more_points=tuple(more)))
     return await_plan(state, now_s, NodeStatus.JOINED, f"incarnation {state.incarnation} is given up: {why}")
