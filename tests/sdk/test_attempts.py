@@ -31,7 +31,7 @@ BATCHES, EPOCHS = 6, 2
 class Rejoin:
     """Of a rank that finds its state whole whenever a peer has died."""
 
-    is_outside = of_newcomer = False
+    inside, of_newcomer = True, False
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -59,6 +59,12 @@ class Rejoin:
         return self.is_lost
 
     def finish(self, _barrier: Any) -> bool:
+        return True
+
+    def begins_epoch(self) -> None:
+        """Nothing is copied."""
+
+    def leaves_epoch(self, _barrier: Any) -> bool:
         return True
 
     def found_broken(self) -> None: ...

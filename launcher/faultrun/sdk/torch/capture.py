@@ -70,6 +70,18 @@ class Boundary(NamedTuple):
     updates: tuple[int, ...]
     passage: Passage | None = None
 
+    def says_the_same(self, other: "Boundary") -> bool:
+        """Whether hyperparameters and objects are the same there."""
+        ours, theirs = (
+            [
+                {name: one for name, one in group.items() if name != "params"}
+                for each in groups
+                for group in each
+            ]
+            for groups in (self.groups, other.groups)
+        )
+        return same(ours, theirs) and same(self.objects, other.objects)
+
 
 class Objects:
     """All with a ``state_dict`` besides model and optimizers: the small captured, the large read live."""

@@ -63,14 +63,7 @@ class Rejoin:
         self._group = training_group()
         self._averaging: Averaging | None = None
         self._sharded = None if guard.parts.shards is None else Sharded(guard.parts.model)
-        self._unable = Unable(
-            guard=guard,
-            worker=worker,
-            model=model,
-            group=self._group,
-            sharded=self._sharded,
-            refused=refused,
-        )
+        self._unable = Unable(guard, worker, model, self._group, self._sharded, refused)
         self._entered = False
         self._able = False
         self._alike: AskedAlike | None = None

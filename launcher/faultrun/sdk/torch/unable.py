@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from faultrun.sdk.torch.guard import Guard
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Unable:
     """Of one guard. ``model`` is what the script trains with, in its wrappers; ``refused`` as in Rejoin."""
 
