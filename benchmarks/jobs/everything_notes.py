@@ -108,12 +108,15 @@ def step_of(path: Path) -> int:
 
 
 def newest_whole(folder: Path, parts: int) -> int:
-    """The newest step of which ``parts`` folders have a file of torch that is whole, or DCP a folder; -1."""
-    there: dict[int, set[Path]] = {}
+    """The newest step of which ``parts`` ranks have a file of torch that is whole, or DCP a folder; -1.
+
+    The folders of one rank end with its number: its own saves lie in one, its dying gasps in another.
+    """
+    there: dict[int, set[str]] = {}
     for path in folder.rglob("*.pt"):
         if not path.name.startswith(".") and _is_whole(path):
-            there.setdefault(step_of(path), set()).add(path.parent)
-    complete = [step for step, folders in there.items() if len(folders) >= parts]
+            there.setdefault(step_of(path), set()).add(path.parent.name.rpartition("_")[2])
+    complete = [step for step, ranks in there.items() if len(ranks) >= parts]
     return max((*complete, *(step_of(mark) for mark in folder.rglob("step[-_]*/.metadata"))), default=-1)
 
 
