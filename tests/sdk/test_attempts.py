@@ -61,11 +61,8 @@ class Rejoin:
     def finish(self, _barrier: Any) -> bool:
         return True
 
-    def begins_epoch(self) -> None:
+    def at_an_epochs_end(self) -> None:
         """Nothing is copied."""
-
-    def leaves_epoch(self, _barrier: Any) -> bool:
-        return True
 
     def found_broken(self) -> None: ...
 

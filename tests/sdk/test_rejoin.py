@@ -119,7 +119,7 @@ def test_a_shard_with_replicas_dies_and_the_groups_of_its_mesh_are_made_again(tm
 
 
 def test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most(tmp_path: Path) -> None:
-    kills = ("kill-1-7-reduced", "kill-0-9-begin", "kill-1-14-updated", "kill-2-20-after")
+    kills = ("kill-1-7-reduced", "kill-0-9-begin", "kill-1-14-updated", "kill-2-22-after")
     with stage_of(tmp_path / "hit", *SHARDS, "every-4", "gate", *kills) as stage:
         stage.begin_with_memory()
         assert ends(stage) == undisturbed(tmp_path, SHARDS)

@@ -209,9 +209,8 @@ def _repeatable(guard: "Guard", rejoin: "Rejoin", loader: Any, epoch: int) -> It
             try:
                 content = next(loaded)
             except StopIteration:
-                if rejoin.leaves_epoch(_meet):
-                    return
-                continue
+                rejoin.at_an_epochs_end()
+                return
             batch = Batch(content, epoch, guard.position.step_in_epoch, guard.reading.epoch_rng)
             guard.redo.keep(step, batch)
         if not unended:

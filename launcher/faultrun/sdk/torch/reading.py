@@ -73,7 +73,7 @@ class Reading:
             self.epoch_rng = recorder.read(recorder.epoch(guard.position, generator))
             guard.note_boundary()  # an epoch begins: no new step, but a place to go on from
             if guard.rejoin is not None and not guard.redo.in_function:
-                guard.rejoin.begins_epoch()
+                guard.rejoin.at_an_epochs_end()
             return self._opened(loader, 0)
         position, rng, epoch_rng = resumed
         guard.position = position

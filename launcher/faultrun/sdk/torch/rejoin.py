@@ -149,8 +149,8 @@ class Rejoin:
         if self._averaging is None and self._able:
             self._memory.note_own()
 
-    def begins_epoch(self) -> None:
-        """At the newest boundary."""
+    def at_an_epochs_end(self) -> None:
+        """A loop over batches ends or begins, at the newest boundary: nobody comes back behind it."""
         if self._able and self.inside:
             self._memory.copy_now()
 
@@ -200,21 +200,6 @@ class Rejoin:
 
     def finish(self, barrier: Callable[[], object]) -> bool:
         """All steps are done: leave together. False when a peer was lost in it, and ``settle`` comes next."""
-        if not self._all_come(barrier):
-            return False
-        self.cannot_any_more("all its steps are done")
-        self._alike = None
-        return True
-
-    def leaves_epoch(self, barrier: Callable[[], object]) -> bool:
-        """No rank leaves its loop before all could come back to its end. False as ``finish``."""
-        if not self._memory.is_of_a_part:
-            return True
-        if self._able:
-            self._memory.copy_now()
-        return self._all_come(barrier)
-
-    def _all_come(self, barrier: Callable[[], object]) -> bool:
         # Who has no room for copies, or none yet, comes too: others know nothing of that and wait here.
         if self._alike is None or not (self._steps or self._came_late):
             return True
@@ -224,6 +209,8 @@ class Rejoin:
             if not self.undoes(error):
                 raise
             return False
+        self.cannot_any_more("all its steps are done")
+        self._alike = None
         return True
 
     def _before_gradients(self) -> None:
