@@ -1,7 +1,10 @@
 """Forked helpers: ended in time, whatever they do, and whoever reaped them before."""
 
+import os
 import subprocess
 import sys
+
+from faultrun.workers.forked import Orders
 
 PROGRAM = """
 import os, signal, sys
@@ -48,3 +51,15 @@ def test_one_that_does_not_end_is_ended() -> None:
 
 def test_one_that_somebody_else_has_reaped_is_over() -> None:
     assert printed("lambda: None", before="os.waitpid(helper.pid, 0)") == "and over"
+
+
+def test_an_order_that_is_still_being_written_is_heard_when_it_is_whole() -> None:
+    orders = Orders()
+    text, _ = orders.kept
+    orders.send({"path": "one"})
+    os.write(text, b'{"path": "tw')
+    assert orders.received() == ([{"path": "one"}], True)
+    os.write(text, b'o"}\n')
+    assert orders.received() == ([{"path": "two"}], True)
+    os.close(orders.bell)
+    orders.close()

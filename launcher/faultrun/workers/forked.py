@@ -92,9 +92,11 @@ class Orders:
         with contextlib.suppress(BlockingIOError):
             open_ = bool(os.read(self.bell, _CHUNK))
         lines = b""
-        while part := os.pread(self._text, _CHUNK, self._read_bytes):
+        while part := os.pread(self._text, _CHUNK, self._read_bytes + len(lines)):
             lines += part
-            self._read_bytes += len(part)
+        # A line over the edge of a page is seen half while it is being written: its bell is still to come.
+        lines = lines[: lines.rfind(b"\n") + 1]
+        self._read_bytes += len(lines)
         return [json.loads(line) for line in lines.splitlines()], open_
 
     def leave_to_helper(self) -> None:
