@@ -60,7 +60,7 @@ _LONG = frozenset(
     }
 )
 """Files of most of a minute or more: begun last, one of them would keep all others waiting for it."""
-_ORDERS = (("jobs", "either", "alone"), ("either", "alone"), ("alone", "either"))
+_ORDERS = (("jobs", "either", "alone"), ("either", "alone", "jobs"), ("alone", "either", "jobs"))
 """What the first, the second and every further process does; a share that is done is followed by the next."""
 
 _FEWEST = 5
@@ -69,7 +69,7 @@ _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
 class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types for it
-    """``make test``, file by file: one process waits for jobs, one for trainings, and the others compute."""
+    """``make test``, file by file: one process waits for jobs, one for trainings, and one computes."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.partition("::")[0]
@@ -80,7 +80,7 @@ class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
             super()._reschedule(node)
 
     def _assign_work_unit(self, node: Any) -> None:
-        """Its own share first, then what any may take; the jobs stay with one process, one at a time."""
+        """Its own share first, then the others'; jobs run beside jobs only when nothing else is left."""
         place = list(self.assigned_work).index(node)
         for share in _ORDERS[min(place, len(_ORDERS) - 1)]:
             scopes = [scope for scope in self.workqueue if _share(scope) == share]
