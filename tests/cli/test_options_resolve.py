@@ -100,13 +100,15 @@ def test_a_checkpoint_folder_that_is_not_there_is_said_with_the_one_that_may_be_
     script: str, tmp_path: Path
 ) -> None:
     (tmp_path / "checkpoints").mkdir()
+    at_first = "no such folder yet, as before a first save"
     for name, notes in {
         "checkpoints": [],
-        "chekpoints": [f"--checkpoint_dir {tmp_path}/chekpoints is not there yet; {tmp_path}/checkpoints is"],
-        "saves": [f"--checkpoint_dir {tmp_path}/saves is not there yet"],
-        "two\nlines": [f"--checkpoint_dir {tmp_path}/two\\u000alines is not there yet"],
+        "chekpoints": [f"{tmp_path}/chekpoints: {at_first}; is {tmp_path}/checkpoints meant?"],
+        "saves": [f"{tmp_path}/saves: {at_first}"],
+        "two\nlines": [f"{tmp_path}/two\\u000alines: {at_first}"],
     }.items():
-        assert list(plan("--worker_num=1", f"--checkpoint_dir={tmp_path}/{name}", script).notes) == notes
+        said = plan("--worker_num=1", f"--checkpoint_dir={tmp_path}/{name}", script).notes
+        assert list(said) == [f"--checkpoint_dir {note}" for note in notes]
 
 
 def test_the_console_is_chosen_by_tail_tee_and_redirects(script: str) -> None:

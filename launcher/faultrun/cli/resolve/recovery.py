@@ -218,5 +218,5 @@ def _note_missing(ctx: ResolveContext, dirs: Iterable[str]) -> None:
             continue
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         near = likely(path.name, beside)
-        meant = f"; {path.with_name(near)} is" if near else ""
-        ctx.note(one_line(f"--checkpoint_dir {folder} is not there yet{meant}"))
+        meant = f"; is {path.with_name(near)} meant?" if near else ""
+        ctx.note(one_line(f"--checkpoint_dir {folder}: no such folder yet, as before a first save{meant}"))
