@@ -12,7 +12,8 @@ What the numbers inside mean, and which is believed (measured with 2.10):
   precision skips an update.
 * So the global step is the largest of what the contents say: ``global_step``,
   ``step_num`` where it is a running count, and (epoch - 1) * steps per epoch
-  + step, once the steps per epoch follow from two files of one session.
+  + step, where the counts of a series cannot all be those of one training that goes on, and the steps per
+  epoch follow from two files of one session (``mindspore_epochs``).
 
 When is a file whole? Its records must reach the last byte and no sibling of its writer may have more records:
 a file cut at a record border loads without an error and with parameters missing. Periodic and breakpoint
@@ -24,13 +25,13 @@ these is refused: nothing shows where it should end.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Stamp, Unreadable
 from faultrun.checkpoints.memory import stamp_in
+from faultrun.checkpoints.mindspore_epochs import with_steps_of_all_sessions
 from faultrun.checkpoints.mindspore_records import (
     Outline,
     is_encrypted,
@@ -88,16 +89,7 @@ class MindSporeCkpt:
 
     def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Give the entries of one series comparable global steps (sessions count from different zeros)."""
-        starts: dict[tuple[int, int | None], int] = {
-            (entry.session, entry.epoch): _epoch_start(entry)
-            for entry in entries
-            if entry.kind is Kind.PERIODIC and entry.epoch is not None and entry.global_step is not None
-        }
-        located = [_with_start(entry, starts) for entry in entries]
-        steps_per_epoch = infer_steps_per_epoch(located)
-        if steps_per_epoch is None:
-            return located
-        return [_with_epoch_count(entry, steps_per_epoch) for entry in located]
+        return with_steps_of_all_sessions(entries)
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Structure, siblings, checksum, and the label of breakpoint files. May raise Unreadable."""
@@ -167,55 +159,6 @@ def _step_in_epoch(entry: Entry, numbers: dict[str, float | int]) -> int | None:
 def _count(numbers: dict[str, float | int], tag: str) -> int | None:
     number = numbers.get(tag)
     return number if isinstance(number, int) and number >= 0 else None
-
-
-def _with_start(entry: Entry, starts: dict[tuple[int, int | None], int]) -> Entry:
-    """A file that lacks its own count (a cut one) takes it from the others of its epoch."""
-    start = starts.get((entry.session, entry.epoch))
-    if entry.global_step is not None or entry.step_in_epoch is None or start is None:
-        return entry
-    return replace(entry, global_step=start + entry.step_in_epoch)
-
-
-def infer_steps_per_epoch(entries: Sequence[Entry]) -> int | None:
-    """Steps per epoch on which most periodic files of one series agree; None when nothing tells.
-
-    Two files of one session give it whatever that session's counts start
-    from; one file gives it if its counts started at zero.
-    """
-    votes: Counter[int] = Counter()
-    before: dict[tuple[int, int | None], tuple[int, int]] = {}
-    for entry in sorted(
-        entries, key=lambda one: (one.session, one.rank or 0, one.epoch or 0, one.step_in_epoch or 0)
-    ):
-        if entry.kind is not Kind.PERIODIC or entry.epoch is None or entry.global_step is None:
-            continue
-        start = _epoch_start(entry)
-        for epoch, earlier in (before.get((entry.session, entry.rank), (entry.epoch, start)), (1, 0)):
-            epochs, steps = entry.epoch - epoch, start - earlier
-            divides = epochs > 0 and steps > 0 and steps % epochs == 0
-            if divides and (entry.step_in_epoch or 0) <= steps // epochs:
-                votes[steps // epochs] += 1
-        before[entry.session, entry.rank] = (entry.epoch, start)
-    return votes.most_common(1)[0][0] if votes else None
-
-
-def _epoch_start(entry: Entry) -> int:
-    return (entry.global_step or 0) - (entry.step_in_epoch or 0)
-
-
-def _with_epoch_count(entry: Entry, steps_per_epoch: int) -> Entry:
-    """Lift a count that began at zero again, by whole epochs.
-
-    In a session that was resumed within an epoch MindSpore numbers its files by the steps of the session:
-    what a name then has beyond an optimizer's count that goes on is no whole number of epochs, and not true.
-    """
-    if not entry.epoch or not entry.step_in_epoch or entry.step_in_epoch > steps_per_epoch:
-        return entry
-    counted = (entry.epoch - 1) * steps_per_epoch + entry.step_in_epoch
-    ahead = counted - (entry.global_step or 0)
-    goes_on = entry.global_step is not None and ahead % steps_per_epoch != 0
-    return entry if ahead <= 0 or goes_on else replace(entry, global_step=counted)
 
 
 def verify_records(entry: Entry, look: Look, *, required: Sequence[str]) -> Verdict:
