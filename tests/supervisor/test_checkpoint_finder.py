@@ -287,17 +287,33 @@ def test_a_save_is_read_back_by_its_content(tmp_path: Path) -> None:
     assert (elsewhere.whole, elsewhere.why) == (False, "no checkpoint in a known format")
 
 
-def test_one_of_several_nodes_states_older_points_too_each_of_them_whole(tmp_path: Path) -> None:
-    put(tmp_path, 10, 20, 30, 50, 60)
-    put(tmp_path, 40, 70, content=b"torn")
+def one_of_two(root: Path, resume: Resume) -> CheckpointFinder:
     two = Topology(nodes=(NodeSlots(node=NODE, slots=1), NodeSlots(node=NodeId("other"), slots=1)))
     spec = a_spec(
         topology=two,
-        recovery=Recovery(checkpoint_dirs=(str(tmp_path / "ckpt"),), resume=Resume.ALWAYS),
-        logs=Logs(log_dir=str(tmp_path)),
+        recovery=Recovery(checkpoint_dirs=(str(root / "ckpt"),), resume=resume),
+        logs=Logs(log_dir=str(root)),
     )
-    one = CheckpointFinder(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), RunClock())
-    answer = answers(RecoveryPointChosen, one.find(AGAIN, 0.0))
+    return CheckpointFinder(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), RunClock())
+
+
+def test_a_node_that_comes_back_when_the_others_have_ended_the_run_misses_no_checkpoints(
+    tmp_path: Path,
+) -> None:
+    known = replace(AGAIN, expects=gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7))
+    gasp(tmp_path / "ckpt/rank_1/gasp.pt", 7)
+    assert mark_finished([f"{tmp_path}/ckpt"], [], "calm-heron-3f7a") == []
+    answer = answers(RecoveryPointChosen, one_of_two(tmp_path, Resume.AUTO).find(known, 0.0))
+    assert (answer.point, len(answer.refused)) == (None, 2)
+    shutil.rmtree(tmp_path / "ckpt/rank_0")
+    shutil.rmtree(tmp_path / "ckpt/rank_1")
+    answers(NothingWhole, one_of_two(tmp_path, Resume.AUTO).find(known, 0.0))
+
+
+def test_one_of_several_nodes_states_older_points_too_each_of_them_whole(tmp_path: Path) -> None:
+    put(tmp_path, 10, 20, 30, 50, 60)
+    put(tmp_path, 40, 70, content=b"torn")
+    answer = answers(RecoveryPointChosen, one_of_two(tmp_path, Resume.ALWAYS).find(AGAIN, 0.0))
     assert step_of(answer) == 60
     assert [(point.global_step, point.files) for point in answer.more_points] == [
         (50, ()),

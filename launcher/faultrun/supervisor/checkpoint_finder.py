@@ -97,6 +97,8 @@ class CheckpointFinder:
                     fewer = replace(need, world_size=need.world_size - 1, groups=None)
                     more = (*more, *further(self._catalog, found, fewer, most=1))
                 return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
+            case recover.NothingFound() if self._ended_elsewhere(found):
+                return self._chosen(request, at_s, refused=found.refused)
             case recover.NothingFound() if request.expects or grounds.changed():
                 return self._gone(request, found.refused)
             case recover.NothingFound():
@@ -105,6 +107,11 @@ class CheckpointFinder:
                 return self._gone(request, found.refused)
             case recover.NoneUsable(unverifiable=unverifiable):
                 return self._nothing(request, found, replicas, unverifiable)
+
+    def _ended_elsewhere(self, found: Findings) -> bool:
+        """Whether other nodes have noted beside the saves that the run has ended well: they need not come back."""
+        own = [entry for entry in found.scan.entries if entry.run_id == self._spec.run_id]
+        return len(self._spec.topology.nodes) > 1 and bool(own) and all(entry.finished for entry in own)
 
     def _most_points(self, need: Need) -> int:
         """How many older ones to look for: none on one node; fewer where each names many files."""
