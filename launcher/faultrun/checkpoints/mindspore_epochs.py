@@ -6,7 +6,8 @@ step in a name is no witness: in a session that was resumed within an epoch Mind
 steps of the session, while the epochs in them are those of the training.
 
 So counts are believed as long as they can be those of one training: some number of steps per epoch puts each
-file into the epoch that its name tells. For counts that go on there always is one, the true one.
+file into the epoch that its name tells. For counts that go on there always is one, the true one. A breakpoint
+file without a count of its own gets one from its name and such a number.
 """
 
 from collections import Counter
@@ -19,12 +20,13 @@ from faultrun.model.checkpoint import Entry, Kind
 def with_steps_of_all_sessions(entries: Sequence[Entry]) -> list[Entry]:
     """The files of one series, with the steps of sessions that counted from zero again lifted by whole epochs."""
     located = list(_each_with_a_step(entries))
-    if _one_count_goes_on(located):
+    possible, steps_per_epoch = _possible(located), infer_steps_per_epoch(located)
+    if steps_per_epoch is None or (possible and steps_per_epoch not in possible):
         return located
-    steps_per_epoch = infer_steps_per_epoch(located)
-    if steps_per_epoch is None:
-        return located
-    return [_with_epoch_count(entry, steps_per_epoch) for entry in located]
+    return [
+        entry if possible and entry.global_step is not None else _with_epoch_count(entry, steps_per_epoch)
+        for entry in located
+    ]
 
 
 def _each_with_a_step(entries: Sequence[Entry]) -> Iterator[Entry]:
@@ -42,8 +44,8 @@ def _each_with_a_step(entries: Sequence[Entry]) -> Iterator[Entry]:
             yield entry
 
 
-def _one_count_goes_on(entries: Sequence[Entry]) -> bool:
-    """Whether for some number ``n`` of steps each file lies in its epoch: (epoch - 1) n < step <= epoch n."""
+def _possible(entries: Sequence[Entry]) -> range:
+    """Steps per epoch that put each file into its epoch: (epoch - 1) n < step <= epoch n; none: no one count."""
     fewest, most = 1, max((entry.global_step or 1 for entry in entries), default=1)
     for entry in entries:
         step, epoch = entry.global_step, entry.epoch
@@ -52,7 +54,7 @@ def _one_count_goes_on(entries: Sequence[Entry]) -> bool:
         fewest = max(fewest, -(-step // epoch), entry.step_in_epoch or 0)
         if epoch > 1:
             most = min(most, (step - 1) // (epoch - 1))
-    return fewest <= most
+    return range(fewest, most + 1)
 
 
 def infer_steps_per_epoch(entries: Sequence[Entry]) -> int | None:
