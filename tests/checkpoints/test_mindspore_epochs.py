@@ -56,7 +56,7 @@ def test_steps_of_a_training_that_goes_on_are_those_of_its_optimizer(files: list
 
 
 def test_few_files_of_a_session_that_began_within_an_epoch_mislead_nobody() -> None:
-    """Two saves within one epoch of 40 steps, then a session from step 50: its files alone look like 50 an epoch."""
+    """Two saves in an epoch of 40 steps, then a session from step 50: its files look like 50 an epoch."""
     files = [*saves(0, 0, 40, 20, 40), *saves(1, 50, 40, 20, 40)]
     assert [(one.epoch, one.step_in_epoch) for one in files[2:]] == [(2, 20), (3, 40)]
     assert infer_steps_per_epoch(files) == 50

@@ -1,4 +1,4 @@
-"""Steps of MindSpore's periodic files that can be compared over sessions, whose counts may begin at zero again.
+"""Steps of MindSpore's periodic files that can be compared over sessions that count from zero again.
 
 A script that restores the optimizer goes on with its count (``global_step``), and nothing has to be done. One
 that loads weights alone counts from zero again, and only the epoch in a file's name tells how far it is. The
@@ -18,7 +18,7 @@ from faultrun.model.checkpoint import Entry, Kind
 
 
 def with_steps_of_all_sessions(entries: Sequence[Entry]) -> list[Entry]:
-    """The files of one series, with the steps of sessions that counted from zero again lifted by whole epochs."""
+    """One series; the steps of sessions that counted from zero again are lifted by whole epochs."""
     located = list(_each_with_a_step(entries))
     possible, steps_per_epoch = _possible(located), infer_steps_per_epoch(located)
     if steps_per_epoch is None or (possible and steps_per_epoch not in possible):
@@ -31,7 +31,7 @@ def with_steps_of_all_sessions(entries: Sequence[Entry]) -> list[Entry]:
 
 def _each_with_a_step(entries: Sequence[Entry]) -> Iterator[Entry]:
     """A file that lacks its own count (a cut one) takes it from the others of its epoch."""
-    starts = {
+    starts: dict[tuple[int, int | None], int] = {
         (entry.session, entry.epoch): _epoch_start(entry)
         for entry in entries
         if entry.kind is Kind.PERIODIC and entry.epoch is not None and entry.global_step is not None
@@ -45,7 +45,7 @@ def _each_with_a_step(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _possible(entries: Sequence[Entry]) -> range:
-    """Steps per epoch that put each file into its epoch: (epoch - 1) n < step <= epoch n; none: no one count."""
+    """Steps per epoch that put each file into its epoch: (epoch - 1) n < step <= epoch n. May be empty."""
     fewest, most = 1, max((entry.global_step or 1 for entry in entries), default=1)
     for entry in entries:
         step, epoch = entry.global_step, entry.epoch

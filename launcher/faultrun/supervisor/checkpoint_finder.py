@@ -109,7 +109,7 @@ class CheckpointFinder:
                 return self._nothing(request, found, replicas, unverifiable)
 
     def _ended_elsewhere(self, found: Findings) -> bool:
-        """Whether other nodes have noted beside the saves that the run has ended well: they need not come back."""
+        """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
         own = [entry for entry in found.scan.entries if entry.run_id == self._spec.run_id]
         return len(self._spec.topology.nodes) > 1 and bool(own) and all(entry.finished for entry in own)
 
