@@ -118,6 +118,22 @@ def test_a_spare_keeps_standbys_while_it_waits_and_they_take_the_ranks_that_it_i
     assert tale.workers_start(2).standbys.phases == {}
 
 
+def test_a_standby_of_a_spare_that_takes_a_place_beside_survivors_is_theirs() -> None:
+    """A run of three ended in a bug here: a standby was parked under a rank that its node does not have."""
+    a, b = NodeId("a"), NodeId("b")
+    seats = Topology(nodes=tuple(NodeSlots(node=node, slots=1) for node in (a, b, NODE)))
+    known = StandbyState(ranks=(0,), waits=True, phases={0: StandbyPhase.READY})
+    plan = replace(first_plan(3, incarnation=1, kept=frozenset({0, 1})), topology=seats)
+    spawn = Spawn(plan=plan, ranks=(2,), master_addr="here", master_port=1)
+    given = GoGiven(at_s=101.0, incarnation=1, master_addr="here", master_port=1)
+    known, step = decide_standbys(
+        known, given, Step(state=rejoinable(phase=Phase.AWAITING_PLAN), actions=(spawn,), why="")
+    )
+    assert step.actions[0] == SeatStandbys(ranks=((0, 2),))
+    assert [action.standbys for action in step.actions if isinstance(action, Spawn)] == [{2}]
+    assert (known.ranks, tuple(known.phases)) == ((2,), (2,))
+
+
 def test_a_spare_beside_others_on_a_busy_machine_waits_for_room_and_a_node_alone_never() -> None:
     seats = Topology(nodes=(NodeSlots(node=NodeId(""), slots=2),) * 2)
     tale = Tale(seats=seats)

@@ -167,12 +167,14 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:  #
 def _seated(standbys: StandbyState, step: Step) -> _Decided:
     """As workers are started: what was kept for other ranks serves those of this node, in the same order.
 
-    What a standby has read of its rank it compares itself, and leaves its place to a cold start.
+    What a standby has read of its rank it compares itself, and leaves its place to a cold start. Beside
+    survivors only some are started, or all of a spare that takes a place there.
     """
     spawn = next((action for action in step.actions if isinstance(action, Spawn)), None)
-    if spawn is None or spawn.plan.kept:  # then only some are started, and all have their seats
+    if spawn is None:
         return standbys, ()
-    pairs = tuple(zip(standbys.ranks, spawn.ranks, strict=False))
+    seats = spawn.plan.topology.ranks_of(step.state.node) if spawn.plan.kept else spawn.ranks
+    pairs = tuple(zip(standbys.ranks, seats, strict=False))
     now_of = dict(pairs)
     phases = {now_of.get(rank, rank): phase for rank, phase in standbys.phases.items()}
     moved = any(old != new for old, new in pairs) and bool(standbys.phases)

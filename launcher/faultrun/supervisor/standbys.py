@@ -256,6 +256,7 @@ class Standbys:
         self._standbys = {now_of.get(rank, rank): one for rank, one in self._standbys.items()}
         self._since_s = {now_of.get(rank, rank): one for rank, one in self._since_s.items()}
         self._ready = {now_of.get(rank, rank) for rank in self._ready}
+        self._parked = {now_of.get(rank, rank) for rank in self._parked}
 
     def _no_more(self, rank: int) -> Standby:
         """It waits no longer; what it is to be now is the caller's."""
