@@ -115,6 +115,15 @@ def kept_by(journal: Iterable[Line]) -> dict[int, frozenset[int]]:
     return {line["plan"]["incarnation"]: frozenset(line["plan"].get("kept", ())) for line in plans}
 
 
+def perhaps_kept(lives: Sequence[Life], told: Mapping[int, frozenset[int]]) -> dict[int, frozenset[int]]:
+    """The same where a journal on a full disk may lack a plan: each rank not started for it may stay."""
+    ranks = {one.rank for one in lives}
+    of_lives: dict[int, set[int]] = {}
+    for one in lives:
+        of_lives.setdefault(one.life, set()).add(one.rank)
+    return {life: told.get(life, frozenset(ranks - of_lives[life])) for life in of_lives} | dict(told)
+
+
 def ran_on(lives: Sequence[Life], kept: Mapping[int, frozenset[int]]) -> Iterator[str]:
     """Processes that ran after somebody of an incarnation was born that does not have them."""
     born: dict[int, float] = {}

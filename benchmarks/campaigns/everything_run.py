@@ -10,9 +10,11 @@ from typing import Any
 from benchmarks.campaigns import traces
 from benchmarks.campaigns.broken_runs import kept_if_broken
 from benchmarks.campaigns.everything_judge import (
+    Line,
     Steps,
     kept_by,
     out_of_step,
+    perhaps_kept,
     ran_on,
     saved_twice,
     unsaid,
@@ -127,7 +129,7 @@ class Passage:
     def last_words(self) -> Broken:
         """What only the whole run shows."""
         site, wrong = self._site, traces.at_the_end(self._site, self._filled)
-        wrong.together += self._new(ran_on(site.census.lives, kept_by(site.journal())))
+        wrong.together += self._new(ran_on(site.census.lives, self._kept(site.journal())))
         wrong.saves += self._new(saved_twice(site.steps.lines, site.journal()))
         return wrong
 
@@ -214,13 +216,17 @@ class Passage:
         moments += [(one.born_s, False) for one in site.census.lives if one.is_rank]
         wrong.steps += self._judge.wrong(self._fresh())
         wrong.resumes += out_of_step(lines, since_life)
-        wrong.together += self._new(ran_on(site.census.lives, kept_by(journal)))
+        wrong.together += self._new(ran_on(site.census.lives, self._kept(journal)))
         wrong.orphans += self._orphans()
         wrong.saves += self._new(saved_twice(lines, journal))
         wrong.waits += unsaid(moments, said, since_s, more_s)
         if len(site.nodes) > 1 and not hangs and not kept_by(journal).get(site.steps.newest_life()):
             wrong.waits += unnamed_waits(lines, site.census.lives, said, since_s, boot_s())
         return wrong
+
+    def _kept(self, journal: Sequence[Line]) -> dict[int, frozenset[int]]:
+        told = kept_by(journal)
+        return perhaps_kept(self._site.census.lives, told) if self._filled else told
 
     def _orphans(self) -> list[str]:
         """What ranks that are gone have left behind, once there was time to end it."""

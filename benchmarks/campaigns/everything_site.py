@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.campaigns.everything_plan import HANG_S, LEASE_S, MEMBERS, SEATS, Session, Way
 from benchmarks.campaigns.nodes_ledger import Census, Ledgers, Life, Told
+from benchmarks.campaigns.nodes_plan import NODE_WAIT_S
 from benchmarks.campaigns.nodes_site import Node, Stage
 from benchmarks.harness.launched import ROOT
 from benchmarks.jobs.everything_notes import HANDED
@@ -170,7 +171,7 @@ class Site(Stage):
     def _meeting(self, node: Node) -> tuple[str, ...]:
         if self.etcd is None:
             return (f"--worker_num={self.session.setting.ranks}",)
-        size = (f"--nnodes={SEATS}", "--node_wait=60s")
+        size = (f"--nnodes={SEATS}", f"--node_wait={NODE_WAIT_S:g}s")
         if self.session.setting.way is Way.SHRINKS:
             size = (f"--nnodes={SEATS - 1}:{SEATS}", f"--node_wait={LEASE_S}s")
         return (

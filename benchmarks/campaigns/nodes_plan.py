@@ -8,6 +8,7 @@ NODES = ("a", "b", "c", "d")
 SEATS = 3
 MEMBERS = ("e0", "e1", "e2")
 LEASE_S = 3
+NODE_WAIT_S = 60.0
 
 _FAULTS_A_RUN = 20
 _LONGEST_S = 2.5 * LEASE_S

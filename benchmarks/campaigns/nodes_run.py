@@ -25,7 +25,7 @@ from benchmarks.jobs.nodes import boot_s
 _STARTS_S = 120.0
 _RECOVERS_S = 120.0
 _PHASE_S = 6.0
-_ENDS_S = 60.0
+_ENDS_S = 90.0
 _GONE_S = 3.0
 _LOOK_S = 0.02
 _SPARE = "spare of run"

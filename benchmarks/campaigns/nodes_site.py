@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.campaigns.nodes_ledger import Census, Ledgers
-from benchmarks.campaigns.nodes_plan import LEASE_S, MEMBERS, NODES, SEATS, Session
+from benchmarks.campaigns.nodes_plan import LEASE_S, MEMBERS, NODE_WAIT_S, NODES, SEATS, Session
 from benchmarks.harness.launched import ROOT, clean_environ
 from benchmarks.jobs.nodes import boot_s
 from support.etcd_cluster import EtcdCluster
@@ -27,6 +27,7 @@ _LOOK_S = 0.01
 _BACK_S = 1.0
 _LONE_S = 4.0
 _LATE_S = 15.0
+_STARTS_S = 5.0
 _JOB = ROOT / "benchmarks" / "jobs" / "nodes.py"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SIZES_MIB = {"etcd": 256, "logs": 24, "ckpt": 4}
@@ -50,6 +51,7 @@ class Node:
     away: bool = False
     """It was killed or told to stop, and the platform brings it back when the fault is over."""
 
+    started_at_s: float = 0.0
     ended_at_s: float = 0.0
     code: int | None = None
     """How its last supervisor ended, if that was by itself."""
@@ -118,7 +120,7 @@ class Stage:
     def run(self, node: Node, command: Sequence[str], **more: str) -> None:
         """Start it there; ``more`` are variables."""
         environ = {**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}", "FAULTRUN_REPORT": "False"}
-        node.code, node.since = None, len(node.said)
+        node.code, node.since, node.started_at_s = None, len(node.said), boot_s()
         node.process = self.net[node.name].start(
             command, log=self.console(node), environ={**environ, **more}, cwd=self.folder
         )
@@ -176,9 +178,17 @@ class Stage:
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over on all nodes that are there, or somebody does not end with the others."""
-        late = self.ending and boot_s() > max(node.ended_at_s for node in self.nodes.values()) + _LATE_S
+        """Whether the run is over on all nodes that are there, or somebody does not end as the others did."""
+        late = (
+            self.ending and boot_s() > max(node.ended_at_s for node in self.nodes.values()) + self._late_s()
+        )
         return self.ending and (late or not any(node.runs for node in self.nodes.values()))
+
+    def _late_s(self) -> float:
+        """For how long somebody may run on: who came as the others ended waits for those of a run to come."""
+        ends = [node.ended_at_s for node in self.nodes.values() if node.code is not None]
+        came = any(node.runs and node.started_at_s > min(ends) - _STARTS_S for node in self.nodes.values())
+        return _LATE_S + (NODE_WAIT_S if came else 0.0)
 
     def wait(self, reached: Callable[[], bool], within_s: float) -> bool:
         """Tick until it is so; False if that takes too long, or the run ends."""
@@ -234,7 +244,7 @@ class Site(Stage):
             f"--local-addr={host.address}",
             f"--node_name={node.name}",
             f"--lease_ttl={LEASE_S}",
-            "--node_wait=60s",
+            f"--node_wait={NODE_WAIT_S:g}s",
             "--grace=4s",
             "--backoff=10ms..50ms",
             "--max_restarts=1000",

@@ -14,6 +14,7 @@ from benchmarks.campaigns.everything_judge import (
     kept_by,
     lost_steps,
     out_of_step,
+    perhaps_kept,
     ran_on,
     saved_twice,
     unsaid,
@@ -137,6 +138,9 @@ def test_whoever_runs_beside_a_newer_incarnation_is_seen_and_a_survivor_is_none(
     plan = {"event": "PlanAdopted", "plan": {"incarnation": 1, "kept": [0]}}
     assert not list(ran_on(lives, kept_by([plan])))
     assert list(ran_on(lives, {})) == ["rank 0 of incarnation 0 ran for 4.000 s beside a newer one"]
+    assert not list(ran_on(lives, perhaps_kept(lives, {})))
+    twice = [*lives, life(tmp_path, 1, 0, 5.0, 9.0)]
+    assert list(ran_on(twice, perhaps_kept(twice, {}))) == list(ran_on(lives, {}))
 
 
 def test_a_save_that_came_twice_is_seen() -> None:
