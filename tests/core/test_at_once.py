@@ -45,6 +45,25 @@ def test_nodes_that_need_nothing_start_by_the_plan_itself_when_they_have_prepare
     assert len(gone) == 2
 
 
+def test_who_starts_at_once_does_not_say_first_that_it_is_ready() -> None:
+    run = drained(7, 8)
+    before = [run.stated(one) for one in run.members]
+    run.prepares(1)
+    assert [one.was_told(GoGiven)[-1].incarnation for one in run.members] == [1, 1]  # type: ignore[attr-defined]
+    assert [run.stated(one) for one in run.members] == before
+    assert [run.stated(one) for one in run.runs(1).members] == [(NodeStatus.RUNNING, 1)] * 2
+
+
+def test_who_is_ready_for_an_incarnation_that_is_over_says_so() -> None:
+    run = drained(7, 8)
+    run["b"].says(NodeStatus.JOINED, 1, failure=(65, "a file is gone"), open_port=0, look=-1, incident=None)
+    run.settles()
+    run["a"].says(NodeStatus.READY, 1, master_port=7, open_port=0)
+    run.settles()
+    assert run.stated(run["a"]) == (NodeStatus.READY, 1)
+    assert run["a"].was_told(IncarnationOver)
+
+
 @pytest.mark.parametrize(
     "run",
     [

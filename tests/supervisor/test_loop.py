@@ -137,12 +137,18 @@ def test_ranks_start_while_the_disk_takes_the_word_to_start_but_not_the_plan() -
     assert "sync" in lines[planned:at]
 
 
+def test_that_a_node_is_ready_waits_for_no_disk() -> None:
+    _, lines, _ = run(one_is_killed)
+    at = lines.index("append Prepared", lines.index("perform RequestGasp"))
+    assert lines[at + 1 : at + 3] == ["perform Publish", "append GoGiven"]
+
+
 def test_everything_else_is_on_the_disk_before_it_is_done() -> None:
     _, lines, _ = run(one_is_killed, around=Circumstances(habits={0: Habit.IGNORES}))
     ahead = "RequestGasp", "Kill", "RaiseAlarm", "Sweep", "FindRecoveryPoint", "Spawn"
     written_ahead = [f"perform {name}" for name in ahead]
     for before, line in pairwise(lines):
-        if line.startswith("perform") and line not in written_ahead:
+        if line.startswith("perform") and line not in written_ahead and before != "append Prepared":
             assert before == "sync" or before.startswith("perform")
 
 

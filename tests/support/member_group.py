@@ -141,6 +141,11 @@ class Group:
     def __getitem__(self, node: str) -> Member:
         return next(one for one in self.members if one.fact.node == node)
 
+    def stated(self, who: Member) -> tuple[NodeStatus, int] | None:
+        """What the store holds of it: how far it is, and with which incarnation."""
+        found = self.store.stated(node_key(who.fact.node, who.fact.boot))
+        return None if found is None else (found.statement.fact.status, found.statement.fact.incarnation)
+
     def answers(self, who: Member, question: PeerQuestion) -> list[PeerAnswer]:
         given = [
             answer(question, one.fact, one.header, one.lease, TIMES, self.now_s)

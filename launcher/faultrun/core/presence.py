@@ -10,6 +10,7 @@ from faultrun.core import hold
 from faultrun.core.completion import members_to_ask
 from faultrun.core.elect import plan_as_seen
 from faultrun.core.standpoint import Standpoint
+from faultrun.model.facts import NodeStatus
 from faultrun.model.membership import (
     Act,
     AskPeers,
@@ -21,7 +22,7 @@ from faultrun.model.membership import (
     alarm_key,
     node_key,
 )
-from faultrun.model.roster import Statement
+from faultrun.model.roster import PlanPhase, Statement
 from faultrun.model.transaction import Absent, Compare, Delete, Operation, Put, Transaction, Unchanged
 
 LONGEST_WORDS = 200
@@ -37,8 +38,20 @@ def present(case: Standpoint) -> Iterator[Act]:
         yield GrantLease()
     elif case.known.common is not None:
         statement = _statement(case)
-        if own is None or own.statement != statement or own.lease != lease.number:
+        known = None if own is None or own.lease != lease.number else own.statement
+        if known is None or not (known == statement or _starts_now(case)):
             yield Commit(transaction=_stating(case, statement))
+
+
+def _starts_now(case: Standpoint) -> bool:
+    """Whether all that is new is that it is ready, and it waits for nobody.
+
+    Its next word, milliseconds later, is that its ranks run. Everybody waits for each write of everybody.
+    """
+    fact, header = case.own.fact, case.header
+    if fact.status is not NodeStatus.READY or header is None or header.incarnation != fact.incarnation:
+        return False
+    return header.phase is PlanPhase.GO and case.common.alarm(fact.incarnation) is None
 
 
 def _statement(case: Standpoint) -> Statement:

@@ -9,12 +9,14 @@ from faultrun.model.actions import (
     FindRecoveryPoint,
     FreeSurvivors,
     Kill,
+    Publish,
     RaiseAlarm,
     RequestGasp,
     SeatStandbys,
     Spawn,
     Sweep,
 )
+from faultrun.model.facts import NodeStatus
 from faultrun.model.run import RunState
 from faultrun.supervisor.ports import EventListener, Journal, World
 
@@ -34,17 +36,18 @@ def supervise(
     with us anyway, and a slow or hung disk must not eat the survivors' time to save.
     What only looks or ends what is ours, and the ranks of a plan that is on the disk, begin before it has
     the written line: nothing of it outlives this machine, and whatever it leads to here waits for the disk.
+    That a node is ready says nothing that the plan's own line does not: it waits for no disk at all.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
         for event in world.wait():
             standbys, step = decide_standbys(standbys, event, decide(state, event))
             state = step.state
-            at_once, meanwhile, later = _in_order(step.actions)
+            at_once, written, meanwhile, later = _in_order(step.actions)
             for action in at_once:
                 world.perform(action)
             journal.append(event, step)
-            for action in meanwhile:
+            for action in (*written, *meanwhile):
                 world.perform(action)
             if later or state.done:
                 journal.sync()
@@ -58,19 +61,22 @@ def supervise(
                 return state
 
 
-def _in_order(actions: Sequence[Action]) -> tuple[list[Action], list[Action], list[Action]]:
-    """Those before the line is written, those while the disk takes it, and those when it is safe."""
+def _in_order(actions: Sequence[Action]) -> tuple[list[Action], ...]:
+    """Those before the line is written, as it is written, while the disk takes it, and when it is safe."""
     at_once: list[Action] = []
+    written: list[Action] = []
     meanwhile: list[Action] = []
     later: list[Action] = []
     for action in actions:
         match action:
             case RequestGasp() | FreeSurvivors() | Kill() | RaiseAlarm():
                 at_once.append(action)
+            case Publish(fact=fact) if fact.status is NodeStatus.READY:
+                written.append(action)
             case Sweep() | FindRecoveryPoint() | SeatStandbys():  # a standby is seated before it is started
                 meanwhile.append(action)
             case Spawn(plan=plan) if not plan.kept:  # the plan itself is on the disk since it was prepared
                 meanwhile.append(action)
             case _:
                 later.append(action)
-    return at_once, meanwhile, later
+    return at_once, written, meanwhile, later
