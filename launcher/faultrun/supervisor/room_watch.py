@@ -45,7 +45,8 @@ class RoomWatch:
         """See ``ports.EventListener``."""
         waits = bool(self._wish.count) and waits_for_a_seat(step.state)
         if waits and not self._waits:
-            self._before, now_s = self._sample(), self._reactor.now()
+            # Its first sample is that of the first look: all nodes of a run that restarts pass by here.
+            self._before, now_s = None, self._reactor.now()
             self._begin(event.incarnation, now_s + ASKED_SETTLE_S, now_s + UNSEEN_SETTLE_S)
         self._waits = waits
         if not self._wish.count or (step.state.phase is not Phase.RUNNING and not waits):

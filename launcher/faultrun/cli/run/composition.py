@@ -55,6 +55,7 @@ from faultrun.supervisor.hang_watch import HangWatch
 from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.last_window import let_save
 from faultrun.supervisor.log_watch import LogWatch
+from faultrun.supervisor.look_ahead import LookAhead
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.neighbours import Neighbours
 from faultrun.supervisor.next_node import NextNode
@@ -180,15 +181,14 @@ class Supervisor:
             LogWatch(reactor, group.incarnation),
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             SaveWatch(reactor, world.readings, catalog.listed),
+            LookAhead(reactor, world.readings, catalog.scan),
             RoomWatch(self._spec.standby, self._spec.slots, processors.sample, reactor),
             *self._slot_watch(reactor, world, catalog, finder),
             ReadyNotifier(self._ready, journal, self._say),
         )
         # Nobody lives any more when the loop ends as it should.
-        size = self._spec.topology.world_size
-        self._stack.callback(
-            let_save, group, control, clock, window_s=windows.grace_s, world_size=size, say=self._say
-        )
+        size, say, left = self._spec.topology.world_size, self._say, self._stack.callback
+        left(let_save, group, control, clock, window_s=windows.grace_s, world_size=size, say=say)
         end = supervise(self._state, world, journal, listeners, self._standby_state())
         line = "" if narrator.outcome is None else narrator.outcome.line
         return self._ended(end, line, control), line

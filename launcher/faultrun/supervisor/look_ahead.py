@@ -1,0 +1,55 @@
+"""Reads what new checkpoints say of themselves while workers run: when they have ended, all wait for that.
+
+Nothing follows from it. Whether a file is whole is only asked when it could be resumed from.
+"""
+
+from collections.abc import Callable, Iterable
+
+from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.run import Phase, Step
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
+
+_SOONEST_S = 2.0
+_COST = 400
+"""Looking takes at most one part of so many of the time."""
+
+
+class LookAhead:
+    """Implements ``ports.EventListener``.
+
+    ``look`` goes through the checkpoints and remembers their headers; it is called by ``errands``, whose
+    thread may hang with its file system.
+    """
+
+    def __init__(self, reactor: Reactor, errands: BackgroundTasks, look: Callable[[], object]) -> None:
+        self._reactor = reactor
+        self._errands = errands
+        self._look = look
+        self._life = -1
+        self._took_s = 0.0
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.EventListener``."""
+        if step.state.phase is not Phase.RUNNING:
+            self._life = -1
+        elif isinstance(event, IncarnationStarted):
+            self._life = event.incarnation
+            self._later(self._life)
+
+    def _later(self, life: int) -> None:
+        at_s = self._reactor.now() + max(_SOONEST_S, _COST * self._took_s)
+        self._reactor.call_at(at_s, lambda: self._again(life))
+
+    def _again(self, life: int) -> Iterable[Event]:
+        if life == self._life:
+            if self._errands.idle():
+                self._errands.send(self._looked)
+            self._later(life)
+        return ()
+
+    def _looked(self) -> Iterable[Event]:
+        """In the errands' thread."""
+        began_s = self._reactor.now()
+        self._look()
+        self._took_s = self._reactor.now() - began_s
+        return ()

@@ -1,0 +1,84 @@
+"""New checkpoints are read while workers run, at the cost of a small part of the time, and never after."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from faultrun.model.events import Event, IncarnationStarted, WorkerExit
+from faultrun.model.exits import Signaled
+from faultrun.model.topology import NodeId
+from faultrun.supervisor.look_ahead import LookAhead
+from support.story import POLICY, WINDOWS, Story
+
+
+class Clock:
+    """A reactor whose time passes when the test says so; ``errands`` take ``took_s`` and may be busy."""
+
+    def __init__(self, took_s: float) -> None:
+        self.now_s, self.took_s, self.busy = 0.0, took_s, False
+        self.calls: list[tuple[float, Callable[[], Iterable[Event]]]] = []
+        self.looks: list[float] = []
+
+    def now(self) -> float:
+        return self.now_s
+
+    def call_at(self, at_s: float, call: Callable[[], Iterable[Event]]) -> None:
+        self.calls.append((at_s, call))
+
+    def idle(self) -> bool:
+        return not self.busy
+
+    def send(self, task: Callable[[], Iterable[Event]]) -> None:
+        assert not list(task())
+
+    def look(self) -> None:
+        self.looks.append(self.now_s)
+        self.now_s += self.took_s
+
+    def passes(self, until_s: float) -> None:
+        while due := sorted((call for call in self.calls if call[0] <= until_s), key=lambda one: one[0]):
+            self.calls.remove(due[0])
+            self.now_s = max(self.now_s, due[0][0])
+            assert not list(due[0][1]())
+        self.now_s = until_s
+
+
+def training(clock: Clock) -> tuple[LookAhead, Story]:
+    everything: Any = clock
+    story = Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500)
+    ahead = LookAhead(everything, everything, clock.look)
+    for event, step in story.steps:
+        ahead.tell(event, step)
+    return ahead, story
+
+
+def test_what_is_quick_is_looked_at_every_two_seconds() -> None:
+    clock = Clock(took_s=0.001)
+    training(clock)
+    clock.passes(until_s=9)
+    assert [round(at) for at in clock.looks] == [2, 4, 6, 8]
+
+
+def test_a_look_takes_one_part_in_four_hundred_of_the_time() -> None:
+    clock = Clock(took_s=1.0)
+    training(clock)
+    clock.passes(until_s=1000)
+    assert len(clock.looks) == 3
+
+
+def test_who_is_busy_is_not_given_more() -> None:
+    clock = Clock(took_s=0.001)
+    training(clock)
+    clock.busy = True
+    clock.passes(until_s=5)
+    clock.busy = False
+    clock.passes(until_s=7)
+    assert [round(at) for at in clock.looks] == [6]
+
+
+def test_nothing_is_looked_at_any_more_once_a_worker_has_died() -> None:
+    clock = Clock(took_s=0.001)
+    ahead, story = training(clock)
+    died = story.now(WorkerExit, node=NodeId("a"), rank=0, pid=1, status=Signaled(signum=9))
+    ahead.tell(*died.steps[-1])
+    clock.passes(until_s=9)
+    assert clock.looks == []
