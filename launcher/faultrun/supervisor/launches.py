@@ -81,6 +81,7 @@ class Launches:
             cpus=_share_of(self._spec.binding.cpus, placement.slot),
             memory_nodes=_share_of(self._spec.binding.memory_nodes, placement.slot),
             deadline=self._env.deadline,
+            at_once=True,
         )
 
     def foreseen(self, rank: int) -> Launch | None:

@@ -31,7 +31,8 @@ class Launch:
 
     ``cpus`` is empty when the kernel may choose the processors, ``memory_nodes``
     (NUMA) when it may choose the memory. ``keep`` are descriptors that it inherits. Once ``deadline`` has
-    passed it is killed before it executes anything: it may have been decided on long ago.
+    passed it is killed before it executes anything: it may have been decided on long ago. ``at_once``: until
+    it executes, it goes before whatever else wants the processors, if we may have that (CAP_SYS_NICE).
     """
 
     argv: tuple[str, ...]
@@ -43,6 +44,7 @@ class Launch:
     memory_nodes: tuple[int, ...] = ()
     keep: tuple[int, ...] = ()
     deadline: Deadline | None = None
+    at_once: bool = False
 
 
 class Process:
@@ -128,8 +130,11 @@ def start(launch: Launch) -> Process:
         if launch.deadline is not None and launch.deadline.left_s <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if usual is not None:
+            os.sched_setscheduler(0, *usual)
 
-    with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err:
+    first = _first(os.SCHED_FIFO) if launch.at_once else contextlib.nullcontext()
+    with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err, first as usual:
         try:
             popen = subprocess.Popen(
                 launch.argv,
@@ -165,14 +170,21 @@ def undisturbed() -> Iterator[None]:
     A process that is signalled wakes up and preempts whoever signalled it:
     with 64 workers on few cores the last one would hear of it 20 ms late.
     """
+    with _first(os.SCHED_FIFO | os.SCHED_RESET_ON_FORK):
+        yield
+
+
+@contextlib.contextmanager
+def _first(policy: int) -> Iterator["tuple[int, os.sched_param] | None"]:
+    """Run under ``policy``, which comes before all usual ones; the usual one, None where we may not."""
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        os.sched_setscheduler(0, policy, os.sched_param(1))
     except OSError:
-        yield
+        yield None
         return
     try:
-        yield
+        yield before
     finally:
         os.sched_setscheduler(0, *before)
 

@@ -36,7 +36,9 @@ def probe(launch: Launch, log: Path, program_at: int) -> Process:
     does not come there does nothing. Ends with ``PROBED`` when it does.
     """
     argv = (*launch.argv[:program_at], "-c", "pass")
-    return start(replace(launch, argv=argv, env=_hooked(launch.env, "probe"), stdout=log, stderr=None))
+    return start(
+        replace(launch, argv=argv, env=_hooked(launch.env, "probe"), stdout=log, stderr=None, at_once=False)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class Standby:
             env = _hooked(launch.env, f"{theirs.fileno()} {wish.framework} {more}")
             try:
                 self.process = start(
-                    replace(launch, env=env, stdout=log, stderr=None, keep=(theirs.fileno(),))
+                    replace(launch, env=env, stdout=log, stderr=None, keep=(theirs.fileno(),), at_once=False)
                 )
             except OSError:
                 ours.close()
