@@ -92,7 +92,8 @@ def test_what_is_lost_one_way_is_charged_to_nobody_and_never_has_two_train(tmp_p
         store.freeze()
         for name in "bc":
             one.run(name).event("MembershipLost", incarnation=3)
-        assert not any(lives(pid) for pid in workers)
+        # It is told before the first dies.
+        wait_until(lambda: not any(lives(pid) for pid in workers), what="the end of what was fenced")
         store.thaw()
         one.trains("b", "c", incarnation=4)
         assert counted(one, "b", 4) == 1, "only the rank that was killed"
