@@ -45,7 +45,7 @@ def table(faults: Sequence[Row], up: str = "") -> str:
     inside = sum(row["when"] != "training" for row in faults)
     lines += [
         "",
-        f"**{len(faults)} of {ALL} faults** were run so far, {inside} of them in the way back from another,",
+        f"{counted(len(faults), ALL, 'faults')}, {inside} of them in the way back from another,",
         f"on a machine shared with other work (load {loads[0]:g} to {loads[-1]:g}): what to expect of a",
         f"busy machine, and no benchmark. [Every kind of fault]({results}/thousand.md); again, or on:",
         f"`make soak-everything N={ALL}` (`MINUTES=0` only writes this anew).",
@@ -53,6 +53,13 @@ def table(faults: Sequence[Row], up: str = "") -> str:
         f"![each fault, by the way back that was taken]({results}/thousand.svg)",
     ]
     return "\n".join(lines)
+
+
+def counted(had: int, wanted: int, what: str) -> str:
+    """How many of them were run, as the beginning of a sentence."""
+    if had >= wanted:
+        return f"All **{had} {what}** were run"
+    return f"**{had} of {wanted} {what}** were run so far"
 
 
 def _cells(rows: Sequence[Row]) -> list[str]:

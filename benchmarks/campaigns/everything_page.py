@@ -97,8 +97,8 @@ def _page(rows: Sequence[Row], rivals: Sequence[Row], mended: Sequence[Row], see
     lines = [
         "# A thousand faults",
         "",
-        f"**{len(own)} of {wanted} were run so far**, seed {seed}. The machine was shared with other work"
-        f" while times were taken: load average {loads[0]:g} to {loads[-1]:g}, median"
+        f"{everything_headline.counted(len(own), wanted, 'faults')}, seed {seed}. The machine was shared with"
+        f" other work while times were taken: load average {loads[0]:g} to {loads[-1]:g}, median"
         f" {statistics.median(loads):g}, on {machine.describe()['cores']} cores; each row has its own. Times"
         " show what to expect of a busy machine and are no benchmark (those are in the README and in"
         " several_nodes.md).",

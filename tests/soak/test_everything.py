@@ -200,3 +200,4 @@ def test_the_readmes_table_tells_of_the_rows_that_there_are(tmp_path: Path) -> N
     assert "| all | 4 | 3.0 s, 4.0 s | 0, 3 | 1 |" in lines
     assert "**4 of 1000 faults** were run so far, 1 of them in the way back from another" in text
     assert "(load 1.5 to 12)" in text
+    assert everything_headline.counted(1000, 1000, "faults") == "All **1000 faults** were run"
