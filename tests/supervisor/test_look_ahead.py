@@ -51,17 +51,17 @@ def training(clock: Clock) -> tuple[LookAhead, Story]:
     return ahead, story
 
 
-def test_what_is_quick_is_looked_at_every_two_seconds() -> None:
+def test_what_is_quick_is_looked_at_every_five_seconds() -> None:
     clock = Clock(took_s=0.001)
     training(clock)
-    clock.passes(until_s=9)
-    assert [round(at) for at in clock.looks] == [2, 4, 6, 8]
+    clock.passes(until_s=22)
+    assert [round(at) for at in clock.looks] == [5, 10, 15, 20]
 
 
-def test_a_look_takes_one_part_in_four_hundred_of_the_time() -> None:
+def test_a_look_takes_one_part_in_a_thousand_of_the_time() -> None:
     clock = Clock(took_s=1.0)
     training(clock)
-    clock.passes(until_s=1000)
+    clock.passes(until_s=2500)
     assert len(clock.looks) == 3
 
 
@@ -69,10 +69,10 @@ def test_who_is_busy_is_not_given_more() -> None:
     clock = Clock(took_s=0.001)
     training(clock)
     clock.busy = True
-    clock.passes(until_s=5)
-    clock.busy = False
     clock.passes(until_s=7)
-    assert [round(at) for at in clock.looks] == [6]
+    clock.busy = False
+    clock.passes(until_s=12)
+    assert [round(at) for at in clock.looks] == [10]
 
 
 def test_nothing_is_looked_at_any_more_once_a_worker_has_died() -> None:

@@ -9,8 +9,8 @@ from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-_SOONEST_S = 2.0
-_COST = 400
+_SOONEST_S = 5.0
+_COST = 1000
 """Looking takes at most one part of so many of the time."""
 
 
