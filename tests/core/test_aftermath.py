@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.core.aftermath import answered_by
 from faultrun.core.agree import Rules, next_step
 from faultrun.core.diagnose import hang_incident
 from faultrun.core.span import rank_names
@@ -14,12 +15,14 @@ from faultrun.model.evidence import FaultClass
 from faultrun.model.exits import Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.hang import Activity, HangDetected
-from faultrun.model.incident import Cause, Incident, Save, Unsaved
+from faultrun.model.incident import Aftermath, Cause, Incident, Save, Unsaved
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.progress import WorkPhase
 from faultrun.model.run import Phase
+from faultrun.model.run_settings import RunSettings
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
+from faultrun.observe.agreed_card import agreed_card
 from support.story import POLICY, first_plan, in_phase
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
@@ -118,7 +121,10 @@ def test_an_incident_that_a_plan_has_answered_is_told_again_as_it_was_and_charge
     found = next_step(RULES, replace(first, boots=boots), {B: fenced, C: fact(C, incarnation=-1)}, 20)
     assert isinstance(found, PlanAdopted), found
     assert told is not None
-    assert (found.plan.incarnation, found.plan.aftermath) == (first.incarnation + 1, told)
+    assert (found.plan.incarnation, found.plan.aftermath) == (
+        first.incarnation + 1,
+        replace(told, answer=answered_by(first)),
+    )
     assert found.plan.ledger == first.ledger
     following = replace(KILLED, number=2, incarnation=found.plan.incarnation, node=B)
     later = replace(fact(B, following, found.plan.incarnation), boot=BootId("2"))
@@ -126,6 +132,28 @@ def test_an_incident_that_a_plan_has_answered_is_told_again_as_it_was_and_charge
     assert isinstance(again, PlanAdopted)
     assert again.plan.aftermath is not None
     assert (again.plan.aftermath.incident.number, again.plan.ledger.incidents) == (2, 2)
+
+
+def test_who_comes_back_hears_how_the_others_went_on_then_and_not_how_they_do_now() -> None:
+    """Its card of the incident is theirs, although another plan is the first that it hears of."""
+    lost = replace(HEARD_OF, cause=Cause.NODE, node=B)
+    first = answered(fact(A, lost), fact(C, incarnation=-1))
+    assert first.replaced == (Replacement(node=B, by=C, ranks=(2, 3)),)
+    back = replace(fact(B, replace(lost, cause=Cause.FENCE)), boot=BootId("2"))
+    stopped = replace(fact(C, incarnation=1), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    facts = {A: fact(A, incarnation=1), B: back, C: stopped}
+    found = next_step(RULES, replace(first, boots=(BootId("1"), BootId("1"))), facts, 90)
+    assert isinstance(found, PlanAdopted), found
+    assert found.plan.replaced == (Replacement(node=C, by=B, ranks=(2, 3)),)
+    assert found.plan.aftermath is not None
+    settings = RunSettings(policy=POLICY)
+    cards = [
+        agreed_card(plan, plan.aftermath, settings, 4)
+        for plan in (first, found.plan)
+        if plan.aftermath is not None
+    ]
+    assert cards[0] == cards[1]
+    assert decode(encode(found.plan.aftermath), Aftermath) == found.plan.aftermath
 
 
 def test_an_older_incident_than_the_last_is_not_told_again() -> None:

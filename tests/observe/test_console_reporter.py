@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.core.aftermath import answered_by
 from faultrun.core.resumption import check
 from faultrun.model.checkpoint import OnNode, RankFile, Refusal
 from faultrun.model.events import ConfigRewritten, FirstStep, PlanAdopted, RecoveryPointChosen, Timer
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import Exited
 from faultrun.model.gasp import GaspRequested
+from faultrun.model.incident import Aftermath
 from faultrun.model.plan import Reason
 from faultrun.model.recovery import FirstStepLogged, RecoveryTimed
 from faultrun.model.rendezvous import RankMissed
@@ -118,6 +120,29 @@ def test_a_card_tells_what_the_run_resumes_from_although_this_node_had_seen_noth
     text = (tmp_path / "incident_1.txt").read_text()
     assert "/ckpt/of_another-4.ckpt" in text
     assert "from the beginning" not in text
+
+
+def test_whoever_knows_how_an_incident_was_answered_is_not_told_again_and_others_are(tmp_path: Path) -> None:
+    story = Story(1).begins().reported(r0=5).killed(0, after_s=5).drained().chose(None)
+    state = next(step.state for _, step in story.steps[::-1] if step.state.phase is Phase.AWAITING_PLAN)
+    assert state.life.incident is not None
+    told_first = Aftermath(incident=state.life.incident)
+    first = first_plan(2, incarnation=1, reason=Reason.FAULT, point=checkpoint(4), aftermath=told_first)
+    told_again = replace(told_first, answer=answered_by(first))
+    later = first_plan(2, incarnation=2, reason=Reason.CONTINUED, point=checkpoint(9), aftermath=told_again)
+    texts = []
+    for name, plans in (("who was there", (first, later)), ("who came back", (later,))):
+        said: list[str] = []
+        folder = tmp_path / name
+        folder.mkdir()
+        keeper = CardKeeper(a_spec(workers=1), folder, said.append, lambda: NOW)
+        for plan in plans:
+            assert plan.aftermath is not None
+            keeper.agreed(plan, plan.aftermath, state, 5.0)
+        assert len(said) == 1
+        texts.append((folder / "incident_1.txt").read_text())
+    assert texts[0] == texts[1]
+    assert "step 4" in texts[0]
 
 
 def test_who_reads_a_card_while_it_is_written_anew_reads_a_whole_one(tmp_path: Path) -> None:

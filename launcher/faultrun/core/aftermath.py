@@ -6,10 +6,11 @@ Pure. A node alone tells its own incident; of several, each knows a part, and al
 from collections.abc import Sequence
 from dataclasses import replace
 
+from faultrun.core.slots import workers_words
 from faultrun.core.span import rank_names
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact
-from faultrun.model.incident import Aftermath, Cause, Incident
+from faultrun.model.incident import Aftermath, Answer, Cause, Incident
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
 
@@ -96,4 +97,24 @@ def aftermath(
         unsaved=tuple(one for fact in of_it for one in fact.unsaved if one.rank not in saved),
         refunded=len(before) if len(charged) == 1 and before != charged else 0,
         world_size=0 if following.topology.world_size == size else size,
+    )
+
+
+def told_before(plan: Plan, incident: Incident) -> Aftermath | None:
+    """What ``plan`` told of ``incident``, and how it went on; None where it was another that it answered."""
+    told = plan.aftermath
+    if told is None or told.incident.number != incident.number:
+        return None
+    return replace(told, answer=told.answer or answered_by(plan))
+
+
+def answered_by(plan: Plan) -> Answer:
+    """How ``plan`` goes on. A card names one file."""
+    return Answer(
+        world_size=plan.topology.world_size,
+        restarts=len(plan.ledger.restarts),
+        point=None if plan.point is None else replace(plan.point, files=()),
+        replaced=plan.replaced,
+        kept=plan.kept,
+        workers=workers_words(plan),
     )

@@ -7,7 +7,7 @@ a distributed one calls it at its coordinator.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.aftermath import aftermath, first_incident, only_followed, with_lost
+from faultrun.core.aftermath import aftermath, first_incident, only_followed, told_before, with_lost
 from faultrun.core.budget import furthest
 from faultrun.core.keeping import (
     is_kept,
@@ -294,7 +294,7 @@ def _replan(
     incident = first_incident(spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
-        told_again = replace(following, aftermath=_answered(plan, incident))
+        told_again = replace(following, aftermath=told_before(plan, incident))
         return adopted(without_the_bad(rules.elastic, rules.topology, plan, told_again, members), now_s)
     incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
     if incident is None or (only_followed(incident) and any(fact.stop is not None for fact in spoken)):
@@ -342,9 +342,3 @@ def _after(
     if isinstance(answer, PlanAdopted) and incident.cause is Cause.GROWTH:
         return adopted(grown(rules.topology, plan, seated, answer.plan), now_s=answer.at_s)
     return answer
-
-
-def _answered(plan: Plan, incident: Incident) -> Aftermath | None:
-    """What ``plan`` told of ``incident``, if it was that one which it answered."""
-    told = plan.aftermath
-    return told if told is not None and told.incident.number == incident.number else None

@@ -103,12 +103,27 @@ class Unsaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How a plan went on after an incident, for cards that are written once that plan is over.
+
+    ``restarts`` count against the budget; ``workers`` says with how many it went on, and why.
+    """
+
+    world_size: int
+    restarts: int
+    point: RecoveryPoint | None = None
+    replaced: tuple[Replacement, ...] = ()
+    kept: frozenset[int] = frozenset()
+    workers: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
     """What the nodes of a run together know of an incident that a plan answers: each writes its card from it.
 
     ``saves`` and ``unsaved`` are of the ranks of all nodes. ``refunded`` restarts were given back for
     progress. ``world_size`` is that of the world which the incident ended, where the next has another; 0: as
-    many.
+    many. ``answer`` is None in the plan that answers it; whoever tells of it again tells that plan's.
     """
 
     incident: Incident
@@ -116,6 +131,7 @@ class Aftermath:
     unsaved: tuple[Unsaved, ...] = ()
     refunded: int = 0
     world_size: int = field(default=0, metadata=UNLESS_USED)
+    answer: Answer | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

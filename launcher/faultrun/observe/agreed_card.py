@@ -1,6 +1,6 @@
 """The card of an incident of several nodes, made of what their plan tells: each writes the same."""
 
-from faultrun.core.slots import workers_words
+from faultrun.core.aftermath import answered_by
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Aftermath, Card
 from faultrun.model.plan import Plan
@@ -10,20 +10,21 @@ from faultrun.model.run_settings import RunSettings
 def agreed_card(
     plan: Plan | None, told: Aftermath, settings: RunSettings, world_size: int, gave_up: str = ""
 ) -> Card:
-    """``plan`` answers the incident; where nobody went on it tells of it at most: ``gave_up`` says why.
+    """``plan`` answers the incident, if ``told`` does not say how another did; ``gave_up``: why nobody did.
 
     ``world_size`` is that of the next world, or of the last one.
     """
     rank = told.incident.rank
-    answer = None if gave_up else plan
+    known = told.answer or (None if plan is None else answered_by(plan))
+    answer = None if gave_up else known
     point: RecoveryPoint | None = None if answer is None else answer.point
     return Card(
         incident=told.incident,
-        world_size=told.world_size or world_size,
+        world_size=told.world_size or (world_size if told.answer is None else told.answer.world_size),
         saves=told.saves,
         point=point,
         refused=0,
-        restart=None if answer is None else (len(answer.ledger.restarts), settings.policy.max_restarts),
+        restart=None if answer is None else (answer.restarts, settings.policy.max_restarts),
         window_s=settings.policy.window_s,
         why=gave_up,
         log_name=f"{settings.worker_log_name}_{rank}.log" if rank is not None else "",
@@ -33,7 +34,7 @@ def agreed_card(
         refunded=told.refunded,
         at_local=told.incident.at_utc,
         host=told.incident.node,
-        replaced=() if plan is None else plan.replaced,
+        replaced=() if known is None else known.replaced,
         kept=() if answer is None else tuple(sorted(answer.kept)),
-        workers="" if answer is None else workers_words(answer),
+        workers="" if answer is None else answer.workers,
     )

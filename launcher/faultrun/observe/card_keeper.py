@@ -73,8 +73,11 @@ class CardKeeper:
     def agreed(self, plan: Plan, told: Aftermath, state: RunState, now_s: float) -> None:
         """``plan`` follows an incident of several nodes: the card's text is the same on each, and stays so.
 
-        How long a recovery took is told by each node's own clock, and kept beside the text.
+        How long a recovery took is told by each node's own clock, and kept beside the text. Whoever has
+        heard of the plan that answered it needs no other to tell of it again.
         """
+        if told.answer is not None and self._has_answer(told.incident.number):
+            return
         settings = RunSettings.of(self._spec, str(self._log_dir))
         self._show(agreed_card(plan, told, settings, plan.topology.world_size))
         own = state.life.incident
@@ -91,8 +94,11 @@ class CardKeeper:
 
     def answered(self, state: RunState) -> bool:
         """Whether the card of the incident of ``state`` says already how the run goes on."""
-        incident, card = state.life.incident, self._card
-        number = None if incident is None else incident.number
+        incident = state.life.incident
+        return incident is not None and self._has_answer(incident.number)
+
+    def _has_answer(self, number: int) -> bool:
+        card = self._card
         return card is not None and card.restart is not None and card.incident.number == number
 
     def running(self, at_s: float) -> None:
