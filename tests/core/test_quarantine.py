@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
-from faultrun.core.quarantine import attempts_after, quarantined
+import pytest
+
+from faultrun.core.quarantine import attempts_after, attempts_of, quarantined
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.events import Timer
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Attempt, Ledger, Plan
 from faultrun.model.run import Phase
 from support.story import Story, checkpoint, first_plan
@@ -68,9 +71,16 @@ def test_a_checkpoint_that_failed_twice_is_not_asked_for_a_third_time() -> None:
     assert [[one.path for one in quarantine] for quarantine in asked] == [[], ["p"], ["p"]]
 
 
-def test_a_network_that_fails_accuses_no_checkpoint() -> None:
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        ("download", FaultClass.TRANSIENT),
+        ("disk-full", FaultClass.RESOURCE),
+    ],
+)
+def test_what_no_file_can_cause_accuses_no_checkpoint(name: str, of: FaultClass) -> None:
     """Twice from the same file, before a step: the third start still has it."""
-    down = Finding(name="download", fault_class=FaultClass.TRANSIENT, says="a service did not answer")
+    down = Finding(name=name, fault_class=of, says="a service did not answer, there is no room")
     story = Story(1).begins(checkpoint(5))
     for _ in range(2):
         story.returned(0, 1, after_s=1).drained(DeathNote(rank=0, finding=down))
@@ -81,3 +91,21 @@ def test_a_network_that_fails_accuses_no_checkpoint() -> None:
             story.rang(Timer.BACKOFF, after_s=60)
         story.prepared()
     assert story.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "accused"),
+    [
+        ("shared-memory", FaultClass.RESOURCE, False),
+        ("xid", FaultClass.HARDWARE, False),
+        ("host-memory", FaultClass.RESOURCE, True),
+        ("traceback", FaultClass.UNKNOWN, True),
+    ],
+)
+def test_memory_may_run_out_because_of_a_file_and_a_device_does_not_fail_for_one(
+    name: str, of: FaultClass, accused: bool
+) -> None:
+    found = Finding(name=name, fault_class=of, says="it failed")
+    about = {"number": 1, "incarnation": 4, "at_s": 1, "cause": Cause.EXIT, "rank": 0, "status": None}
+    incident = Incident(**about, finding=found)  # type: ignore[arg-type]
+    assert bool(attempts_of(incident, plan(checkpoint(5)))) is accused

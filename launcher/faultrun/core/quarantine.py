@@ -1,6 +1,7 @@
 """Checkpoints that restarts could not get past."""
 
 from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.evidence import FaultClass
 from faultrun.model.incident import Incident
 from faultrun.model.plan import Attempt, Plan
 
@@ -12,12 +13,20 @@ _REMEMBERED = 64
 
 
 _NETWORK = frozenset({"address-in-use", "download", "licence", "name-service", "slurm-preempted"})
-"""Findings that say nothing about a file. What a file system raises may well be a checkpoint's fault."""
+_NO_ROOM = frozenset({"disk-full", "file-size", "shared-memory", "descriptors", "processes"})
+"""Findings that say nothing about a file that was read. Memory may have run out because of one, and what a
+file system raises otherwise may well be a checkpoint's fault."""
 
 
 def attempts_of(incident: Incident, plan: Plan) -> tuple[Attempt, ...]:
-    """The attempts after ``incident`` ended ``plan``. The weather of a network accuses no checkpoint."""
-    if incident.finding is not None and incident.finding.name in _NETWORK:
+    """The attempts after ``incident`` ended ``plan``.
+
+    The weather of a network accuses no checkpoint, nor does a full disk or a faulty device.
+    """
+    finding = incident.finding
+    if finding is not None and (
+        finding.name in _NETWORK | _NO_ROOM or finding.fault_class is FaultClass.HARDWARE
+    ):
         return plan.ledger.attempts
     return attempts_after(plan, incident.step)
 
