@@ -120,6 +120,24 @@ def test_a_run_that_was_given_up_goes_on_with_a_fresh_budget_for_those_who_come_
     assert f"{BODIES}{header.last}" not in run.store.parts()
 
 
+def test_who_was_cut_off_without_workers_as_the_run_ended_is_told_that_and_begins_no_other() -> None:
+    run = Group("a", "b", "c", rules=replace(RULES, policy=replace(POLICY, max_restarts=0))).starts()
+    spare = run["c"]
+    spare.hears = False
+    assert spare.lease is not None
+    run.store.drop(spare.lease.number)
+    fault = Incident(number=1, incarnation=0, at_s=0, cause=Cause.EXIT, rank=0, status=Exited(code=3))
+    run["a"].says(NodeStatus.JOINED, incident=fault)
+    run["b"].says(NodeStatus.JOINED)
+    run.settles()
+    assert run.phase == (0, PlanPhase.FINISHED)
+    for node in "ab":
+        run.is_gone(node)
+    spare.hears, spare.lease = True, None
+    run.passes(TIMES.leave_s)
+    assert [end.exit_code for end in spare.was_told(RunFinished)] == [3]  # type: ignore[attr-defined]
+
+
 def test_who_comes_alone_after_a_run_that_ended_with_0_waits_and_ends_as_that_one_did() -> None:
     run = Group("a", "b").starts()
     for node in "ab":

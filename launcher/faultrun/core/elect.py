@@ -18,7 +18,9 @@ _LAST_IN_LINE = 10
 def current(common: CommonKeys, own: Stated | None, remembered: Remembered) -> PlanHeader | None:
     """The header, unless it tells the end of a run that was over before this node's supervisor came."""
     header = common.header
-    if header is None or header.phase is not PlanPhase.FINISHED or remembered.fenced is not None:
+    if header is None or header.phase is not PlanPhase.FINISHED:
+        return header
+    if remembered.fenced is not None or remembered.joined:
         return header
     return None if own is not None and own.created > common.header_changed else header
 

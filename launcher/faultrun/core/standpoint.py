@@ -70,7 +70,7 @@ class Standpoint:
     def knows_whose_end(self) -> bool:
         """Whether it can tell an end of its run from that of an earlier one: once it has joined."""
         busy, fenced = self.own.fact.status.busy, self.remembered.fenced is not None
-        return self.known.own is not None or busy or fenced
+        return self.known.own is not None or busy or fenced or self.remembered.joined
 
     @property
     def waits_elsewhere(self) -> str:
@@ -139,6 +139,8 @@ def standpoint(
     """Put together what follows from keys, answers and clocks before anything is decided."""
     common = known.common or CommonKeys(revision=0)
     header, written = current(common, known.own, remembered), common.header
+    if known.own is not None and header is not None and header.phase is not PlanPhase.FINISHED:
+        remembered = replace(remembered, joined=True)
     roster = None if written is None else known.parts.get(f"{ROSTERS}{written.roster}")
     body = None if written is None else known.parts.get(f"{BODIES}{written.body}")
     roster = roster if isinstance(roster, Roster) else None

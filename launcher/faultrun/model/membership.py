@@ -229,6 +229,7 @@ class Remembered:
     nobody coordinates, something is waited for, peers were asked last, this node could leave, all members
     are known to have finished, the run has ended. ``due_at_s``: when it was to be asked again at the latest.
     ``newcomers``: of which nodes that wait for a vacant seat the supervisor knows, in which incarnation.
+    ``joined``: this supervisor was in the run while that went on, so an end that it reads is the end of it.
     """
 
     fenced: BootId | None = None
@@ -243,6 +244,7 @@ class Remembered:
     ended_since_s: float | None = None
     due_at_s: float | None = None
     newcomers: tuple[int, tuple[NodeId, ...]] = (-1, ())
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
