@@ -18,7 +18,7 @@ UNNAMED_S = LEASE_S + 5.0
 
 _NAMED = re.compile(r"waiting for \S|etcd does not answer|etcd has not answered")
 _WAIT = re.compile(r"waiting for (.+?)(, until [\d:]+ \(.*\))?$")
-_NODE = re.compile(r"\bnodes? [a-d]( [a-d])*\b|\b[a-d]\b(?=$|[ ,:;])")
+_NODE = re.compile(r"\bnodes? [a-d]( [a-d])*\b|\b[a-d]\b(?! (row|word)\b)(?=$|[ ,:;])")
 
 
 def wrong_resumes(told: Sequence[Told], since_life: int) -> Iterator[str]:

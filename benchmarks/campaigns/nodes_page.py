@@ -20,7 +20,7 @@ PROMISES = {
     "cards": "cards that differ between nodes",
 }
 _KINDS = frozenset(kind.value for kind in Kind)
-_LONGEST = 70
+_LONGEST = 100
 
 
 def faults(rows: Sequence[Row]) -> list[Row]:
