@@ -110,14 +110,23 @@ def step_of(path: Path) -> int:
 def newest_whole(folder: Path, parts: int) -> int:
     """The newest step of which ``parts`` ranks have a file of torch that is whole, or DCP a folder; -1.
 
-    The folders of one rank end with its number: its own saves lie in one, its dying gasps in another.
+    The folders of one rank end with its number: its own saves lie in one, its dying gasps in another. Parts
+    of two lives are no state, though both passed the step.
     """
-    there: dict[int, set[str]] = {}
+    there: dict[tuple[int, object], set[str]] = {}
     for path in folder.rglob("*.pt"):
         if not path.name.startswith(".") and _is_whole(path):
-            there.setdefault(step_of(path), set()).add(path.parent.name.rpartition("_")[2])
-    complete = [step for step, ranks in there.items() if len(ranks) >= parts]
+            life = _life_of(path) if parts > 1 else None
+            there.setdefault((step_of(path), life), set()).add(path.parent.name.rpartition("_")[2])
+    complete = [step for (step, _), ranks in there.items() if len(ranks) >= parts]
     return max((*complete, *(step_of(mark) for mark in folder.rglob("step[-_]*/.metadata"))), default=-1)
+
+
+def _life_of(path: Path) -> object:
+    """The incarnation in which the SDK saved it; None: nothing tells."""
+    with suppress(OSError, ValueError):
+        return json.loads(path.with_name(f"{path.name}.manifest.json").read_text()).get("incarnation")
+    return None
 
 
 def _is_whole(path: Path) -> bool:

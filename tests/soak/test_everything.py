@@ -1,9 +1,11 @@
 """A short piece of ``make soak-everything``, and proof that its judge sees what it is there to see."""
 
+import json
 import os
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from benchmarks.campaigns.everything_judge import (
 from benchmarks.campaigns.everything_law import law_of
 from benchmarks.campaigns.everything_plan import SETTINGS, Kind, Way, When, draw, rounds
 from benchmarks.campaigns.nodes_ledger import Life, Told
+from benchmarks.jobs import everything_notes
 from benchmarks.jobs import everything_numbers as numbers
 from benchmarks.jobs.nodes import PAGE
 
@@ -201,3 +204,19 @@ def test_the_readmes_table_tells_of_the_rows_that_there_are(tmp_path: Path) -> N
     assert "**4 of 1000 faults** were run so far, 1 of them in the way back from another" in text
     assert "(load 1.5 to 12)" in text
     assert everything_headline.counted(1000, 1000, "faults") == "All **1000 faults** were run"
+
+
+def test_parts_of_two_lives_are_no_whole_save_in_the_campaign_s_own_look_either(tmp_path: Path) -> None:
+    def save(rank: int, step: int, life: int) -> None:
+        path = tmp_path / f"rank_{rank}" / f"gasp-step_{step}.pt"
+        path.parent.mkdir(exist_ok=True)
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("data", "x")
+        path.with_name(f"{path.name}.manifest.json").write_text(json.dumps({"incarnation": life}))
+
+    save(0, 44, 1)
+    save(1, 44, 1)
+    save(0, 46, 1)
+    save(1, 46, 0)
+    assert everything_notes.newest_whole(tmp_path, parts=2) == 44
+    assert everything_notes.newest_whole(tmp_path, parts=1) == 46
