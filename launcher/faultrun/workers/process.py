@@ -21,6 +21,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _MPOL_BIND = 2
 _SYS_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _SYS_TGKILL = {"x86_64": 234, "aarch64": 131}
+_USUAL = (os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE)  # without SCHED_RESET_ON_FORK
 _PIDFD_SIGNAL_THREAD = 1  # Linux 6.9, include/uapi/linux/pidfd.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -32,7 +33,7 @@ class Launch:
     ``cpus`` is empty when the kernel may choose the processors, ``memory_nodes``
     (NUMA) when it may choose the memory. ``keep`` are descriptors that it inherits. Once ``deadline`` has
     passed it is killed before it executes anything: it may have been decided on long ago. ``at_once``: until
-    it executes, it goes before whatever else wants the processors, if we may have that (CAP_SYS_NICE).
+    it executes, it goes before whatever else wants the processors, where ``undisturbed`` may have that.
     """
 
     argv: tuple[str, ...]
@@ -133,7 +134,7 @@ def start(launch: Launch) -> Process:
         if usual is not None:
             os.sched_setscheduler(0, *usual)
 
-    first = _first(os.SCHED_FIFO) if launch.at_once else contextlib.nullcontext()
+    first = undisturbed() if launch.at_once else contextlib.nullcontext()
     with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err, first as usual:
         try:
             popen = subprocess.Popen(
@@ -164,29 +165,35 @@ def _bind_memory(nodes: tuple[int, ...]) -> None:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator["tuple[int, os.sched_param] | None"]:
     """Keep the processor for a moment, where we are allowed to (CAP_SYS_NICE); else change nothing.
 
     A process that is signalled wakes up and preempts whoever signalled it:
-    with 64 workers on few cores the last one would hear of it 20 ms late.
+    with 64 workers on few cores the last one would hear of it 20 ms late. The policy to go back to, for a
+    child of that moment; None where it is the one that we have.
     """
-    with _first(os.SCHED_FIFO | os.SCHED_RESET_ON_FORK):
-        yield
-
-
-@contextlib.contextmanager
-def _first(policy: int) -> Iterator["tuple[int, os.sched_param] | None"]:
-    """Run under ``policy``, which comes before all usual ones; the usual one, None where we may not."""
-    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    usual = _gone_first()
     try:
-        os.sched_setscheduler(0, policy, os.sched_param(1))
-    except OSError:
-        yield None
-        return
-    try:
-        yield before
+        yield usual
     finally:
-        os.sched_setscheduler(0, *before)
+        if usual is not None:
+            os.sched_setscheduler(0, *usual)
+
+
+def _gone_first() -> "tuple[int, os.sched_param] | None":
+    """Go before all usual policies; return ours if it was one of them, and None if nothing has changed.
+
+    Whoever was given another one has it of somebody else, and it may be one that we could not take back: a
+    lower priority is allowed to everybody and a higher one is not, nor to have children inherit again.
+    """
+    try:
+        usual = os.sched_getscheduler(0), os.sched_getparam(0)
+        if usual[0] not in _USUAL:
+            return None
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:
+        return None
+    return usual
 
 
 def die_with(parent: int) -> None:
