@@ -2,6 +2,7 @@
 
 import gc
 import json
+import select
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import verify_all
 from faultrun.checkpoints.format import Claim, Listing, Look
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 from support.catalogs import catalog_of
 from support.ckpt_bytes import ckpt, save
+from support.processes import no_more_threads
 
 
 class Counting:
@@ -41,6 +44,14 @@ class Counting:
         return Verdict(whole=True, why="counted", depth=Depth.CHECKSUM, digest="sha256:00")
 
 
+class Slow(Counting):
+    """A disk that is waited for, so that several are read at a time."""
+
+    def read(self, entry: Entry) -> Entry:
+        select.select([], [], [], 0.001)
+        return super().read(entry)
+
+
 def counting(root: Path, one: Counting, memory: Path | None = None) -> Catalog:
     return catalog_of(root, (one,), memory=memory)
 
@@ -53,6 +64,17 @@ def test_nothing_is_read_twice_by_one_process(tmp_path: Path) -> None:
     assert catalog.scan().entries == (entry,)
     assert catalog.verify(entry) == catalog.verify(entry)
     assert (one.headers, one.verified) == (["a.bin"], ["a.bin"])
+
+
+def test_many_files_are_read_and_proved_where_no_thread_is_to_be_had(tmp_path: Path) -> None:
+    for number in range(100):
+        save(tmp_path / f"{number}.bin", b"1")
+    one = Slow()
+    catalog = counting(tmp_path, one)
+    with no_more_threads():
+        verdicts = verify_all(catalog, catalog.scan().entries)
+    assert all(verdict.whole for verdict in verdicts.values())
+    assert len(set(one.headers)) == len(one.verified) == 100
 
 
 def test_nothing_is_read_again_by_the_next_process(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from faultrun.model.events import FirstStep, RunStarted, SpawnFailed
 from faultrun.model.gasp import GaspFailed
 from faultrun.model.run import RunState, Step
 from faultrun.model.topology import BootId
-from support.processes import files_limited_to
+from support.processes import files_limited_to, no_more_threads
 from support.story import NODE, SIGTERM, Story, checkpoint, new_run
 
 WORLD_SIZE = 2
@@ -216,6 +216,18 @@ def test_a_full_disk_is_remembered_and_nothing_is_lost_once_there_is_room(tmp_pa
     journal.close()
     assert journal.trouble == ""
     assert replay(path, START).state == story.state
+
+
+def test_where_no_thread_is_to_be_had_the_disk_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = writer(path)
+    for event, step in a_story().steps:
+        journal.append(event, step)
+        with no_more_threads():
+            journal.sync_soon()
+    journal.close()
+    assert journal.trouble == ""
+    assert len(path.read_bytes().splitlines()) == len(a_story().steps)
 
 
 def test_two_writers_one_after_the_other_never_overwrite(tmp_path: Path) -> None:

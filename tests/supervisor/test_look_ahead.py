@@ -24,11 +24,9 @@ class Clock:
     def call_at(self, at_s: float, call: Callable[[], Iterable[Event]]) -> None:
         self.calls.append((at_s, call))
 
-    def idle(self) -> bool:
-        return not self.busy
-
-    def send(self, task: Callable[[], Iterable[Event]]) -> None:
-        assert not list(task())
+    def offer(self, task: Callable[[], Iterable[Event]]) -> None:
+        if not self.busy:
+            assert not list(task())
 
     def look(self) -> None:
         self.looks.append(self.now_s)

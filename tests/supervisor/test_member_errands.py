@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from faultrun.supervisor.member_errands import Errands
-from support.processes import PATIENCE_S
+from support.processes import PATIENCE_S, no_more_threads
 
 
 def brought(errands: Errands) -> None:
@@ -55,3 +55,16 @@ def test_a_bug_in_one_is_raised_in_the_loop() -> None:
     errands.send("grant", work)
     with pytest.raises(KeyError, match="a bug"):
         brought(errands)
+
+
+def test_where_no_thread_is_to_be_had_the_work_is_done_here() -> None:
+    errands, where = Errands(), []
+
+    def work() -> Callable[[], object]:
+        where.append(threading.current_thread().name)
+        return lambda: where.append("brought")
+
+    with no_more_threads():
+        assert errands.send("fetch", work)
+    brought(errands)
+    assert where == [threading.current_thread().name, "brought"]

@@ -8,6 +8,7 @@ import pytest
 
 from faultrun.model.events import Event, FirstStep, Timer, TimerFired
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
+from support.processes import no_more_threads
 
 
 def step(number: int) -> Event:
@@ -156,3 +157,34 @@ def test_a_bug_in_a_task_is_raised_in_the_loops_thread(reactor: Reactor) -> None
     tasks.send(broken)
     with pytest.raises(ZeroDivisionError):
         reactor.wait()
+
+
+def test_without_a_thread_a_task_is_done_at_once_and_what_may_be_left_out_is_not(reactor: Reactor) -> None:
+    tasks = BackgroundTasks(reactor)
+    with no_more_threads():
+        tasks.offer(lambda: [step(1)])
+        tasks.send(lambda: [step(2)])
+    assert tasks.idle()
+    tasks.settle(None)
+    assert numbers(reactor.wait()) == [2]
+
+
+def test_without_another_thread_a_task_waits_for_the_one_before(reactor: Reactor) -> None:
+    tasks = BackgroundTasks(reactor)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow() -> Iterable[Event]:
+        begun.set()
+        assert may_end.wait(10)
+        yield step(1)
+
+    tasks.send(slow)
+    assert begun.wait(10)
+    with no_more_threads():
+        tasks.offer(lambda: [step(0)])
+        may_end.set()
+        tasks.send(lambda: [step(2)])
+    heard: list[int] = []
+    while len(heard) < 2:
+        heard += numbers(reactor.wait())
+    assert heard == [1, 2]

@@ -22,11 +22,10 @@ class AtOnce:
     def call_at(self, _at_s: float, _call: Callable[[], object]) -> None:
         """Nothing is looked at twice here."""
 
-    def idle(self) -> bool:
-        return True
-
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
         self.seen += task()
+
+    offer = send
 
 
 def seen(before: set[str], at_once: set[str]) -> list[str]:

@@ -5,6 +5,7 @@ import resource
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -104,6 +105,16 @@ def files_limited_to(size_bytes: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, previous)
+
+
+@contextmanager
+def no_more_threads() -> Iterator[None]:
+    """As many processes as there may be, for this one: no memory has room for the stack of one more."""
+    usual = threading.stack_size(1 << 46)
+    try:
+        yield
+    finally:
+        threading.stack_size(usual)
 
 
 def killed_at_change(at: int, act: Callable[[], object]) -> int:

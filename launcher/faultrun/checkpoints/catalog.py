@@ -251,9 +251,12 @@ class Catalog:
         if len(named) <= _BATCH or busy_s > whole_s / 2:
             return first + [self._header(one) for one in named[_BATCH:]]
         batches = [named[at : at + _BATCH] for at in range(_BATCH, len(named), _BATCH)]
-        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="checkpoint-headers") as pool:
-            done = pool.map(lambda batch: [self._header(one) for one in batch], batches)
-            return first + list(chain.from_iterable(done))
+        try:
+            with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="checkpoint-headers") as pool:
+                done = pool.map(lambda batch: [self._header(one) for one in batch], batches)
+                return first + list(chain.from_iterable(done))
+        except RuntimeError:  # there are as many processes as there may be
+            return first + [self._header(one) for one in named[_BATCH:]]
 
     def _header(self, named: Named) -> Entry:
         """The first claimant's entry that its bytes confirm; as named, and unreadable, if there is none."""

@@ -117,6 +117,11 @@ def verify_all(
 
     if len(entries) == 1:
         return {entries[0].path: verify(entries[0])}
-    with ThreadPoolExecutor(min(_VERIFIERS, len(entries)), thread_name_prefix="checkpoint-verify") as pool:
-        paths = [entry.path for entry in entries]
-        return dict(zip(paths, pool.map(verify, entries), strict=True))
+    paths = [entry.path for entry in entries]
+    try:
+        with ThreadPoolExecutor(
+            min(_VERIFIERS, len(entries)), thread_name_prefix="checkpoint-verify"
+        ) as pool:
+            return dict(zip(paths, pool.map(verify, entries), strict=True))
+    except RuntimeError:  # there are as many processes as there may be
+        return dict(zip(paths, map(verify, entries), strict=True))

@@ -69,8 +69,13 @@ class JournalWriter:
                 before.join()
             self._sync()
 
-        self._syncing = threading.Thread(target=after_that, name="faultrun-journal", daemon=True)
-        self._syncing.start()
+        syncing = threading.Thread(target=after_that, name="faultrun-journal", daemon=True)
+        try:
+            syncing.start()
+        except RuntimeError:  # there are as many processes as there may be: what is waited for is done, too
+            after_that()
+            return
+        self._syncing = syncing
 
     def _sync(self) -> None:
         try:

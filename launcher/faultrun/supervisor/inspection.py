@@ -251,8 +251,9 @@ class Inspector:
                 done.append(True)
 
         writer = threading.Thread(target=write, name="faultrun-stacks", daemon=True)
-        writer.start()
-        writer.join(_WRITE_S)
+        with suppress(RuntimeError):  # there are as many processes as there may be
+            writer.start()
+            writer.join(_WRITE_S)
         return bool(done)
 
 

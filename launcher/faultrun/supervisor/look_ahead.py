@@ -42,8 +42,7 @@ class LookAhead:
 
     def _again(self, life: int) -> Iterable[Event]:
         if life == self._life:
-            if self._errands.idle():
-                self._errands.send(self._looked)
+            self._errands.offer(self._looked)
             self._later(life)
         return ()
 

@@ -32,7 +32,10 @@ class Errands:
                 answer = _nothing
             self.bring(lambda: self._done(name, answer))
 
-        threading.Thread(target=run, name=name, daemon=True).start()
+        try:
+            threading.Thread(target=run, name=name, daemon=True).start()
+        except RuntimeError:  # there are as many processes as there may be: it is done at once
+            run()
         return True
 
     def _done(self, name: str, answer: Answer) -> None:

@@ -147,24 +147,19 @@ class BackgroundTasks:
         self._sent = self._dropped = 0
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
-        """Start ``task`` after the one before it has ended; post what it yields."""
-        before = self._thread
-        self._sent += 1
-        number = self._sent
+        """Start ``task`` after the one before it has ended; post what it yields.
 
-        def run() -> None:
-            if before is not None:
-                before.join()
-            if number <= self._dropped:
-                return
-            try:
-                for event in task():
-                    self._reactor.post(event)
-            except BaseException as bug:  # noqa: BLE001  carried to the main thread, which re-raises it
-                self._reactor.fail(bug)
+        Where there are as many processes as there may be, it is done before this returns: the ends of
+        workers are waited for longer then, and not missed.
+        """
+        if not self._started(task):
+            self.settle(None)
+            self._perform(task)
 
-        self._thread = threading.Thread(target=run, name="faultrun-task", daemon=True)
-        self._thread.start()
+    def offer(self, task: Callable[[], Iterable[Event]]) -> None:
+        """The same for what may as well be left out: without a thread, or while another is under way."""
+        if self.idle():
+            self._started(task)
 
     def drop(self) -> None:
         """Begin none of those that still wait."""
@@ -178,3 +173,30 @@ class BackgroundTasks:
         """Wait for the last task, for ever if None: a rewrite under way must not be cut by our own exit."""
         if self._thread is not None:
             self._thread.join(patience_s)
+
+    def _started(self, task: Callable[[], Iterable[Event]]) -> bool:
+        """False where no thread is to be had."""
+        before = self._thread
+        self._sent += 1
+        number = self._sent
+
+        def run() -> None:
+            if before is not None:
+                before.join()
+            if number > self._dropped:
+                self._perform(task)
+
+        thread = threading.Thread(target=run, name="faultrun-task", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
+
+    def _perform(self, task: Callable[[], Iterable[Event]]) -> None:
+        try:
+            for event in task():
+                self._reactor.post(event)
+        except BaseException as bug:  # noqa: BLE001  carried to the main thread, which re-raises it
+            self._reactor.fail(bug)

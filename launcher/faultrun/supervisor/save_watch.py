@@ -54,8 +54,7 @@ class SaveWatch:
 
     def _send(self, life: int) -> Iterable[Event]:
         if life == self._life:
-            if self._errands.idle():
-                self._errands.send(lambda: self._look(life))
+            self._errands.offer(lambda: self._look(life))
             now_s = self._reactor.now()
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))

@@ -111,8 +111,7 @@ class SlotWatch:
     def _ask_about_own(self, state: RunState, chain: int) -> Iterable[Event]:
         """Of a node without ranks; again, until it has some or another supervisor."""
         if (state.incarnation, chain) == (self._out_since, self._chain):
-            if self._checks.idle():
-                self._checks.send(lambda: self._check_own(state))
+            self._checks.offer(lambda: self._check_own(state))
             at_s = self._reactor.now() + _OWN_EVERY_S
             self._reactor.call_at(at_s, lambda: self._ask_about_own(state, chain))
         return ()
@@ -138,8 +137,8 @@ class SlotWatch:
     def _again(self, life: int, chain: int) -> Iterable[Event]:
         """Look now if nobody does, and later once more: less and less often, and never much of the time."""
         if (life, chain) == (self._life, self._chain):
-            if self._readings.idle() and self._checks.idle():
-                self._readings.send(lambda: self._look(life))
+            if self._checks.idle():
+                self._readings.offer(lambda: self._look(life))
             now_s = self._reactor.now()
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))

@@ -144,7 +144,7 @@ class LocalWorld:
     def _look_around(self) -> Iterable[Event]:
         """The sweep, for which all nodes wait, then has to read of newcomers only."""
         if not self._group.leaving and all(tasks.idle() for tasks in self._tasks):
-            self._chores.send(self._group.look_around)
+            self._chores.offer(self._group.look_around)
         return ()
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
