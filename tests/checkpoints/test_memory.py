@@ -12,7 +12,7 @@ import pytest
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import verify_all
-from faultrun.checkpoints.format import Claim, Listing, Look
+from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 from support.catalogs import catalog_of
 from support.ckpt_bytes import ckpt, save
@@ -188,6 +188,66 @@ def test_files_that_are_gone_take_no_room_in_a_long_run(tmp_path: Path) -> None:
         held_bytes.append(sum(trace.size for trace in ours.traces))
     tracemalloc.stop()
     assert held_bytes[-1] - held_bytes[1] < 200 * 50, "fifty bytes a file"
+
+
+@pytest.mark.long
+def test_to_look_ahead_again_and_again_takes_room_for_what_is_there_only(tmp_path: Path) -> None:
+    """A run that keeps its newest saves looks at all that there ever were, for weeks."""
+    catalog = counting(tmp_path, Counting(), tmp_path / "memory.jsonl")
+    held_bytes = []
+    tracemalloc.start()
+    for number in range(600):
+        save(tmp_path / f"{number}.bin", b"1")
+        if number:
+            (tmp_path / f"{number - 1}.bin").unlink()
+        assert catalog.look_ahead() == 1
+        if number % 100 == 99:
+            gc.collect()
+            ours = tracemalloc.take_snapshot().filter_traces(
+                [tracemalloc.Filter(True, "*/faultrun/checkpoints/*")]
+            )
+            held_bytes.append(sum(trace.size for trace in ours.traces))
+    tracemalloc.stop()
+    assert held_bytes[-1] - held_bytes[1] < 400 * 50, "fifty bytes a file"
+
+
+def test_what_was_read_ahead_is_not_read_again(tmp_path: Path) -> None:
+    save(tmp_path / "a.bin", b"1")
+    one = Counting()
+    catalog = counting(tmp_path, one)
+    assert catalog.look_ahead() == 1
+    (entry,) = catalog.scan().entries
+    assert catalog.verify(entry).whole
+    assert one.headers == ["a.bin"]
+
+
+def test_when_a_file_was_first_seen_outlives_a_folder_that_cannot_be_looked_into(tmp_path: Path) -> None:
+    save(tmp_path / "there/a.bin", b"1")
+    catalog = counting(tmp_path, Counting())
+    catalog.know(catalog.scan().entries, life=3)
+    (tmp_path / "there").rename(tmp_path / ".away")
+    assert catalog.look_ahead() == 0
+    (tmp_path / ".away").rename(tmp_path / "there")
+    assert [entry.first_seen for entry in catalog.scan().entries] == [3]
+
+
+class FailsOnce(Counting):
+    """The first look comes too early, or has no descriptor left."""
+
+    def read(self, entry: Entry) -> Entry:
+        if not self.headers:
+            self.headers.append("too early")
+            raise Unreadable("it has no end")
+        return super().read(entry)
+
+
+def test_a_header_that_could_not_be_read_once_says_nothing_about_the_next_look(tmp_path: Path) -> None:
+    save(tmp_path / "a.bin", b"1")
+    catalog = counting(tmp_path, FailsOnce())
+    assert catalog.scan().entries[0].global_step is None
+    (entry,) = catalog.scan().entries
+    assert entry.global_step == 1
+    assert catalog.verify(entry).whole
 
 
 def test_a_file_that_changes_between_listing_and_verifying_is_still_being_written(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ class Clock:
         self.now_s, self.took_s, self.busy = 0.0, took_s, False
         self.calls: list[tuple[float, Callable[[], Iterable[Event]]]] = []
         self.looks: list[float] = []
+        self.there = 3
 
     def now(self) -> float:
         return self.now_s
@@ -28,9 +29,10 @@ class Clock:
         if not self.busy:
             assert not list(task())
 
-    def look(self) -> None:
+    def look(self) -> int:
         self.looks.append(self.now_s)
         self.now_s += self.took_s
+        return self.there
 
     def passes(self, until_s: float) -> None:
         while due := sorted((call for call in self.calls if call[0] <= until_s), key=lambda one: one[0]):
@@ -80,3 +82,15 @@ def test_nothing_is_looked_at_any_more_once_a_worker_has_died() -> None:
     ahead.tell(*died.steps[-1])
     clock.passes(until_s=9)
     assert clock.looks == []
+
+
+def test_where_there_are_too_many_to_remember_nobody_looks_before_the_next_life() -> None:
+    clock = Clock(took_s=0.001)
+    ahead, story = training(clock)
+    clock.passes(until_s=3)
+    clock.there = 10_000
+    clock.passes(until_s=9)
+    assert [round(at) for at in clock.looks] == [2, 4]
+    ahead.tell(*story.steps[-1])
+    clock.passes(until_s=20)
+    assert [round(at) for at in clock.looks] == [2, 4, 11]

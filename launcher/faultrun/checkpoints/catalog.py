@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from itertools import chain, islice
 from pathlib import Path
@@ -28,6 +28,7 @@ from faultrun.checkpoints.listing import (
 )
 from faultrun.checkpoints.memory import LEFT_ALONE, LeftAlone, Memory, stamp_in
 from faultrun.checkpoints.names import place_of
+from faultrun.checkpoints.pile import Pile
 from faultrun.checkpoints.reading import compare_digest, stored_digest
 from faultrun.checkpoints.registry import Registry, load_registry
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
@@ -54,38 +55,6 @@ class Scan:
     refused: tuple[Refusal, ...] = ()
     unfinished: tuple[Refusal, ...] = ()
     left_alone: tuple[Entry, ...] = ()
-
-
-@dataclass(slots=True)
-class _Pile:
-    """What a scan collects on its way."""
-
-    named: dict[str, Named] = field(default_factory=dict)
-    linked: dict[str, Refusal] = field(default_factory=dict)
-    refused: list[Refusal] = field(default_factory=list)
-    unfinished: list[Refusal] = field(default_factory=list)
-    parts: set[str] = field(default_factory=set)
-
-    def add(self, one: Named | Refusal) -> None:
-        """Sort in what is claimed, or why a format could not claim."""
-        if isinstance(one, Refusal):
-            self.unfinished.append(one)
-            return
-        self.parts.update(one.parts)
-        if one.unfinished:
-            step = one.first.global_step
-            self.unfinished.append(Refusal(path=one.first.path, global_step=step, why=one.unfinished))
-        else:
-            self.named[one.first.path] = one
-
-    def keep_one_name_each(self) -> None:
-        """Leave out links to what was found under a name of its own, or under another link."""
-        own = {stamp_in(one.first) for one in self.named.values() if not one.linked}
-        for path, one in sorted(self.named.items()):
-            if one.linked:
-                if stamp_in(one.first) in own:
-                    del self.named[path]
-                own.add(stamp_in(one.first))
 
 
 @dataclass(slots=True)
@@ -145,7 +114,7 @@ class Catalog:
 
     def scan(self) -> Scan:
         """List, claim by name, read headers (once each), and give sessions a common count of steps."""
-        pile = _Pile()
+        pile = Pile()
         for root in self.roots:
             self._look(root, walk(root), self.registry.formats, pile)
         for folder in self._adopted:
@@ -162,6 +131,15 @@ class Catalog:
             unfinished=tuple(pile.unfinished),
             left_alone=tuple(one for one in entries if self._left_alone.holds(one)),
         )
+
+    def look_ahead(self) -> int:
+        """Have the headers of what lies there remembered, and nothing else; how many files there are."""
+        scan = self.scan()
+        there = (*scan.entries, *scan.left_alone)
+        self._memory.forget_contents_but(there)
+        self._known.clear()
+        self._series.clear()
+        return len(there)
 
     def listed(self) -> dict[str, Stamp]:
         """What lies under the roots by its names alone, with its stamps; opens and remembers nothing."""
@@ -222,7 +200,7 @@ class Catalog:
         return entry
 
     def _look(
-        self, root: str, listings: Iterable[Listing | Refusal], formats: Sequence[Format], pile: _Pile
+        self, root: str, listings: Iterable[Listing | Refusal], formats: Sequence[Format], pile: Pile
     ) -> None:
         for found in listings:
             if isinstance(found, Refusal):
@@ -260,7 +238,8 @@ class Catalog:
 
     def _header(self, named: Named) -> Entry:
         """The first claimant's entry that its bytes confirm; as named, and unreadable, if there is none."""
-        whys: list[str] = []
+        listed, whys = self._known[named.first.path], list[str]()
+        listed.unreadable = ""
         for entry in named.entries:
             known = self._memory.header(entry)
             if known is not None:
@@ -275,7 +254,7 @@ class Catalog:
                 break
             self._memory.remember_header(found)
             return found
-        self._known[named.first.path].unreadable = whys[0]
+        listed.unreadable = whys[0]
         return named.first
 
     def _read(self, entry: Entry) -> Entry:

@@ -6,7 +6,7 @@ It neither reads checkpoints nor judges them. A line that cannot be understood i
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -99,16 +99,21 @@ class Memory:
         except OSError:  # a memory that cannot be kept costs time, not correctness
             self._path = None
 
-    def forget_all_but(self, there: Iterable[Entry]) -> None:
+    def forget_all_but(self, there: Sequence[Entry]) -> None:
         """Keep what is known of ``there``; rewrite a file that has grown long.
 
         For the run that owns the file: what another process appends in this
         moment is lost.
         """
         stamps = {stamp_in(entry) for entry in there}
+        self._seen = {stamp: life for stamp, life in self._seen.items() if stamp in stamps}
+        self.forget_contents_but(there)
+
+    def forget_contents_but(self, there: Sequence[Entry]) -> None:
+        """The same of what can be read again, should a file come back that cannot be seen at the moment."""
+        stamps = {stamp_in(entry) for entry in there}
         self._headers = {key: facts for key, facts in self._headers.items() if key[2] in stamps}
         self._verdicts = {key: known for key, known in self._verdicts.items() if key[1] in stamps}
-        self._seen = {stamp: life for stamp, life in self._seen.items() if stamp in stamps}
         if not self._path or self._lines <= self._room:
             return
         lines = [

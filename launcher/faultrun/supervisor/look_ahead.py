@@ -12,28 +12,31 @@ from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 _SOONEST_S = 5.0
 _COST = 1000
 """Looking takes at most one part of so many of the time."""
+_MOST = 1000
+"""Of many more the headers would not fit into a supervisor's memory beside all else."""
 
 
 class LookAhead:
     """Implements ``ports.EventListener``.
 
-    ``look`` goes through the checkpoints and remembers their headers; it is called by ``errands``, whose
-    thread may hang with its file system.
+    ``look`` goes through the checkpoints, remembers their headers and says how many there are; it is called
+    by ``errands``, whose thread may hang with its file system.
     """
 
-    def __init__(self, reactor: Reactor, errands: BackgroundTasks, look: Callable[[], object]) -> None:
+    def __init__(self, reactor: Reactor, errands: BackgroundTasks, look: Callable[[], int]) -> None:
         self._reactor = reactor
         self._errands = errands
         self._look = look
         self._life = -1
         self._took_s = 0.0
+        self._too_many = False
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""
         if step.state.phase is not Phase.RUNNING:
             self._life = -1
         elif isinstance(event, IncarnationStarted):
-            self._life = event.incarnation
+            self._life, self._too_many = event.incarnation, False
             self._later(self._life)
 
     def _later(self, life: int) -> None:
@@ -41,7 +44,7 @@ class LookAhead:
         self._reactor.call_at(at_s, lambda: self._again(life))
 
     def _again(self, life: int) -> Iterable[Event]:
-        if life == self._life:
+        if life == self._life and not self._too_many:
             self._errands.offer(self._looked)
             self._later(life)
         return ()
@@ -49,6 +52,6 @@ class LookAhead:
     def _looked(self) -> Iterable[Event]:
         """In the errands' thread."""
         began_s = self._reactor.now()
-        self._look()
+        self._too_many = self._look() > _MOST
         self._took_s = self._reactor.now() - began_s
         return ()

@@ -181,7 +181,7 @@ class Supervisor:
             LogWatch(reactor, group.incarnation),
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             SaveWatch(reactor, world.readings, catalog.listed),
-            LookAhead(reactor, world.readings, catalog.scan),
+            LookAhead(reactor, world.readings, catalog.look_ahead),
             RoomWatch(self._spec.standby, self._spec.slots, processors.sample, reactor),
             *self._slot_watch(reactor, world, catalog, finder),
             ReadyNotifier(self._ready, journal, self._say),
