@@ -188,3 +188,39 @@ def test_without_another_thread_a_task_waits_for_the_one_before(reactor: Reactor
     while len(heard) < 2:
         heard += numbers(reactor.wait())
     assert heard == [1, 2]
+
+
+class Hands(RunClock):
+    """A clock whose time is what the test says."""
+
+    at_s = 0.0
+
+    def now(self) -> float:
+        return self.at_s
+
+
+def test_a_task_that_takes_for_ever_is_waited_for_once() -> None:
+    clock = Hands()
+    reactor = Reactor(clock)
+    tasks = BackgroundTasks(reactor)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hangs() -> Iterable[Event]:
+        begun.set()
+        assert may_end.wait(10)
+        return ()
+
+    clock.at_s = 7.0
+    assert tasks.occupied_s(5) == 0, "nothing is under way"
+    tasks.send(hangs)
+    assert begun.wait(10)
+    tasks.send(lambda: ())
+    seen = []
+    for clock.at_s in (7.0, 10.0, 12.0, 99.0):
+        seen.append(tasks.occupied_s(5))
+    assert seen == [5, 2, 0, 0]
+    assert not tasks.idle()
+    may_end.set()
+    tasks.settle(10)
+    assert tasks.idle()
+    reactor.close()

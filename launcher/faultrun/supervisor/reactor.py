@@ -145,6 +145,7 @@ class BackgroundTasks:
         self._reactor = reactor
         self._thread: threading.Thread | None = None
         self._sent = self._dropped = 0
+        self._began_s = 0.0
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
         """Start ``task`` after the one before it has ended; post what it yields.
@@ -169,6 +170,10 @@ class BackgroundTasks:
         """Whether nothing is under way."""
         return self._thread is None or not self._thread.is_alive()
 
+    def occupied_s(self, patience_s: float) -> float:
+        """How long yet to wait for what is under way; 0 where nothing is, or has taken longer and hangs."""
+        return 0.0 if self.idle() else max(0.0, self._began_s + patience_s - self._reactor.now())
+
     def settle(self, patience_s: float | None) -> None:
         """Wait for the last task, for ever if None: a rewrite under way must not be cut by our own exit."""
         if self._thread is not None:
@@ -177,6 +182,8 @@ class BackgroundTasks:
     def _started(self, task: Callable[[], Iterable[Event]]) -> bool:
         """False where no thread is to be had."""
         before = self._thread
+        if self.idle():
+            self._began_s = self._reactor.now()
         self._sent += 1
         number = self._sent
 
@@ -195,6 +202,7 @@ class BackgroundTasks:
         return True
 
     def _perform(self, task: Callable[[], Iterable[Event]]) -> None:
+        self._began_s = self._reactor.now()
         try:
             for event in task():
                 self._reactor.post(event)

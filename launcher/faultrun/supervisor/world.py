@@ -42,6 +42,7 @@ from faultrun.supervisor.worker_group import WorkerGroup
 
 _LAST_CHORE_S = 10.0
 _JOIN_BEFORE_FORK_S = 5.0
+"""From the beginning of what is under way: a file system that hangs is not waited for anew each time."""
 _BUSY_S = 1.0
 _LOOK_AROUND_S = 1.0
 """After a start: the workers need the processors first, and seldom fail at once."""
@@ -96,7 +97,7 @@ class LocalWorld:
             case Spawn():
                 # fork() copies only the calling thread; the helper threads have nothing left to do by now.
                 for tasks in self._tasks:
-                    tasks.settle(_JOIN_BEFORE_FORK_S)
+                    tasks.settle(tasks.occupied_s(_JOIN_BEFORE_FORK_S))
                 self._group.spawn(action)
                 self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
             case FreeSurvivors():
@@ -109,8 +110,10 @@ class LocalWorld:
                 self._group.restore_policy(action)
             case ParkStandby(rank=rank):
                 self._group.newcomers.park(rank)
-            case StartStandby(incarnation=incarnation) if not all(tasks.idle() for tasks in self._tasks):
-                # A fork would copy the locks that another thread holds.
+            case StartStandby(incarnation=incarnation) if any(
+                tasks.occupied_s(_JOIN_BEFORE_FORK_S) for tasks in self._tasks
+            ):
+                # A fork would copy the locks that another thread holds; who hangs in the kernel holds none.
                 self._reactor.start_timer(Timer.STANDBY, self._reactor.now() + _BUSY_S, incarnation)
             case StartStandby(rank=rank):
                 self._group.foresee(rank)
