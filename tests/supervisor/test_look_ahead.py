@@ -87,10 +87,10 @@ def test_nothing_is_looked_at_any_more_once_a_worker_has_died() -> None:
 def test_where_there_are_too_many_to_remember_nobody_looks_before_the_next_life() -> None:
     clock = Clock(took_s=0.001)
     ahead, story = training(clock)
-    clock.passes(until_s=3)
+    clock.passes(until_s=7)
     clock.there = 10_000
-    clock.passes(until_s=9)
-    assert [round(at) for at in clock.looks] == [2, 4]
+    clock.passes(until_s=22)
+    assert [round(at) for at in clock.looks] == [5, 10]
     ahead.tell(*story.steps[-1])
-    clock.passes(until_s=20)
-    assert [round(at) for at in clock.looks] == [2, 4, 11]
+    clock.passes(until_s=40)
+    assert [round(at) for at in clock.looks] == [5, 10, 27]
