@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from faultrun.checkpoints.names import is_unfinished, place_of, rank_of_director
 from faultrun.checkpoints.registry import GROUP, Registry, builtin_formats
 from faultrun.core.recover import Chosen, Need, NoneUsable
 from faultrun.errors import UsageError
-from faultrun.model.checkpoint import Entry, Verdict
+from faultrun.model.checkpoint import Depth, Entry, Verdict
 from support.catalogs import MINDSPORE, catalog_of, judge, only, reasons, survey_of
 from support.ckpt_bytes import ckpt, save
 
@@ -95,6 +95,28 @@ def test_a_plug_in_that_cannot_verify_proves_nothing(tmp_path: Path) -> None:
     found = survey_of(tmp_path, formats=(Liar(),))
     assert isinstance(found.choice, NoneUsable)
     assert "no verdicts today" in found.choice.refused[0].why
+
+
+class Mistaken(Broken):
+    """Fails where it has to compare."""
+
+    def read(self, entry: Entry) -> Entry:
+        return entry
+
+    def verify(self, entry: Entry, look: Look) -> Verdict:
+        return Verdict(whole=True, why="all is there", depth=Depth.STRUCTURE)
+
+    def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        raise RuntimeError("no order today")
+
+
+def test_a_plug_in_that_cannot_say_which_is_the_newest_offers_none(tmp_path: Path) -> None:
+    save(tmp_path / "net-1_2.ckpt", ckpt(1, 2))
+    save(tmp_path / "sub/claim.me", b"x")
+    formats = (Mistaken(), *MINDSPORE)
+    assert isinstance(survey_of(tmp_path, formats=formats).choice, Chosen)
+    verdict = judge(tmp_path, "sub/claim.me", formats=formats)
+    assert (verdict.whole, "no order today" in verdict.why) == (False, True)
 
 
 @pytest.mark.long

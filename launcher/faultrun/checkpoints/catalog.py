@@ -273,9 +273,18 @@ class Catalog:
             series[_series(entry)].append(entry)
         self._series.clear()
         for key, found in series.items():
-            reconcile = getattr(self._formats[key[0]], "reconcile", None)
-            self._series[key] = found if reconcile is None else list(reconcile(found))
+            self._series[key] = self._with_common_steps(key[0], found)
         return list(chain.from_iterable(self._series.values()))
+
+    def _with_common_steps(self, form: str, series: list[Entry]) -> list[Entry]:
+        """As the format corrects them; where it fails nobody knows which of them is the newest."""
+        reconcile = getattr(self._formats[form], "reconcile", None)
+        try:
+            return series if reconcile is None else list(reconcile(series))
+        except Exception as err:  # noqa: BLE001 - formats may be plug-ins; one must not end a run that trains
+            for entry in series:
+                self._known[entry.path].unreadable = _failed(entry, err)
+            return series
 
     def _siblings(self, entry: Entry) -> list[Entry]:
         """The nearest other saves of the same rank, and other ranks' files of the same save."""
