@@ -1,6 +1,7 @@
 """New checkpoints are read while workers run, at the cost of a small part of the time, and never after."""
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 from faultrun.model.events import Event, IncarnationStarted, WorkerExit
@@ -56,6 +57,15 @@ def test_what_is_quick_is_looked_at_every_five_seconds() -> None:
     training(clock)
     clock.passes(until_s=22)
     assert [round(at) for at in clock.looks] == [5, 10, 15, 20]
+
+
+def test_the_longer_all_goes_well_the_more_seldom_somebody_looks() -> None:
+    """Every node of a run does: at two seconds a thousand of them would keep a file system from its work."""
+    clock = Clock(took_s=0.001)
+    training(clock)
+    clock.passes(until_s=3600)
+    assert len(clock.looks) < 200
+    assert [round(later - at) for at, later in pairwise(clock.looks[-9:])] == [30] * 8
 
 
 def test_a_look_takes_one_part_in_a_thousand_of_the_time() -> None:

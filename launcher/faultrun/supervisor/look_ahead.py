@@ -9,7 +9,9 @@ from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-_SOONEST_S = 5.0
+_SOONEST_S, _LATEST_S = 5.0, 30.0
+_SHARE = 0.05
+"""Of the time since the start: every node of a run does this, on one file system."""
 _COST = 1000
 """Looking takes at most one part of so many of the time."""
 _MOST = 1000
@@ -28,7 +30,7 @@ class LookAhead:
         self._errands = errands
         self._look = look
         self._life = -1
-        self._took_s = 0.0
+        self._began_s = self._took_s = 0.0
         self._too_many = False
 
     def tell(self, event: Event, step: Step) -> None:
@@ -36,11 +38,13 @@ class LookAhead:
         if step.state.phase is not Phase.RUNNING:
             self._life = -1
         elif isinstance(event, IncarnationStarted):
-            self._life, self._too_many = event.incarnation, False
+            self._life, self._too_many, self._began_s = event.incarnation, False, self._reactor.now()
             self._later(self._life)
 
     def _later(self, life: int) -> None:
-        at_s = self._reactor.now() + max(_SOONEST_S, _COST * self._took_s)
+        now_s = self._reactor.now()
+        interval_s = min(_LATEST_S, max(_SOONEST_S, _SHARE * (now_s - self._began_s)))
+        at_s = now_s + max(interval_s, _COST * self._took_s)
         self._reactor.call_at(at_s, lambda: self._again(life))
 
     def _again(self, life: int) -> Iterable[Event]:
