@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,21 @@ def test_a_root_may_be_one_file(tmp_path: Path) -> None:
     save(tmp_path / "net-1_3.ckpt", ckpt(1, 3))
     catalog = Catalog([str(path)], registry=Registry(formats=MINDSPORE))
     assert [entry.path for entry in catalog.scan().entries] == [str(path)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+def test_a_root_may_be_one_file_in_a_folder_that_cannot_be_listed() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        path = save(Path(folder) / "net-1_2.ckpt", ckpt(1, 2))
+        os.seteuid(65534)
+        try:
+            scan = Catalog([str(path)], registry=Registry(formats=MINDSPORE)).scan()
+        finally:
+            os.seteuid(0)
+    assert [(one.path, one.why) for one in scan.refused] == [
+        (str(path), "cannot be listed: Permission denied")
+    ]
 
 
 def test_the_same_root_twice_and_a_root_within_a_root_list_each_file_once(tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ def walk(root: str) -> Iterator[Listing | Refusal]:
     start = str(Path(root).absolute())
     if os.path.isfile(start):  # noqa: PTH113 - a string is all there is
         directory, _, name = start.rpartition("/")
-        beside = [one for one in os.listdir(directory) if one.startswith(name)]  # noqa: PTH208 - as above
+        try:
+            beside = [one for one in os.listdir(directory) if one.startswith(name)]  # noqa: PTH208 - as above
+        except OSError as err:
+            yield Refusal(path=start, global_step=None, why=_unlistable(err))
+            return
         stamps = {one: stamp_of(f"{directory}/{one}") for one in beside}
         yield Listing(path=directory, files={one: stamp for one, stamp in stamps.items() if stamp})
         return
@@ -182,7 +186,7 @@ def _list(path: str, inside: str, followed: set[str]) -> Listing | Refusal | Non
     except FileNotFoundError:
         return None
     except OSError as err:
-        return Refusal(path=path, global_step=None, why=f"cannot be listed: {err.strerror}")
+        return Refusal(path=path, global_step=None, why=_unlistable(err))
     return Listing(
         path=path,
         files=files,
@@ -190,6 +194,10 @@ def _list(path: str, inside: str, followed: set[str]) -> Listing | Refusal | Non
         links=frozenset(links),
         links_out=links_out,
     )
+
+
+def _unlistable(err: OSError) -> str:
+    return f"cannot be listed: {err.strerror}"
 
 
 def _claims(one: Format, listing: Listing) -> list[Claim] | str:
