@@ -10,7 +10,7 @@ from faultrun.core.slots import workers_words
 from faultrun.core.span import rank_names
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact
-from faultrun.model.incident import Aftermath, Answer, Cause, Incident
+from faultrun.model.incident import Aftermath, Cause, Incident, IncidentAnswer
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
 
@@ -108,9 +108,9 @@ def told_before(plan: Plan, incident: Incident) -> Aftermath | None:
     return replace(told, answer=told.answer or answered_by(plan))
 
 
-def answered_by(plan: Plan) -> Answer:
+def answered_by(plan: Plan) -> IncidentAnswer:
     """How ``plan`` goes on. A card names one file."""
-    return Answer(
+    return IncidentAnswer(
         world_size=plan.topology.world_size,
         restarts=len(plan.ledger.restarts),
         point=None if plan.point is None else replace(plan.point, files=()),

@@ -103,7 +103,7 @@ class Unsaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class IncidentAnswer:
     """How a plan went on after an incident, for cards that are written once that plan is over.
 
     ``restarts`` count against the budget; ``workers`` says with how many it went on, and why.
@@ -131,7 +131,7 @@ class Aftermath:
     unsaved: tuple[Unsaved, ...] = ()
     refunded: int = 0
     world_size: int = field(default=0, metadata=UNLESS_USED)
-    answer: Answer | None = field(default=None, metadata=UNLESS_USED)
+    answer: IncidentAnswer | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
