@@ -26,7 +26,8 @@ sys.stdout.write(json.dumps({
 }) + "\\n")
 """
 GOOD = """
-from os import environ
+from os import environ, get_exec_path
+get_exec_path()  # asks for b'PATH' first
 environ.setdefault('PACK_ADDED', '1')
 lazy = 1
 copied = dict(environ)

@@ -109,6 +109,7 @@ class _Watch:
         self._new = ""
 
     def asked(self, name: str) -> object:
+        encoded = self.encode(name)  # TypeError for bytes, which os.get_exec_path tries first
         if self._walk and self._walk[0] == name:  # dict(os.environ) lists all names and then asks for each
             self._walked = self._walk.popleft()
         elif name != self._walked:
@@ -116,7 +117,7 @@ class _Watch:
         self._new = name if name != self._walked and name not in self.names else ""
         if self._new:
             self.names.add(name)
-        return self.encode(name)
+        return encoded
 
     def yielded(self, raw: bytes) -> object:
         name = str(self.decode(raw))
