@@ -1,13 +1,19 @@
 """What a run leaves behind: every incarnation's logs, links to the newest, and older runs untouched."""
 
 import json
+import os
 import signal
 
 from support.runs import Launcher
 
 
 def test_every_incarnation_keeps_its_logs_and_the_links_point_at_the_newest(launcher: Launcher) -> None:
-    run = launcher.run("say('life', life)\nif life == 0 and rank == 1: sys.exit(1)\nif life == 0: train()")
+    os.mkfifo(launcher.folder / "said")
+    run = launcher.run(
+        "say('life', life)\n"
+        "if life == 0 and rank == 1: open('said').read(), sys.exit(1)\n"
+        "if life == 0: open('said', 'w').close(), train()"
+    )
     assert run.ends() == 0
     for rank in range(2):
         assert "life 0\n" in run.log(rank, 0)
