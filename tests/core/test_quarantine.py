@@ -7,10 +7,11 @@ import pytest
 from faultrun.core.quarantine import attempts_after, attempts_of, quarantined
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Identity, RecoveryPoint
-from faultrun.model.events import Timer
+from faultrun.model.events import Timer, WorkersLost
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Attempt, Ledger, Plan
+from faultrun.model.progress import RankStep
 from faultrun.model.run import Phase
 from support.story import Story, checkpoint, first_plan
 
@@ -109,3 +110,18 @@ def test_memory_may_run_out_because_of_a_file_and_a_device_does_not_fail_for_one
     about = {"number": 1, "incarnation": 4, "at_s": 1, "cause": Cause.EXIT, "rank": 0, "status": None}
     incident = Incident(**about, finding=found)  # type: ignore[arg-type]
     assert bool(attempts_of(incident, plan(checkpoint(5)))) is accused
+
+
+@pytest.mark.parametrize(("reached", "left_out"), [(9, []), (5, ["p"]), (None, ["p"])])
+def test_an_incarnation_that_trained_past_it_clears_it_although_it_went_with_its_supervisor(
+    reached: int | None, left_out: list[str]
+) -> None:
+    story = Story(1).begins(checkpoint(5, "p")).killed(0).recovers(checkpoint(5, "p"))
+    story.starts()
+    if reached is not None:
+        story.now(WorkersLost, steps=(RankStep(rank=0, step=reached),))
+    story.chose(checkpoint(5, "p")).prepared()
+    story.actions.clear()
+    story.killed(0).drained()
+    (survey,) = story.performed(FindRecoveryPoint)
+    assert [one.path for one in survey.quarantine] == left_out

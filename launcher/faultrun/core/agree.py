@@ -19,6 +19,7 @@ from faultrun.core.keeping import (
 )
 from faultrun.core.over import beside_the_lost, is_ahead, is_behind, of_this_run, on_its_node, why_over
 from faultrun.core.place import common_point, missing, nothing_in_common, place, replaced
+from faultrun.core.quarantine import attempts_seen
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
@@ -290,7 +291,8 @@ def _replan(
         reason = Reason.FIRST if point is None else Reason.CONTINUED
         return adopted(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
     number = max(following.incarnation, plan.incarnation + 1)
-    following = replace(following, incarnation=number, ledger=plan.ledger)
+    seen = replace(plan.ledger, attempts=attempts_seen(plan, spoken))
+    following = replace(following, incarnation=number, ledger=seen)
     incident = first_incident(spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.

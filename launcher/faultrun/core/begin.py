@@ -177,6 +177,7 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             point=state.life.point,
             more_points=state.life.more_points,
             high_step=state.run.high_step,
+            reached=state.life.reached,
             master_port=state.life.master_port,
             failure=state.failure,
             unfit=state.unfit,

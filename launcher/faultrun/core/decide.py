@@ -227,10 +227,10 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             run = replace(state.run, high_step=high_step)
             return Step(state=replace(state, run=run, life=state.life.stepped(event.steps)), why="progress")
         case _, WorkersLost(steps=steps, by_log=by_log):
-            reported = () if by_log else steps
-            high_step = max((state.run.high_step, *(one.step for one in reported)))
-            run = replace(state.run, high_step=high_step)
-            return Step(state=replace(state, run=run), why="how far the workers of a lost supervisor were")
+            reached = max((-1, *(one.step for one in (() if by_log else steps))))
+            run = replace(state.run, high_step=max(state.run.high_step, reached))
+            known = replace(state, run=run, life=replace(state.life, reached=reached))
+            return Step(state=known, why="how far the workers of a lost supervisor were")
         case _, ResumeChecked(why=why):
             return Step(state=state, why=f"its first step is known: {why}")
         case _, (StandbyChanged() | RoomFound() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):

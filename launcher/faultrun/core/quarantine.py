@@ -1,7 +1,10 @@
 """Checkpoints that restarts could not get past."""
 
+from collections.abc import Iterable
+
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.evidence import FaultClass
+from faultrun.model.facts import NodeFact
 from faultrun.model.incident import Incident
 from faultrun.model.plan import Attempt, Plan
 
@@ -47,6 +50,17 @@ def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
         return others
     failures = 1 + max((one.failures for one in about), default=0)
     return (*others, Attempt(path=point.path, failures=failures, identity=point.identity))[-_REMEMBERED:]
+
+
+def attempts_seen(plan: Plan, facts: Iterable[NodeFact]) -> tuple[Attempt, ...]:
+    """The attempts where no incident tells how ``plan`` went: whoever trained past its point clears it.
+
+    Ranks that a killed supervisor took with it accuse nothing; what they had reached is known all the same.
+    """
+    reached = max((fact.reached for fact in facts if fact.incarnation == plan.incarnation), default=-1)
+    if plan.point is None or not _passed(plan.point, reached):
+        return plan.ledger.attempts
+    return attempts_after(plan, reached)
 
 
 def quarantined(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:

@@ -98,6 +98,7 @@ class Life:
     one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
     take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
     prepared for it. ``offered`` are this node's own points before a plan took the one of all nodes.
+    ``reached``: how far the ranks were that a lost supervisor had.
     """
 
     topology: Topology | None = None
@@ -122,6 +123,7 @@ class Life:
     meeting_port: int = 0
     open_port: int = 0
     offered: tuple[RecoveryPoint, ...] = ()
+    reached: int = -1
 
     @property
     def newest(self) -> RankStep | None:
