@@ -166,7 +166,7 @@ def _beside(rows: Sequence[Row], rivals: Sequence[Row]) -> list[str]:
     lines = [
         *("## Beside other launchers", ""),
         "Faults among the first hundred of the same schedule that another launcher can be given: one node,",
-        "DistributedDataParallel, in a rank, as far as they were run. There the script finds its newest",
+        "DistributedDataParallel, in a rank while it trains. There the script finds its newest",
         "whole save by itself. Beside each stands faultrun on the same faults, by whichever way back its run",
         "had, and the median load average at the time: starts of torch on a busy machine are most of it.",
         "",
