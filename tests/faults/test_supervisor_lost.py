@@ -37,13 +37,13 @@ def test_the_scheduler_goes_with_the_supervisor_and_with_the_workers(launcher: L
         "train_in_the_first_life()", "--framework=mindspore", "--ms_scheduler=native", "--join=True"
     )
     scheduler = scheduler_of(launcher, run)
+    # the ranks do not wait for it: a life may be over before its own has said a word
+    log = run.log_dir / "incarnation_0" / "scheduler.log"
+    wait_until(lambda: "stand-in scheduler MS_SCHED" in log.read_text(), while_runs=run.pid, what="its word")
     run.trains(range(2)).kill(1)
     run.event("IncarnationStarted", incarnation=1)
     assert not lives(scheduler), "every incarnation has a scheduler of its own"
     assert run.ends() == 0
-    # the next life may be over before its own has said a word
-    first = run.log_dir / "incarnation_0" / "scheduler.log"
-    assert "stand-in scheduler MS_SCHED" in first.read_text()
 
     again = launcher.run("train()", "--framework=mindspore", "--ms_scheduler=native")
     scheduler = scheduler_of(launcher, again)
