@@ -9,6 +9,7 @@ import pytest
 _NOBODY = 65534
 _TRIED = f"""
 import os, sys, tempfile
+from dataclasses import replace
 from pathlib import Path
 from faultrun.workers.process import Launch, start, undisturbed
 
@@ -23,12 +24,17 @@ with undisturbed():
     pass
 assert (os.sched_getscheduler(0), os.sched_getparam(0)) == before, "after signals"
 launch = Launch(argv=("/bin/cat", "/proc/self/stat"), env={{}}, stdout=folder / "out", at_once=True)
+with undisturbed():
+    first = start(launch)
+    second = start(replace(launch, at_once=False))
+assert (os.sched_getscheduler(0), os.sched_getparam(0)) == before, "after two starts at one go"
 worker = start(launch)
 assert (os.sched_getscheduler(0), os.sched_getparam(0)) == before, "after a start"
-worker.wait(30)
-assert worker.reap().code == 0
-_, _, told = (folder / "out").read_text().rpartition(")")
-print(told.split()[38])
+for one in (first, second, worker):
+    one.wait(30)
+    assert one.reap().code == 0
+told = [line.rpartition(")")[2].split() for line in (folder / "out").read_text().splitlines()]
+print(*sorted({{one[38] for one in told}}))
 """
 
 

@@ -89,11 +89,11 @@ class WorkerGroup:
                 self.newcomers.meet(order, files, page)
             elif needs_scheduler(self._spec) and self._launches.begin_here(order.plan):
                 self._schedulers.provide(shared, files)
-            for rank in order.ranks:
-                warm = self._start_worker(order, shared, files, rank, anew=anew)
-                started += 1
-                if started == 1 and not warm and not kept:
-                    head_start(self._spec, order, self._workers[rank])
+            with undisturbed():  # the first want the processors before the last are started
+                for started, rank in enumerate(order.ranks):
+                    warm = self._start_worker(order, shared, files, rank, anew=anew)
+                    if started == 0 and not warm and not kept:
+                        head_start(self._spec, order, self._workers[rank])
         except OSError as error:
             # Those behind the first that cannot be started would only be killed again.
             self._post_failures(order.ranks[started:], error)

@@ -24,6 +24,8 @@ _SYS_TGKILL = {"x86_64": 234, "aarch64": 131}
 _USUAL = (os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE)  # without SCHED_RESET_ON_FORK
 _PIDFD_SIGNAL_THREAD = 1  # Linux 6.9, include/uapi/linux/pidfd.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_left: "tuple[int, os.sched_param] | None" = None
+"""What ``undisturbed`` goes back to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ def start(launch: Launch) -> Process:
         if usual is not None:
             os.sched_setscheduler(0, *usual)
 
-    first = undisturbed() if launch.at_once else contextlib.nullcontext()
+    first = undisturbed() if launch.at_once else contextlib.nullcontext(_left)
     with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err, first as usual:
         try:
             popen = subprocess.Popen(
@@ -168,14 +170,20 @@ def _bind_memory(nodes: tuple[int, ...]) -> None:
 def undisturbed() -> Iterator["tuple[int, os.sched_param] | None"]:
     """Keep the processor for a moment, where we are allowed to (CAP_SYS_NICE); else change nothing.
 
-    A process that is signalled wakes up and preempts whoever signalled it:
-    with 64 workers on few cores the last one would hear of it 20 ms late. The policy to go back to, for a
-    child of that moment; None where it is the one that we have.
+    A process that is signalled or started preempts whoever did it, or takes the next processor that is
+    free: with 64 workers on few cores the last one would hear of it 20 ms late. The policy to go back to,
+    for a child of that moment; None where it is the one that we have. One inside another changes nothing.
+    Main thread only; begin no thread in it, nor a process but by ``start``: they would keep our policy.
     """
-    usual = _gone_first()
+    global _left  # noqa: PLW0603  a process has one main thread, and that has one policy
+    if _left is not None:
+        yield _left
+        return
+    usual = _left = _gone_first()
     try:
         yield usual
     finally:
+        _left = None
         if usual is not None:
             os.sched_setscheduler(0, *usual)
 
