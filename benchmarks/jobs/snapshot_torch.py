@@ -1,12 +1,15 @@
-"""A sharded training that copies its shards in turn as ``auto`` chose, at every step, and not at all.
+"""A sharded training that copies its shards as ``auto`` chose and not at all, in turn; then at every step.
 
-``snapshot_torch.py WIDTH BLOCKS``. The same processes, so that a slow minute of the machine hits all three.
-All ranks count the same steps, and so change together. Rank 0 tells the time of a step in each block.
+``snapshot_torch.py WIDTH PAIRS``. The same processes, so that a slow minute of the machine hits both of a
+pair, of which the one goes first in every second. All ranks count the same steps, and so change together.
+Rank 0 tells the time of a step in each block.
 """
 
 import os
 import sys
 import time
+from collections import deque
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,12 +23,15 @@ from faultrun import sdk
 from faultrun.sdk.snapshot_interval import SnapshotInterval
 from faultrun.sdk.torch.shard_copies import ShardCopies
 
-WIDTH, BLOCKS = map(int, sys.argv[1:])
+WIDTH, PAIRS = map(int, sys.argv[1:])
 LAYERS, BATCH = 6, 64
-_SETTLE = 4
+_SETTLE = 2
 """Steps at the beginning of a block that are not counted: what the one before has begun ends in them."""
 
-_BLOCK = 24
+_BLOCK = 12
+"""Steps that are counted at least; with copies as many as there are between some of them."""
+_AT_EACH = 4
+"""Blocks with a copy at every step, each beside one without."""
 
 
 def main() -> None:
@@ -66,14 +72,16 @@ class Blocks:
         self._chosen = interval.every
         if tell is not None:
             tell("interval", self._chosen)
-        self._number = self._steps = 0
+        self._steps = 0
         self._began_s = 0.0
-        self._kinds = (("auto", self._chosen), ("none", 0), ("one", 1))
-        self._interval.every = self._kinds[0][1]
+        auto, none, one = ("auto", self._chosen), ("none", 0), ("one", 1)
+        pairs = [(auto, none), (none, auto)] * (PAIRS // 2)
+        self._left = deque([*chain.from_iterable(pairs), *((("bare", 0), one) * _AT_EACH)])
+        self._interval.every = self._left[0][1]
 
     def stepped(self) -> bool:
         """A step is complete; whether it was the last."""
-        kind, every = self._kinds[self._number % len(self._kinds)]
+        kind, every = self._left[0]
         length = -(-_BLOCK // max(every, 1)) * max(every, 1)
         self._steps += 1
         if self._steps == _SETTLE:
@@ -82,9 +90,11 @@ class Blocks:
             took_s = (time.perf_counter() - self._began_s) / length
             if self._tell is not None:
                 self._tell(kind, f"{took_s:.9f}")
-            self._number, self._steps = self._number + 1, 0
-            self._interval.every = self._kinds[self._number % len(self._kinds)][1]
-        return self._number == BLOCKS * len(self._kinds)
+            self._steps = 0
+            self._left.popleft()
+            if self._left:
+                self._interval.every = self._left[0][1]
+        return not self._left
 
 
 def interval_of(guard: Any) -> SnapshotInterval:

@@ -18,8 +18,9 @@ AUTO: Literal["auto"] = "auto"
 
 UNKNOWN = 0
 """Stands for an interval that is not known yet."""
-_SHARE = 0.008
-"""Of the time of training, that copies may cost: 99 % of the speed are promised, and samples scatter."""
+_SHARE = 0.005
+"""Of the time of training, that a rank's own copies may cost it: 99 % of the speed are promised. Samples
+scatter, and a step waits for the slowest of all ranks, each of which is held up by its own copy."""
 _TRIAL_EVERY = 2
 _TRIAL_STEPS = 20
 _FIRST_COPIES = 2
@@ -53,6 +54,7 @@ class SnapshotInterval:
         self._until = 0
         self._copies = 0
         self._copies_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
+        self._sums_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
         self._taken_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
         self._beside_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
         self._alone_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
@@ -98,11 +100,12 @@ class SnapshotInterval:
         if not self.is_settled and self._copies > _FIRST_COPIES:
             (self._beside_s if beside else self._alone_s).append(took_s)
 
-    def copy_took(self, took_s: float, taken_s: float) -> None:
-        """A copy, and how much of that another program or thread would have used."""
+    def copy_took(self, took_s: float, sum_s: float, taken_s: float) -> None:
+        """A copy, its checksum, and how much of both another program or thread would have used."""
         self._copies += 1
         if self._copies > _FIRST_COPIES:
             self._copies_s.append(took_s)
+            self._sums_s.append(sum_s)
             self._taken_s.append(taken_s)
 
     def arrival_took(self, took_s: float) -> None:
@@ -115,10 +118,10 @@ class SnapshotInterval:
         """The interval that suits this rank; UNKNOWN: too little was seen."""
         if min(map(len, (self._copies_s, self._beside_s, self._alone_s))) < _LEAST:
             return UNKNOWN
-        step_s, copy_s = median(self._alone_s), median(self._copies_s)
+        step_s, copy_s, sum_s = (median(one) for one in (self._alone_s, self._copies_s, self._sums_s))
         lost_s = max(median(self._beside_s) - step_s, median(self._taken_s))
         arrival_s = median(self._arrivals_s) if self._arrivals_s else None
-        return chosen(step_s=step_s, copy_s=copy_s, lost_s=lost_s, arrival_s=arrival_s)
+        return chosen(step_s=step_s, copy_s=copy_s, sum_s=sum_s, lost_s=lost_s, arrival_s=arrival_s)
 
     def settle(self, wishes: Sequence[int]) -> None:
         """All ranks' wishes at the end of the trial. If one has none yet, it goes on for all."""
@@ -139,14 +142,17 @@ class SnapshotInterval:
         )
 
 
-def chosen(*, step_s: float, copy_s: float, lost_s: float, arrival_s: float | None = None) -> int:
+def chosen(
+    *, step_s: float, copy_s: float, lost_s: float, sum_s: float = 0.0, arrival_s: float | None = None
+) -> int:
     """The smallest interval that training affords. ``lost_s``: what a copy beside training costs it.
 
-    ``arrival_s``: what of that is waiting for the next node; None: none takes copies. They go there beside
-    training, for which there is time only if not every step is copied.
+    That is no more than the copy and its checksum take, which is made beside training alone, and waiting
+    for the next node, ``arrival_s``; None: none takes copies. They go there beside training, for which there
+    is time only if not every step is copied.
     """
     afforded_s = _SHARE * max(step_s, 1e-9)
     if copy_s <= afforded_s and arrival_s is None:
         return 1
-    most_s = copy_s + (arrival_s or 0.0)
+    most_s = copy_s + sum_s + (arrival_s or 0.0)
     return min(_MOST, max(_TRIAL_EVERY, math.ceil(min(lost_s, most_s) / afforded_s)))

@@ -114,8 +114,9 @@ class ShardCopies:
         finally:
             guard.lock.give_back()
         self._summed(boundary.position.step)
+        sum_s = time.perf_counter() - began_s - took_s
         busy_s = time.thread_time() - began_busy_s
-        self._interval.copy_took(took_s, 0.0 if self._has_idle_cores() else busy_s)
+        self._interval.copy_took(took_s, sum_s, 0.0 if self._has_idle_cores() else busy_s)
 
     def _has_idle_cores(self) -> bool:
         """Whether each rank here has a core for copies besides those that it computes on."""
