@@ -46,8 +46,11 @@ def fenced(run: Run) -> str:
     headline, *rows = path.read_text().splitlines()
     assert "was fenced" in headline
     (cause,) = (row.split(maxsplit=1)[1] for row in rows if row.split()[0] == "cause")
-    account = account_of(run.log_dir)
-    assert [(fault.cause, fault.what) for fault in account.faults] == [("fence", cause)]
+
+    def told() -> bool:  # its number of the incident is in the journal once it has heard of the next plan
+        return [(fault.cause, fault.what) for fault in account_of(run.log_dir).faults] == [("fence", cause)]
+
+    wait_until(told, while_runs=run.pid, what="the same in the report")
     return cause
 
 
