@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.core.agree import Rules, next_step
 from faultrun.core.quarantine import attempts_after, attempts_of, quarantined
 from faultrun.model.actions import FindRecoveryPoint
+from faultrun.model.agreement import IncarnationOver
 from faultrun.model.checkpoint import Identity, RecoveryPoint
-from faultrun.model.events import Timer, WorkersLost
+from faultrun.model.events import GoGiven, PlanAdopted, Timer, WorkersLost
 from faultrun.model.evidence import DeathNote, FaultClass, Finding
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Attempt, Ledger, Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.run import Phase
-from support.story import Story, checkpoint, first_plan
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support.story import NODE, POLICY, Story, checkpoint, first_plan
 
 
 def plan(point: RecoveryPoint | None, *attempts: Attempt) -> Plan:
@@ -121,7 +125,127 @@ def test_an_incarnation_that_trained_past_it_clears_it_although_it_went_with_its
     if reached is not None:
         story.now(WorkersLost, steps=(RankStep(rank=0, step=reached),))
     story.chose(checkpoint(5, "p")).prepared()
+    assert left_out_after_a_fault(story) == left_out
+
+
+def left_out_after_a_fault(story: Story) -> list[str]:
     story.actions.clear()
     story.killed(0).drained()
     (survey,) = story.performed(FindRecoveryPoint)
-    assert [one.path for one in survey.quarantine] == left_out
+    return [one.path for one in survey.quarantine]
+
+
+@pytest.mark.parametrize(("step", "left_out"), [(9, []), (5, ["p"])])
+def test_an_incarnation_that_trained_past_it_clears_it_although_its_supervisor_was_killed_twice(
+    step: int, left_out: list[str]
+) -> None:
+    story = Story(1).begins(checkpoint(5, "p")).killed(0).recovers(checkpoint(5, "p"))
+    story.starts().now(WorkersLost, steps=(RankStep(rank=0, step=step),))
+    story.starts().chose(checkpoint(5, "p")).prepared()
+    assert left_out_after_a_fault(story) == left_out
+
+
+@pytest.mark.parametrize(("step", "left_out"), [(9, []), (5, ["p"])])
+def test_an_incarnation_that_trained_past_it_clears_it_although_the_run_was_told_to_stop(
+    step: int, left_out: list[str]
+) -> None:
+    story = Story(1).begins(checkpoint(5, "p")).killed(0).recovers(checkpoint(5, "p"))
+    story.reported(r0=step).told_to_stop().returned(0, 143).drained()
+    assert story.phase is Phase.FINISHED
+    story.starts().chose(checkpoint(5, "p")).prepared()
+    assert left_out_after_a_fault(story) == left_out
+
+
+@pytest.mark.parametrize(("step", "failures"), [(9, []), (5, [1])])
+@pytest.mark.parametrize("name", ["disk-full", "xid"])
+def test_whoever_trained_past_it_clears_it_whatever_it_failed_of(
+    name: str, step: int, failures: list[int]
+) -> None:
+    of = FaultClass.HARDWARE if name == "xid" else FaultClass.RESOURCE
+    found = Finding(name=name, fault_class=of, says="it failed")
+    about = {"number": 1, "incarnation": 4, "at_s": 1, "cause": Cause.EXIT, "rank": 0, "status": None}
+    incident = Incident(**about, finding=found, step=step)  # type: ignore[arg-type]
+    once = plan(checkpoint(5, "p"), Attempt(path="p", failures=1))
+    assert [one.failures for one in attempts_of(incident, once)] == failures
+
+
+ONCE = Attempt(path="p", failures=1)
+TWO = Topology(nodes=(NodeSlots(node=NODE, slots=1), NodeSlots(node=NodeId("other"), slots=1)))
+
+
+def two_nodes(*attempts: Attempt) -> Plan:
+    return replace(plan(checkpoint(5, "p"), *attempts), topology=TWO, boots=(BootId("b"), BootId("o")))
+
+
+def said(node: NodeId, boot: str, incident: Incident | None = None, **more: object) -> NodeFact:
+    return NodeFact(
+        node=node,
+        boot=BootId(boot),
+        at_s=0,
+        incarnation=4,
+        status=NodeStatus.JOINED,
+        incident=incident,
+        point=checkpoint(5, "p"),
+        more_points=(checkpoint(3, "older"),),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def incident_of(cause: Cause, step: int | None = None) -> Incident:
+    return Incident(number=1, incarnation=4, at_s=1, cause=cause, rank=None, status=None, step=step)
+
+
+def following(*facts: NodeFact, after: Plan) -> Plan:
+    rules = Rules(topology=TWO, policy=POLICY)
+    answer = next_step(rules, after, {one.node: one for one in facts}, 1.0)
+    assert isinstance(answer, PlanAdopted), answer
+    return answer.plan
+
+
+@pytest.mark.parametrize(
+    ("followed_at", "reached", "failures"), [(None, 9, []), (9, -1, []), (5, 5, [1]), (None, -1, [1])]
+)
+def test_ranks_of_any_node_that_trained_past_it_clear_it_when_a_node_is_lost(
+    followed_at: int | None, reached: int, failures: list[int]
+) -> None:
+    here = said(NODE, "b", incident_of(Cause.ELSEWHERE, followed_at))
+    came_back = said(NodeId("other"), "o2", reached=reached)
+    next_plan = following(here, came_back, after=two_nodes(ONCE))
+    assert [one.failures for one in next_plan.ledger.attempts] == failures
+    assert next_plan.point is not None and next_plan.point.path == "p"
+
+
+def test_a_checkpoint_that_failed_twice_is_left_out_by_all_whatever_those_offer_who_only_followed() -> None:
+    followed = said(NODE, "b", incident_of(Cause.ELSEWHERE))
+    failed = said(NodeId("other"), "o", incident_of(Cause.EXIT))
+    failed = replace(failed, point=checkpoint(3, "older"), more_points=())
+    next_plan = following(followed, failed, after=two_nodes(ONCE))
+    assert next_plan.point is not None and next_plan.point.path == "older"
+
+
+def test_a_checkpoint_that_failed_twice_is_better_than_none() -> None:
+    alone = {"more_points": ()}
+    followed = replace(said(NODE, "b", incident_of(Cause.ELSEWHERE)), **alone)  # type: ignore[arg-type]
+    failed = replace(said(NodeId("other"), "o", incident_of(Cause.EXIT)), **alone)  # type: ignore[arg-type]
+    next_plan = following(followed, failed, after=two_nodes(ONCE))
+    assert next_plan.point is not None and next_plan.point.path == "p"
+
+
+def test_a_node_whose_ranks_only_followed_accuses_nothing_by_itself() -> None:
+    story = Story(1)
+    story.agreement_is_silent = True
+    story.starts().chose(checkpoint(5, "p")).planned(two_nodes(ONCE)).prepared()
+    story.tell(GoGiven(at_s=0, incarnation=4, master_addr="", master_port=1))
+    story.tell(IncarnationOver(at_s=1, incarnation=4, why="node other was lost", node=NodeId("other")))
+    story.actions.clear()
+    story.returned(0, 143).drained()
+    (survey,) = story.performed(FindRecoveryPoint)
+    assert survey.quarantine == ()
+    assert survey.fault_at_s is not None
+
+
+def test_a_checkpoint_is_not_left_out_because_a_lost_node_broke_the_connections_of_another() -> None:
+    broken = replace(incident_of(Cause.EXIT), fault_class=FaultClass.CONSEQUENCE)
+    next_plan = following(said(NODE, "b", broken), said(NodeId("other"), "o2"), after=two_nodes(ONCE))
+    assert next_plan.point is not None and next_plan.point.path == "p"
+    assert next_plan.ledger.attempts == (ONCE,)

@@ -19,7 +19,7 @@ from faultrun.core.keeping import (
 )
 from faultrun.core.over import beside_the_lost, is_ahead, is_behind, of_this_run, on_its_node, why_over
 from faultrun.core.place import common_point, missing, nothing_in_common, place, replaced
-from faultrun.core.quarantine import attempts_seen
+from faultrun.core.quarantine import attempts_seen, quarantine_after
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
 from faultrun.core.scheduler_choice import left_init, with_scheduler
@@ -31,7 +31,7 @@ from faultrun.model.elastic import Elastic, SlotLedger
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Aftermath, Cause, Incident
-from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import RestartPolicy
 from faultrun.model.stop import STOP_EXIT_CODES, StopSource, meant_most
@@ -269,7 +269,11 @@ def _replan(
 ) -> NextStep:
     by_node, seats = {fact.node: fact for fact in spoken}, seating.seats
     members = [by_node[seat.node] for seat in seats.nodes]
-    point = common_point(seats, [seating.of_use(fact) for fact in members])
+    incident, avoids = first_incident(spoken), tuple[Attempt, ...]()
+    if plan is not None:
+        plan = replace(plan, ledger=replace(plan.ledger, attempts=attempts_seen(plan, spoken)))
+        avoids = quarantine_after(plan, with_lost(incident, plan, spoken, rules.lease_ttl_s))
+    point = common_point(seats, [seating.of_use(fact) for fact in members], avoids)
     against = "" if point is not None else nothing_in_common(members)
     if against:
         newest = max(fact.incarnation for fact in spoken)
@@ -291,9 +295,7 @@ def _replan(
         reason = Reason.FIRST if point is None else Reason.CONTINUED
         return adopted(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
     number = max(following.incarnation, plan.incarnation + 1)
-    seen = replace(plan.ledger, attempts=attempts_seen(plan, spoken))
-    following = replace(following, incarnation=number, ledger=seen)
-    incident = first_incident(spoken)
+    following = replace(following, incarnation=number, ledger=plan.ledger)
     if incident is not None and incident.number <= plan.ledger.incidents:
         # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
         told_again = replace(following, aftermath=told_before(plan, incident))

@@ -6,6 +6,7 @@ Called by ``decide`` only, which says when each of them applies.
 from dataclasses import replace
 
 from faultrun.core import gasp, notices
+from faultrun.core.aftermath import only_followed
 from faultrun.core.budget import anew
 from faultrun.core.quarantine import attempts_of, quarantined
 from faultrun.core.scheduler_choice import given_up
@@ -61,7 +62,10 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         native_scheduler=event.native_scheduler,
         phase=Phase.SURVEYING,
         run=replace(state.run, plan=plan_to_go_on_from(state)),
-        life=Life(drain=None if incident is None or state.given_up else Drain(incident=incident)),
+        life=Life(
+            drain=None if incident is None or state.given_up else Drain(incident=incident),
+            reached=_reached(state.life),
+        ),
         stop=state.stop if state.phase is Phase.NEW else None,
     )
     fresh = replace(fresh, run=replace(fresh.run, platform=notices.known_at_start(fresh, event.notices)))
@@ -69,6 +73,11 @@ def take_up(state: RunState, event: RunStarted) -> Step:
     # What was written after the fault that ended a run is as doubtful as after any other.
     look = find_recovery_point(fresh, incident)
     return Step(state=fresh, actions=(look,), why=f"{why}, given up before" if state.given_up else why)
+
+
+def _reached(life: Life) -> int:
+    """How far its ranks were, also where they ended without an incident: they were told to stop."""
+    return life.reached if life.newest is None else max(life.reached, life.newest.step)
 
 
 def plan_to_go_on_from(state: RunState) -> Plan | None:
@@ -96,7 +105,9 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
     plain = replace(plain, before=before if before != plain.world_size else 0)
     if incident is None or incident.ordered:
         return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
-    attempts = attempts_of(incident, state.plan)
+    # Whoever only followed others does not know what they failed of.
+    follows = only_followed(incident) and not state.plan.of_one_node
+    attempts = state.plan.ledger.attempts if follows else attempts_of(incident, state.plan)
     return replace(plain, fault_at_s=incident.at_s, quarantine=quarantined(attempts))
 
 

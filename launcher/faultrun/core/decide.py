@@ -229,7 +229,9 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case _, WorkersLost(steps=steps, by_log=by_log):
             reached = max((-1, *(one.step for one in (() if by_log else steps))))
             run = replace(state.run, high_step=max(state.run.high_step, reached))
-            known = replace(state, run=run, life=replace(state.life, reached=reached))
+            known = replace(
+                state, run=run, life=replace(state.life, reached=max(state.life.reached, reached))
+            )
             return Step(state=known, why="how far the workers of a lost supervisor were")
         case _, ResumeChecked(why=why):
             return Step(state=state, why=f"its first step is known: {why}")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from faultrun.core.aftermath import aftermath
 from faultrun.core.place import replaced
+from faultrun.core.quarantine import attempts_seen
 from faultrun.core.retry import NextStep, adopted, after_incident, given_up
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
@@ -66,7 +67,8 @@ def keep(
         aftermath=None,
         meets_at=meets_at,
     )
-    ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
+    incidents = max(plan.ledger.incidents, incident.number)
+    ledger = replace(plan.ledger, incidents=incidents, attempts=attempts_seen(plan, members))
     counted = replace(plan, ledger=ledger)
     high_step = max(fact.high_step for fact in members)
     answer = after_incident(policy, resume_args, counted, incident, following, high_step)

@@ -11,7 +11,7 @@ from faultrun.core.span import node_names, rank_names
 from faultrun.errors import assert_never
 from faultrun.model.checkpoint import Identity, Live, OnNode, RankFile, RecoveryPoint, Shared
 from faultrun.model.facts import NodeFact
-from faultrun.model.plan import Plan
+from faultrun.model.plan import Attempt, Plan
 from faultrun.model.topology import NodeId, Replacement, Topology
 
 NOBODY = NodeId("")
@@ -90,16 +90,27 @@ def slots_of_nodes(topology: Topology) -> list[int]:
     return [seat.slots for seat in topology.nodes]
 
 
-def common_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
+def common_point(
+    topology: Topology, facts: Sequence[NodeFact], avoids: Sequence[Attempt] = ()
+) -> RecoveryPoint | None:
     """The furthest point that every node of ``topology`` can load; None: there is none.
 
     ``facts`` are the statements of its nodes, in their order. Each node's own order of
     preference is kept; between nodes the step decides, then the epoch. Where each has its own
     file of that step, each node's ranks get what lies on that node. Of a state that is sharded over the disks
-    of the nodes, each must have the files of its own ranks.
+    of the nodes, each must have the files of its own ranks. ``avoids`` are left out while there is another: a
+    node alone does not know how the ranks of the others failed.
     """
+    if avoids:
+        trusted = common_point(topology, [_without(avoids, fact) for fact in facts])
+        return trusted or common_point(topology, facts)
     found = (_whole_point(topology, facts), _sharded_point(topology, facts))
     return max((point for point in found if point is not None), key=_position, default=None)
+
+
+def _without(avoids: Sequence[Attempt], fact: NodeFact) -> NodeFact:
+    kept = [one for one in fact.points if not any(bad.accuses(one.path, one.identity) for bad in avoids)]
+    return replace(fact, point=kept[0] if kept else None, more_points=tuple(kept[1:]))
 
 
 def _sharded_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact
-from faultrun.model.incident import Incident
+from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Attempt, Plan
 
 LIMIT = 2
@@ -24,14 +24,20 @@ file system raises otherwise may well be a checkpoint's fault."""
 def attempts_of(incident: Incident, plan: Plan) -> tuple[Attempt, ...]:
     """The attempts after ``incident`` ended ``plan``.
 
-    The weather of a network accuses no checkpoint, nor does a full disk or a faulty device.
+    What was ordered, and what was lost with its node, accuses no checkpoint, nor does the weather of a
+    network, a full disk or a faulty device. However it ended, training past it clears it.
     """
+    passed = plan.point is not None and _passed(plan.point, incident.step)
+    return attempts_after(plan, incident.step) if passed or _accuses(incident) else plan.ledger.attempts
+
+
+def _accuses(incident: Incident) -> bool:
+    if incident.ordered or incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
+        return False
     finding = incident.finding
-    if finding is not None and (
-        finding.name in _NETWORK | _NO_ROOM or finding.fault_class is FaultClass.HARDWARE
-    ):
-        return plan.ledger.attempts
-    return attempts_after(plan, incident.step)
+    if finding is None:
+        return True
+    return finding.name not in _NETWORK | _NO_ROOM and finding.fault_class is not FaultClass.HARDWARE
 
 
 def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
@@ -53,14 +59,21 @@ def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
 
 
 def attempts_seen(plan: Plan, facts: Iterable[NodeFact]) -> tuple[Attempt, ...]:
-    """The attempts where no incident tells how ``plan`` went: whoever trained past its point clears it.
+    """The attempts by what all nodes say of ``plan``'s incarnation: whoever trained past its point clears it.
 
     Ranks that a killed supervisor took with it accuse nothing; what they had reached is known all the same.
     """
-    reached = max((fact.reached for fact in facts if fact.incarnation == plan.incarnation), default=-1)
+    reached = max((_reached(fact) for fact in facts if fact.incarnation == plan.incarnation), default=-1)
     if plan.point is None or not _passed(plan.point, reached):
         return plan.ledger.attempts
     return attempts_after(plan, reached)
+
+
+def quarantine_after(plan: Plan, incident: Incident | None) -> tuple[Attempt, ...]:
+    """What the next plan must not begin from; ``incident`` ended ``plan``, unless that had answered it."""
+    if incident is None or incident.number <= plan.ledger.incidents:
+        return quarantined(plan.ledger.attempts)
+    return quarantined(attempts_of(incident, plan))
 
 
 def quarantined(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
@@ -70,3 +83,10 @@ def quarantined(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
 
 def _passed(point: RecoveryPoint, reached_step: int | None) -> bool:
     return reached_step is not None and point.global_step is not None and reached_step > point.global_step
+
+
+def _reached(fact: NodeFact) -> int:
+    incident = fact.incident
+    if incident is None or incident.step is None or incident.incarnation != fact.incarnation:
+        return fact.reached
+    return max(fact.reached, incident.step)

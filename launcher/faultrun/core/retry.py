@@ -37,7 +37,11 @@ def after_incident(
     ``high_step`` is the highest that any rank has come to.
     """
     now_s = following.start_at_s
-    ledger = replace(plan.ledger, total_restarts=plan.ledger.total_restarts + 1)
+    ledger = replace(
+        plan.ledger,
+        total_restarts=plan.ledger.total_restarts + 1,
+        attempts=attempts_of(incident, plan),
+    )
     if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
         # Whoever could tell of it is lost, and a lost node is charged to nobody.
         return adopted(replace(following, ledger=ledger), now_s)
@@ -70,12 +74,8 @@ def _after_fault(
     if why:
         return finished(life, now_s, crashloop.exit_code(incident, own_code), why)
     failures = crashloop.alike(incident, plan, high_step, point)
-    ledger = replace(
-        plan.ledger,
-        attempts=attempts_of(incident, plan),
-        last_signature=incident.signature,
-        alike=failures,
-    )
+    attempts = attempts_of(incident, plan)
+    ledger = replace(plan.ledger, attempts=attempts, last_signature=incident.signature, alike=failures)
     match charge(ledger, policy, now_s=now_s, high_step=high_step, point=point):
         case Spent(why=why):
             loop = crashloop.looped(incident, failures, policy.max_restarts)

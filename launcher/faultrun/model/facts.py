@@ -33,7 +33,7 @@ class NodeFact:
     ``addr`` is where others reach it. ``incident`` is its own evidence: what its exits and their
     last words showed. ``point`` is what it would resume from, ``more_points`` what else it could,
     best first. ``high_step`` is the largest global step it knows of, ``reached`` how far its ranks were where
-    nobody saw their end (their supervisor was killed with them). ``failure`` is the
+    no incident tells it (their supervisor was killed with them, or told to stop). ``failure`` is the
     exit code and reason when this node cannot go on (no whole checkpoint,
     unkillable worker, rewriting failed). ``arrived`` and ``alarm`` are filled in by the agreement,
     which counts arrivals and alarms of all nodes; 0 where it did not. So is ``seat``, the node rank that it

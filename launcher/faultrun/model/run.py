@@ -98,7 +98,7 @@ class Life:
     one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
     take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
     prepared for it. ``offered`` are this node's own points before a plan took the one of all nodes.
-    ``reached``: how far the ranks were that a lost supervisor had.
+    ``reached``: how far the ranks were that an earlier supervisor had.
     """
 
     topology: Topology | None = None
