@@ -222,6 +222,53 @@ def soon(window_s: float = 5.0) -> SaveOrder:
     return SaveOrder(until_s=time.monotonic() + window_s)
 
 
+class ByEpoch:
+    """A script that steps its scheduler between two epochs, and saves before or after that."""
+
+    def __init__(self, directory: Path) -> None:
+        torch.manual_seed(1)
+        self.net = nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1.0)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, gamma=0.5)
+        parts = Parts(
+            model=self.net,
+            optimizers=(self.optimizer,),
+            objects=Objects({"scheduler": self.scheduler}),
+            buffers=Buffers(self.net),
+            device=Device(mark=None, ahead=2, to_host=lambda state: state),
+            forward_hooks=False,
+        )
+        writer = SaveWriter(Folder(directory=directory), Session())
+        self.guard = Guard(lambda: parts, Worker(Session()), writer)
+
+    def trains(self, path: Path | None = None, *, first: bool = False) -> list[tuple[int, float]]:
+        """Each step with its learning rate, to the end or to a save behind the second epoch."""
+        rates: list[tuple[int, float]] = []
+        for epoch in range(self.guard.epoch, 4):
+            for _ in self.guard.batches(DataLoader(TensorDataset(torch.arange(6)), batch_size=2), epoch):
+                one_step(self.guard, self.net, self.optimizer)
+                rates.append((self.guard.global_step, self.optimizer.param_groups[0]["lr"]))
+            if path is not None and first and epoch == 1:
+                self.guard.save(path)
+                return rates
+            self.scheduler.step()
+            if path is not None and epoch == 1:
+                self.guard.save(path)
+                return rates
+        return rates
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_script_does_between_two_epochs_is_not_done_twice_after_a_save_there(
+    tmp_path: Path, *, first: bool
+) -> None:
+    whole = ByEpoch(tmp_path / "whole").trains()
+    began = ByEpoch(tmp_path / "began").trains(tmp_path / "saved.pt", first=first)
+    again = ByEpoch(tmp_path / "again")
+    again.guard.load(torch.load(tmp_path / "saved.pt", weights_only=True))
+    assert began + again.trains() == whole
+
+
 def test_a_program_ahead_of_its_device_is_saved_where_the_device_stands(tmp_path: Path) -> None:
     """The third update hangs on the device; the program has gone on and asked for two more."""
     stream = Stream()

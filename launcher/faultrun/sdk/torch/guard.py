@@ -230,15 +230,14 @@ class Guard(InParts):
     def save(self, path: str | Path) -> Saved:
         """Write the whole state to ``path``, with a manifest, between two steps: your periodic checkpoint.
 
-        Called by any one rank, whose random numbers it holds; ``state_dict`` has those of all ranks.
-        Never overwrites: a name that is taken gets a number. OSError as the file system says.
+        By any one rank, with its random numbers (``state_dict``: of all), under a new name. Behind a loop
+        over ``batches`` as of the last step: what is done between two epochs is done again. OSError.
         """
         before = self._works_at(WorkPhase.SAVING)
-        boundary = self.boundary_now(self.recorder.main_slot)
+        boundary = self.reading.ended or self.boundary_now(self.recorder.main_slot)
         state = self.parts.device.to_host(self.state_at(boundary))
-        saved = self.writer.save(
-            numbered(Path(path)), boundary.position, lambda sink: torch.save(state, sink), Kind.PERIODIC
-        )
+        name, write = numbered(Path(path)), partial(torch.save, state)
+        saved = self.writer.save(name, boundary.position, write, Kind.PERIODIC)
         self._works_at(before)
         return saved
 
@@ -327,6 +326,7 @@ class Guard(InParts):
 
     def _leaves_loop(self) -> None:
         self.in_loop = False
+        self.reading.ends()
         self._works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
 
     def _works_at(self, phase: WorkPhase) -> WorkPhase:

@@ -9,6 +9,7 @@ from faultrun.sdk.torch.rng import Rng, reseeded, restore_rng
 from faultrun.sdk.torch.sharing import shared_out
 
 if TYPE_CHECKING:
+    from faultrun.sdk.torch.capture import Boundary
     from faultrun.sdk.torch.guard import Guard
 
 
@@ -24,10 +25,24 @@ class Reading:
         """The random numbers at the beginning of the epoch, from which its order follows."""
         self.epoch: int | None = None
         """Of the loop that was opened last."""
+        self._ended: Boundary | None = None
 
     def resumes_at(self, position: Position, rng: Rng, epoch_rng: Rng | None) -> None:
         """The next loop goes on at ``position``, with these random numbers."""
-        self._resumed = position, rng, epoch_rng
+        self._resumed, self._ended = (position, rng, epoch_rng), None
+
+    def ends(self) -> None:
+        """The loop over an epoch has ended."""
+        self._ended = self._guard.history[-1] if self._guard.history else None
+
+    @property
+    def ended(self) -> "Boundary | None":
+        """Where the script is between two epochs: the end of its last step.
+
+        What it does there, such as a step of its scheduler, it does again after a resume.
+        """
+        between = self._ended is not None and self._ended.position == self._guard.position
+        return self._ended if between else None
 
     def resumes_here(self) -> None:
         """The loop that is open goes on, from a state that was loaded meanwhile."""
@@ -64,7 +79,7 @@ class Reading:
         guard, recorder = self._guard, self._guard.recorder
         if self._resumed is not None and epoch < (self._resumed[0].epoch or 0):
             return iter(())  # it was done before the save; the loop begins at 0 again
-        self.epoch = epoch
+        self.epoch, self._ended = epoch, None
         self.generator = generator = generator_of(loader)
         resumed, self._resumed = self._resumed, None
         set_epoch(loader, epoch)
