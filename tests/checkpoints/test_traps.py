@@ -1,5 +1,6 @@
 """The traps that every "newest file wins" walks into, each by name, from real directories to a choice."""
 
+import struct
 import threading
 from pathlib import Path
 
@@ -162,6 +163,21 @@ def test_trap_a_symlink_within_the_root_is_no_second_checkpoint_and_loops_end(tm
     (tmp_path / "latest.ckpt").symlink_to("net-1_10.ckpt")
     (tmp_path / "loop").symlink_to(tmp_path)
     assert len(survey_of(tmp_path).scan.entries) == 1
+
+
+def test_trap_links_in_a_circle_hide_nothing_that_lies_beside_them(tmp_path: Path) -> None:
+    save(tmp_path / "net-1_10.ckpt", ckpt(1, 10))
+    (tmp_path / "latest.ckpt").symlink_to("newest.ckpt")
+    (tmp_path / "newest.ckpt").symlink_to("latest.ckpt")
+    assert chosen(tmp_path) == "net-1_10.ckpt"
+    assert survey_of(tmp_path).scan.refused == ()
+
+
+def test_trap_a_file_that_is_cut_in_its_first_words_says_how_long_it_is(tmp_path: Path) -> None:
+    header = struct.pack("<4s5H3I2H", b"PK\x03\x04", *[0] * 8, 16, 40)
+    save(tmp_path / "step_10.pt", header + b"step_10/data.pkl" + bytes(4))
+    (refusal,) = scan_and_choose(Catalog([str(tmp_path)]), Need(world_size=1)).refused
+    assert refusal.why == "has 50 bytes, too few for what it should begin or end with"
 
 
 def test_trap_a_link_is_the_only_name_that_tells_a_format(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ Nothing is opened, and links are kept inside.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,11 +173,11 @@ def _list(path: str, inside: str, followed: set[str]) -> Listing | Refusal | Non
                     target = os.path.realpath(entry.path)
                     if target != inside and not target.startswith(inside.rstrip("/") + "/"):
                         links_out[entry.name] = target
-                    elif entry.is_dir():
+                    elif _leads_to(entry, stat.S_ISDIR):
                         if "/." in target[len(inside) :] and target not in followed:
                             followed.add(target)
                             directories.add(entry.name)
-                    elif entry.is_file() and (stamp := stamp_of(entry.path)):
+                    elif _leads_to(entry, stat.S_ISREG) and (stamp := stamp_of(entry.path)):
                         links.add(entry.name)
                         files[entry.name] = stamp
                 elif entry.is_dir(follow_symlinks=False):
@@ -194,6 +195,14 @@ def _list(path: str, inside: str, followed: set[str]) -> Listing | Refusal | Non
         links=frozenset(links),
         links_out=links_out,
     )
+
+
+def _leads_to(link: "os.DirEntry[str]", kind: Callable[[int], bool]) -> bool:
+    """Whether it is a link to that; one that leads nowhere, or in a circle, hides nothing beside it."""
+    try:
+        return kind(link.stat().st_mode)
+    except OSError:
+        return False
 
 
 def _unlistable(err: OSError) -> str:

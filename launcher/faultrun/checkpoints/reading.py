@@ -47,7 +47,9 @@ class OpenFile:
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """Exactly ``size_bytes`` from ``offset``. Raises Unreadable when the file ends before."""
-        if size_bytes < 0 or offset < 0 or offset + size_bytes > self.size_bytes:
+        if size_bytes < 0 or offset < 0:
+            raise Unreadable(f"has {self.size_bytes} bytes, too few for what it should begin or end with")
+        if offset + size_bytes > self.size_bytes:
             raise Unreadable(f"ends at byte {self.size_bytes}, but byte {offset + size_bytes} is needed")
         at = self._start + offset
         data = os.pread(self._fd, size_bytes, at)
