@@ -246,6 +246,15 @@ def test_resuming_says_from_where(tmp_path: Path) -> None:
     assert lines[1] == "resuming from ckpt/net-7.ckpt (step 7)"
 
 
+def test_resuming_says_why_it_is_not_from_a_newer_file(tmp_path: Path) -> None:
+    torn = tuple(Refusal(path=f"ckpt/{step}", global_step=step, why="is empty") for step in (6, 8, 9))
+    story = Story(2).starts()
+    story.tell(RecoveryPointChosen(at_s=0, incarnation=-1, point=checkpoint(7), refused=torn))
+    lines, _ = told(story, tmp_path)
+    newest = "resuming from ckpt/net-7.ckpt (step 7), not from ckpt/9: is empty"
+    assert lines[1] == f"{newest}; 2 newer are refused (faultrun ckpt list --why)"
+
+
 def test_resuming_names_the_file_on_the_disk_of_this_node(tmp_path: Path) -> None:
     seats = Topology(nodes=(NodeSlots(node=NodeId("a"), slots=1), NodeSlots(node=NodeId("b"), slots=1)))
     files = (RankFile(rank=0, path="/a/net-7.ckpt"), RankFile(rank=1, path="/b/net-7.ckpt"))

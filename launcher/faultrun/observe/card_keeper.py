@@ -60,7 +60,7 @@ class CardKeeper:
             replace(
                 self._new(state, refused),
                 point=plan.point,  # what all nodes resume from, which this one may not have seen itself
-                refused=_newer(refused, plan.point),
+                refused=len(newer(refused, plan.point)),
                 restart=(len(charged), self._spec.supervision.policy.max_restarts),
                 refunded=len(before) if len(charged) == 1 and before != charged else 0,
                 backoff_s=max(0.0, plan.start_at_s - now_s),
@@ -146,7 +146,7 @@ class CardKeeper:
             world_size=state.seats.world_size,
             saves=state.life.saves,
             point=state.life.point if state.phase is Phase.AWAITING_PLAN else None,
-            refused=_newer(refused, state.life.point),
+            refused=len(newer(refused, state.life.point)),
             restart=None,
             window_s=self._spec.supervision.policy.window_s,
             log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
@@ -175,7 +175,7 @@ class CardKeeper:
             replace_whole(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
 
 
-def _newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> int:
-    """How many refused files claim to be further than the chosen one."""
+def newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> tuple[Refusal, ...]:
+    """The refused files that claim to be further than the chosen one."""
     reached = -1 if point is None or point.global_step is None else point.global_step
-    return sum(1 for one in refused if one.global_step is not None and one.global_step > reached)
+    return tuple(one for one in refused if one.global_step is not None and one.global_step > reached)

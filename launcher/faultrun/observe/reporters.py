@@ -47,7 +47,7 @@ from faultrun.model.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.tone import Tone, toned
 from faultrun.observe.card import duration, place_taken
-from faultrun.observe.card_keeper import CardKeeper, local_time
+from faultrun.observe.card_keeper import CardKeeper, local_time, newer
 from faultrun.observe.console_words import running_words, saved_words, shown_output, workers_words
 from faultrun.observe.standbys import StandbyTally
 
@@ -278,7 +278,8 @@ class ConsoleReporter:
             self._cards.restarting(before, self._refused, plan, event.at_s)
         elif plan.point is not None:
             step = "?" if plan.point.global_step is None else plan.point.global_step
-            self._say(one_line(f"resuming from {self._own_path(plan, plan.point)} (step {step})"))
+            words = f"resuming from {self._own_path(plan, plan.point)} (step {step})"
+            self._say(one_line(f"{words}{_passed_over(newer(self._refused, plan.point))}"))
 
     def _own_path(self, plan: Plan, point: RecoveryPoint) -> str:
         """Where nodes have disks of their own, what lies on this one."""
@@ -336,3 +337,12 @@ def _from_nothing(plan: Plan | None) -> bool:
 def _left(before: RunState | None, step: Step) -> bool:
     """Whether the phase is another now."""
     return before is not None and step.state.phase is not before.phase
+
+
+def _passed_over(refused: tuple[Refusal, ...]) -> str:
+    """Why it is not the newest file; the first of several says it."""
+    if not refused:
+        return ""
+    first = max(refused, key=lambda one: one.global_step or 0)
+    others = f"; {len(refused)} newer are refused" if len(refused) > 1 else ""
+    return f", not from {first.path}: {first.why}{others} (faultrun ckpt list --why)"
