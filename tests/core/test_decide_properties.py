@@ -106,7 +106,7 @@ def no_stop_request_is_lost_and_none_is_followed_by_a_start(told: History) -> No
 
 
 def a_life_begins_clean(told: History) -> None:
-    """Nothing of a former life or stop is there, but the incident to answer and what this node found."""
+    """Nothing of a former life or stop is there, but its incident, how far it was, and what was found."""
     found: set[RecoveryPoint] = set()
     for before, event, step in told:
         begun = step.state
@@ -114,7 +114,10 @@ def a_life_begins_clean(told: History) -> None:
             found.update((event.point, *event.more_points) if event.point else event.more_points)
         if isinstance(event, RunStarted) and begun != before:
             incident = None if before.given_up else before.life.incident
-            assert begun.life == Life(drain=None if incident is None else Drain(incident=incident))
+            steps = () if before.given_up else before.life.steps
+            reached = max((-1 if before.given_up else before.life.reached, *(one.step for one in steps)))
+            drain = None if incident is None else Drain(incident=incident)
+            assert begun.life == Life(drain=drain, reached=reached)
             assert begun.stop == (before.stop if before.phase is Phase.NEW else None)
         elif isinstance(event, PlanAdopted) and begun.incarnation != before.incarnation:
             assert found.issuperset(begun.life.offered)

@@ -64,7 +64,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         run=replace(state.run, plan=plan_to_go_on_from(state)),
         life=Life(
             drain=None if incident is None or state.given_up else Drain(incident=incident),
-            reached=_reached(state.life),
+            reached=-1 if state.given_up else _reached(state.life),
         ),
         stop=state.stop if state.phase is Phase.NEW else None,
     )
