@@ -130,6 +130,15 @@ def test_a_pattern_takes_files_of_any_name(tmp_path: Path) -> None:
     assert out == "resume    ROOT/state-7.npz   step 7, periodic\n"
 
 
+@pytest.mark.parametrize("verb", ["list", "verify"])
+def test_a_file_that_is_no_checkpoint_is_not_taken_for_a_whole_one(verb: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("to do")
+    out, code = run(tmp_path, verb, str(tmp_path / "notes.txt"))
+    assert "no checkpoint in ROOT/notes.txt" in out
+    assert code == 65
+    assert run(tmp_path, verb, str(tmp_path))[1] == 0, "a folder in which nothing was saved yet"
+
+
 def test_what_was_verified_for_a_log_dir_is_not_read_again(incident: Path) -> None:
     log_dir = incident / "log"
     log_dir.mkdir()

@@ -64,7 +64,7 @@ def ckpt() -> None:
 def list_(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
     """List the checkpoints under DIR, newest first, and whether each is whole.
 
-    Ends with 65 when there are some and none is whole.
+    Ends with 65 when there are some and none is whole, or when it is given a file that is none.
     """
     return _show(roots, Depth(depth), as_json=as_json, why=why, **more)
 
@@ -74,7 +74,7 @@ def list_(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: 
 def verify(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more: Any) -> int:
     """Verify every checkpoint under DIR and say of each what was found.
 
-    Ends with 65 when there are some and none is whole.
+    Ends with 65 when there are some and none is whole, or when it is given a file that is none.
     """
     del why  # that is what verify is for
     return _show(roots, Depth(depth), as_json=as_json, why=True, **more)
@@ -162,7 +162,8 @@ def _show(
     doubts = sum(save.unverifiable for save in found)
     if doubts and not (trust or as_json):
         answer(f"{doubts} cannot be verified: --trust lets them count as whole")
-    asked = depth is not Depth.NAME and (found or scan.refused)
+    named = any(Path(root).is_file() for root in roots)
+    asked = depth is not Depth.NAME and (found or scan.refused or named)
     usable = any(save.whole or (trust and save.unverifiable) for save in found)
     return _DATA_ERROR if asked and not usable else 0  # unasked is not the same as torn
 
