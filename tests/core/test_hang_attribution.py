@@ -40,6 +40,11 @@ def blamed(verdict: Working | Blamed) -> tuple[int, Activity]:
     return verdict.rank, verdict.stance
 
 
+@pytest.mark.parametrize(("wakes", "stance"), [(2.0, Activity.SLEEPING), (3.0, Activity.POLLING)])
+def test_who_was_woken_twice_in_the_moment_of_a_look_does_not_poll(wakes: float, stance: Activity) -> None:
+    assert activity_of(look(0, "S", OWN, syscall="clock_nanosleep", wakes_per_s=wakes)) is stance
+
+
 @pytest.mark.parametrize(
     ("culprit", "found"),
     [

@@ -71,7 +71,8 @@ _SPIN_SHARE = 0.5
 _STARVED_SHARE = 0.5
 _BUSY_IO_BYTES = 256 * 1024
 _POLLS_PER_S = 2.0
-"""Whoever looks for something again and again waits for it; a rank that is stuck is not woken."""
+"""More: whoever looks for something again and again waits for it. A rank that is stuck is not woken, but for
+once or twice in a moment, by a signal or as it falls asleep."""
 _STATES = {
     "": Activity.UNKNOWN,
     "T": Activity.STOPPED,
@@ -139,7 +140,7 @@ def activity_of(look: ProcessSample) -> Activity:
         return Activity.WAITING
     if look.main_share >= _SPIN_SHARE:
         return Activity.SPINNING
-    if look.wakes_per_s >= _POLLS_PER_S:
+    if look.wakes_per_s > _POLLS_PER_S:
         return Activity.POLLING
     return Activity.SLEEPING if look.syscall in _SLEEPS else Activity.BLOCKED
 
