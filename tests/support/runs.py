@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from support.lightly import lightly
 from support.processes import PATIENCE_S, end_all, wait_until, watched
@@ -136,9 +139,23 @@ class Run:
         return int(self.events("WorkerStarted", rank=rank)[-1]["pid"])
 
     def kill(self, *ranks: int, signum: int = signal.SIGKILL) -> None:
-        """Send ``signum`` to these workers, to all before the first can be missed."""
-        for pid in [self.worker(rank) for rank in ranks]:
-            os.kill(pid, signum)
+        """Send ``signum`` to these workers, to several while the supervisor stands still."""
+        pids = [self.worker(rank) for rank in ranks]
+        with self._standing_still() if len(pids) > 1 else nullcontext():
+            for pid in pids:
+                os.kill(pid, signum)
+
+    @contextmanager
+    def _standing_still(self) -> Iterator[None]:
+        supervisor = psutil.Process(self.pid)
+        supervisor.suspend()
+        try:
+            wait_until(
+                lambda: supervisor.status() == psutil.STATUS_STOPPED, what="a supervisor that stands still"
+            )
+            yield
+        finally:
+            supervisor.resume()
 
     def signal(self, signum: int) -> None:
         """Send ``signum`` to the supervisor."""
