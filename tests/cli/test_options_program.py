@@ -62,6 +62,13 @@ def test_a_missing_script_is_refused_with_the_file_that_was_meant(script: str, t
         assert refusal(interpreter, str(tmp_path / "tran.py")).hint == f"did you mean {script}?"
 
 
+def test_an_empty_word_is_no_script(script: str) -> None:
+    for words in (("",), ("-m", ""), ("", script)):
+        error = refusal(*words)
+        assert (error.exit_code, error.what) == (64, "nothing to run")
+        assert error.because.startswith("SCRIPT is an empty word")
+
+
 def test_a_verb_in_the_wrong_place_is_refused_with_where_it_belongs() -> None:
     assert "must be the first word" in refusal("--log_dir=d", "status").hint
 

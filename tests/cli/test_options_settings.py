@@ -164,3 +164,31 @@ def test_kubernetes_service_links_are_not_taken_for_options() -> None:
 def test_a_misspelled_variable_is_pointed_out() -> None:
     notes = settle("s", environ={"FAULTRUN_MAX_RESTART": "5", "FAULTRUN_OTHER_THING": "x"}).notes
     assert notes == ("FAULTRUN_MAX_RESTART has no effect here: did you mean FAULTRUN_MAX_RESTARTS?",)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "because"),
+    [
+        ("rewrite", "nope", "'nope' does not say what to set: the form is FILE:KEY, or FILE:KEY=TEMPLATE"),
+        ("rewrite", "no.yaml:key", "no.yaml is not there: values are put into files that exist"),
+        (
+            "resume_arg",
+            "{checkpoint}",
+            "'{checkpoint}' is not a script option: it starts neither with a dash",
+        ),
+        ("resume_arg", "--to={checkpoint}", "faultrun looks for checkpoints only in the folders"),
+    ],
+)
+def test_where_to_resume_blames_the_layer_that_wrote_it(
+    config: Config, tmp_path: Path, option: str, value: str, because: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\n")
+    in_file = refusal(config(f"{option}: '{value}'\n"), str(script))
+    assert isinstance(in_file, ConfigError)
+    assert in_file.what.endswith(f"faultrun.yaml:1 {option}: {value} cannot be used")
+    typed = refusal(f"--{option}={value}", str(script))
+    assert isinstance(typed, UsageError)
+    assert typed.what == f"--{option}={value} cannot be used"
+    assert in_file.because == typed.because
+    assert typed.because.startswith(because)

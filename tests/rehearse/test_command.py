@@ -7,7 +7,7 @@ import pytest
 from faultrun.cli.app import program
 from faultrun.cli.options.command import run_command
 from faultrun.cli.verbs import verb_command
-from faultrun.errors import ConfigError, UsageError
+from faultrun.errors import UsageError
 
 SCRIPT = str(Path(__file__).with_name("scripts") / "train.py")
 
@@ -33,8 +33,9 @@ def test_every_mistake_in_the_options_of_run_is_told_before_anything_starts() ->
         typed("--minutes", "1", "nowhere.py")
     with pytest.raises(UsageError, match="worker_num=many"):
         typed("--json", "--worker_num", "many", SCRIPT)
-    with pytest.raises(ConfigError, match="need --checkpoint_dir"):
+    with pytest.raises(UsageError, match="resume_arg") as told:
         typed("--resume_arg=--resume={checkpoint}", SCRIPT)
+    assert told.value.hint.startswith("--checkpoint_dir=DIR")
 
 
 def test_a_scratch_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -178,11 +178,13 @@ class Option(Generic[_T]):
         return kind(f"{written} cannot be used", because=because, hint=hint or use)
 
     def blamed(self, found: Written, meaning: Callable[[str], V]) -> V:
-        """What ``meaning`` makes of the text; its ValueError becomes the error of that place."""
+        """What ``meaning`` makes of the text; its ValueError (ConfigError) becomes that place's error."""
         try:
             return meaning(found.text)
         except ValueError as error:
             raise self.wrong(found, str(error)) from None
+        except ConfigError as error:
+            raise self.wrong(found, f"{error.what}: {error.because}", error.hint) from None
 
     def _value(self, found: Written) -> _T:
         return self.blamed(found, self.reads)

@@ -261,7 +261,7 @@ class ResumeOptions(Options):
         example="--rewrite train.yaml:pre_trained",
     )
     """Configuration value to set to the checkpoint."""
-    resume_arg = Repeatable("TEMPLATE", values.template, example="--resume_arg=--pre_trained={checkpoint}")
+    resume_arg = Repeatable("TEMPLATE", values.resume_arg, example="--resume_arg=--pre_trained={checkpoint}")
     """Script argument to replace or append on a restart."""
     resume = Option("WHEN", one_of(Resume), default=_RECOVERY.resume, example="always")
     """What the first start does with checkpoints it finds: auto continues an unfinished run of this log_dir

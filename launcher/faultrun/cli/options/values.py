@@ -225,6 +225,15 @@ def template(text: str) -> str:
         raise ValueError(f"{error.because}; {error.hint}") from None
 
 
+def resume_arg(text: str) -> str:
+    """A template of one argument of the script."""
+    from faultrun.configs.argv import check_template
+
+    found = template(text)
+    check_template(found)
+    return found
+
+
 def checkpoint_pattern(text: str) -> str:
     """A regular expression that names checkpoints."""
     from faultrun.checkpoints.generic import Pattern

@@ -87,10 +87,11 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
     words = settings.words
     as_module, as_written = settings.module, settings.no_python
     as_path = settings.run_path
-    if not words:
+    if not words or not words[0]:
+        empty = "SCRIPT is an empty word, as a variable that is not set leaves it between quotes"
         raise UsageError(
             "nothing to run",
-            because="no SCRIPT was given",
+            because=empty if words else "no SCRIPT was given",
             hint="faultrun --worker_num=4 train.py   (faultrun --help explains the options)",
         )
     if as_module and as_written:

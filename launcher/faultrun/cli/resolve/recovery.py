@@ -23,6 +23,8 @@ from faultrun.model.spec import Framework, Recovery, Replicas
 if TYPE_CHECKING:
     from faultrun.configs.recipe_fill import Script
 
+_NO_FOLDER = "faultrun looks for checkpoints only in the folders that it is told"
+
 
 def read_chosen_recipe(settings: Settings) -> Recipe | None:
     """Read ``--recipe``; ConfigError if there is no such recipe, or something in it is wrong."""
@@ -38,7 +40,9 @@ def read_chosen_recipe(settings: Settings) -> Recipe | None:
 def resolve_recovery(
     ctx: ResolveContext, recipe: Recipe | None, program: Program, world_size: int, places: Sequence[str] = ()
 ) -> Recovery:
-    """Settle the options of "Where to resume"; ConfigError when the recipe needs what is not given.
+    """Settle the options of "Where to resume"; UsageError (ConfigError) where they lack something.
+
+    ConfigError when the recipe needs what is not given.
 
     ``places`` are the working directories of the ranks, where they are not ours.
     """
@@ -64,6 +68,11 @@ def resolve_recovery(
         settings.checkpoint_dir or settings.rewrite or settings.resume_arg or settings.gave(Settings.recipe)
     ):
         _propose_recipe(ctx, sources)
+    for option in (Settings.rewrite, Settings.resume_arg):
+        if settings.gave(option) and not said.checkpoint_dirs:
+            raise settings.refuse(
+                option, _NO_FOLDER, "--checkpoint_dir=DIR, the folder that the training saves into"
+            )
     return said
 
 

@@ -20,7 +20,7 @@ from faultrun.configs.apply import check
 from faultrun.configs.argv import check_template, pointed
 from faultrun.configs.new_key import doubtful_keys
 from faultrun.core import template
-from faultrun.errors import ConfigError, FaultrunError
+from faultrun.errors import FaultrunError
 from faultrun.journal.logdir import make
 from faultrun.model.output import Logs
 from faultrun.model.printable import printable
@@ -106,13 +106,6 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> list[str]:
     for text in spec.recovery.resume_args:
         template.parse(text)
         check_template(text)
-    named = bool(spec.recovery.rewrites or spec.recovery.resume_args)
-    if named and not spec.recovery.checkpoint_dirs:
-        raise ConfigError(
-            "--rewrite and --resume_arg need --checkpoint_dir",
-            because="faultrun looks for checkpoints only in the folders that it is told",
-            hint="--checkpoint_dir=DIR, the folder that the training saves into",
-        )
     return [f"--rewrite: {line}" for line in doubtful_keys(results)]
 
 
