@@ -3,12 +3,12 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
 from faultrun.model.events import Timer, TimerFired
 from faultrun.sdk.meeting import MeetingStore
-from faultrun.supervisor import meeting_place
 from faultrun.supervisor.meeting_place import MeetingPlace
 from faultrun.supervisor.reactor import Reactor, RunClock
 
@@ -19,9 +19,15 @@ PATIENCE_S = 120.0
 
 @pytest.fixture
 def place() -> Iterator[tuple[MeetingPlace, Reactor]]:
+    with opened() as place:
+        yield place
+
+
+@contextmanager
+def opened(**how: int) -> Iterator[tuple[MeetingPlace, Reactor]]:
     reactor = Reactor(RunClock())
     reactor.start_timer(Timer.GRACE, PATIENCE_S, 0)  # that is the end of any wait
-    one = MeetingPlace(reactor, "127.0.0.1", RANKS)
+    one = MeetingPlace(reactor, "127.0.0.1", RANKS, **how)
     yield one, reactor
     one.close()
     reactor.close()
@@ -54,16 +60,11 @@ def test_all_ranks_may_knock_before_this_node_has_heard_of_the_plan(
     assert sorted(one.result() for one in come) == list(range(1, RANKS + 1))
 
 
-def test_what_is_written_over_or_removed_takes_no_room(
-    place: tuple[MeetingPlace, Reactor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    meeting, reactor = place
-    monkeypatch.setattr(meeting_place, "_MOST_BYTES", 100)
-    meeting.opens("secret")
+def test_what_is_written_over_or_removed_takes_no_room() -> None:
     told: list[object] = []
 
-    def asks() -> None:
-        store = MeetingStore(f"127.0.0.1:{meeting.port}", "secret", PATIENCE_S)
+    def asks(port: int, reactor: Reactor) -> None:
+        store = MeetingStore(f"127.0.0.1:{port}", "secret", PATIENCE_S)
         try:
             for _ in range(20):
                 store.set("one", b"x" * 90)
@@ -78,8 +79,10 @@ def test_what_is_written_over_or_removed_takes_no_room(
             store.close()
             reactor.post(GO_ON)
 
-    rank = threading.Thread(target=asks)
-    rank.start()
-    reactor.wait()
-    rank.join()
+    with opened(most_bytes=100) as (meeting, reactor):
+        meeting.opens("secret")
+        rank = threading.Thread(target=asks, args=(meeting.port, reactor))
+        rank.start()
+        reactor.wait()
+        rank.join()
     assert told == [True, [b"x" * 90], ConnectionError]

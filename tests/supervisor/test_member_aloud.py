@@ -5,13 +5,13 @@ import math
 import os
 import selectors
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from faultrun.agreement.clock import boot_now
 from faultrun.model.membership import Judgement, Remembered
 from faultrun.model.topology import RunId
-from faultrun.supervisor import member_aloud
 from faultrun.supervisor.member_aloud import Aloud
 from faultrun.supervisor.member_words import SAYS, Words
 
@@ -22,6 +22,12 @@ Said = Callable[[], list[str]]
 
 @pytest.fixture
 def spoken() -> Iterator[tuple[Aloud, Said]]:
+    with speaking() as spoken:
+        yield spoken
+
+
+@contextmanager
+def speaking(**how: float) -> Iterator[tuple[Aloud, Said]]:
     reads, writes = os.pipe()
     os.set_blocking(reads, False)
 
@@ -29,7 +35,7 @@ def spoken() -> Iterator[tuple[Aloud, Said]]:
         return [json.loads(line)[SAYS] for line in os.read(reads, 1 << 16).splitlines()]
 
     with selectors.DefaultSelector() as selector:
-        yield Aloud(RunId("job42"), 600.0, Words(writes, selector), 2), said
+        yield Aloud(RunId("job42"), 600.0, Words(writes, selector), 2, **how), said
     os.close(reads)
     os.close(writes)
 
@@ -58,15 +64,12 @@ def waiting(waits: str) -> Judgement:
     return Judgement(remembered=Remembered(), acts=(), alive_until_s=0.0, judge_at_s=0.0, waits=waits)
 
 
-def test_a_wait_that_ends_with_fewer_nodes_says_so_and_one_that_cannot_does_not(
-    spoken: tuple[Aloud, Said], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    aloud, said = spoken
-    monkeypatch.setattr(member_aloud, "_SHORT_WAIT_S", 0.0)
-    for waits in ("b", "b (2 nodes cannot go on: its state is sharded)"):
-        for _ in range(2):
-            aloud.tell(waiting(waits))
-    without, as_ever = said()
+def test_a_wait_that_ends_with_fewer_nodes_says_so_and_one_that_cannot_does_not() -> None:
+    with speaking(short_wait_s=0.0) as (aloud, said):
+        for waits in ("b", "b (2 nodes cannot go on: its state is sharded)"):
+            for _ in range(2):
+                aloud.tell(waiting(waits))
+        without, as_ever = said()
     assert without.startswith("waiting for b, until ")
     assert without.endswith("(--node_wait, 10 min; then without, with 2 nodes at least)")
     assert as_ever.endswith("(--node_wait, 10 min)")

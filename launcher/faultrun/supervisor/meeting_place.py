@@ -39,7 +39,7 @@ class _Guest:
 class MeetingPlace:
     """Of ``ranks``, at ``host``, any port; OSError when it cannot. Nobody is known before ``opens``."""
 
-    def __init__(self, reactor: Reactor, host: str, ranks: int) -> None:
+    def __init__(self, reactor: Reactor, host: str, ranks: int, most_bytes: int = _MOST_BYTES) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=1024)
         self._listener.setblocking(False)
@@ -48,6 +48,7 @@ class MeetingPlace:
         self._secret: str | None = None
         self._values: dict[str, bytes] = {}
         self._bytes = 0
+        self._most_bytes = most_bytes
         self._guests: dict[int, _Guest] = {}
         reactor.watch(self._listener.fileno(), self._accept)
 
@@ -140,7 +141,7 @@ class MeetingPlace:
     def _put(self, key: str, value: bytes) -> None:
         before = self._values.get(key)
         more = len(value) - (-len(key) if before is None else len(before))
-        if self._bytes + more > _MOST_BYTES:
+        if self._bytes + more > self._most_bytes:
             raise ValueError("the store is full")
         self._bytes += more
         self._values[key] = value

@@ -17,13 +17,21 @@ _SHORT_WAIT_S = 2.0
 class Aloud:
     """Says each thing once, when it begins; ``at_s`` is when something is to be said by itself.
 
-    What takes no longer than an election or a plan is not said. ``min_nodes``: so many go on without who is
-    missing once the wait is over; 0: all are needed.
+    What takes no longer than an election or a plan, ``short_wait_s``, is not said. ``min_nodes``: so many go
+    on without who is missing once the wait is over; 0: all are needed.
     """
 
-    def __init__(self, run_id: RunId, node_wait_s: float, words: Words, min_nodes: int = 0) -> None:
+    def __init__(
+        self,
+        run_id: RunId,
+        node_wait_s: float,
+        words: Words,
+        min_nodes: int = 0,
+        short_wait_s: float = _SHORT_WAIT_S,
+    ) -> None:
         self._run_id = run_id
         self._node_wait_s = node_wait_s
+        self._short_wait_s = short_wait_s
         self._then = f"; then without, with {several(min_nodes, 'node')} at least" if min_nodes else ""
         self._words = words
         self._waits = self._spare = ""
@@ -40,7 +48,7 @@ class Aloud:
         now_s = boot_now()
         if judged.waits != self._waits:
             self._waits, self._since_s = judged.waits, now_s
-            self.at_s = now_s + _SHORT_WAIT_S if judged.waits else math.inf
+            self.at_s = now_s + self._short_wait_s if judged.waits else math.inf
         elif now_s >= self.at_s:
             self.at_s = math.inf
             since_s = self._since_s if judged.waits_since_s is None else judged.waits_since_s
