@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.agree import Rules, next_step
-from faultrun.core.quarantine import attempts_after, attempts_of, quarantined
+from faultrun.core.quarantine import attempts_after, attempts_of, attempts_seen, quarantined
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.checkpoint import Identity, RecoveryPoint
@@ -37,6 +37,20 @@ def test_progress_that_nobody_saw_does_not_count_as_progress() -> None:
 def test_a_run_that_began_from_nothing_accuses_no_checkpoint() -> None:
     other = Attempt(path="q", failures=1)
     assert attempts_after(plan(None, other), 3) == (other,)
+
+
+@pytest.mark.parametrize(("reached", "left_out"), [(6, []), (5, ["p"]), (None, ["p"])])
+@pytest.mark.parametrize("cause", [Cause.SIGNAL, Cause.FENCE])
+def test_ranks_that_stayed_and_trained_past_it_clear_it_although_their_plan_begins_nowhere(
+    cause: Cause, reached: int | None, left_out: list[str]
+) -> None:
+    accused = Attempt(
+        path="p", failures=2, identity=Identity(inode=1, size_bytes=2, mtime_ns=3, global_step=5)
+    )
+    stayed = replace(plan(None, accused), kept=frozenset({0}), since=3)
+    assert [one.path for one in attempts_of(incident_of(cause, reached), stayed)] == left_out
+    fact = said(NODE, "b", reached=-1 if reached is None else reached)
+    assert [one.path for one in attempts_seen(stayed, [fact])] == left_out
 
 
 def test_other_checkpoints_keep_their_count() -> None:

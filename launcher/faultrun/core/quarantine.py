@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.evidence import FaultClass
 from faultrun.model.facts import NodeFact
 from faultrun.model.incident import Cause, Incident
@@ -27,7 +27,7 @@ def attempts_of(incident: Incident, plan: Plan) -> tuple[Attempt, ...]:
     What was ordered, and what was lost with its node, accuses no checkpoint, nor does the weather of a
     network, a full disk or a faulty device. However it ended, training past it clears it.
     """
-    passed = plan.point is not None and _passed(plan.point, incident.step)
+    passed = _trained_past(plan, incident.step)
     return attempts_after(plan, incident.step) if passed or _accuses(incident) else plan.ledger.attempts
 
 
@@ -45,11 +45,12 @@ def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
 
     An incarnation that trained past its recovery point clears that point's
     count. One whose progress nobody saw counts as a failed attempt: it wrote
-    no checkpoint either, or the point would be another.
+    no checkpoint either, or the point would be another. Where ranks stayed, the plan no longer tells
+    where they began: whatever they are past is cleared.
     """
     point = plan.point
     if point is None:
-        return plan.ledger.attempts
+        return tuple(one for one in plan.ledger.attempts if not _is_behind(one, plan, reached_step))
     about = [one for one in plan.ledger.attempts if one.accuses(point.path, point.identity)]
     others = tuple(one for one in plan.ledger.attempts if one not in about)
     if _passed(point, reached_step):
@@ -64,9 +65,7 @@ def attempts_seen(plan: Plan, facts: Iterable[NodeFact]) -> tuple[Attempt, ...]:
     Ranks that a killed supervisor took with it accuse nothing; what they had reached is known all the same.
     """
     reached = max((_reached(fact) for fact in facts if fact.incarnation == plan.incarnation), default=-1)
-    if plan.point is None or not _passed(plan.point, reached):
-        return plan.ledger.attempts
-    return attempts_after(plan, reached)
+    return attempts_after(plan, reached) if _trained_past(plan, reached) else plan.ledger.attempts
 
 
 def quarantine_after(plan: Plan, incident: Incident | None) -> tuple[Attempt, ...]:
@@ -81,7 +80,17 @@ def quarantined(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
     return tuple(one for one in attempts if one.failures >= LIMIT)
 
 
-def _passed(point: RecoveryPoint, reached_step: int | None) -> bool:
+def _trained_past(plan: Plan, reached_step: int | None) -> bool:
+    if plan.point is None:
+        return any(_is_behind(one, plan, reached_step) for one in plan.ledger.attempts)
+    return _passed(plan.point, reached_step)
+
+
+def _is_behind(attempt: Attempt, plan: Plan, reached_step: int | None) -> bool:
+    return bool(plan.kept) and attempt.identity is not None and _passed(attempt.identity, reached_step)
+
+
+def _passed(point: RecoveryPoint | Identity, reached_step: int | None) -> bool:
     return reached_step is not None and point.global_step is not None and reached_step > point.global_step
 
 
