@@ -118,6 +118,15 @@ def test_changed_bytes_in_a_shard_are_noticed(saved: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("fill", [b"\0", b"\xff"])
+def test_a_shard_whose_pieces_are_blank_is_refused(saved: Path, fill: bytes) -> None:
+    """As a disk leaves a file of which it knew the length, and no more, when the power failed."""
+    shard = saved / "__0_0.distcp"
+    shard.write_bytes(fill * shard.stat().st_size)
+    os.utime(shard, ns=(0, 0))
+    assert refused(saved).endswith("nothing that torch.save writes begins so")
+
+
 def test_a_later_save_into_the_same_directory_that_was_cut_short_is_refused(saved: Path) -> None:
     """Rank 1 wrote its shard anew, rank 0 did not come to it: same lengths, right checksums, mixed steps."""
     os.utime(saved / "__1_0.distcp", ns=(60 * SECOND, 60 * SECOND))

@@ -44,6 +44,7 @@ MAX_METADATA_INSTRUCTIONS = 6_000_000
 """About 120,000 pieces and four seconds."""
 
 _SHARD = re.compile(r"__(\d+)_(\d+)\.distcp")
+_PICKLE = b"\x80"
 _OPTIMIZER = re.compile(r"(?:^|\.)optim")
 _LARGEST_COUNT_BYTES = 4096
 _SAME_SAVE_NS = 2_000_000_000
@@ -164,9 +165,12 @@ def _verify_shard(file: OpenFile, pieces: list[_Piece], depth: Depth) -> bool:
         return False
     proved = True
     for piece in pieces:
-        if piece.transformed or file.read(piece.offset, min(4, piece.size_bytes)) != MAGIC:
+        head = b"" if piece.transformed else file.read(piece.offset, min(len(MAGIC), piece.size_bytes))
+        if piece.transformed or head.startswith(_PICKLE):  # torch.save before torch 1.6, or asked for that
             proved = False
             continue
+        if head != MAGIC:
+            raise Unreadable(f"is damaged at {shown(piece.name)}: nothing that torch.save writes begins so")
         try:
             verdict = verify_zip(file.part(piece.offset, piece.size_bytes), depth)
         except Unreadable as damaged:
