@@ -15,6 +15,7 @@ from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.plan import Attempt, Ledger, Plan
 from faultrun.model.progress import RankStep
+from faultrun.model.recovery import Began, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.story import NODE, POLICY, Story, checkpoint, first_plan
@@ -138,6 +139,17 @@ def test_an_incarnation_that_trained_past_it_clears_it_although_it_went_with_its
     story.starts()
     if reached is not None:
         story.now(WorkersLost, steps=(RankStep(rank=0, step=reached),))
+    story.chose(checkpoint(5, "p")).prepared()
+    assert left_out_after_a_fault(story) == left_out
+
+
+@pytest.mark.parametrize(("began", "left_out"), [(Began.AS_CHOSEN, []), (Began.ELSEWHERE, ["p"])])
+def test_a_first_step_that_counts_on_from_it_clears_it_where_only_logs_tell_of_steps(
+    began: Began, left_out: list[str]
+) -> None:
+    story = Story(1).begins(checkpoint(5, "p")).killed(0).recovers(checkpoint(5, "p"))
+    story.now(ResumeChecked, began=began, why="", step=6, chosen_step=5, by_log=True)
+    story.starts().now(WorkersLost, steps=(RankStep(rank=0, step=9),), by_log=True)
     story.chose(checkpoint(5, "p")).prepared()
     assert left_out_after_a_fault(story) == left_out
 

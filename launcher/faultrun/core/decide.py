@@ -60,7 +60,7 @@ from faultrun.model.hang import (
     PauseOver,
 )
 from faultrun.model.incident import Cause, Incident
-from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
+from faultrun.model.recovery import Began, FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.rejoin import (
     DeathsExamined,
     MemoryFaultFound,
@@ -233,8 +233,11 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
                 state, run=run, life=replace(state.life, reached=max(state.life.reached, reached))
             )
             return Step(state=known, why="how far the workers of a lost supervisor were")
-        case _, ResumeChecked(why=why):
-            return Step(state=state, why=f"its first step is known: {why}")
+        case _, ResumeChecked(began=began, step=step, why=why):
+            # Where only logs tell of steps, this one is known to count on from the recovery point.
+            begun = -1 if step is None or began is not Began.AS_CHOSEN else step
+            known = replace(state, life=replace(state.life, reached=max(state.life.reached, begun)))
+            return Step(state=known, why=f"its first step is known: {why}")
         case _, (StandbyChanged() | RoomFound() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
             return Step(state=state, why="it is about standbys (core.standby)")
         case _, RecoveryTimed(total_s=total_s, first_step_s=first_step_s):
