@@ -160,6 +160,20 @@ class Catalog:
         self._left_alone.add(entries)
         self._left_alone.keep()
 
+    def take_back(self, path: str) -> None:
+        """What lies at ``path`` is this run's, and so is what claims the same point of training beside it.
+
+        Whoever came to a run that went on already could not know that. What cannot be kept on the disk is
+        asked for again.
+        """
+        if not path or not self._left_alone:
+            return
+        aside = self.scan().left_alone
+        told = {one.identity.told for one in aside if one.path == path and one.identity.tells}
+        self._left_alone.take_back(one for one in aside if one.path == path or one.identity.told in told)
+        with suppress(OSError):
+            self._left_alone.keep()
+
     def know(self, entries: Iterable[Entry], life: int) -> None:
         """Remember that these files were there when ``life`` was over, until they are written anew."""
         self._memory.know((one for one in entries if one.incarnation is None and not one.known), life)

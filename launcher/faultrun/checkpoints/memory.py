@@ -24,6 +24,7 @@ _FACTS = (
     "consistent", "fits_any_world",
 )  # fmt: skip
 _MOST_LINES = 4096
+_OURS = "ours"
 _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
 
 
@@ -156,7 +157,7 @@ class LeftAlone:
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._known: dict[tuple[int, int], list[Identity]] = {}
-        self._unkept: list[Identity] = []
+        self._unkept: list[dict[str, Any]] = []
         names = Identity.__dataclass_fields__
         for line in _lines_of(path):
             with suppress(ValueError, TypeError, KeyError):
@@ -164,7 +165,11 @@ class LeftAlone:
                 numbers: dict[str, Any] = {
                     name: None if said[name] is None else int(said[name]) for name in names
                 }
-                self._remember(Identity(**numbers))
+                self._hear(Identity(**numbers), ours=bool(said.get(_OURS)))
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return any(self._known.values())
 
     def holds(self, entry: Entry) -> bool:
         """Whether ``entry`` is one of them, under whatever name, and nobody has written to it since."""
@@ -175,19 +180,30 @@ class LeftAlone:
         """Remember these, in this process; ``keep`` makes it last."""
         for entry in entries:
             if not self.holds(entry):
-                self._remember(entry.identity)
-                self._unkept.append(entry.identity)
+                self._hear(entry.identity, ours=False)
+                self._unkept.append(asdict(entry.identity))
+
+    def take_back(self, entries: Iterable[Entry]) -> None:
+        """They are the run's own after all; ``keep`` makes it last."""
+        for entry in entries:
+            if self.holds(entry):
+                self._hear(entry.identity, ours=True)
+                self._unkept.append({**asdict(entry.identity), _OURS: True})
 
     def keep(self) -> None:
         """Return once all that was added is on the disk. OSError when it cannot be; it may be tried again."""
         if self._path is None or not self._unkept:
             return
         # A line that was cut by a full disk or a kill must not swallow the first of these.
-        _append(self._path, "\n" + "".join(map(_line, map(asdict, self._unkept))), sync=True)
+        _append(self._path, "\n" + "".join(map(_line, self._unkept)), sync=True)
         self._unkept.clear()
 
-    def _remember(self, identity: Identity) -> None:
-        self._known.setdefault((identity.size_bytes, identity.mtime_ns), []).append(identity)
+    def _hear(self, identity: Identity, *, ours: bool) -> None:
+        alike = self._known.setdefault((identity.size_bytes, identity.mtime_ns), [])
+        if ours:
+            alike[:] = [one for one in alike if not identity.same_as(one)]
+        else:
+            alike.append(identity)
 
 
 def stamp_in(entry: Entry) -> Stamp:

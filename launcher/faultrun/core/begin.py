@@ -101,6 +101,8 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
     )
     if state.plan is None:
         return plain
+    if not state.plan.of_one_node:
+        plain = replace(plain, resumed=state.plan.resumes_from(state.node))
     before = state.plan.topology.world_size
     plain = replace(plain, before=before if before != plain.world_size else 0)
     if incident is None or incident.ordered:
@@ -235,6 +237,8 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return Step(state=state, why=f"incarnation {plan.incarnation} keeps ranks that were given up here")
     life = Life(topology=plan.topology, point=plan.point, offered=_own_points(state))
     run = replace(state.run, plan=plan, native_scheduler=given_up(state, plan))
+    if plan.point is not None:  # of the run, whatever this node thought of it while it had no place
+        run = replace(run, known_save=plan.resumes_from(state.node))
     state = replace(state, phase=Phase.AWAITING_PLAN, run=run, life=life)
     if plan.start_at_s > event.at_s:
         return _back_off(state, event.at_s, plan.start_at_s)

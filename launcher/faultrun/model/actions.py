@@ -134,7 +134,8 @@ class FindRecoveryPoint:
     ranks in ``lost`` are passed over where another rank can stand in. ``expects``
     is a checkpoint that the run is known to have had; ``folders`` are where
     its ranks said that they saved. ``world_size`` is that of the plan, 0 in older journals; ``before``: how
-    many workers the run had, where somebody has started it again with another number.
+    many workers the run had, where somebody has started it again with another number. ``resumed`` is what
+    the plan of several nodes resumed from: a node that came late may have taken it for a stranger's.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -148,6 +149,7 @@ class FindRecoveryPoint:
     folders: tuple[str, ...] = ()
     world_size: int = 0
     before: int = field(default=0, metadata=UNLESS_USED)
+    resumed: str = field(default="", metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,13 @@ class Plan:
         seated = self.kept and any(seat.node == node for seat in self.topology.nodes)
         return self.kept.intersection(self.topology.ranks_of(node)) if seated else frozenset()
 
+    def resumes_from(self, node: NodeId) -> str:
+        """What the ranks of ``node`` begin with, the first one's where each has its own; empty: nothing."""
+        if self.point is None:
+            return ""
+        seated = any(seat.node == node for seat in self.topology.nodes)
+        return self.point.path_for(self.topology.ranks_of(node)[0] if seated else None)
+
     def is_for(self, node: NodeId, boot: BootId) -> bool:
         """Whether ``node`` takes part in it, and under this supervisor."""
         nodes = [entry.node for entry in self.topology.nodes]

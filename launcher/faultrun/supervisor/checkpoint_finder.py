@@ -57,6 +57,7 @@ class CheckpointFinder:
         self._beside: tuple[str, ...] = ()
         self._grounds: Grounds | None = None
         self._gone_since_s: float | None = None
+        self._knows_strangers = False
 
     def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
         """The recovery point, why there is none, or why nobody can go on."""
@@ -75,10 +76,10 @@ class CheckpointFinder:
         grounds = self._grounds = self._grounds or Grounds(
             self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
         )
-        if not request.continuing and self._spec.recovery.resume is not Resume.ALWAYS:
-            begun = self._begun(request, at_s)
-            if begun is not None:
-                return begun
+        begun = self._begun(request, at_s)
+        if begun is not None:
+            return begun
+        self._catalog.take_back(request.resumed)
         replicas = known_replicas(self._spec, self._world_size(request))
         need = self._need(request, replicas)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
@@ -122,8 +123,11 @@ class CheckpointFinder:
     def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:
         """How a new run begins that uses no checkpoint of others; None when some are its own.
 
-        What is older than this run is marked, so that no restart takes it.
+        What is older than this run is marked, so that no restart takes it. What is new when a spare looks
+        again is the run's.
         """
+        if request.continuing or self._knows_strangers or self._spec.recovery.resume is Resume.ALWAYS:
+            return None
         scan = self._catalog.scan()
         own = self._spec.run_id if self._spec.recovery.resume is Resume.AUTO else None
         others = [one for one in scan.entries if own is None or one.run_id != own or one.finished]
@@ -131,6 +135,7 @@ class CheckpointFinder:
             self._catalog.leave_alone(others)
         except OSError as error:
             return self._forgetful(request, error)
+        self._knows_strangers = True
         if not scan.entries and self._unreadable():
             # Strangers' checkpoints that are seen only later would be taken for ours.
             return self._gone(request, scan.refused)
