@@ -64,6 +64,7 @@ def test_nodes_are_asked_for_one_run_only_with_the_same_text_of_the_script_and_a
     assert asked_of(plan_of_several(*ETCD, str(here), "--lr=1")) != first
     here.write_text("print(2)\n")
     assert asked_of(plan_of_several(*ETCD, str(here))) != first
+    assert asked_of(plan_of_several(*ETCD, "--max_restarts=7", str(here))) != first
     below = asked_of(plan_of_several(*ETCD, sys.executable, str(here)))
     here.write_text("print(3)\n")
     assert asked_of(plan_of_several(*ETCD, sys.executable, str(here))) != below

@@ -3,8 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from faultrun.core.coordinate import MOST_COMPARES
 from faultrun.core.elect import may_lead
+from faultrun.core.patience import ASKED, asked
 from faultrun.model.agreement import IncarnationOver, LookAgain
 from faultrun.model.checkpoint import RankFile
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -263,9 +266,18 @@ def test_every_write_of_a_plan_is_guarded_by_token_revision_and_the_absence_of_t
     )
 
 
-def test_who_was_started_with_something_else_is_refused_by_name() -> None:
-    run = Group("a", "b", "c", asked="train.py")
-    run["c"].terms = replace(run["c"].terms, asked="other.py")
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        ((ASKED[0],), ASKED[0]),
+        ((ASKED[1], ASKED[4]), f"{ASKED[1]} and {ASKED[4]}"),
+        ((), "something else"),  # of another version
+    ],
+)
+def test_who_was_started_with_something_else_is_refused_by_name(differs: tuple[str, ...], words: str) -> None:
+    theirs = asked(dict.fromkeys(ASKED, 1) | dict.fromkeys(differs, 2)) if differs else "5f2a"
+    run = Group("a", "b", "c", asked=asked(dict.fromkeys(ASKED, 1)))
+    run["c"].terms = replace(run["c"].terms, asked=theirs)
     run["c"].hears = False
     run.starts()
     run["c"].hears = True
@@ -273,7 +285,10 @@ def test_who_was_started_with_something_else_is_refused_by_name() -> None:
     (end,) = run["c"].was_told(RunFinished)
     assert isinstance(end, RunFinished)
     assert end.exit_code == 64
-    assert "node c was started with another script" in end.why
+    first, because, hint = end.why.splitlines()
+    assert first in {f"node c was started with {words} than node {node}" for node in "ab"}
+    assert because.startswith("  because: ")
+    assert hint.startswith("  try:     the same command on every node")
 
 
 HEADER: dict[str, Any] = {

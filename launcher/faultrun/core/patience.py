@@ -7,6 +7,8 @@ A training that has finished must not be told to the platform as failed, or it i
 hours of work twice; nor may a node say 0 where it knows that another's ranks failed.
 """
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 from faultrun.core.agree import stop_exit_code
@@ -18,6 +20,15 @@ from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.membership import CommonKeys, MemberClock, Terms
 from faultrun.model.roster import Roster
 from faultrun.model.stop import StopSource
+
+ASKED = (
+    "another script (its text counts)",
+    "other arguments",
+    "another framework",
+    "another number of nodes or of workers a node",
+    "another --max_restarts or --restart_window",
+)
+"""What has to be the same on all nodes, in the words of the refusal."""
 
 OTHER_ARGUMENTS = 64
 NOBODY_CAME = 69
@@ -120,10 +131,26 @@ def refused(
     if fact.status.busy or (roster is not None and roster.has(fact.node, fact.boot)):
         return None
     why = (
-        f"node {fact.node} was started with another script (its text counts), other arguments or other "
-        f"workers a node than node {coordinator.node}"
+        f"node {fact.node} was started with {_differing(terms.asked, coordinator.asked)} than node "
+        f"{coordinator.node}\n"
+        "  because: all nodes of a run begin alike; the others go on without this one\n"
+        "  try:     the same command on every node, but for --node_rank and --node_name; "
+        "--rdzv-id=OTHER for another run"
     )
     return _end(fact, clock, OTHER_ARGUMENTS, why)
+
+
+def asked(parts: Mapping[str, object]) -> str:
+    """What a node is started with, as its statements carry it: a digest of each part, ``ASKED`` by name."""
+    return "-".join(hashlib.sha256(repr(parts[name]).encode()).hexdigest()[:8] for name in ASKED)
+
+
+def _differing(here: str, there: str) -> str:
+    ours, theirs = here.split("-"), there.split("-")
+    if not len(ours) == len(theirs) == len(ASKED):  # of another version
+        return "something else"
+    words = [name for name, one, other in zip(ASKED, ours, theirs, strict=True) if one != other]
+    return " and ".join(words)
 
 
 def _end(fact: NodeFact, clock: MemberClock, code: int, why: str, *, stopped: bool = False) -> RunFinished:

@@ -1,11 +1,11 @@
 """What one of several nodes needs to agree with the others, made of its ``RunSpec``."""
 
 import hashlib
-import json
 from contextlib import suppress
 from pathlib import Path
 
 from faultrun.core.agree import Rules
+from faultrun.core.patience import ASKED, asked
 from faultrun.core.secrets import without_secret_words
 from faultrun.model.agreement_spec import AgreementSpec, OnAgreementLoss
 from faultrun.model.exits import WorkerExitCodes
@@ -110,10 +110,15 @@ def _machine(log_dir: Path) -> str:
 
 def asked_of(spec: RunSpec) -> str:
     """A digest of what every node of a run is started with."""
-    slots = [entry.slots for entry in spec.topology.nodes]
-    command = [without_secret_words(spec.command.shown), _code(spec.command)]
-    text = json.dumps([*command, spec.framework.value, slots])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    policy = spec.supervision.policy
+    parts = (
+        _code(spec.command),
+        without_secret_words(spec.command.shown),
+        spec.framework.value,
+        [entry.slots for entry in spec.topology.nodes],
+        (policy.max_restarts, policy.window_s),
+    )
+    return asked(dict(zip(ASKED, parts, strict=True)))
 
 
 def _code(command: Command) -> str:
