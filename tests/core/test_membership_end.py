@@ -154,3 +154,11 @@ def test_who_comes_alone_after_a_run_that_ended_with_0_waits_and_ends_as_that_on
     assert isinstance(end, RunFinished)
     why = "the run had ended: every rank finished; another node did not come within 1 min"
     assert (end.exit_code, end.why) == (0, why)
+    run.settles()
+    run.is_gone("c")
+    run.members.append(later := Member(run, "d"))
+    run.settles()
+    run.passes(61)
+    (end,) = later.was_told(RunFinished)
+    assert isinstance(end, RunFinished)
+    assert end.why == why, "who comes after that is told of the same end alone"

@@ -34,6 +34,7 @@ from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEn
 from faultrun.model.topology import NodeId, Topology
 from faultrun.model.transaction import Absent, Compare, Delete, NothingNewer, Operation, Put, Transaction
 
+_ENDED = "the run had ended: "
 MOST_COMPARES = 100
 """etcd takes 128 operations in a transaction by default."""
 NOTES_A_SAVE = "note that the run has saved"
@@ -282,7 +283,8 @@ def _not_come_back(office: Office, waits: str, run_s: float) -> RunFinished:
     before, wait_s = office.common.header, office.terms.times.node_wait_s
     code, why = 69, f"{waits.removeprefix(AWAITS)} did not come within {span(wait_s)}"
     if office.header is None and before is not None:
-        code, why = before.exit_code, f"the run had ended: {before.why}; {why}"
+        told = before.why.rpartition("; ")[0] if before.why.startswith(_ENDED) else _ENDED + before.why
+        code, why = before.exit_code, f"{told}; {why}"
     incarnation = -1 if before is None else before.incarnation
     return RunFinished(at_s=run_s, incarnation=incarnation, exit_code=code, why=why, stopped=False)
 
