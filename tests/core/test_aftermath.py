@@ -36,7 +36,7 @@ KILLED = Incident(
 )  # fmt: skip
 HEARD_OF = replace(
     KILLED, cause=Cause.ELSEWHERE, rank=None, status=None, followers=(2, 3),
-    explanation="node b was lost: etcd heard nothing of it for 10 s; ranks 2 3", node=NodeId(""),
+    explanation="node b was lost: it ended, or etcd heard nothing of it for 10 s; ranks 2 3", node=NodeId(""),
 )  # fmt: skip
 
 

@@ -259,7 +259,7 @@ def test_a_lost_node_ends_the_incarnation_and_the_spare_that_came_first_gets_its
     assert found.plan.replaced == (Replacement(node=B, by=spare.node, ranks=(2, 3)),)
     named = next_step(replace(RULES, lease_ttl_s=3), plan(), training, 10, lost)
     assert isinstance(named, IncarnationOver)
-    assert named.why == "node b was lost: etcd heard nothing of it for 3 s; ranks 2 3"
+    assert named.why == "node b was lost: it ended, or etcd heard nothing of it for 3 s; ranks 2 3"
     del drained[C], drained[spare.node]
     assert next_step(RULES, plan(), drained, 10, lost) == "waiting for b"
 

@@ -25,7 +25,7 @@ SEATS = Topology(nodes=(NodeSlots(node=A, slots=2), NodeSlots(node=B, slots=2), 
 BOOT = BootId("b")
 PLAN = first_plan(6, topology=SEATS, boots=(BOOT,) * 3)
 RULES = Rules(topology=SEATS, policy=POLICY, lease_ttl_s=10, stays=True)
-LOST = "node b was lost: etcd heard nothing of it for 10 s; ranks 2 3"
+LOST = "node b was lost: it ended, or etcd heard nothing of it for 10 s; ranks 2 3"
 
 
 def fact(node: NodeId, status: NodeStatus, kept: tuple[int, ...] = (), **more: object) -> NodeFact:

@@ -101,7 +101,7 @@ CARDS = {
         CARD,
         incident=replace(
             KILLED, cause=Cause.NODE, rank=None, status=None, node=NodeId("na"), epoch=None, last_line="",
-            explanation="node na was lost: etcd heard nothing of it for 10 s; ranks 0 1",
+            explanation="node na was lost: it ended, or etcd heard nothing of it for 10 s; ranks 0 1",
             together=(0, 1), followers=(2, 3), finding=None, raised=None,
         ),
         saves=CARD.saves[:1],

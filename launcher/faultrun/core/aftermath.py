@@ -16,8 +16,8 @@ from faultrun.model.topology import NodeId, Topology
 
 
 def loss_words(seats: Topology, node: NodeId, lease_ttl_s: float) -> str:
-    """``node a was lost: etcd heard nothing of it for 10 s; ranks 0 1``."""
-    silent = f": etcd heard nothing of it for {lease_ttl_s:g} s" if lease_ttl_s else ""
+    """``node a was lost: it ended, or etcd heard nothing of it for 10 s; ranks 0 1``."""
+    silent = f": it ended, or etcd heard nothing of it for {lease_ttl_s:g} s" if lease_ttl_s else ""
     return f"node {node} was lost{silent}; {rank_names(seats.ranks_of(node))}"
 
 

@@ -263,7 +263,7 @@ def _restart(card: Card) -> str:
     window = "this hour" if card.window_s == _HOUR_S else f"in {duration(card.window_s)}"
     earlier = several(card.refunded, "earlier one")
     given_back = f" ({earlier} given back for progress)" if card.refunded else ""
-    return f"{begins}; {allowed - number} of {allowed} left {window}{given_back}"
+    return f"{begins}; {max(0, allowed - number)} of {allowed} left {window}{given_back}"
 
 
 def duration(seconds: float) -> str:
