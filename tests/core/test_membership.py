@@ -243,7 +243,7 @@ def test_a_spare_that_nobody_can_lead_does_not_wait_for_ever() -> None:
     for node in "ab":
         run.is_gone(node)
     run.settles()
-    assert run["c"].waits == "a coordinator"
+    assert run["c"].waits == "a coordinator, which only nodes a b can be"
     run.passes(61)
     (end,) = run["c"].was_told(RunFinished)
     assert isinstance(end, RunFinished)

@@ -80,8 +80,16 @@ class Standpoint:
         if self.deaf:
             return self._waits_for_word
         if self.common.coordinator is None:
-            return "a coordinator"
+            return self._waits_for_lead
         return self.common.coordinator.waits or self._waits_beside
+
+    @property
+    def _waits_for_lead(self) -> str:
+        """Once there is a plan only its members may decide, and this node may be none."""
+        nodes = () if self.roster is None else tuple(seat.node for seat in self.roster.entries)
+        if not nodes or self.own.fact.node in nodes:
+            return "a coordinator"
+        return f"a coordinator, which only {node_names(nodes)} can be"
 
     @property
     def _waits_for_word(self) -> str:
