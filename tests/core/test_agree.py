@@ -54,6 +54,16 @@ def finish(incarnation: int = 0, *, exit_code: int, why: str, stop: StopSource |
     )
 
 
+def test_a_store_that_lost_its_data_gives_no_budget_back_and_no_number_of_an_incident_again() -> None:
+    spent = Ledger(restarts=(Restart(at_s=3, step=5),), incidents=2, total_restarts=2, high_step=5)
+    older, newer = replace(spent, incidents=1), spent
+    came_back = fact(A, NodeStatus.JOINED, incarnation=1, ledger=older)
+    for other in (fact(B, NodeStatus.JOINED, incarnation=2, ledger=newer), fact(B, NodeStatus.JOINED)):
+        found = answer(came_back, other)
+        assert isinstance(found, PlanAdopted)
+        assert found.plan.ledger == (other.ledger or older)
+
+
 def answer(*facts: NodeFact, after: Plan | None = None, rules: Rules = RULES, now_s: float = 10) -> NextStep:
     return next_step(rules, after, {one.node: one for one in facts}, now_s)
 

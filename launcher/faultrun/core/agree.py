@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from faultrun.core.aftermath import aftermath, first_incident, only_followed, told_before, with_lost
-from faultrun.core.budget import furthest
+from faultrun.core.budget import furthest, ledger_told
 from faultrun.core.keeping import (
     is_kept,
     keep,
@@ -293,7 +293,9 @@ def _replan(
     high_step = max(fact.high_step for fact in spoken)
     if plan is None:
         reason = Reason.FIRST if point is None else Reason.CONTINUED
-        return adopted(replace(following, reason=reason, ledger=furthest(Ledger(), high_step, point)), now_s)
+        return adopted(
+            replace(following, reason=reason, ledger=furthest(ledger_told(spoken), high_step, point)), now_s
+        )
     number = max(following.incarnation, plan.incarnation + 1)
     following = replace(following, incarnation=number, ledger=plan.ledger)
     if incident is not None and incident.number <= plan.ledger.incidents:

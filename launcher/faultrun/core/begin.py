@@ -206,6 +206,7 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
             meeting_port=state.life.meeting_port if status is NodeStatus.REPLACING else 0,
             open_port=0 if _keeps_back(state, now_s) else state.life.open_port,
+            ledger=state.ledger_before,
             saved="" if state.plan is None or state.plan.point is not None else state.run.known_save,
         )
     )

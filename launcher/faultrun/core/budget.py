@@ -1,9 +1,11 @@
 """How many restarts are too many, and how long to wait before the next."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from faultrun.core.span import span
 from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.facts import NodeFact
 from faultrun.model.plan import Ledger, Restart
 from faultrun.model.spec import RestartPolicy
 
@@ -98,6 +100,12 @@ def furthest(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> Led
         saved_step=max(_known(point.global_step), ledger.saved_step),
         saved_epoch=max(epoch, ledger.saved_epoch),
     )
+
+
+def ledger_told(facts: Iterable[NodeFact]) -> Ledger:
+    """What the run had spent by the journals of its nodes, where nobody else knows of a plan."""
+    told = [(fact.incarnation, fact.ledger.incidents, fact.ledger) for fact in facts if fact.ledger]
+    return max(told, key=lambda one: one[:2])[-1] if told else Ledger()
 
 
 def within_window(restarts: tuple[Restart, ...], policy: RestartPolicy, now_s: float) -> tuple[Restart, ...]:

@@ -6,6 +6,7 @@ from enum import Enum
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.fact import UNLESS_USED
 from faultrun.model.incident import Incident, Save, Unsaved
+from faultrun.model.plan import Ledger
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
 
@@ -49,7 +50,8 @@ class NodeFact:
     ``unfit``: the failure is this node's own (its disk, its kernel), so another may take its place.
     ``open_port``: where ranks of the next incarnation could meet here; 0 where more than that has to be
     prepared before they start, or may have to wait.
-    ``saved`` is a checkpoint that the run has made since a plan that resumes from none.
+    ``saved`` is a checkpoint that the run has made since a plan that resumes from none. ``ledger`` is what
+    the run had spent by the journal of a supervisor that came back: the store may have lost its data.
     """
 
     node: NodeId
@@ -82,6 +84,7 @@ class NodeFact:
     open_port: int = field(default=0, metadata=UNLESS_USED)
     seat: int | None = field(default=None, metadata=UNLESS_USED)
     saved: str = field(default="", metadata=UNLESS_USED)
+    ledger: Ledger | None = field(default=None, metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

@@ -10,7 +10,7 @@ from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.hang import PauseHistory, Standstill
 from faultrun.model.incident import Incident, Save
 from faultrun.model.notice import Platform
-from faultrun.model.plan import Plan
+from faultrun.model.plan import Ledger, Plan
 from faultrun.model.progress import RankStep
 from faultrun.model.spec import Windows
 from faultrun.model.stop import Stop, StopSource
@@ -223,6 +223,13 @@ class RunState:
     def incarnation(self) -> int:
         """The life of the worker group that the last plan named; -1 before the first."""
         return -1 if self.run.plan is None else self.run.plan.incarnation
+
+    @property
+    def ledger_before(self) -> Ledger | None:
+        """What the run of several nodes had spent before this supervisor came, as its journal tells."""
+        plan = self.run.plan
+        of_this_one = plan is None or plan.of_one_node or plan.is_for(self.node, self.boot)
+        return None if plan is None or of_this_one else plan.ledger
 
     @property
     def recovers_itself(self) -> bool:
