@@ -145,6 +145,23 @@ def test_whoever_knows_how_an_incident_was_answered_is_not_told_again_and_others
     assert "step 4" in texts[0]
 
 
+def test_the_card_of_a_run_that_had_ended_stays_as_it_was_whatever_the_next_start_ends_with(
+    tmp_path: Path,
+) -> None:
+    story = Story(1).begins().reported(r0=5).killed(0, after_s=5).drained().chose(None)
+    state = next(step.state for _, step in story.steps[::-1] if step.state.phase is Phase.AWAITING_PLAN)
+    assert state.life.incident is not None
+    ended = Aftermath(incident=state.life.incident)
+    texts = []
+    for why in ("the same failure 3 times", "stopped by SIGTERM"):
+        said: list[str] = []
+        CardKeeper(a_spec(workers=1), tmp_path, said.append, lambda: NOW).agreed_end(ended, state, why)
+        texts.append((tmp_path / "incident_1.txt").read_text())
+    assert said == []
+    assert texts[0] == texts[1]
+    assert "none: the same failure 3 times" in texts[0]
+
+
 def test_who_reads_a_card_while_it_is_written_anew_reads_a_whole_one(tmp_path: Path) -> None:
     told(recovered(), tmp_path)
     with (tmp_path / "incident_1.json").open() as earlier:

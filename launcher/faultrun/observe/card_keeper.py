@@ -84,7 +84,12 @@ class CardKeeper:
         self._began_s, self._text_stays = now_s if own is None else own.at_s, True
 
     def agreed_end(self, told: Aftermath, state: RunState, why: str) -> None:
-        """No plan follows an incident of several nodes; as in ``agreed``."""
+        """No plan follows an incident of several nodes; as in ``agreed``.
+
+        A card that an earlier supervisor left here was answered by the end of that one's run.
+        """
+        if self._card is None and (self._log_dir / f"incident_{told.incident.number}.json").exists():
+            return
         settings = RunSettings.of(self._spec, str(self._log_dir))
         self._show(agreed_card(None, told, settings, state.seats.world_size, why))
 
