@@ -238,6 +238,20 @@ def test_an_heir_decides_only_when_no_answer_of_its_predecessor_counts_any_more(
     assert run.phase == (0, PlanPhase.LOOK)
 
 
+def test_two_hosts_of_one_name_are_told_so_while_they_wait_for_each_other() -> None:
+    run = Group("a")
+    run.members.append(twin := Member(run, "a"))
+    twin.says(NodeStatus.JOINED, boot=BootId("a2"))
+    run.settles()
+    words = "another node (several supervisors are node a: give each host its own --node_name)"
+    assert {one.waits for one in run.members} == {words}
+    run.passes(61)
+    for one in run.members:
+        (end,) = one.was_told(RunFinished)
+        assert isinstance(end, RunFinished)
+        assert (end.exit_code, end.why) == (69, f"{words} did not come within 1 min")
+
+
 def test_a_spare_that_nobody_can_lead_does_not_wait_for_ever() -> None:
     run = Group("a", "b", "c").starts()
     for node in "ab":

@@ -11,9 +11,9 @@ from dataclasses import replace
 from faultrun.core import at_once
 from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
 from faultrun.core.elect import plan_as_seen, still_coordinator
-from faultrun.core.office import LONGEST_PATH, Office, numbered, statements
+from faultrun.core.office import LONGEST_PATH, Office, namesakes, numbered, statements
 from faultrun.core.place import begun_anew, does_without
-from faultrun.core.span import span
+from faultrun.core.span import node_names, span
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -52,6 +52,7 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
     following = next_step(rules, office.plan, facts, run_s, frozenset(), too_late=waited)
     match following:
         case str():
+            following += _namesakes(office) if following.startswith(AWAITS) else ""
             gave_up = too_late and following.startswith(AWAITS)
             if not gave_up:
                 return _save_noted(office, run_s) or following
@@ -69,6 +70,14 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
             assert_never(following)
+
+
+def _namesakes(office: Office) -> str:
+    """That two supervisors count as one node, where that may be why one is missing."""
+    names = namesakes(office)
+    if not names:
+        return ""
+    return f" (several supervisors are {node_names(names)}: give each host its own --node_name)"
 
 
 def _save_noted(office: Office, run_s: float) -> Transaction | None:

@@ -3,6 +3,7 @@
 Pure; ``core.coordinate`` decides.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -85,6 +86,14 @@ def statements(office: Office) -> dict[NodeId, Stated]:
         if member or (one.created > ended and one.statement.asked == office.terms.asked and not taken):
             found[one.node] = one
     return found
+
+
+def namesakes(office: Office) -> tuple[NodeId, ...]:
+    """Nodes of which several supervisors are there before the first plan: hosts of one name, perhaps."""
+    if office.header is not None:
+        return ()
+    counts = Counter(one.node for one in office.nodes.stated if one.created > office.common.header_changed)
+    return tuple(sorted(node for node, number in counts.items() if number > 1))
 
 
 def numbered(office: Office, by_node: Mapping[NodeId, Stated]) -> dict[NodeId, NodeFact]:
