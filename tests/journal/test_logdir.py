@@ -76,16 +76,16 @@ def test_a_run_that_did_not_come_to_its_end_is_continued_under_its_own_name(
     assert claimed.past is not None
     assert claimed.past.state == story().state
     assert claimed.past.boots == ("b",)
-    assert claimed.note.startswith(
-        f"going on with run before after incarnation {claimed.past.state.incarnation}"
-    )
+    last = claimed.past.state.plan
+    after = "that had no plan here yet" if last is None else f"after incarnation {last.incarnation}"
+    assert claimed.note.startswith(f"going on with run before {after}")
     assert (tmp_path / "worker_0.log").read_text() == "hello"
 
 
 def test_a_run_that_was_given_up_is_continued_with_a_line_that_says_why(tmp_path: Path) -> None:
     left_by(tmp_path, given_up())
     assert claim(tmp_path, START, "new").note == (
-        "going on with run before after incarnation -1, with a fresh budget: "
+        "going on with run before that had no plan here yet, with a fresh budget: "
         "it had been given up (exit code 65), 3 found, none whole"
     )
 

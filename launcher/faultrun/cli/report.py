@@ -46,7 +46,10 @@ def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
     if folders:
         if not typed["quiet"]:
             others = len(status.members) - 1
-            more = f"; each of the other {several(others, 'node')} has its own" if others else ""
+            theirs = (
+                "the other node has" if others == 1 else f"each of the other {several(others, 'node')} has"
+            )
+            more = f"; {theirs} its own" if others else ""
             say(f"from the journal in {folders[0]}{more}")
         return _in_full(folders[0], **typed)
     places = "; ".join(where_files_are(status)) or "none had ranks yet"

@@ -82,7 +82,9 @@ def _found(path: Path, start: RunState, run_id: str) -> Claimed:
         return Claimed(path=path, past=None, run_id=run_id, ended_run=old_id)
     if past.state.plan is None and not past.boots:
         return Claimed(path=path, past=None, run_id=run_id)
-    note = f"going on with run {old_id} after incarnation {past.state.incarnation}"
+    begun = past.state.plan is not None
+    after = f"after incarnation {past.state.incarnation}" if begun else "that had no plan here yet"
+    note = f"going on with run {old_id} {after}"
     if past.state.given_up:
         why = past.ended.partition("\n")[0]
         note += f", with a fresh budget: it had been given up (exit code {past.state.exit_code}), {why}"
