@@ -115,7 +115,7 @@ def test_survivors_stay_beside_a_bad_node_that_nobody_can_replace() -> None:
 @pytest.mark.parametrize(
     ("elastic", "point", "why"),
     [
-        (ALL, None, "no spare is there"),
+        (ALL, None, "no spare was there"),
         (ELASTIC, FIXED, FIXED.fixed_by),
     ],
 )

@@ -194,7 +194,7 @@ def test_of_a_fixed_number_a_spare_has_the_place_of_a_host_that_fails_twice_and_
         why = "failed 2 times in a row while others worked"
         for name in "ac":
             assert f"  workers   node b is set aside: its ranks {why}" in one.run(name).card(2)
-            assert f"; node c keeps its place (its ranks {why}): no spare is there" in one.run(name).card(4)
+            assert f"; node c keeps its place (its ranks {why}): no spare was there" in one.run(name).card(4)
         assert f"this node gets no rank as long as others can: its ranks {why}" in one.run("b").text
 
 

@@ -222,7 +222,7 @@ def _too_few(known: Known, able: Mapping[NodeId, NodeFact], bad: NodeAside | Non
     """Who is missing is said by others; here what would keep the rest from going on without them."""
     least = known.elastic.min_nodes
     if bad is not None and known.keeps_size:
-        return "no spare is there"
+        return "no spare was there"
     if bad is not None:
         left = several(known.count - 1, "node")
         return f"{left} would be left, and --nnodes={least}:{len(known.wanted.nodes)}"
