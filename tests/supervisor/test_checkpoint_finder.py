@@ -342,9 +342,10 @@ def test_what_comes_while_a_spare_waits_is_its_runs_and_no_strangers(tmp_path: P
     assert (answer.point, answer.left_alone) == (None, 1)
     save(tmp_path / "ckpt/net-1_20.ckpt", ckpt(1, 20))
     answer = answers(RecoveryPointChosen, looking.find(FIRST, 0.0))
-    assert (step_of(answer), answer.left_alone) == (20, 0)
+    assert (answer.point, answer.left_alone) == (None, 0), "the others know whether it is whole and in doubt"
+    assert step_of(looking.find(AGAIN, 0.0)) == 20
     (tmp_path / "ckpt/net-1_20.ckpt").unlink()
-    assert step_of(looking.find(FIRST, 0.0)) is None, "what was there before stays left alone"
+    assert step_of(looking.find(AGAIN, 0.0)) is None, "what was there before stays left alone"
 
 
 def test_what_the_plan_of_a_node_that_came_late_resumed_from_is_no_strangers(tmp_path: Path) -> None:

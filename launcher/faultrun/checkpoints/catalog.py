@@ -160,15 +160,13 @@ class Catalog:
         self._left_alone.add(entries)
         self._left_alone.keep()
 
-    def take_back(self, path: str) -> None:
-        """What lies at ``path`` is this run's, and so is what claims the same point of training beside it.
+    def pass_over(self, entries: Iterable[Entry]) -> None:
+        """Do not offer these files until this is called again; nothing is kept on the disk."""
+        self._left_alone.pass_over(entries)
 
-        Whoever came to a run that went on already could not know that. What cannot be kept on the disk is
-        asked for again.
-        """
-        if not path or not self._left_alone:
-            return
-        aside = self.scan().left_alone
+    def take_back(self, path: str) -> None:
+        """What lies at ``path`` is this run's, and so is what claims the same point of training beside it."""
+        aside = self.scan().left_alone if path and self._left_alone else ()
         told = {one.identity.told for one in aside if one.path == path and one.identity.tells}
         self._left_alone.take_back(one for one in aside if one.path == path or one.identity.told in told)
         with suppress(OSError):

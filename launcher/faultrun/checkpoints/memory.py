@@ -25,6 +25,8 @@ _FACTS = (
 )  # fmt: skip
 _MOST_LINES = 4096
 _OURS = "ours"
+_Identities = dict[tuple[int, int], list[Identity]]
+"""By size and time."""
 _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
 
 
@@ -156,7 +158,8 @@ class LeftAlone:
 
     def __init__(self, path: str | None) -> None:
         self._path = path
-        self._known: dict[tuple[int, int], list[Identity]] = {}
+        self._known: _Identities = {}
+        self._for_now: _Identities = {}
         self._unkept: list[dict[str, Any]] = []
         names = Identity.__dataclass_fields__
         for line in _lines_of(path):
@@ -173,22 +176,27 @@ class LeftAlone:
 
     def holds(self, entry: Entry) -> bool:
         """Whether ``entry`` is one of them, under whatever name, and nobody has written to it since."""
-        alike = self._known.get((entry.size_bytes, entry.mtime_ns), ())
-        return any(entry.identity.same_as(one) for one in alike)
+        return _is_in(self._known, entry) or _is_in(self._for_now, entry)
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Remember these, in this process; ``keep`` makes it last."""
         for entry in entries:
-            if not self.holds(entry):
+            if not _is_in(self._known, entry):
                 self._hear(entry.identity, ours=False)
                 self._unkept.append(asdict(entry.identity))
 
     def take_back(self, entries: Iterable[Entry]) -> None:
         """They are the run's own after all; ``keep`` makes it last."""
         for entry in entries:
-            if self.holds(entry):
+            if _is_in(self._known, entry):
                 self._hear(entry.identity, ours=True)
                 self._unkept.append({**asdict(entry.identity), _OURS: True})
+
+    def pass_over(self, entries: Iterable[Entry]) -> None:
+        """Hold these, too, until this is called again; nothing of it is kept."""
+        self._for_now = {}
+        for entry in entries:
+            self._for_now.setdefault((entry.size_bytes, entry.mtime_ns), []).append(entry.identity)
 
     def keep(self) -> None:
         """Return once all that was added is on the disk. OSError when it cannot be; it may be tried again."""
@@ -204,6 +212,11 @@ class LeftAlone:
             alike[:] = [one for one in alike if not identity.same_as(one)]
         else:
             alike.append(identity)
+
+
+def _is_in(known: _Identities, entry: Entry) -> bool:
+    alike = known.get((entry.size_bytes, entry.mtime_ns), ())
+    return any(entry.identity.same_as(one) for one in alike)
 
 
 def stamp_in(entry: Entry) -> Stamp:

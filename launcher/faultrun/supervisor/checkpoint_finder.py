@@ -124,25 +124,28 @@ class CheckpointFinder:
         """How a new run begins that uses no checkpoint of others; None when some are its own.
 
         What is older than this run is marked, so that no restart takes it. What is new when a spare looks
-        again is the run's.
+        again is most likely the run's, and the others know more of it: it is passed over as long as that.
         """
-        if request.continuing or self._knows_strangers or self._spec.recovery.resume is Resume.ALWAYS:
+        self._catalog.pass_over(())
+        if request.continuing or self._spec.recovery.resume is Resume.ALWAYS:
             return None
         scan = self._catalog.scan()
         own = self._spec.run_id if self._spec.recovery.resume is Resume.AUTO else None
         others = [one for one in scan.entries if own is None or one.run_id != own or one.finished]
+        first = not self._knows_strangers
+        self._catalog.pass_over(others)
         try:
-            self._catalog.leave_alone(others)
+            self._catalog.leave_alone(others if first else ())
         except OSError as error:
             return self._forgetful(request, error)
-        self._knows_strangers = True
         if not scan.entries and self._unreadable():
             # Strangers' checkpoints that are seen only later would be taken for ours.
             return self._gone(request, scan.refused)
+        self._knows_strangers = True
         if len(others) < len(scan.entries):
             return None
         self._gone_since_s = None
-        return self._chosen(request, at_s, left_alone=len(others))
+        return self._chosen(request, at_s, left_alone=len(others) if first else 0)
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
