@@ -123,9 +123,10 @@ def accelerate_fsdp(root: Path, kind: str) -> None:
             model(torch.rand(4, 4)).sum().backward()
             optimizer.step()
         folder = str(root / f"checkpoint_{number}")
-        accelerator.save_state(folder)
-        save_fsdp_model(plugin, accelerator, model, folder)
+        Path(folder).mkdir(parents=True)
+        save_fsdp_model(plugin, accelerator, model, folder)  # in the order of accelerate's own save_state
         save_fsdp_optimizer(plugin, accelerator, optimizer, model, folder)
+        accelerator.save_state(folder)
 
 
 class Net(lightning.LightningModule):  # type: ignore[misc]  # as above
