@@ -333,31 +333,3 @@ def test_with_more_workers_than_before_a_file_for_each_rank_is_refused_by_name(t
     assert hint.startswith("  try:     --worker_num=2, as many as wrote them; or move the files of all ranks")
     shutil.rmtree(tmp_path / "ckpt/rank_1")
     assert step_of(answers(RecoveryPointChosen, finder(tmp_path).find(more, 0.0))) == 5
-
-
-def test_what_comes_while_a_spare_waits_is_its_runs_and_no_strangers(tmp_path: Path) -> None:
-    put(tmp_path, 10)
-    looking = in_shared(tmp_path, tmp_path)
-    answer = answers(RecoveryPointChosen, looking.find(FIRST, 0.0))
-    assert (answer.point, answer.left_alone) == (None, 1)
-    save(tmp_path / "ckpt/net-1_20.ckpt", ckpt(1, 20))
-    answer = answers(RecoveryPointChosen, looking.find(FIRST, 0.0))
-    assert (answer.point, answer.left_alone) == (None, 0), "the others know whether it is whole and in doubt"
-    assert step_of(looking.find(AGAIN, 0.0)) == 20
-    (tmp_path / "ckpt/net-1_20.ckpt").unlink()
-    assert step_of(looking.find(AGAIN, 0.0)) is None, "what was there before stays left alone"
-
-
-def test_what_the_plan_of_a_node_that_came_late_resumed_from_is_no_strangers(tmp_path: Path) -> None:
-    put(tmp_path, 10)
-    put(tmp_path, 20)
-    assert answers(RecoveryPointChosen, in_shared(tmp_path, tmp_path).find(FIRST, 0.0)).left_alone == 2
-    for request, step in (
-        (AGAIN, None),
-        (replace(AGAIN, resumed=f"{tmp_path}/ckpt/net-1_20.ckpt"), 20),
-        (AGAIN, 20),
-    ):
-        found = in_shared(tmp_path, tmp_path).find(request, 0.0)
-        assert step_of(found) == step, "and the next supervisor knows it, too"
-    (tmp_path / "ckpt/net-1_20.ckpt").unlink()
-    assert step_of(in_shared(tmp_path, tmp_path).find(AGAIN, 0.0)) is None

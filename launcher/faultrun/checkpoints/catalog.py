@@ -165,10 +165,12 @@ class Catalog:
         self._left_alone.pass_over(entries)
 
     def take_back(self, path: str) -> None:
-        """What lies at ``path`` is this run's, and so is what claims the same point of training beside it."""
+        """What lies at ``path`` is this run's, and so are files of its kind for the same training point."""
         aside = self.scan().left_alone if path and self._left_alone else ()
-        told = {one.identity.told for one in aside if one.path == path and one.identity.tells}
-        self._left_alone.take_back(one for one in aside if one.path == path or one.identity.told in told)
+        told = {(one.kind, one.identity.told) for one in aside if one.path == path and one.identity.tells}
+        self._left_alone.take_back(
+            one for one in aside if one.path == path or (one.kind, one.identity.told) in told
+        )
         with suppress(OSError):
             self._left_alone.keep()
 
