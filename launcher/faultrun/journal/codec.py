@@ -9,15 +9,20 @@ that was renamed keeps its word in ``WIRE_NAME``, a field in its metadata. A fie
 is not written while it has its default.
 """
 
+import contextlib
 import dataclasses
 import functools
 import types
 import typing
+from collections.abc import Callable
 from enum import Enum, EnumMeta
 from typing import Any
 
 TAG = "is"
 _PLAIN = (int, str, bool, float, type(None))
+
+Encoder = Callable[[Any], Any]
+Decoder = Callable[[object], Any]
 
 
 class CodecError(ValueError):
@@ -26,90 +31,159 @@ class CodecError(ValueError):
 
 def encode(value: object) -> Any:
     """Return ``value`` as JSON-ready data. TypeError for anything that is not a value."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case Enum():
-            return value.value
-        case tuple() | list():
-            return [encode(item) for item in value]
-        case frozenset() | set():
-            return sorted(encode(item) for item in value)
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {
-                word: encode(getattr(value, name))
-                for name, word, _, silent in _fields(type(value))
-                if silent is dataclasses.MISSING or getattr(value, name) != silent
-            }
-            return {TAG: wire_name(type(value)), **fields}
-        case _:
-            raise TypeError(f"not a value: {value!r}")
+    kind: Any = type(value)
+    return _encoder(kind)(value)
 
 
 def decode(data: object, as_type: Any) -> Any:
     """Return ``data`` as ``as_type``. CodecError when it does not fit."""
-    if type(as_type) is type:  # the usual ones first: journals are long
-        if as_type is float and type(data) is int:
-            return float(data)
-        if as_type in _PLAIN:
-            if type(data) is not as_type:
-                raise CodecError(f"{data!r} is not {as_type.__name__}")
-            return data
-        if dataclasses.is_dataclass(as_type):
-            return decode_dataclass(data, as_type)
-    elif isinstance(as_type, EnumMeta):
-        try:
-            return as_type(data)
-        except ValueError as error:
-            raise CodecError(str(error)) from error
-    origin = typing.get_origin(as_type)
+    return _decoder(as_type)(data)
+
+
+@functools.cache
+def _encoder(cls: Any) -> Encoder:
+    """Looked up once for a type: a fault is answered in milliseconds, and this is a good part of them."""
+    if issubclass(cls, _PLAIN):
+        return _unchanged
+    if issubclass(cls, Enum):
+        return _value_of
+    if issubclass(cls, (tuple, list)):
+        return _encoded_items
+    if issubclass(cls, (frozenset, set)):
+        return lambda value: sorted(map(encode, value))
+    if dataclasses.is_dataclass(cls):
+        return _encoder_of_dataclass(cls)
+    return _refuse
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _value_of(value: Any) -> Any:
+    return value.value
+
+
+def _encoded_items(value: Any) -> list[Any]:
+    return [encode(item) for item in value]
+
+
+def _refuse(value: object) -> Any:
+    raise TypeError(f"not a value: {value!r}")
+
+
+def _encoder_of_dataclass(cls: Any) -> Encoder:
+    tag = wire_name(cls)
+    fields = [(name, word, silent) for name, word, _, silent in _fields(cls)]
+
+    def encoded(value: object) -> dict[str, Any]:
+        data: dict[str, Any] = {TAG: tag}
+        for name, word, silent in fields:
+            item = getattr(value, name)
+            if silent is dataclasses.MISSING or item != silent:
+                data[word] = item if type(item) in _PLAIN else encode(item)
+        return data
+
+    return encoded
+
+
+@functools.cache
+def _decoder(as_type: Any) -> Decoder:
+    if as_type is float:
+        return _float
+    if as_type in _PLAIN:
+        return functools.partial(_plain, as_type)
+    if isinstance(as_type, EnumMeta):
+        return functools.partial(_enum, as_type)
+    if dataclasses.is_dataclass(as_type):
+        return _decoder_of_dataclass(as_type)
+    origin, arguments = typing.get_origin(as_type), typing.get_args(as_type)
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(data, typing.get_args(as_type))
+        return _decoder_of_union(arguments)
     if origin is tuple:
-        return _decode_tuple(data, typing.get_args(as_type))
+        return _decoder_of_tuple(arguments)
     if origin is frozenset:
-        (item_type,) = typing.get_args(as_type)
-        return frozenset(decode(item, item_type) for item in _array(data))
+        item = _decoder(arguments[0])
+        return lambda data: frozenset(map(item, _array(data)))
     if isinstance(as_type, typing.NewType):
-        return decode(data, as_type.__supertype__)
-    raise CodecError(f"no JSON form for {as_type!r}")
+        return _decoder(as_type.__supertype__)
+    return functools.partial(_formless, as_type)
 
 
-def decode_dataclass(data: object, as_type: Any) -> Any:
-    """Return the object ``data`` as ``as_type``."""
-    if not isinstance(data, dict):
-        raise CodecError(f"{data!r} is not an object for {as_type.__name__}")
-    known = {name: decode(data[word], hint) for name, word, hint, _ in _fields(as_type) if word in data}
+def _float(data: object) -> Any:
+    return float(data) if type(data) is int else _plain(float, data)
+
+
+def _plain(as_type: Any, data: object) -> Any:
+    if type(data) is not as_type:
+        raise CodecError(f"{data!r} is not {as_type.__name__}")
+    return data
+
+
+def _enum(as_type: EnumMeta, data: object) -> Any:
     try:
-        return as_type(**known)
-    except TypeError as error:
-        raise CodecError(f"{as_type.__name__}: {error}") from error
+        return as_type(data)
+    except ValueError as error:
+        raise CodecError(str(error)) from error
 
 
-def _decode_union(data: object, members: tuple[Any, ...]) -> Any:
-    if data is None and type(None) in members:
-        return None
-    if isinstance(data, dict) and TAG in data:
-        for member in members:
-            if wire_name(member) == data[TAG]:
-                return decode(data, member)
-        raise CodecError(f"none of the alternatives is called {data[TAG]!r}")
-    for member in members:
-        if member is not type(None):
-            try:
-                return decode(data, member)
-            except CodecError:
-                continue
-    raise CodecError(f"{data!r} fits none of {members}")
+def _formless(as_type: Any, data: object) -> Any:
+    raise CodecError(f"no JSON form for {as_type!r}, which {data!r} should be")
 
 
-def _decode_tuple(data: object, item_types: tuple[Any, ...]) -> tuple[Any, ...]:
-    items = _array(data)
+def _decoder_of_dataclass(as_type: Any) -> Decoder:
+    @functools.cache
+    def fields() -> list[tuple[str, str, Decoder]]:
+        """Asked for late, since a type may hold others of its kind."""
+        return [(name, word, _decoder(hint)) for name, word, hint, _ in _fields(as_type)]
+
+    def decoded(data: object) -> Any:
+        if not isinstance(data, dict):
+            raise CodecError(f"{data!r} is not an object for {as_type.__name__}")
+        known = {name: field(data[word]) for name, word, field in fields() if word in data}
+        try:
+            return as_type(**known)
+        except TypeError as error:
+            raise CodecError(f"{as_type.__name__}: {error}") from error
+
+    return decoded
+
+
+def _decoder_of_union(members: tuple[Any, ...]) -> Decoder:
+    may_be_none = type(None) in members
+    # Of two with one word the first is meant.
+    tagged = {wire_name(member): _decoder(member) for member in reversed(members)}
+    untagged = [_decoder(member) for member in members if member is not type(None)]
+
+    def decoded(data: object) -> Any:
+        if data is None and may_be_none:
+            return None
+        if isinstance(data, dict) and TAG in data:
+            chosen = tagged.get(data[TAG]) if isinstance(data[TAG], str) else None
+            if chosen is None:
+                raise CodecError(f"none of the alternatives is called {data[TAG]!r}")
+            return chosen(data)
+        for member in untagged:
+            with contextlib.suppress(CodecError):
+                return member(data)
+        raise CodecError(f"{data!r} fits none of {members}")
+
+    return decoded
+
+
+def _decoder_of_tuple(item_types: tuple[Any, ...]) -> Decoder:
     if len(item_types) == 2 and item_types[1] is Ellipsis:
-        return tuple(decode(item, item_types[0]) for item in items)
-    if len(items) != len(item_types):
-        raise CodecError(f"{len(items)} items where {len(item_types)} belong")
-    return tuple(decode(item, item_type) for item, item_type in zip(items, item_types, strict=True))
+        item = _decoder(item_types[0])
+        return lambda data: tuple(map(item, _array(data)))
+    items = [_decoder(item_type) for item_type in item_types]
+
+    def decoded(data: object) -> tuple[Any, ...]:
+        found = _array(data)
+        if len(found) != len(items):
+            raise CodecError(f"{len(found)} items where {len(items)} belong")
+        return tuple(decoder(item) for decoder, item in zip(items, found, strict=True))
+
+    return decoded
 
 
 def _array(data: object) -> list[Any]:
