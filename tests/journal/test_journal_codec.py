@@ -103,6 +103,8 @@ def test_the_two_ways_to_end_are_told_apart_by_name() -> None:
     ("data", "as_type"),
     [
         ({TAG: "Vanished"}, ExitStatus),
+        ({TAG: []}, ExitStatus),
+        ({TAG: None, "code": 1}, Exited | None),
         ({"code": "9"}, Exited),
         ({"code": True}, Exited),
         ({}, Exited),

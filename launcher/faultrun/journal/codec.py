@@ -74,7 +74,8 @@ def _refuse(value: object) -> Any:
 
 def _encoder_of_dataclass(cls: Any) -> Encoder:
     tag = wire_name(cls)
-    fields = [(name, word, silent) for name, word, _, silent in _fields(cls)]
+    silent_at = map(_silent, dataclasses.fields(cls))
+    fields = [(name, word, silent) for (name, word), silent in zip(_words(cls), silent_at, strict=True)]
 
     def encoded(value: object) -> dict[str, Any]:
         data: dict[str, Any] = {TAG: tag}
@@ -135,7 +136,8 @@ def _decoder_of_dataclass(as_type: Any) -> Decoder:
     @functools.cache
     def fields() -> list[tuple[str, str, Decoder]]:
         """Asked for late, since a type may hold others of its kind."""
-        return [(name, word, _decoder(hint)) for name, word, hint, _ in _fields(as_type)]
+        hints = typing.get_type_hints(as_type)
+        return [(name, word, _decoder(hints[name])) for name, word in _words(as_type)]
 
     def decoded(data: object) -> Any:
         if not isinstance(data, dict):
@@ -197,16 +199,12 @@ def wire_name(cls: Any) -> str:
     return str(getattr(cls, "WIRE_NAME", None) or getattr(cls, "__name__", ""))
 
 
-@functools.cache
-def _fields(cls: Any) -> tuple[tuple[str, str, Any, Any], ...]:
-    """Name, word on the wire and type of every field, and the value for which nothing is written, if any."""
-    hints = typing.get_type_hints(cls)
-    return tuple(
-        (
-            field.name,
-            field.metadata.get("wire") or field.name,
-            hints[field.name],
-            field.default if "wire" in field.metadata and not field.metadata["wire"] else dataclasses.MISSING,
-        )
-        for field in dataclasses.fields(cls)
-    )
+def _words(cls: Any) -> list[tuple[str, str]]:
+    """Name of every field, and its word on the wire."""
+    return [(field.name, field.metadata.get("wire") or field.name) for field in dataclasses.fields(cls)]
+
+
+def _silent(field: "dataclasses.Field[Any]") -> Any:
+    """The value for which nothing is written, if there is one."""
+    unless_used = "wire" in field.metadata and not field.metadata["wire"]
+    return field.default if unless_used else dataclasses.MISSING

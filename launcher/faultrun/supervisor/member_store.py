@@ -34,6 +34,8 @@ class RunKeys:
         self._gateway = gateway
         self._root = f"{ROOT}/{run_id}/"
         self._common: tuple[PrefixState | None, CommonKeys | None] = (None, None)
+        self._own: tuple[PrefixState | None, Stated | None] = (None, None)
+        self._nodes: tuple[PrefixState | None, NodeKeys | None] = (None, None)
         self._read_to = 0
         self._statements: dict[str, Stated] = {}
         self._small: dict[str, Plan] = {}
@@ -83,12 +85,14 @@ class RunKeys:
 
     def own(self, state: PrefixState) -> Stated | None:
         """What this node states, from a watch of that key alone."""
-        return next((_stated(kv) for kv in state.keys.values()), None)
+        if self._own[0] is not state:
+            self._own = state, next((_stated(kv) for kv in state.keys.values()), None)
+        return self._own[1]
 
     def nodes(self, state: PrefixState | None) -> NodeKeys | None:
         """What every node states, for the coordinator; None: not read yet."""
-        if state is None:
-            return None
+        if state is None or self._nodes[0] is state:
+            return None if state is None else self._nodes[1]
         statements = {}
         for key, kv in sorted(state.keys.items()):
             before = self._statements.get(key)
@@ -97,7 +101,9 @@ class RunKeys:
             if statement is not None:
                 statements[key] = statement
         self._statements = statements
-        return NodeKeys(revision=state.revision, stated=tuple(statements.values()))
+        nodes = NodeKeys(revision=state.revision, stated=tuple(statements.values()))
+        self._nodes = state, nodes
+        return nodes
 
     def others_are_here(self, node: NodeId) -> bool:
         """Whether another node is in the run still; not if the store does not answer any more."""
