@@ -134,6 +134,7 @@ class FakeWorld:
     def end(self, rank: int, status: ExitStatus) -> None:
         """A worker ends, of its own accord or by somebody's hand."""
         pid = self.living.pop(rank, None)
+        self.hung.discard(rank)
         if pid is not None:
             self._happens(WorkerExit, self.incarnation, node=self._node, rank=rank, pid=pid, status=status)
 
