@@ -23,7 +23,8 @@ from faultrun.agreement.gateway import Gateway
 from faultrun.agreement.lease import Renewal, grant, renew
 from faultrun.agreement.store import read, transact
 from faultrun.agreement.transactions import Committed, GuardedWrite, WriteKey
-from faultrun.workers.process import Launch, start
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import start
 from support.free_port import free_port
 from support.processes import lives, wait_until
 
@@ -204,7 +205,8 @@ _STARTS_ONE = """
 import os, signal, sys
 from pathlib import Path
 from faultrun.agreement.embedded import EmbeddedEtcd, EtcdPlace
-from faultrun.workers.process import Launch, start
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import start
 etcd = EmbeddedEtcd(
     EtcdPlace(listen=sys.argv[1], folder=Path(sys.argv[2])),
     lambda argv, log: start(Launch(argv=argv, env=os.environ, stdout=log)),

@@ -20,8 +20,9 @@ from faultrun.supervisor.prepare import WorkerCommand
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.supervisor_env import SupervisorEnv
 from faultrun.workers.deadline import Deadline
+from faultrun.workers.fork_server import ForkServer
+from faultrun.workers.launch import Launch
 from faultrun.workers.logs import LogFiles
-from faultrun.workers.process import Launch
 from faultrun.workers.streams import Streams
 from support.desk import Desk, open_desk
 from support.specs import a_spec
@@ -55,6 +56,8 @@ def test_who_runs_ahead_knows_that_other_ranks_live_wherever_they_are(
 
 
 def _environment(desk: Desk, folder: Path) -> SupervisorEnv:
+    server = ForkServer()
+    server.close()
     return SupervisorEnv(
         environ=os.environ,
         boot=BootId("0011223344556677"),
@@ -65,4 +68,5 @@ def _environment(desk: Desk, folder: Path) -> SupervisorEnv:
         exits=ExitInspector(ROWS, desk.reactor.clock),
         streams=Streams(Logs(), folder),
         deadline=Deadline(),
+        fork_server=server,
     )

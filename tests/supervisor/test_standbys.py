@@ -20,7 +20,8 @@ from faultrun.model.run import Phase, Step
 from faultrun.model.standby import StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standbys import Standbys
-from faultrun.workers.process import Launch, Process
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import Process
 from support.processes import wait_until
 from support.story import in_phase
 

@@ -32,6 +32,7 @@ from faultrun.supervisor.supervisor_env import SupervisorEnv
 from faultrun.supervisor.worker_group import WorkerGroup
 from faultrun.supervisor.world import LocalWorld
 from faultrun.workers.deadline import Deadline
+from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.streams import Streams
 from faultrun.workers.sweep import sweep
 from support.fake_world import Circumstances, FakeWorld, Habit
@@ -120,6 +121,7 @@ class RealNode:
         self._wanted = wanted
         self._folder = folder
         self.deadline = Deadline()
+        self._fork_server = ForkServer()
         spec = self._spec()
         self._reactor = Reactor(RunClock())
         self._control = Control(folder, self._reactor, 30.0, SnapshotMemory(lambda: None))
@@ -157,6 +159,7 @@ class RealNode:
                 os.kill(pid, signum)
 
     def close(self) -> None:
+        self._fork_server.close()
         sweep(frozenset({self._boot}), patience_s=5)
         while self._group.incarnation.pids:
             self._reactor.wait()
@@ -188,6 +191,7 @@ class RealNode:
             exits=ExitInspector(ROWS, self._reactor.clock),
             streams=Streams(Logs(), self._folder),
             deadline=self.deadline,
+            fork_server=self._fork_server,
         )
 
     def _script(self, rank: int) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 from faultrun.model.exits import ExitStatus
 from faultrun.model.standby import StandbyWish
+from faultrun.workers.launch import Launch
 from faultrun.workers.priority import may_rise_again
-from faultrun.workers.process import Launch, Process, start
+from faultrun.workers.process import Process, start
 from faultrun.workers.standby import Standby
 from support.processes import wait_until
 

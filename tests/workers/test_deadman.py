@@ -20,7 +20,8 @@ import gc, os, signal, sys
 from pathlib import Path
 from faultrun.workers.deadline import boottime
 from faultrun.workers.deadman import Deadman
-from faultrun.workers.process import Launch, start
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import start
 from faultrun.workers.sweep import TAG_VARIABLE
 
 boot = os.urandom(8).hex()

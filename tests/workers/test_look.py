@@ -12,6 +12,7 @@ import pytest
 
 from faultrun.core.process_activity import main_thread
 from faultrun.model.wire import STACKS_SIGNAL
+from faultrun.workers.launch import Launch
 from faultrun.workers.look import (
     Member,
     catches,
@@ -23,7 +24,7 @@ from faultrun.workers.look import (
     to_ask,
     waiting_in,
 )
-from faultrun.workers.process import Launch, Process, start
+from faultrun.workers.process import Process, start
 from faultrun.workers.stack_dump import StackDump, read_from_outside
 from support.processes import wait_until
 

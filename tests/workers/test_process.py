@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.exits import Exited, ExitStatus, Signaled
-from faultrun.workers.process import Launch, Process, start, why_not_started
+from faultrun.workers.fork_server import ForkServer
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import Process, start, why_not_started
+from support.fork_servers import fork_server
 from support.processes import lives, wait_until
 from support.scripts import ended, printed
 
@@ -24,6 +27,7 @@ class Nursery:
     """Starts shells and ends them with the test."""
 
     folder: Path
+    server: ForkServer | None = None
     born: list[Process] = field(default_factory=list)
 
     def sh(self, script: str, **more: object) -> Process:
@@ -33,7 +37,7 @@ class Nursery:
             stdout=self.folder / "out",
             **more,  # type: ignore[arg-type]
         )
-        process = start(launch)
+        process = start(launch, self.server)
         self.born.append(process)
         return process
 
@@ -42,10 +46,14 @@ class Nursery:
         return (self.folder / "out").read_text()
 
 
-@pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    nursery = Nursery(tmp_path)
+@pytest.fixture(params=["here", "by the fork server"])
+def nursery(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nursery]:
+    server = None if request.param == "here" else fork_server()
+    nursery = Nursery(tmp_path, server)
     yield nursery
+    if server is not None:
+        assert server.ready, "it has failed, and all was forked here"
+        server.close()
     for process in nursery.born:
         process.kill_group()
         with suppress(OSError):
@@ -133,14 +141,14 @@ def test_it_reads_nothing_from_our_terminal_and_inherits_no_descriptor(nursery: 
     ],
 )
 def test_what_cannot_be_executed_is_an_oserror_with_the_kernels_reason(
-    tmp_path: Path, content: bytes | None, mode: int, number: int
+    nursery: Nursery, content: bytes | None, mode: int, number: int
 ) -> None:
-    program = tmp_path / "program"
+    program = nursery.folder / "program"
     if content is not None:
         program.write_bytes(content)
         program.chmod(mode)
     with pytest.raises(OSError) as failed:
-        start(Launch(argv=(str(program),), env={}, stdout=tmp_path / "out"))
+        start(Launch(argv=(str(program),), env={}, stdout=nursery.folder / "out"), nursery.server)
     assert failed.value.errno == number
     assert failed.value.filename == str(program)
 
@@ -177,9 +185,10 @@ def test_to_signal_one_that_was_reaped_is_harmless(nursery: Nursery) -> None:
     process.kill_group()
 
 
-def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["here", "by the fork server"])
+def test_it_dies_with_the_process_that_started_it(tmp_path: Path, by: str) -> None:
     pid_file = tmp_path / "pid"
-    parent = ended(_PARENT, str(tmp_path / "out"), str(pid_file))
+    parent = ended(_PARENT, str(tmp_path / "out"), str(pid_file), by)
     assert parent.returncode == -signal.SIGKILL
     child = int(pid_file.read_text())
     wait_until(lambda: not lives(child), what="the child's end")
@@ -188,8 +197,14 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 _PARENT = """
 import os, signal, sys
 from pathlib import Path
-from faultrun.workers.process import Launch, start
-child = start(Launch(argv=("/bin/sh", "-c", "trap '' TERM HUP; sleep 60"), env={}, stdout=Path(sys.argv[1])))
+from faultrun.workers.fork_server import ForkServer
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import start
+server = None if sys.argv[3] == "here" else ForkServer()
+while server is not None and not server.ready:
+    pass
+launch = Launch(argv=("/bin/sh", "-c", "trap '' TERM HUP; sleep 60"), env={}, stdout=Path(sys.argv[1]))
+child = start(launch, server)
 Path(sys.argv[2]).write_text(str(child.pid))
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -265,7 +280,8 @@ os.write(answer, repr([fd for fd in range(99) if is_open(fd) and fd != answer]).
 _NUMBER_GIVEN_AWAY = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from faultrun.workers.process import Launch, start
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import start
 from faultrun.workers.sweep import TAG_VARIABLE, kill_tagged
 
 environ = {**os.environ, TAG_VARIABLE: "boot"}

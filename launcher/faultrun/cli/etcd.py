@@ -87,6 +87,7 @@ def _address(listen: str) -> str:
 
 
 def _start(argv: tuple[str, ...], log: Path) -> "Process":
-    from faultrun.workers.process import Launch, start
+    from faultrun.workers.launch import Launch
+    from faultrun.workers.process import start
 
     return start(Launch(argv=argv, env=os.environ, stdout=log))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from faultrun.agreement.embedded import EmbeddedEtcd, EtcdOutOfRoom, EtcdPlace
 from faultrun.errors import FaultrunError
-from faultrun.workers.process import Launch, start
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import start
 
 _ETCD_END_S = 3.0
 _PAUSE_S = 0.5

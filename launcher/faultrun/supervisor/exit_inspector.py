@@ -41,22 +41,23 @@ class ExitInspector:
         self._clock = clock
         self._kernel = KernelLog()
         self._seen: dict[int, _Glance] = {}
+        self._own: Path | None = None
         self._counted: dict[Path | None, int] = {}
 
     def begin(self) -> None:
         """A new incarnation: what was before is not about it."""
         self._seen.clear()
         self._kernel.mark()
-        group = memory_group(os.getpid())
-        self._counted = {group: oom_kill_count(group)}
+        if not self._counted:  # a supervisor stays in its group, and all nodes may wait for this start
+            self._own = memory_group(os.getpid())
+        self._counted = {self._own: oom_kill_count(self._own)}
 
     def saw(self, rank: int, pid: int, status: ExitStatus) -> None:
         """``pid`` has ended and is not reaped yet."""
         glance = _Glance(pid=pid, status=status, at_s=time.clock_gettime(time.CLOCK_MONOTONIC_RAW))
         if status == Signaled(signum=_SIGKILL):
-            group = memory_group(pid)
-            own = memory_group(os.getpid())
-            grown = max(oom_kill_count(one) - self._counted.get(one, 0) for one in {group, own})
+            groups = {memory_group(pid), self._own}
+            grown = max(oom_kill_count(one) - self._counted.get(one, 0) for one in groups)
             glance = replace(glance, oom_kills=grown)
         elif status == Signaled(signum=_SIGBUS):
             glance = replace(glance, shm=_usage(_SHM))

@@ -12,8 +12,8 @@ from faultrun.model.spec import RunSpec
 from faultrun.model.topology import Topology
 from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.supervisor_env import SupervisorEnv
+from faultrun.workers.launch import Launch
 from faultrun.workers.logs import LogFiles
-from faultrun.workers.process import Launch
 
 
 class Launches:

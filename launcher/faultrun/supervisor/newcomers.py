@@ -20,8 +20,8 @@ from faultrun.supervisor.progress import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.supervisor_env import SupervisorEnv
+from faultrun.workers.launch import Launch
 from faultrun.workers.logs import LogFiles
-from faultrun.workers.process import Launch
 
 _SHM = Path("/dev/shm")
 

@@ -10,8 +10,9 @@ from faultrun.model.rendezvous import SchedulerFailed
 from faultrun.model.spec import Framework, RunSpec
 from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.reactor import Reactor
+from faultrun.workers.launch import Launch
 from faultrun.workers.logs import LogFiles
-from faultrun.workers.process import Launch, Process, start
+from faultrun.workers.process import Process, start
 from faultrun.workers.standby import Listener
 
 _HEAD_START_S = 0.1

@@ -24,8 +24,9 @@ from faultrun.model.events import Event, Timer
 from faultrun.model.exits import Exited, ExitStatus
 from faultrun.model.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
+from faultrun.workers.launch import Launch
 from faultrun.workers.priority import may_rise_again
-from faultrun.workers.process import Launch, Process
+from faultrun.workers.process import Process
 from faultrun.workers.standby import PROBED, Listener, Standby, probe
 
 _CLOSE_S = 2.0

@@ -9,6 +9,7 @@ from faultrun.model.topology import BootId
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.prepare import WorkerCommand
 from faultrun.workers.deadline import Deadline
+from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.streams import Streams
 
 
@@ -25,3 +26,4 @@ class SupervisorEnv:
     exits: ExitInspector
     streams: Streams
     deadline: Deadline
+    fork_server: ForkServer

@@ -35,9 +35,10 @@ from faultrun.supervisor.schedulers import Schedulers, head_start, listens_first
 from faultrun.supervisor.standbys import Standbys
 from faultrun.supervisor.supervisor_env import SupervisorEnv
 from faultrun.workers.deadline import boottime
+from faultrun.workers.launch import Launch
 from faultrun.workers.logs import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
-from faultrun.workers.process import Launch, Process, reap_strangers, start, undisturbed, why_not_started
+from faultrun.workers.process import Process, reap_strangers, start, undisturbed, why_not_started
 from faultrun.workers.sweep import Strangers, sweep, sweep_ranks
 
 _SWEEP_PATIENCE_S = 10.0
@@ -109,10 +110,8 @@ class WorkerGroup:
 
     def foresee(self, rank: int) -> None:
         """Where no worker of ``rank`` was ever started, say as far as possible how one would be."""
-        if not self.standbys.knows(rank):
-            launch = self._launches.foreseen(rank)
-            if launch is not None:
-                self.standbys.remember(rank, launch)
+        if not self.standbys.knows(rank) and (launch := self._launches.foreseen(rank)):
+            self.standbys.remember(rank, launch)
 
     def examine(self, order: ExamineDeaths) -> DeathsExamined:
         """Read what the dead said last, while the others live; called from the helper thread."""
@@ -192,7 +191,7 @@ class WorkerGroup:
 
     def reap_strangers(self) -> Iterable[Event]:
         """SIGCHLD: adopted orphans are taken out of the process table."""
-        ours = frozenset(process.pid for process in self._workers.values())
+        ours = self._env.fork_server.pids.union(process.pid for process in self._workers.values())
         reap_strangers(ours | self._schedulers.pids() | self.standbys.pids())
         return ()
 
@@ -263,7 +262,7 @@ class WorkerGroup:
         listener = None if order.plan.kept else listens_first(self._spec, order, local_rank)
         standby = self.standbys.take(rank, launch, listener) if rank in order.standbys else None
         self.standbys.remember(rank, launch)
-        self._employ(rank, standby or start(launch), standby=standby is not None)
+        self._employ(rank, standby or start(launch, self._env.fork_server), standby=standby is not None)
         meets_others = shared.builtin_scheduler and order.plan.topology.world_size > 1
         if meets_others and self._launches.begin_here(order.plan):
             # Only where our scheduler is it is known when they are through init().
@@ -332,7 +331,7 @@ class WorkerGroup:
     def _start_instead(self, rank: int, launch: Launch) -> None:
         """Cold, where a standby was lost before it became the worker."""
         try:
-            self._employ(rank, start(launch), standby=False)
+            self._employ(rank, start(launch, self._env.fork_server), standby=False)
         except OSError as error:
             self._post_failures((rank,), error)
 

@@ -7,13 +7,13 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from faultrun.model.exits import Exited, ExitStatus, Signaled
-from faultrun.workers.deadline import Deadline
+from faultrun.workers.fork_server import ForkServer, NoForkServer, Policy
+from faultrun.workers.launch import Launch
 from faultrun.workers.sweep import TAG_VARIABLE, tag
 
 _PR_SET_PDEATHSIG = 1
@@ -24,52 +24,31 @@ _SYS_TGKILL = {"x86_64": 234, "aarch64": 131}
 _USUAL = (os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE)  # without SCHED_RESET_ON_FORK
 _PIDFD_SIGNAL_THREAD = 1  # Linux 6.9, include/uapi/linux/pidfd.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_left: "tuple[int, os.sched_param] | None" = None
+_left: Policy | None = None
 """What ``undisturbed`` goes back to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What to execute.
-
-    ``cpus`` is empty when the kernel may choose the processors, ``memory_nodes``
-    (NUMA) when it may choose the memory. ``keep`` are descriptors that it inherits. Once ``deadline`` has
-    passed it is killed before it executes anything: it may have been decided on long ago. ``at_once``: until
-    it executes, it goes before whatever else wants the processors, where ``undisturbed`` may have that.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    stdout: Path
-    stderr: Path | None = None
-    cwd: str | None = None
-    cpus: tuple[int, ...] = ()
-    memory_nodes: tuple[int, ...] = ()
-    keep: tuple[int, ...] = ()
-    deadline: Deadline | None = None
-    at_once: bool = False
 
 
 class Process:
     """A running child in a session of its own that the kernel kills when we die."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
-        self.pid = popen.pid
-        self.pidfd = os.pidfd_open(popen.pid)
-        self._popen = popen
+    def __init__(self, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
 
     def reap(self) -> ExitStatus | None:
         """Return how it ended, None while it runs. After the first answer nothing is left of it."""
-        code = self._popen.poll()
-        if code is None:
-            return None
-        os.close(self.pidfd)
-        self.pidfd = -1  # its number may be another's from now on
-        return Exited(code=code) if code >= 0 else Signaled(signum=-code)
+        status = self._status(os.WEXITED | os.WNOHANG)
+        if status is not None:
+            os.close(self.pidfd)
+            self.pidfd = -1  # its number may be another's from now on
+        return status
 
     def ended_as(self) -> ExitStatus | None:
         """How it ended, None while it runs. It is not reaped by this question."""
-        ended = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return self._status(os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+    def _status(self, how: int) -> ExitStatus | None:
+        ended = os.waitid(os.P_PIDFD, self.pidfd, how)
         if ended is None:
             return None
         if ended.si_code == os.CLD_EXITED:
@@ -96,7 +75,7 @@ class Process:
         except ProcessLookupError:
             return
         except OSError:  # Linux before 6.9
-            if self._popen.returncode is None and os.uname().machine in _SYS_TGKILL:  # its pid is its own
+            if self.pidfd >= 0 and os.uname().machine in _SYS_TGKILL:  # its pid is its own
                 _LIBC.syscall(_SYS_TGKILL[os.uname().machine], self.pid, self.pid, signum)
 
     def kill_group(self) -> None:
@@ -109,18 +88,27 @@ class Process:
 
     def _signal_group(self, signum: int) -> None:
         """Its pid is its group's id, and cannot be given to another while we have not reaped it."""
-        if self._popen.returncode is None:
+        if self.pidfd >= 0:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signum)
 
 
-def start(launch: Launch) -> Process:
+def start(launch: Launch, server: ForkServer | None = None) -> Process:
     """Execute ``launch``; OSError with the kernel's reason when that is impossible.
 
     Must be called from the main thread: the kernel's parent-death signal
     fires when the *thread* that forked ends. The child blocks nothing, owns
-    its session and dies with us even if we die between fork and exec.
+    its session and dies with us even if we die between fork and exec. ``server`` forks it where it can.
     """
+    first = undisturbed() if launch.at_once else contextlib.nullcontext(_left)
+    with first as usual:
+        if server is not None:
+            with contextlib.suppress(NoForkServer):
+                return Process(*server.start(launch, usual))
+        return _forked_here(launch, usual)
+
+
+def _forked_here(launch: Launch, usual: Policy | None) -> Process:
     parent = os.getpid()
 
     def before_exec() -> None:
@@ -136,8 +124,7 @@ def start(launch: Launch) -> Process:
         if usual is not None:
             os.sched_setscheduler(0, *usual)
 
-    first = undisturbed() if launch.at_once else contextlib.nullcontext(_left)
-    with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err, first as usual:
+    with _append(launch.stdout) as out, _append(launch.stderr or launch.stdout) as err:
         try:
             popen = subprocess.Popen(
                 launch.argv,
@@ -153,7 +140,11 @@ def start(launch: Launch) -> Process:
         except subprocess.SubprocessError as error:
             # All that Python tells of a failure in ``before_exec``: the processors are not ours (any more).
             raise OSError(errno.EINVAL, "its processors cannot be used", launch.argv[0]) from error
-    return Process(popen)
+    process = Process(popen.pid, os.pidfd_open(popen.pid))
+    popen.returncode = (
+        0  # it is waited for by its pidfd: for Popen, which would do so by its number, it is over
+    )
+    return process
 
 
 def _bind_memory(nodes: tuple[int, ...]) -> None:
@@ -167,7 +158,7 @@ def _bind_memory(nodes: tuple[int, ...]) -> None:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator["tuple[int, os.sched_param] | None"]:
+def undisturbed() -> Iterator[Policy | None]:
     """Keep the processor for a moment, where we are allowed to (CAP_SYS_NICE); else change nothing.
 
     A process that is signalled or started preempts whoever did it, or takes the next processor that is
@@ -188,7 +179,7 @@ def undisturbed() -> Iterator["tuple[int, os.sched_param] | None"]:
             os.sched_setscheduler(0, *usual)
 
 
-def _gone_first() -> "tuple[int, os.sched_param] | None":
+def _gone_first() -> Policy | None:
     """Go before all usual policies; return ours if it was one of them, and None if nothing has changed.
 
     Whoever was given another one has it of somebody else, and it may be one that we could not take back: a

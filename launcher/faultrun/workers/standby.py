@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.standby import StandbyWish
+from faultrun.workers.launch import Launch
 from faultrun.workers.look import state_of
 from faultrun.workers.priority import Priority
-from faultrun.workers.process import Launch, Process, start
+from faultrun.workers.process import Process, start
 
 HOOK = Path(__file__).parent.parent / "standby" / "hook"
 PROBED = 73

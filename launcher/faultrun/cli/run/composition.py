@@ -160,7 +160,8 @@ class Supervisor:
             self._spec, self._process.environ, self.log_dir / ORIGINALS, clock, self._say, devices
         )
         env = self._supervisor_env(preparer, helpers, clock)
-        group = WorkerGroup(self._spec, env, reactor, control, self._standbys(reactor))
+        standbys = self._kept(Standbys(self._spec.standby, self.log_dir, spendable_bytes, reactor))
+        group = WorkerGroup(self._spec, env, reactor, control, standbys)
         inspector = Inspector(group, reactor, self.log_dir)
         catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.incarnation)
         finder = self._finder(catalog, clock)
@@ -241,10 +242,8 @@ class Supervisor:
             exits=self._kept(ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)),
             streams=helpers.streams,
             deadline=helpers.deadman.deadline,
+            fork_server=helpers.fork_server,
         )
-
-    def _standbys(self, reactor: Reactor) -> Standbys:
-        return self._kept(Standbys(self._spec.standby, self.log_dir, spendable_bytes, reactor))
 
     def _standby_state(self) -> StandbyState:
         wish = self._spec.standby

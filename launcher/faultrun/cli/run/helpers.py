@@ -13,6 +13,7 @@ from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_
 from faultrun.terminal import BottomRow
 from faultrun.workers.deadman import Deadman
 from faultrun.workers.follow import Follower
+from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.process import become_subreaper
 from faultrun.workers.rotate import Rotator
 from faultrun.workers.streams import Streams
@@ -28,6 +29,7 @@ class Helpers:
     streams: Streams
     fault_files: FaultFileWatcher | None
     deadman: Deadman
+    fork_server: ForkServer
 
 
 def fork_helpers(
@@ -59,4 +61,5 @@ def fork_helpers(
     deadman = Deadman(boot)
     become_subreaper()
     streams = Streams(logs, log_dir, follower, rotator)
-    return Helpers(streams=streams, fault_files=fault_files, deadman=deadman)
+    fork_server = stack.enter_context(closing(ForkServer()))
+    return Helpers(streams=streams, fault_files=fault_files, deadman=deadman, fork_server=fork_server)

@@ -1,0 +1,146 @@
+"""The fork server's own program: a small process that forks for the supervisor, whose children they become.
+
+Executed by its path, with Python's ``-I -S``: it imports nothing of ours, and of Python little, since its
+size is what a fork costs. ``fork_server`` is the other end and describes the messages.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+_SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+_CLONE_PARENT = 0x8000  # sched.h: the child is our parent's, who waits for it as for those that it forked
+_PR_SET_PDEATHSIG = 1
+_MPOL_BIND = 2
+_SYS_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+_RLIMIT_LOCKS = 10
+_PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
+_MOST_FDS = 64
+_MOST_BYTES = 4096
+_LIBC = ctypes.PyDLL(None, use_errno=True)
+
+
+def serve(channel: socket.socket, supervisor: int) -> None:
+    """Fork for each request, until nobody holds the other end."""
+    gc.disable()  # a collection would copy what the children share with us
+    channel.send(b"ready")
+    while True:
+        text, fds, _, _ = socket.recv_fds(channel, _MOST_BYTES, _MOST_FDS)
+        if not text:
+            return
+        order = json.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))
+        pid = _fork()
+        if pid == 0:
+            _be_a_child(channel, supervisor, order, fds)
+        if pid < 0:
+            with socket.socket(fileno=os.dup(fds[1])) as status:
+                status.send(json.dumps({"cannot": ctypes.get_errno()}).encode())
+        for fd in fds:
+            os.close(fd)
+
+
+def _fork() -> int:
+    """As fork(2), for our parent. Python's own would reset what threads may have left; there are none."""
+    number = _SYS_CLONE.get(os.uname().machine)
+    if number is None:
+        ctypes.set_errno(errno.ENOSYS)
+        return -1
+    pid: int = _LIBC.syscall(number, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    return pid
+
+
+def _be_a_child(channel: socket.socket, supervisor: int, order: dict[str, Any], fds: list[int]) -> NoReturn:
+    """Prepare, tell our number, and become the program when we are told to. Nothing returns from here."""
+    try:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() == supervisor:
+            os.setsid()
+            channel.close()
+            os.close(fds[0])
+            status = _place(fds[1], dict(zip((1, 2, *order["keep"]), fds[2:], strict=True)))
+            try:
+                _prepare(order)
+                status.send(json.dumps({"pid": os.getpid()}).encode())
+                _execute(order, status.recv(_MOST_BYTES))
+            except OSError as error:
+                why = {"errno": error.errno or errno.EIO, "words": error.strerror, "name": error.filename}
+                status.send(json.dumps({"pid": os.getpid(), **why}).encode())
+    finally:
+        os._exit(127)
+
+
+def _place(status: int, wanted: dict[int, int]) -> socket.socket:
+    """Give each descriptor its number, as the program inherits it; that of our own channel makes room."""
+    above = max(wanted) + 1
+
+    def moved(fd: int) -> int:
+        number = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
+        os.close(fd)
+        return number
+
+    channel = socket.socket(fileno=moved(status))
+    for number, fd in {number: moved(fd) for number, fd in wanted.items()}.items():
+        os.dup2(fd, number, inheritable=True)
+    return channel
+
+
+def _prepare(order: dict[str, Any]) -> None:
+    if order["cwd"] is not None:
+        os.chdir(order["cwd"])
+    if order["cpus"]:
+        try:
+            os.sched_setaffinity(0, order["cpus"])
+        except OSError as error:
+            raise OSError(errno.EINVAL, "its processors cannot be used", order["argv"][0]) from error
+    if order["memory_nodes"]:
+        _bind_memory(order["memory_nodes"])
+    if order["tag"]:
+        with contextlib.suppress(OSError, ValueError):  # it carries its tag in its environment as well
+            resource.setrlimit(_RLIMIT_LOCKS, (order["tag"], resource.getrlimit(_RLIMIT_LOCKS)[1]))
+
+
+def _bind_memory(nodes: list[int]) -> None:
+    """As ``numactl --membind``: allocate from these nodes only. A kernel without NUMA ignores it."""
+    mask = sum(1 << node for node in nodes)
+    words = max(nodes) // 64 + 1
+    array = (ctypes.c_ulong * words)(*(mask >> (64 * word) & (1 << 64) - 1 for word in range(words)))
+    number = _SYS_SET_MEMPOLICY.get(os.uname().machine)
+    if number is not None:
+        _LIBC.syscall(number, _MPOL_BIND, array, 64 * words + 1)
+
+
+def _execute(order: dict[str, Any], told: bytes) -> None:
+    """Nothing told: whoever asked for us does not want us any more. OSError: it cannot be executed."""
+    if not told:
+        return
+    for ignored in _PYTHON_IGNORES:
+        signal.signal(ignored, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if order["policy"] is not None:
+        policy, priority = order["policy"]
+        os.sched_setscheduler(0, policy, os.sched_param(priority))
+    until_s = json.loads(told)["until_s"]
+    if until_s is not None and time.clock_gettime(time.CLOCK_BOOTTIME) >= until_s:
+        os.kill(os.getpid(), signal.SIGKILL)
+    program = order["argv"][0]
+    try:
+        os.execvpe(program, order["argv"], order["env"])
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, program) from error
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as _channel:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() == int(sys.argv[2]):
+            serve(_channel, int(sys.argv[2]))

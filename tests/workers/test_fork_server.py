@@ -1,0 +1,119 @@
+"""Children that a smaller process forks for us: ours, started once, and started here where it cannot."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from faultrun.model.exits import Exited, Signaled
+from faultrun.workers.deadline import Deadline, boottime
+from faultrun.workers.fork_server import ForkServer, NoForkServer
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import Process, start
+from faultrun.workers.sweep import TAG_VARIABLE, sweep, tagged
+from support.fork_servers import fork_server
+from support.processes import lives, wait_until
+
+
+@pytest.fixture
+def server() -> Iterator[ForkServer]:
+    with closing(fork_server()) as server:
+        yield server
+
+
+def sh(script: str, out: Path, **env: str) -> Launch:
+    return Launch(argv=("/bin/sh", "-c", script), env={"PATH": os.environ["PATH"], **env}, stdout=out)
+
+
+def ended(process: Process) -> object:
+    process.wait(30)
+    return process.reap()
+
+
+def test_its_children_are_ours(server: ForkServer, tmp_path: Path) -> None:
+    pid, pidfd = server.start(sh("echo $PPID; exit 3", tmp_path / "out"), None)
+    assert ended(Process(pid, pidfd)) == Exited(code=3)
+    assert int((tmp_path / "out").read_text()) == os.getpid()
+
+
+def test_what_is_longer_than_a_message_arrives(server: ForkServer, tmp_path: Path) -> None:
+    long = "x" * 100_000
+    launch = sh("printf '%s' $A $B $C", tmp_path / "out", A=long, B=long, C=long)
+    assert ended(Process(*server.start(launch, None))) == Exited(code=0)
+    assert (tmp_path / "out").stat().st_size == 3 * len(long)
+
+
+def test_names_that_are_no_text_arrive_as_they_are(server: ForkServer, tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    (tmp_path / name).mkdir()
+    launch = Launch(argv=("/bin/pwd",), env={"N": name}, stdout=tmp_path / "out", cwd=str(tmp_path / name))
+    assert ended(Process(*server.start(launch, None))) == Exited(code=0)
+    assert (tmp_path / "out").read_bytes() == os.fsencode(str(tmp_path / name)) + b"\n"
+
+
+def test_one_whose_time_is_over_executes_nothing(server: ForkServer, tmp_path: Path) -> None:
+    deadline = Deadline()
+    deadline.at_s = boottime() - 0.001
+    launch = Launch(argv=("/bin/echo",), env={}, stdout=tmp_path / "out", deadline=deadline)
+    assert ended(Process(*server.start(launch, None))) == Signaled(signum=signal.SIGKILL)
+    assert (tmp_path / "out").read_text() == ""
+
+
+def test_a_descriptor_is_inherited_under_its_number_and_no_other(server: ForkServer, tmp_path: Path) -> None:
+    kept, other = os.pipe()
+    os.set_inheritable(other, True)
+    launch = Launch(argv=("/bin/ls", "/proc/self/fd"), env={}, stdout=tmp_path / "out", keep=(kept,))
+    assert ended(Process(*server.start(launch, None))) == Exited(code=0)
+    found = set(map(int, (tmp_path / "out").read_text().split()))
+    assert kept in found
+    assert len(found) == 5, "standard streams, the kept one, and the folder that is listed"
+    os.close(kept)
+    os.close(other)
+
+
+def test_what_could_not_be_executed_leaves_nobody_behind(server: ForkServer, tmp_path: Path) -> None:
+    for number in range(3):
+        with pytest.raises(FileNotFoundError):
+            server.start(Launch(argv=(f"/no/such/{number}",), env={}, stdout=tmp_path / "out"), None)
+    assert os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None, "all were reaped"
+    assert ended(Process(*server.start(sh("exit 0", tmp_path / "out"), None))) == Exited(code=0)
+
+
+def test_it_can_be_swept_by_its_tag_when_it_clears_its_environment(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    boot = os.urandom(8).hex()
+    process = Process(
+        *server.start(sh("exec env -i sleep 600", tmp_path / "out", **{TAG_VARIABLE: boot}), None)
+    )
+    wait_until(lambda: b"sleep" in Path(f"/proc/{process.pid}/cmdline").read_bytes(), what="its program")
+    assert set(tagged(frozenset({boot}))) == {process.pid}, "and not the server"
+    sweep(frozenset({boot}), patience_s=5)
+    assert ended(process) == Signaled(signum=signal.SIGKILL)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
+def test_where_it_has_failed_the_program_is_started_here_and_once(tmp_path: Path, signum: int) -> None:
+    with closing(fork_server()) as server:
+        (pid,) = server.pids
+        os.kill(pid, signum)
+        process = start(sh("echo once; read -r _ < /dev/zero & wait", tmp_path / "out"), server)
+        wait_until(lambda: (tmp_path / "out").read_text() == "once\n", what="the program")
+        assert not server.ready
+        assert not lives(pid), "one that stood still must not wake up and fork"
+        with pytest.raises(NoForkServer):
+            server.start(sh("echo again", tmp_path / "out"), None)
+        process.kill_group()
+        assert ended(process) == Signaled(signum=signal.SIGKILL)
+    assert (tmp_path / "out").read_text() == "once\n"
+
+
+def test_it_ends_with_whoever_made_it(tmp_path: Path) -> None:
+    with closing(fork_server()) as server:
+        (pid,) = server.pids
+        assert lives(pid)
+    assert not lives(pid)
+    assert not server.pids
