@@ -111,6 +111,24 @@ def test_where_it_has_failed_the_program_is_started_here_and_once(tmp_path: Path
     assert (tmp_path / "out").read_text() == "once\n"
 
 
+def test_what_is_sent_to_all_processes_of_a_job_does_not_end_it(server: ForkServer, tmp_path: Path) -> None:
+    (pid,) = server.pids
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        os.kill(pid, signum)
+    process = Process(*server.start(sh("grep -E '^Sig(Pnd|Blk)' /proc/self/status", tmp_path / "out"), None))
+    assert ended(process) == Exited(code=0)
+    assert set((tmp_path / "out").read_text().split()) == {"SigPnd:", "SigBlk:", "0" * 16}
+    assert server.ready
+
+
+def test_one_that_was_killed_is_reaped_and_hides_no_orphan_behind_it() -> None:
+    with closing(fork_server()) as server:
+        (pid,) = server.pids
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not server.pids, what="its end")
+        assert not Path(f"/proc/{pid}").exists()
+
+
 def test_it_ends_with_whoever_made_it(tmp_path: Path) -> None:
     with closing(fork_server()) as server:
         (pid,) = server.pids

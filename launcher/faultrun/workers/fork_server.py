@@ -48,7 +48,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         with theirs, contextlib.suppress(OSError):  # none to be had: ranks are forked here
             self._process = subprocess.Popen(
-                (sys.executable, "-I", "-S", str(_PROGRAM), str(theirs.fileno()), str(os.getpid())),
+                (sys.executable or "", "-I", "-S", str(_PROGRAM), str(theirs.fileno()), str(os.getpid())),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -58,8 +58,9 @@ class ForkServer:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Its own process, which nobody else must reap."""
-        return frozenset() if self._process is None else frozenset((self._process.pid,))
+        """Its own process while it lives: nobody else must reap it."""
+        lives = self._process is not None and self._process.poll() is None
+        return frozenset((self._process.pid,)) if self._process is not None and lives else frozenset()
 
     @property
     def ready(self) -> bool:

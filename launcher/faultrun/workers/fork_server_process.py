@@ -32,6 +32,9 @@ _LIBC = ctypes.PyDLL(None, use_errno=True)
 
 def serve(channel: socket.socket, supervisor: int) -> None:
     """Fork for each request, until nobody holds the other end."""
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, signal.valid_signals()
+    )  # what is sent to all is the workers' matter
     gc.disable()  # a collection would copy what the children share with us
     channel.send(b"ready")
     while True:
