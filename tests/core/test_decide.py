@@ -1,5 +1,8 @@
 """A worker fails: the stories of drain, recovery and restart."""
 
+from dataclasses import replace
+
+from faultrun.core.decide import decide
 from faultrun.model.actions import (
     FindRecoveryPoint,
     Kill,
@@ -12,13 +15,15 @@ from faultrun.model.actions import (
     StartTimer,
     Sweep,
 )
-from faultrun.model.events import Timer
+from faultrun.model.agreement import IncarnationOver
+from faultrun.model.events import PrepareFailed, Timer
 from faultrun.model.evidence import DeathNote
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.facts import NodeStatus
 from faultrun.model.gasp import SaveRequested
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
+from faultrun.model.topology import NodeId
 from support.story import NODE, SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, rule
 
 
@@ -221,6 +226,21 @@ def test_a_plan_that_cannot_be_prepared_ends_the_run_with_its_own_code() -> None
     story = Story(2).starts().chose().could_not_prepare(78, "config.yaml is gone")
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 78)
     assert story.performed(Spawn) == []
+
+
+def test_a_plan_that_is_over_may_still_turn_out_to_be_impossible_and_ends_nothing() -> None:
+    story = Story(2).starts().chose()
+    plan = story.state.plan
+    assert plan is not None
+    kept = replace(story.state.run, plan=replace(plan, kept=frozenset({0})))
+    beside_survivors = replace(story.state, run=kept)
+    life = beside_survivors.incarnation
+    over = IncarnationOver(at_s=9, incarnation=life, why="the last survivor died", node=NodeId("b"))
+    looking = decide(beside_survivors, over).state
+    assert looking.phase is Phase.SURVEYING
+    late = PrepareFailed(at_s=9, incarnation=life, exit_code=78, why="config.yaml is not there yet")
+    assert decide(looking, late).state == looking
+    assert decide(looking, replace(late, surveying=True)).state.failure is not None
 
 
 def test_a_restart_that_must_wait_waits_for_its_timer_and_no_longer() -> None:

@@ -89,5 +89,5 @@ def test_a_late_look_means_nothing(phase: Phase) -> None:
 
 
 def test_a_survey_that_cannot_go_on_ends_the_run_with_its_own_code() -> None:
-    story = Story(1).starts().could_not_prepare(71, "no room for the list")
+    story = Story(1).starts().could_not_prepare(71, "no room for the list", surveying=True)
     assert story.state.exit_code == 71

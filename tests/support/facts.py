@@ -86,8 +86,8 @@ class Facts:
     def prepared(self, port: int = 29500) -> "Self":
         return self.now(Prepared, master_port=port)
 
-    def could_not_prepare(self, code: int, why: str) -> "Self":
-        return self.now(PrepareFailed, exit_code=code, why=why)
+    def could_not_prepare(self, code: int, why: str, *, surveying: bool = False) -> "Self":
+        return self.now(PrepareFailed, exit_code=code, why=why, surveying=surveying)
 
     def killed(self, rank: int, signum: int = _SIGKILL, *, after_s: float = 0.0) -> "Self":
         return self.ended(rank, Signaled(signum=signum), after_s=after_s)

@@ -114,12 +114,14 @@ class Prepared(Fact):
 class PrepareFailed(Fact):
     """This node cannot make the next incarnation ready. ``exit_code`` is what the run ends with.
 
-    ``unfit``: for want of room on a disk of this node, so that another may take its place.
+    ``unfit``: for want of room on a disk of this node, so that another may take its place. ``surveying``: it
+    was found while a recovery point was looked for, and is about no plan that may be over by now.
     """
 
     exit_code: int
     why: str
     unfit: bool = field(default=False, metadata=UNLESS_USED)
+    surveying: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

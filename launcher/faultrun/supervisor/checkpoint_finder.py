@@ -257,6 +257,7 @@ class CheckpointFinder:
             f"  because: {self._spec.logs.log_dir}: {error.strerror}\n"
             "  try:     --log_dir=DIR on a disk with room; or an empty --checkpoint_dir",
             unfit=error.errno in DISK_FULL,
+            surveying=True,
         )
 
     def _nothing(
