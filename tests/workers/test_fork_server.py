@@ -1,16 +1,18 @@
 """Children that a smaller process forks for us: ours, started once, and started here where it cannot."""
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from faultrun.model.exits import Exited, Signaled
 from faultrun.workers.deadline import Deadline, boottime
-from faultrun.workers.fork_server import ForkServer, NoForkServer
+from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import Process, start
 from faultrun.workers.sweep import TAG_VARIABLE, sweep, tagged
@@ -54,6 +56,50 @@ def test_names_that_are_no_text_arrive_as_they_are(server: ForkServer, tmp_path:
     assert (tmp_path / "out").read_bytes() == os.fsencode(str(tmp_path / name)) + b"\n"
 
 
+def test_a_variable_without_a_name_is_handed_on(server: ForkServer, tmp_path: Path) -> None:
+    launch = Launch(argv=("/usr/bin/env", "-0"), env={"": "x", "N": "训练"}, stdout=tmp_path / "out")
+    assert ended(Process(*server.start(launch, None))) == Exited(code=0)
+    assert (tmp_path / "out").read_bytes() == "=x\0N=训练\0".encode()
+
+
+@pytest.mark.parametrize("env", [{"A=B": "x"}, {"A": "x\0"}], ids=["a sign in its name", "a NUL"])
+def test_what_no_program_can_be_given_is_refused_here(
+    server: ForkServer, tmp_path: Path, env: dict[str, str]
+) -> None:
+    with pytest.raises(ValueError, match=r"environment variable|null byte"):
+        server.start(Launch(argv=("/bin/true",), env=env, stdout=tmp_path / "out"), None)
+    assert server.ready
+
+
+def test_of_several_folders_the_error_that_tells_most_is_told(server: ForkServer, tmp_path: Path) -> None:
+    for number, mode in enumerate((0o644, 0o755)):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "tool").write_text("#!/bin/sh\necho found\n")
+        (tmp_path / str(number) / "tool").chmod(mode)
+    path = f"/no/such:{tmp_path}/0:{tmp_path}/1"
+    launch = Launch(argv=("tool",), env={"PATH": path}, stdout=tmp_path / "out")
+    assert ended(Process(*server.start(launch, None))) == Exited(code=0)
+    with pytest.raises(PermissionError):
+        server.start(replace(launch, env={"PATH": path.rpartition(":")[0]}), None)
+    with pytest.raises(FileNotFoundError):
+        server.start(replace(launch, env={"PATH": "/no/such"}), None)
+
+
+def test_whoever_forks_under_other_limits_than_ours_is_replaced(server: ForkServer, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before, launch = server.pids, sh("ulimit -n", tmp_path / "out")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    try:
+        first = start(launch, server)
+        wait_until(lambda: server.ready, what="another fork server")
+        second = Process(*server.start(launch, None))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [ended(first), ended(second)] == [Exited(code=0)] * 2
+    assert (tmp_path / "out").read_text().split() == [str(soft - 1)] * 2
+    assert server.pids != before
+
+
 def test_one_whose_time_is_over_executes_nothing(server: ForkServer, tmp_path: Path) -> None:
     deadline = Deadline()
     deadline.at_s = boottime() - 0.001
@@ -76,8 +122,8 @@ def test_a_descriptor_is_inherited_under_its_number_and_no_other(server: ForkSer
 
 def test_what_could_not_be_executed_leaves_nobody_behind(server: ForkServer, tmp_path: Path) -> None:
     for number in range(3):
-        with pytest.raises(FileNotFoundError):
-            server.start(Launch(argv=(f"/no/such/{number}",), env={}, stdout=tmp_path / "out"), None)
+        with pytest.raises(OSError, match="训" * 9):
+            server.start(Launch(argv=(f"/no/{'训' * 800}/{number}",), env={}, stdout=tmp_path / "out"), None)
     assert os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None, "all were reaped"
     assert ended(Process(*server.start(sh("exit 0", tmp_path / "out"), None))) == Exited(code=0)
 
@@ -102,10 +148,9 @@ def test_where_it_has_failed_the_program_is_started_here_and_once(tmp_path: Path
         os.kill(pid, signum)
         process = start(sh("echo once; read -r _ < /dev/zero & wait", tmp_path / "out"), server)
         wait_until(lambda: (tmp_path / "out").read_text() == "once\n", what="the program")
-        assert not server.ready
         assert not lives(pid), "one that stood still must not wake up and fork"
-        with pytest.raises(NoForkServer):
-            server.start(sh("echo again", tmp_path / "out"), None)
+        wait_until(lambda: server.ready, what="another one")
+        assert pid not in server.pids
         process.kill_group()
         assert ended(process) == Signaled(signum=signal.SIGKILL)
     assert (tmp_path / "out").read_text() == "once\n"

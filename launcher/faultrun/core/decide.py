@@ -147,7 +147,9 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return begin.asked_to_look(state, event)
         case _, IncarnationOver():
             return drain.over_elsewhere(state, event)
-        case (Phase.SURVEYING, PrepareFailed(surveying=True)) | (Phase.PREPARING, PrepareFailed()):
+        case Phase.SURVEYING, PrepareFailed(surveying=False):
+            return Step(state=state, why=f"the plan is over that could not be prepared: {event.why}")
+        case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
             failed = replace(state, unfit=event.unfit)
             return begin.give_up(failed, event.at_s, (event.exit_code, event.why))
         case Phase.AWAITING_GO, GoGiven():

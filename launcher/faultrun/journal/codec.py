@@ -112,7 +112,12 @@ def _decoder(as_type: Any) -> Decoder:
 
 
 def _float(data: object) -> Any:
-    return float(data) if type(data) is int else _plain(float, data)
+    if type(data) is not int:
+        return _plain(float, data)
+    try:
+        return float(data)
+    except OverflowError as error:
+        raise CodecError(str(error)) from error
 
 
 def _plain(as_type: Any, data: object) -> Any:
@@ -155,7 +160,9 @@ def _decoder_of_union(members: tuple[Any, ...]) -> Decoder:
     may_be_none = type(None) in members
     # Of two with one word the first is meant.
     tagged = {wire_name(member): _decoder(member) for member in reversed(members)}
-    untagged = [_decoder(member) for member in members if member is not type(None)]
+    # An int passes for a float as well. Two orders of one union are one type, and mean the same.
+    exact_first = sorted(members, key=lambda member: member is float)
+    untagged = [_decoder(member) for member in exact_first if member is not type(None)]
 
     def decoded(data: object) -> Any:
         if data is None and may_be_none:

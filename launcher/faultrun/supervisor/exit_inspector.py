@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from faultrun.files import text_of
 from faultrun.model.evidence import DeathNote, FaultClass, Finding, Row
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.platforms.cgroup import memory_group, oom_kill_count
@@ -17,6 +18,7 @@ from faultrun.workers.logs import LogFiles
 
 _SIGKILL, _SIGSEGV, _SIGBUS = 9, 11, 7
 _SHM = "/dev/shm"
+_GROUPS = Path("/proc/self/cgroup")
 _FULL = 0.98
 _NO_ROOM_BYTES = 65536
 _MORE_SHM = "a larger /dev/shm: emptyDir with medium Memory, docker --shm-size"
@@ -41,6 +43,7 @@ class ExitInspector:
         self._clock = clock
         self._kernel = KernelLog()
         self._seen: dict[int, _Glance] = {}
+        self._groups = ""
         self._own: Path | None = None
         self._counted: dict[Path | None, int] = {}
 
@@ -48,8 +51,9 @@ class ExitInspector:
         """A new incarnation: what was before is not about it."""
         self._seen.clear()
         self._kernel.mark()
-        if not self._counted:  # a supervisor stays in its group, and all nodes may wait for this start
-            self._own = memory_group(os.getpid())
+        groups = text_of(_GROUPS)
+        if groups != self._groups:  # its mount is looked for only then: all nodes may wait for this start
+            self._groups, self._own = groups, memory_group(os.getpid())
         self._counted = {self._own: oom_kill_count(self._own)}
 
     def saw(self, rank: int, pid: int, status: ExitStatus) -> None:

@@ -42,14 +42,38 @@ def serve(channel: socket.socket, supervisor: int) -> None:
         if not text:
             return
         order = json.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))
+        program = _Program(order)
         pid = _fork()
         if pid == 0:
-            _be_a_child(channel, supervisor, order, fds)
+            _be_a_child(channel, supervisor, order, program, fds)
         if pid < 0:
             with socket.socket(fileno=os.dup(fds[1])) as status:
                 status.send(json.dumps({"cannot": ctypes.get_errno()}).encode())
         for fd in fds:
             os.close(fd)
+
+
+class _Program:
+    """What execve(2) takes. Bytes come as Latin-1: only the supervisor knows what its names mean."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.paths = [path.encode("latin-1") for path in order["paths"]]
+        self._argv = _strings(order["argv"])
+        self._env = _strings(order["env"])
+
+    def execute(self) -> int:
+        """Become the first that can be executed; the number of the error that tells most."""
+        found = 0
+        for path in self.paths:
+            _LIBC.execve(path, self._argv, self._env)
+            number = ctypes.get_errno()
+            if number not in (errno.ENOENT, errno.ENOTDIR):
+                found = found or number
+        return found or ctypes.get_errno()
+
+
+def _strings(texts: list[str]) -> "ctypes.Array[ctypes.c_char_p]":
+    return (ctypes.c_char_p * (len(texts) + 1))(*(text.encode("latin-1") for text in texts), None)
 
 
 def _fork() -> int:
@@ -62,7 +86,9 @@ def _fork() -> int:
     return pid
 
 
-def _be_a_child(channel: socket.socket, supervisor: int, order: dict[str, Any], fds: list[int]) -> NoReturn:
+def _be_a_child(
+    channel: socket.socket, supervisor: int, order: dict[str, Any], program: _Program, fds: list[int]
+) -> NoReturn:
     """Prepare, tell our number, and become the program when we are told to. Nothing returns from here."""
     try:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -71,13 +97,10 @@ def _be_a_child(channel: socket.socket, supervisor: int, order: dict[str, Any], 
             channel.close()
             os.close(fds[0])
             status = _place(fds[1], dict(zip((1, 2, *order["keep"]), fds[2:], strict=True)))
-            try:
-                _prepare(order)
-                status.send(json.dumps({"pid": os.getpid()}).encode())
-                _execute(order, status.recv(_MOST_BYTES))
-            except OSError as error:
-                why = {"errno": error.errno or errno.EIO, "words": error.strerror, "name": error.filename}
-                status.send(json.dumps({"pid": os.getpid(), **why}).encode())
+            trouble = _prepare(order)
+            status.send(json.dumps({"pid": os.getpid(), **trouble}).encode())
+            if not trouble and _may_begin(order, status.recv(_MOST_BYTES)):
+                status.send(json.dumps({"errno": program.execute(), "at": "program"}).encode())
     finally:
         os._exit(127)
 
@@ -97,19 +120,24 @@ def _place(status: int, wanted: dict[int, int]) -> socket.socket:
     return channel
 
 
-def _prepare(order: dict[str, Any]) -> None:
-    if order["cwd"] is not None:
-        os.chdir(order["cwd"])
-    if order["cpus"]:
-        try:
+def _prepare(order: dict[str, Any]) -> dict[str, Any]:
+    """Why it cannot be so, if it cannot."""
+    try:
+        if order["cwd"] is not None:
+            os.chdir(order["cwd"].encode("latin-1"))
+    except OSError as error:
+        return {"errno": error.errno, "at": "cwd"}
+    try:
+        if order["cpus"]:
             os.sched_setaffinity(0, order["cpus"])
-        except OSError as error:
-            raise OSError(errno.EINVAL, "its processors cannot be used", order["argv"][0]) from error
+    except (OSError, ValueError):
+        return {"errno": errno.EINVAL, "at": "cpus"}
     if order["memory_nodes"]:
         _bind_memory(order["memory_nodes"])
     if order["tag"]:
         with contextlib.suppress(OSError, ValueError):  # it carries its tag in its environment as well
             resource.setrlimit(_RLIMIT_LOCKS, (order["tag"], resource.getrlimit(_RLIMIT_LOCKS)[1]))
+    return {}
 
 
 def _bind_memory(nodes: list[int]) -> None:
@@ -122,10 +150,10 @@ def _bind_memory(nodes: list[int]) -> None:
         _LIBC.syscall(number, _MPOL_BIND, array, 64 * words + 1)
 
 
-def _execute(order: dict[str, Any], told: bytes) -> None:
-    """Nothing told: whoever asked for us does not want us any more. OSError: it cannot be executed."""
+def _may_begin(order: dict[str, Any], told: bytes) -> bool:
+    """Nothing told: whoever asked for us does not want us any more. Our time may be over, too."""
     if not told:
-        return
+        return False
     for ignored in _PYTHON_IGNORES:
         signal.signal(ignored, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -135,11 +163,7 @@ def _execute(order: dict[str, Any], told: bytes) -> None:
     until_s = json.loads(told)["until_s"]
     if until_s is not None and time.clock_gettime(time.CLOCK_BOOTTIME) >= until_s:
         os.kill(os.getpid(), signal.SIGKILL)
-    program = order["argv"][0]
-    try:
-        os.execvpe(program, order["argv"], order["env"])
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, program) from error
+    return True
 
 
 if __name__ == "__main__":
