@@ -156,6 +156,46 @@ def test_where_it_has_failed_the_program_is_started_here_and_once(tmp_path: Path
     assert (tmp_path / "out").read_text() == "once\n"
 
 
+class _DeadlyDeadline(Deadline):
+    """Kills whoever waits to be told until when it may live."""
+
+    def __init__(self, out: Path) -> None:
+        self.killed = -1
+        super().__init__()
+        self.out, self.killed = out, 0
+
+    @property
+    def at_s(self) -> float:
+        if not self.killed:
+            me = os.getpid()
+            waiting = [
+                int(pid)
+                for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split()
+                if str(self.out) in {os.path.realpath(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+            ]
+            (self.killed,) = waiting
+            os.kill(self.killed, signal.SIGKILL)
+            wait_until(lambda: not lives(self.killed), what="the end of the fork")
+        return super().at_s
+
+    @at_s.setter
+    def at_s(self, moment_s: float) -> None:
+        Deadline.at_s.fset(self, moment_s)  # type: ignore[attr-defined]
+
+
+def test_a_fork_that_is_killed_before_its_program_is_no_rank_and_the_program_is_started(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.touch()
+    deadline = _DeadlyDeadline(out)
+    process = start(replace(sh("echo once", out), deadline=deadline), server)
+    assert deadline.killed != process.pid
+    assert ended(process) == Exited(code=0)
+    assert out.read_text() == "once\n"
+    assert not Path(f"/proc/{deadline.killed}").exists(), "it was reaped"
+
+
 def test_what_is_sent_to_all_processes_of_a_job_does_not_end_it(server: ForkServer, tmp_path: Path) -> None:
     (pid,) = server.pids
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
