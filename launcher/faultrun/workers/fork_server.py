@@ -1,8 +1,8 @@
 """The supervisor's end of its fork server: children of ours that are forked by a smaller process.
 
 To fork the supervisor costs some milliseconds for each rank: its memory is shared page by page, copied where
-either side goes on, and given back as the program begins. The server is a fifth of it. Its children are ours
-(``CLONE_PARENT``), and die with us.
+either side goes on, and given back as the program begins. The server is a third as large. Its children are
+ours (``CLONE_PARENT``), and die with us.
 
 A request is one byte with descriptors: what to execute (a file in memory, JSON), a channel, standard output
 and error, and what is to be inherited. The child says its number on the channel and begins when it is told
@@ -47,8 +47,8 @@ class NoForkServer(Exception):
 class ForkServer:
     """Begun at once and ready soon. Main thread only (PDEATHSIG).
 
-    One that fails is replaced, some times; so is one that has other limits, processors or groups than we
-    have by now, since its children have them of it.
+    One that was killed is replaced, one that fails twice; so is one that has other limits, processors or
+    groups than we have by now, since its children have them of it.
     """
 
     def __init__(self) -> None:

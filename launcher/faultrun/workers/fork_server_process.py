@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
@@ -32,9 +33,8 @@ _LIBC = ctypes.PyDLL(None, use_errno=True)
 
 def serve(channel: socket.socket, supervisor: int) -> None:
     """Fork for each request, until nobody holds the other end."""
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, signal.valid_signals()
-    )  # what is sent to all is the workers' matter
+    # What is sent to all processes of a job is the matter of its workers.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     gc.disable()  # a collection would copy what the children share with us
     channel.send(b"ready")
     while True:
@@ -133,14 +133,14 @@ def _prepare(order: dict[str, Any]) -> dict[str, Any]:
     except (OSError, ValueError):
         return {"errno": errno.EINVAL, "at": "cpus"}
     if order["memory_nodes"]:
-        _bind_memory(order["memory_nodes"])
+        bind_memory(order["memory_nodes"])
     if order["tag"]:
         with contextlib.suppress(OSError, ValueError):  # it carries its tag in its environment as well
             resource.setrlimit(_RLIMIT_LOCKS, (order["tag"], resource.getrlimit(_RLIMIT_LOCKS)[1]))
     return {}
 
 
-def _bind_memory(nodes: list[int]) -> None:
+def bind_memory(nodes: Sequence[int]) -> None:
     """As ``numactl --membind``: allocate from these nodes only. A kernel without NUMA ignores it."""
     mask = sum(1 << node for node in nodes)
     words = max(nodes) // 64 + 1

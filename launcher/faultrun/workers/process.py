@@ -13,13 +13,12 @@ from typing import Any
 
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.workers.fork_server import ForkServer, NoForkServer, Policy
+from faultrun.workers.fork_server_process import bind_memory
 from faultrun.workers.launch import Launch
 from faultrun.workers.sweep import TAG_VARIABLE, tag
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_MPOL_BIND = 2
-_SYS_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _SYS_TGKILL = {"x86_64": 234, "aarch64": 131}
 _USUAL = (os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE)  # without SCHED_RESET_ON_FORK
 _PIDFD_SIGNAL_THREAD = 1  # Linux 6.9, include/uapi/linux/pidfd.h
@@ -116,7 +115,7 @@ def _forked_here(launch: Launch, usual: Policy | None) -> Process:
         if launch.cpus:
             os.sched_setaffinity(0, launch.cpus)
         if launch.memory_nodes:
-            _bind_memory(launch.memory_nodes)
+            bind_memory(launch.memory_nodes)
         tag(launch.env.get(TAG_VARIABLE, ""))
         if launch.deadline is not None and launch.deadline.left_s <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -141,20 +140,9 @@ def _forked_here(launch: Launch, usual: Policy | None) -> Process:
             # All that Python tells of a failure in ``before_exec``: the processors are not ours (any more).
             raise OSError(errno.EINVAL, "its processors cannot be used", launch.argv[0]) from error
     process = Process(popen.pid, os.pidfd_open(popen.pid))
-    popen.returncode = (
-        0  # it is waited for by its pidfd: for Popen, which would do so by its number, it is over
-    )
+    # From now on it is waited for by its pidfd. Popen would wait for whoever has its number by then.
+    popen.returncode = 0
     return process
-
-
-def _bind_memory(nodes: tuple[int, ...]) -> None:
-    """As ``numactl --membind``: allocate from these nodes only. A kernel without NUMA ignores it."""
-    mask = sum(1 << node for node in nodes)
-    words = max(nodes) // 64 + 1
-    array = (ctypes.c_ulong * words)(*(mask >> (64 * word) & (1 << 64) - 1 for word in range(words)))
-    number = _SYS_SET_MEMPOLICY.get(os.uname().machine)
-    if number is not None:
-        _LIBC.syscall(number, _MPOL_BIND, array, 64 * words + 1)
 
 
 @contextlib.contextmanager
