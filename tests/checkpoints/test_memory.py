@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import select
 import tracemalloc
 from collections.abc import Iterator
@@ -42,6 +43,21 @@ class Counting:
     def verify(self, entry: Entry, look: Look) -> Verdict:
         self.verified.append(Path(entry.path).name)
         return Verdict(whole=True, why="counted", depth=Depth.CHECKSUM, digest="sha256:00")
+
+
+class Headless(Counting):
+    """Files whose contents say nothing."""
+
+    def read(self, entry: Entry) -> Entry:
+        self.headers.append(Path(entry.path).name)
+        return entry
+
+
+class Unproved(Counting):
+    """Files without checksums."""
+
+    def verify(self, entry: Entry, look: Look) -> Verdict:
+        return replace(super().verify(entry, look), depth=Depth.STRUCTURE)
 
 
 class Slow(Counting):
@@ -218,7 +234,32 @@ def test_what_was_read_ahead_is_not_read_again(tmp_path: Path) -> None:
     assert catalog.look_ahead() == 1
     (entry,) = catalog.scan().entries
     assert catalog.verify(entry).whole
-    assert one.headers == ["a.bin"]
+    assert (one.headers, one.verified) == (["a.bin"], ["a.bin"])
+
+
+def test_of_large_saves_nothing_but_the_header_is_read_ahead(tmp_path: Path) -> None:
+    save(tmp_path / "older.bin", b"1")
+    os.utime(tmp_path / "older.bin", (1, 1))
+    save(tmp_path / "large.bin", b"2")
+    os.truncate(tmp_path / "large.bin", 17 << 20)
+    one = Headless()
+    assert counting(tmp_path, one).look_ahead() == 2
+    assert sorted(one.headers) == ["large.bin", "older.bin"]
+    assert one.verified == []
+
+
+def test_what_no_checksum_proves_is_read_again_if_it_may_have_been_written_to_meanwhile(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path / "new.bin", b"2")
+    os.utime(tmp_path / "new.bin")
+    save(tmp_path / "old.bin", b"1")
+    os.utime(tmp_path / "old.bin", (1, 1))
+    one = Unproved()
+    catalog = counting(tmp_path, one)
+    assert catalog.look_ahead() == 2
+    assert [catalog.verify(entry).whole for entry in catalog.scan().entries] == [True, True]
+    assert sorted(one.verified) == ["new.bin", "new.bin", "old.bin"]
 
 
 def test_when_a_file_was_first_seen_outlives_a_folder_that_cannot_be_looked_into(tmp_path: Path) -> None:

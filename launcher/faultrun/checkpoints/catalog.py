@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from itertools import chain, islice
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from faultrun.checkpoints.listing import (
 )
 from faultrun.checkpoints.memory import LEFT_ALONE, LeftAlone, Memory, stamp_in
 from faultrun.checkpoints.names import place_of
-from faultrun.checkpoints.pile import Pile
+from faultrun.checkpoints.pile import Pile, Scan
 from faultrun.checkpoints.reading import compare_digest, stored_digest
 from faultrun.checkpoints.registry import Registry, load_registry
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
@@ -36,25 +36,9 @@ from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 _READERS = 8
 _BATCH = 32
 _SIBLINGS = 4
+_AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20
+"""To read these is cheaper than to have all ranks wait for it; more belongs to those who train."""
 _RECENT_NS = 2_000_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
-    """What one look found.
-
-    ``entries`` are candidates; those whose header cannot be read are as
-    their names say. ``refused`` are links out of the root and directories
-    that cannot be listed. ``unfinished`` never became checkpoints: names and
-    directories that writers use before the final rename; also what a broken
-    format could not look at. ``left_alone`` were there before this run
-    began.
-    """
-
-    entries: tuple[Entry, ...]
-    refused: tuple[Refusal, ...] = ()
-    unfinished: tuple[Refusal, ...] = ()
-    left_alone: tuple[Entry, ...] = ()
 
 
 @dataclass(slots=True)
@@ -133,9 +117,18 @@ class Catalog:
         )
 
     def look_ahead(self) -> int:
-        """Have the headers of what lies there remembered, and nothing else; how many files there are."""
+        """Have what the headers say remembered, and of small new saves whether they are whole; nothing else.
+
+        How many files there are.
+        """
         scan = self.scan()
         there = (*scan.entries, *scan.left_alone)
+        room_bytes = _AHEAD_BYTES
+        for entry in nlargest(_AHEAD_FILES, scan.entries, key=lambda one: one.mtime_ns):
+            room_bytes -= entry.size_bytes
+            if room_bytes < 0:
+                break
+            self._verified(entry, Look(), being_written=time.time_ns() - entry.mtime_ns <= _RECENT_NS)
         self._memory.forget_contents_but(there)
         self._known.clear()
         self._series.clear()
@@ -185,28 +178,12 @@ class Catalog:
 
     def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
         """Whether ``entry`` (of the last scan) is whole, to ``depth``; remembered until the file changes."""
-        if self._stamp(entry) != stamp_in(entry):
-            return _changed("changed since it was listed: still being written")
-        known = self._memory.verdict(entry, depth)
-        if known is not None:
-            return known
-        listed = self._known.get(entry.path)
-        if listed is not None and listed.unreadable:
-            return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
-        verdict = self._judge(entry, Look(depth=depth, siblings=self._siblings(entry), meter=meter))
-        if verdict.whole and verdict.depth is not Depth.CHECKSUM:
-            self._settle(entry)
-        if self._stamp(entry) != stamp_in(entry):
-            return _changed("still growing: it changed while it was read")
-        if not verdict.provisional:
-            self._memory.remember_verdict(entry, verdict, depth)
-            self._memory.save()
-        return verdict
+        return self._verified(entry, Look(depth=depth, meter=meter))
 
     def _as_of_now(self, entry: Entry, marks: frozenset[str]) -> Entry:
         """With what is no part of the file, and so of no header."""
         life = self._memory.first_seen(entry)
-        if life is not None:
+        if life != entry.first_seen:
             entry = replace(entry, first_seen=life)
         if marks and entry.format == gasp_manifest.GASP_MANIFEST.name:
             with suppress(OSError, Unreadable):
@@ -308,6 +285,29 @@ class Catalog:
         others = (one for one in series if one.rank != entry.rank and one.identity.told == told)
         near = nsmallest(_SIBLINGS, own, key=lambda one: abs(one.mtime_ns - entry.mtime_ns))
         return [*near, *nsmallest(_SIBLINGS, others, key=lambda one: one.rank or 0)]
+
+    def _verified(self, entry: Entry, look: Look, *, being_written: bool = False) -> Verdict:
+        """``being_written``: only what checksums prove is worth remembering, a write may leave the stamp."""
+        if self._stamp(entry) != stamp_in(entry):
+            return _changed("changed since it was listed: still being written")
+        known = self._memory.verdict(entry, look.depth)
+        if known is not None:
+            return known
+        listed = self._known.get(entry.path)
+        if listed is not None and listed.unreadable:
+            return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
+        verdict = self._judge(entry, replace(look, siblings=self._siblings(entry)))
+        proved = verdict.whole and verdict.depth is Depth.CHECKSUM
+        if being_written and not proved:
+            return verdict
+        if verdict.whole and not proved:
+            self._settle(entry)
+        if self._stamp(entry) != stamp_in(entry):
+            return _changed("still growing: it changed while it was read")
+        if not verdict.provisional:
+            self._memory.remember_verdict(entry, verdict, look.depth)
+            self._memory.save()
+        return verdict
 
     def _judge(self, entry: Entry, look: Look) -> Verdict:
         try:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from faultrun.checkpoints.catalog import Catalog, Scan
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.pile import Scan
 from faultrun.core.recover import (
     Choice,
     Chosen,

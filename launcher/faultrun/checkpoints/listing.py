@@ -14,17 +14,6 @@ from faultrun.checkpoints.names import base_name, is_unfinished, unfinished_dire
 from faultrun.model.checkpoint import Entry, Refusal
 
 _DEEPEST = 16
-_CLAIMED = (
-    "path",
-    "kind",
-    "rank",
-    "epoch",
-    "step_in_epoch",
-    "global_step",
-    "series",
-    "session",
-    "save_number",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +207,17 @@ def _claims(one: Format, listing: Listing) -> list[Claim] | str:
 
 def _named_entry(one: Format, claim: Claim, stamp: Stamp) -> Entry:
     return Entry(
+        path=claim.path,
         format=one.name,
-        **{name: getattr(stamp, name) for name in ("inode", "size_bytes", "mtime_ns")},
-        **{name: getattr(claim, name) for name in _CLAIMED},
+        kind=claim.kind,
+        size_bytes=stamp.size_bytes,
+        mtime_ns=stamp.mtime_ns,
+        inode=stamp.inode,
+        rank=claim.rank,
+        epoch=claim.epoch,
+        step_in_epoch=claim.step_in_epoch,
+        global_step=claim.global_step,
+        series=claim.series,
+        session=claim.session,
+        save_number=claim.save_number,
     )

@@ -51,14 +51,16 @@ class Memory:
                 self._learn(json.loads(said))
 
     def header(self, named: Entry) -> Entry | None:
-        """``named`` with the facts of its header, if they were read before."""
-        facts = self._headers.get((named.format, named.path, stamp_in(named)))
+        """``named`` with the facts of its header and when it was first seen, if they were read before."""
+        stamp = stamp_in(named)
+        facts = self._headers.get((named.format, named.path, stamp))
         if facts is None:
             return None
         try:
             kind, group, *rest = facts
             more: dict[str, Any] = dict(zip(_FACTS, rest, strict=True))
-            return replace(named, kind=Kind(kind), replica_group=tuple(group), **more)
+            more |= {"kind": Kind(kind), "replica_group": tuple(group), "first_seen": self._seen.get(stamp)}
+            return replace(named, **more)
         except (ValueError, TypeError):  # written by another version
             return None
 

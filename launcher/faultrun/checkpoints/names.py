@@ -53,19 +53,20 @@ _SPELLINGS = {
 }  # fmt: skip
 _KNOWN = frozenset(name for names in _SPELLINGS.values() for name in names)
 _LARGEST = 2**53
+_NAMES = 128  # of whoever keeps the newest only: they are looked at again and again
 
 
 def claim_file(listing: Listing, name: str, *members: str) -> Claim:
     """Claim a file, or the ``members`` that are known by this name, with what the name's words say."""
-    rank = _number(_RANK, name)
+    kind, rank, epoch, step, series = _told_by(name)
     return Claim(
         path=listing.join(name),
         members=members or (name,),
-        kind=_kind(name),
+        kind=kind,
         rank=rank_of_directory(listing.path) if rank is None else rank,
-        epoch=_number(_EPOCH, name),
-        global_step=_global_step(name, listing.path),
-        series=_series(name),
+        epoch=epoch,
+        global_step=_step_of_directory(listing.path) if step is None else step,
+        series=series,
     )
 
 
@@ -78,11 +79,12 @@ def claim_directory(listing: Listing, members: tuple[str, ...]) -> Claim:
         kind=_kind(name),
         rank=rank_of_directory(listing.path),
         epoch=_number(_EPOCH, name),
-        global_step=_global_step("", listing.path),
+        global_step=_step_of_directory(listing.path),
         series=_series(name),
     )
 
 
+@lru_cache(maxsize=_NAMES)
 def rank_of_directory(path: str) -> int | None:
     """The rank that the last two names of directory ``path`` tell: ``rank_3``, ``ckpt_3``, ``rank3/weights``.
 
@@ -101,11 +103,13 @@ def unfinished_directory(path: str, root: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=_NAMES)
 def is_unfinished(name: str) -> bool:
     """Whether writers use such a file name before the final rename (``.tmp``, ``.part``, ``x~`` ...)."""
     return _UNFINISHED_FILE.search(name) is not None
 
 
+@lru_cache(maxsize=_NAMES)
 def is_side(name: str) -> bool:
     """Whether a file holds no model (an optimizer, random states): it is no checkpoint by itself."""
     return _NEVER_ALONE.fullmatch(name) is not None
@@ -158,12 +162,16 @@ def _kind(name: str) -> Kind:
     return Kind.GASP if _GASP.search(name) else Kind.PERIODIC
 
 
-def _global_step(name: str, directory: str) -> int | None:
-    """The step in the name, else in the nearest two directories: ``step_1000``, ``checkpoint-5/model``."""
-    own = _number(_STEP, name)
-    if own is not None:
-        return own
-    for folder in directory.rsplit("/", 2)[:0:-1]:
+@lru_cache(maxsize=_NAMES)
+def _told_by(name: str) -> tuple[Kind, int | None, int | None, int | None, str]:
+    """Kind, rank, epoch, global step and series that the name of a file says."""
+    return _kind(name), _number(_RANK, name), _number(_EPOCH, name), _number(_STEP, name), _series(name)
+
+
+@lru_cache(maxsize=_NAMES)
+def _step_of_directory(path: str) -> int | None:
+    """The step in the nearest of the last two names: ``step_1000``, ``checkpoint-5/model``."""
+    for folder in path.rsplit("/", 2)[:0:-1]:
         found = _CHECKPOINT.fullmatch(folder)
         step = int(found[1]) if found else _number(_STEP, folder)
         if step is not None:

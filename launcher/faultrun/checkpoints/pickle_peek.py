@@ -9,16 +9,18 @@ itself. Memory stays below a hundred bytes for each byte of input, and
 below as many such pieces as the limit of instructions allows.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from faultrun.checkpoints.format import Unreadable
 from faultrun.checkpoints.reading import OpenFile
 
 if TYPE_CHECKING:
-    from pickletools import OpcodeInfo, StackObject
+    from pickletools import OpcodeInfo
 
 MAX_INSTRUCTIONS = 1_500_000
 """About 30,000 tensors, a second and 100 MiB."""
@@ -94,16 +96,17 @@ def peek(data: bytes, limit: int = MAX_INSTRUCTIONS) -> Peeked:
 
     TooLong, a kind of it, after ``limit`` instructions.
     """
-    from pickletools import genops, markobject  # noqa: PLC0415 - megabytes that most supervisors can do without
-
-    machine = _Machine(markobject)
-    at: int | None = 0
+    machine, instructions = _Machine(), _instructions()
+    at, following = 0, 0
     try:
-        for code, arg, at in islice(genops(data), limit):
-            if code.name == "STOP":
-                return Peeked(value=machine.stack[-1], end=(at or 0) + 1, persistent=machine.persistent)
-            machine.obey(code, arg)
-    except (IndexError, KeyError, ValueError) as error:
+        for _ in range(limit):
+            at, code = following, data[following]
+            if code == _STOP:
+                return Peeked(value=machine.stack[-1], end=at + 1, persistent=machine.persistent)
+            read, obey = instructions[code]
+            arg, following = (None, at + 1) if read is None else read(data, at + 1)
+            obey(machine, arg)
+    except (IndexError, KeyError, ValueError, struct.error) as error:
         raise Unreadable(f"its pickle is cut or malformed near byte {at}") from error
     raise TooLong(f"its pickle has more than {limit} instructions")
 
@@ -131,52 +134,134 @@ def peek_file(file: OpenFile, offset: int, limit: int = MAX_INSTRUCTIONS) -> Pee
 class _Machine:
     """A stack, the stacks below its marks, and a memo."""
 
-    def __init__(self, mark: "StackObject") -> None:
-        self._mark = mark
+    def __init__(self) -> None:
         self.stack: list[Value] = []
+        self.below: list[list[Value]] = []
+        self.memo: dict[int, Value] = {}
         self.persistent: list[Value] = []
-        self._below: list[list[Value]] = []
-        self._memo: dict[int, Value] = {}
 
-    def obey(self, code: "OpcodeInfo", arg: Any) -> None:
-        """Do what one instruction says. IndexError, KeyError or ValueError for what no pickler writes."""
-        name = code.name
-        if name in _PUTS:
-            self._memo[len(self._memo) if arg is None else arg] = self.stack[-1]
-        elif name in _GETS:
-            self.stack.append(self._memo[arg])
-        elif name == "MARK":
-            self._below.append(self.stack)
-            self.stack = []
-        elif name == "DUP":
-            self.stack.append(self.stack[-1])
-        elif name == "POP" and not self.stack:
-            self.stack = self._below.pop()
-        elif name in _PERSISTENT:
-            self.persistent.append(arg if code.arg else self.stack.pop())
-            self.stack.append(OPAQUE)
-        elif name in _RESULTS:
-            items = self._taken(code)
-            self.stack.append(_RESULTS[name](items, arg))
-        elif code.arg and code.stack_after:
-            self.stack.append(_plain(arg))
-        else:
-            self._taken(code)
-
-    def _taken(self, code: "OpcodeInfo") -> list[Value]:
-        """What the instruction takes from the stack, the deepest first; all since the mark comes last."""
-        count = len(code.stack_before)
-        since_mark: list[Value] = []
-        if self._mark in code.stack_before:
-            count = code.stack_before.index(self._mark)
-            since_mark, self.stack = self.stack, self._below.pop()
-            if not count:
-                return since_mark
-        if len(self.stack) < count:
+    def taken(self, count: int) -> list[Value]:
+        """So many values off the top of the stack, the deepest first. IndexError if there are fewer."""
+        stack = self.stack
+        at = len(stack) - count
+        if at < 0:
             raise IndexError
-        items = self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
-        return items + since_mark
+        items = stack[at:]
+        del stack[at:]
+        return items
+
+    def taken_to_mark(self, count: int) -> list[Value]:
+        """All above the newest mark, behind ``count`` values that are below it."""
+        since_mark, self.stack = self.stack, self.below.pop()
+        return self.taken(count) + since_mark if count else since_mark
+
+
+_Read = Callable[[bytes, int], tuple[Any, int]]
+"""The argument that is at an offset, and the offset after it."""
+
+_Obey = Callable[[_Machine, Any], None]
+
+
+@cache
+def _instructions() -> dict[int, tuple[_Read | None, _Obey]]:
+    """How to read the argument of each instruction, if it has one, and what to do, by its byte."""
+    from pickletools import opcodes  # noqa: PLC0415 - megabytes that most supervisors can do without
+
+    return {ord(code.code): (_read(code), _obey(code)) for code in opcodes}
+
+
+def _read(code: "OpcodeInfo") -> _Read | None:
+    """What pickletools does, and faster for the arguments of which a checkpoint has thousands."""
+    if code.arg is None:
+        return None
+    if code.arg.name in _NUMBERS:
+        return _number(struct.Struct(_NUMBERS[code.arg.name]))
+    if code.arg.name in _TEXTS:
+        return _text(struct.Struct(_TEXTS[code.arg.name]))
+    reader = code.arg.reader
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        file = BytesIO(data)
+        file.seek(at)
+        return reader(file), file.tell()
+
+    return read
+
+
+def _number(form: struct.Struct) -> _Read:
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        return form.unpack_from(data, at)[0], at + form.size
+
+    return read
+
+
+def _text(length: struct.Struct) -> _Read:
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        start = at + length.size
+        end = start + length.unpack_from(data, at)[0]
+        if end > len(data):
+            raise ValueError
+        return str(data[start:end], "utf-8", "surrogatepass"), end
+
+    return read
+
+
+def _obey(code: "OpcodeInfo") -> _Obey:
+    """What an instruction does; IndexError, KeyError or ValueError for what no pickler writes."""
+    from pickletools import markobject  # noqa: PLC0415 - as above
+
+    if code.name in _MOVES:
+        return _MOVES[code.name]
+    if code.name not in _RESULTS and code.arg and code.stack_after:
+        return lambda machine, arg: machine.stack.append(_plain(arg))
+    to_mark = markobject in code.stack_before
+    count = code.stack_before.index(markobject) if to_mark else len(code.stack_before)
+    take = _Machine.taken_to_mark if to_mark else _Machine.taken
+    if code.name not in _RESULTS:
+
+        def drop(machine: _Machine, _arg: object) -> None:
+            take(machine, count)
+
+        return drop
+    make = _RESULTS[code.name]
+    if not code.stack_before:
+        return lambda machine, arg: machine.stack.append(make([], arg))
+
+    def obey(machine: _Machine, arg: Any) -> None:
+        items = take(machine, count)
+        machine.stack.append(make(items, arg))
+
+    return obey
+
+
+def _mark(machine: _Machine, _arg: object) -> None:
+    machine.below.append(machine.stack)
+    machine.stack = []
+
+
+def _pop(machine: _Machine, _arg: object) -> None:
+    if machine.stack:
+        machine.stack.pop()
+    else:
+        machine.stack = machine.below.pop()
+
+
+def _put(machine: _Machine, arg: int) -> None:
+    machine.memo[arg] = machine.stack[-1]
+
+
+def _memoize(machine: _Machine, _arg: object) -> None:
+    machine.memo[len(machine.memo)] = machine.stack[-1]
+
+
+def _get(machine: _Machine, arg: int) -> None:
+    machine.stack.append(machine.memo[arg])
+
+
+def _ask(machine: _Machine, arg: str | None) -> None:
+    """A persistent id, from the instruction or else from the stack."""
+    machine.persistent.append(machine.stack.pop() if arg is None else arg)
+    machine.stack.append(OPAQUE)
 
 
 def _plain(arg: Any) -> Value:
@@ -237,9 +322,9 @@ def _opaque(_items: object, _arg: object) -> Value:
     return OPAQUE
 
 
-_PUTS = frozenset(["PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"])
-_GETS = frozenset(["GET", "BINGET", "LONG_BINGET"])
-_PERSISTENT = frozenset(["PERSID", "BINPERSID"])
+_STOP = ord(".")
+_NUMBERS = {"uint1": "<B", "uint2": "<H", "int4": "<i", "uint4": "<I", "uint8": "<Q", "float8": ">d"}
+_TEXTS = {"unicodestring1": "<B", "unicodestring4": "<I"}
 _DICTS = frozenset(
     ["collections.OrderedDict", "collections.defaultdict", "builtins.dict", "__builtin__.dict"]
 )
@@ -262,3 +347,14 @@ _RESULTS: dict[str, Callable[[list[Value], Any], Value]] = {
     ),
 }
 """What instructions make of what they take from the stack and of their argument."""
+
+_MOVES: dict[str, _Obey] = {
+    "MARK": _mark,
+    "POP": _pop,
+    "DUP": lambda machine, _arg: machine.stack.append(machine.stack[-1]),
+    "MEMOIZE": _memoize,
+    **dict.fromkeys(["PUT", "BINPUT", "LONG_BINPUT"], _put),
+    **dict.fromkeys(["GET", "BINGET", "LONG_BINGET"], _get),
+    **dict.fromkeys(["PERSID", "BINPERSID"], _ask),
+}
+"""What only moves values between the stack, the memo and the persistent ids."""

@@ -1,15 +1,36 @@
-"""What one look through the folders collects on its way: claims, links, and what is no checkpoint."""
+"""What one look through the folders collects on its way, and what it found."""
 
 from dataclasses import dataclass, field
 
 from faultrun.checkpoints.listing import Named
 from faultrun.checkpoints.memory import stamp_in
-from faultrun.model.checkpoint import Refusal
+from faultrun.model.checkpoint import Entry, Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What one look found.
+
+    ``entries`` are candidates; those whose header cannot be read are as
+    their names say. ``refused`` are links out of the root and directories
+    that cannot be listed. ``unfinished`` never became checkpoints: names and
+    directories that writers use before the final rename; also what a broken
+    format could not look at. ``left_alone`` were there before this run
+    began.
+    """
+
+    entries: tuple[Entry, ...]
+    refused: tuple[Refusal, ...] = ()
+    unfinished: tuple[Refusal, ...] = ()
+    left_alone: tuple[Entry, ...] = ()
 
 
 @dataclass(slots=True)
 class Pile:
-    """``parts`` are directories that belong to a checkpoint which was found above them."""
+    """Claims, links, and what is no checkpoint.
+
+    ``parts`` are directories that belong to a checkpoint which was found above them.
+    """
 
     named: dict[str, Named] = field(default_factory=dict)
     linked: dict[str, Refusal] = field(default_factory=dict)

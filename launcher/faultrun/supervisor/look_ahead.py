@@ -1,6 +1,7 @@
 """Reads what new checkpoints say of themselves while workers run: when they have ended, all wait for that.
 
-Nothing follows from it. Whether a file is whole is only asked when it could be resumed from.
+Nothing follows from it. Whether a file is whole is asked of small ones only: to read large ones takes the
+file system from those who train, and is done when one could be resumed from.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,10 +10,10 @@ from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-_SOONEST_S, _LATEST_S = 5.0, 30.0
+_SOONEST_S, _LATEST_S = 1.0, 30.0
 _SHARE = 0.05
 """Of the time since the start: every node of a run does this, on one file system."""
-_COST = 1000
+_COST = 200
 """Looking takes at most one part of so many of the time."""
 _MOST = 1000
 """Of many more the headers would not fit into a supervisor's memory beside all else."""
@@ -21,7 +22,7 @@ _MOST = 1000
 class LookAhead:
     """Implements ``ports.EventListener``.
 
-    ``look`` goes through the checkpoints, remembers their headers and says how many there are; it is called
+    ``look`` goes through the checkpoints, remembers what it read and says how many there are; it is called
     by ``errands``, whose thread may hang with its file system.
     """
 

@@ -16,8 +16,9 @@ from faultrun.errors import NoWholeCheckpoint, UsageError
 from faultrun.model.checkpoint import Depth
 
 if TYPE_CHECKING:
-    from faultrun.checkpoints.catalog import Catalog, Scan
+    from faultrun.checkpoints.catalog import Catalog
     from faultrun.checkpoints.find import Findings
+    from faultrun.checkpoints.pile import Scan
 
 _DATA_ERROR = 65
 

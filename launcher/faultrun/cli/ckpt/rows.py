@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faultrun.checkpoints.catalog import Scan
 from faultrun.checkpoints.names import place_of
+from faultrun.checkpoints.pile import Scan
 from faultrun.core.candidate_groups import moments
 from faultrun.core.recover import Choice, Chosen, NeedVerdicts
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
