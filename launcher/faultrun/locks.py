@@ -42,19 +42,19 @@ def flock(path: Path) -> BaseFileLock:
 def hold(
     path: Path,
     *,
-    wait_s: float = 0.0,
+    wait_s: float | None = 0.0,
     native: Callable[[Path], BaseFileLock] = flock,
     lease_s: float = LEASE_S,
 ) -> BaseFileLock:
     """Lock ``path`` until ``release`` or the end of this process.
 
     Busy when it is still held after ``wait_s``; where there is no flock, after the time in which a dead
-    holder's lease ends. OSError where the file cannot be made.
+    holder's lease ends, unless ``wait_s`` is None. OSError where the file cannot be made.
     """
     _keep_others_out(path)
     lock = native(path)
     try:
-        lock.acquire(timeout=wait_s, poll_interval=_LOOK_AGAIN_S)
+        lock.acquire(timeout=wait_s or 0.0, poll_interval=_LOOK_AGAIN_S)
     except Timeout:
         pid = _flock_holder(path)
         raise Busy(path, pid, _described(pid)) from None
@@ -67,7 +67,11 @@ def hold(
 
 @contextmanager
 def held(
-    path: Path, *, wait_s: float, native: Callable[[Path], BaseFileLock] = flock, lease_s: float = LEASE_S
+    path: Path,
+    *,
+    wait_s: float | None,
+    native: Callable[[Path], BaseFileLock] = flock,
+    lease_s: float = LEASE_S,
 ) -> Iterator[None]:
     """Hold ``path`` for a moment and leave no file there. Raises as ``hold`` does."""
     lock = hold(path, wait_s=wait_s, native=native, lease_s=lease_s)
@@ -79,10 +83,11 @@ def held(
         lock.release()
 
 
-def _leased(path: Path, wait_s: float, lease_s: float) -> BaseFileLock:
+def _leased(path: Path, wait_s: float | None, lease_s: float) -> BaseFileLock:
     lease = SoftFileLease(path.with_name(f"{path.name}.lease"), mode=_MODE, lease_duration=lease_s)
     try:
-        lease.acquire(timeout=max(wait_s, 1.5 * lease_s), poll_interval=_LOOK_AGAIN_S)
+        patience_s = 0.0 if wait_s is None else max(wait_s, 1.5 * lease_s)
+        lease.acquire(timeout=patience_s, poll_interval=_LOOK_AGAIN_S)
     except Timeout:
         owner = lease.owner
         holder = f"pid {owner.pid} on {owner.hostname}" if owner is not None else "somebody"

@@ -116,6 +116,14 @@ def test_where_there_is_no_flock_a_lease_keeps_others_out(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_who_does_not_wait_does_not_wait_for_a_lease_to_end(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    lock = hold(path, wait_s=None, native=flockless, lease_s=600)
+    with pytest.raises(Busy):
+        hold(path, wait_s=None, native=flockless, lease_s=600)
+    lock.release()
+
+
 def test_the_lease_of_a_holder_that_was_killed_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     read_end, write_end = os.pipe()

@@ -1,5 +1,6 @@
 """Who else keeps checkpoints in a folder; real folders, locks and processes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,17 @@ def test_each_sees_the_other_whoever_came_first(tmp_path: Path) -> None:
     assert "run mine" in another.saw
     assert seen.startswith(f"run another (pid {another.process.pid} ")
     assert len(later) == 2
+
+
+def test_a_run_is_seen_while_one_of_its_nodes_is_there_whichever_came_first(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    first = Another(root)
+    second = Neighbours([str(root)], "another", several=True)
+    assert second.others() == ()
+    first.killed()
+    assert second.others() == ()
+    (seen,) = Neighbours([str(root)], "later").others()
+    assert seen.startswith(f"run another (pid {os.getpid()} ")
 
 
 def test_who_came_while_we_were_there_has_left_files_although_it_is_gone(tmp_path: Path) -> None:

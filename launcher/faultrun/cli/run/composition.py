@@ -257,7 +257,8 @@ class Supervisor:
 
     def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
         meter = meter_for(self._row, self.log_dir)
-        neighbours = Neighbours(catalog.roots, self._spec.run_id)
+        several = len(self._spec.topology.nodes) > 1
+        neighbours = Neighbours(catalog.roots, self._spec.run_id, several=several)
         return CheckpointFinder(self._spec, catalog, clock, meter, neighbours)
 
     def _slot_watch(
