@@ -43,9 +43,10 @@ class Clock:
         self.now_s = until_s
 
 
-def training(clock: Clock) -> tuple[LookAhead, Story]:
+def training(clock: Clock, ranks: int = 1) -> tuple[LookAhead, Story]:
     everything: Any = clock
-    story = Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500)
+    story = Story(ranks, POLICY, WINDOWS).begins()
+    story = story.now(IncarnationStarted, ranks=tuple(range(ranks)), master_port=29500)
     ahead = LookAhead(everything, everything, clock.look)
     for event, step in story.steps:
         ahead.tell(event, step)
@@ -92,6 +93,16 @@ def test_nothing_is_looked_at_any_more_once_a_worker_has_died() -> None:
     ahead.tell(*died.steps[-1])
     clock.passes(until_s=9)
     assert clock.looks == []
+
+
+def test_while_others_save_what_is_there_is_looked_at_once_more() -> None:
+    clock = Clock(took_s=0.001)
+    ahead, story = training(clock, ranks=3)
+    for rank in (0, 1):
+        died = story.now(WorkerExit, node=NodeId("a"), rank=rank, pid=rank + 1, status=Signaled(signum=9))
+        ahead.tell(*died.steps[-1])
+    clock.passes(until_s=9)
+    assert clock.looks == [0]
 
 
 def test_where_there_are_too_many_to_remember_nobody_looks_before_the_next_life() -> None:

@@ -64,7 +64,7 @@ raises is reported and left out; it never ends a run.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
@@ -82,8 +82,7 @@ class Foreign(Unreadable):
     """The first bytes are not of this format; another format that claimed the name may know them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """What ``stat`` said: enough to notice that a file was replaced, grew or was written to."""
 
     inode: int

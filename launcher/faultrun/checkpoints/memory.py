@@ -217,8 +217,8 @@ class LeftAlone:
 
 
 def _is_in(known: _Identities, entry: Entry) -> bool:
-    alike = known.get((entry.size_bytes, entry.mtime_ns), ())
-    return any(entry.identity.same_as(one) for one in alike)
+    alike = known.get((entry.size_bytes, entry.mtime_ns))
+    return alike is not None and any(entry.identity.same_as(one) for one in alike)
 
 
 def stamp_in(entry: Entry) -> Stamp:

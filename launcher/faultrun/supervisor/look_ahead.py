@@ -36,7 +36,10 @@ class LookAhead:
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``ports.EventListener``."""
-        if step.state.phase is not Phase.RUNNING:
+        state = step.state
+        if state.phase is not Phase.RUNNING:
+            if self._life >= 0 and not self._too_many and state.life.alive and state.stop is None:
+                self._errands.offer(self._looked)  # while the others save: what they add is little
             self._life = -1
         elif isinstance(event, IncarnationStarted):
             self._life, self._too_many, self._began_s = event.incarnation, False, self._reactor.now()

@@ -109,7 +109,7 @@ class MemberProcess:
         self._watches: dict[str, PrefixWatch] = {}
         self._parts: dict[str, Any] = {}
         self._retries = Retries()
-        self._judge_at_s = 0.0
+        self._judge_at_s, self._judged_revision = 0.0, 0
         elastic, nodes = setting.rules.elastic, len(setting.rules.topology.nodes)
         least = 0 if elastic is None or elastic.keeps_size(nodes) else elastic.min_nodes
         self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words, least)
@@ -180,6 +180,7 @@ class MemberProcess:
 
     def _judge(self, own: OwnState) -> None:
         clock = MemberClock(now_s=boot_now(), run_s=self._setting.clock.now())
+        self._judged_revision = self._seen_revision()  # a watch may bring a write of ours meanwhile
         setting, known = self._setting, self._known()
         judged = judge(setting.rules, self._terms, own, known, self._remembered, clock)
         self._remembered = judged.remembered
@@ -280,7 +281,7 @@ class MemberProcess:
 
     def _errand(self, name: str, work: Callable[[], Callable[[], object]]) -> None:
         """In a thread, unless it is under way, or has just been done and nothing was seen since."""
-        if not self._retries.is_due(name, self._seen_revision()):
+        if not self._retries.is_due(name, self._judged_revision):
             return
 
         def tried() -> Callable[[], object]:
