@@ -63,6 +63,7 @@ _ANSWER_WITHIN_S = 1.0
 _SOON_S = 0.02
 _SWEEP_S = 1.0
 _LEAVE_WITHIN_S = 1.5
+_WRITTEN = object()
 
 
 def take_part(setting: MemberSetting, orders: Orders, words: int) -> None:
@@ -101,7 +102,7 @@ class MemberProcess:
         self._words = words
         self._peers = PeerTalk(setting, selector, self._own_state, self._header, self._heard_of_ranks)
         self._terms = replace(setting.terms, peer_addr=self._peers.addr)
-        self._over = False
+        self._over = self._quiet = False
         self._fact: NodeFact | None = None
         self._raised: Alarm | None = None
         self._remembered = Remembered()
@@ -120,11 +121,12 @@ class MemberProcess:
         self._selector.register(self._errands.fd, selectors.EVENT_READ, self._brought)
         self._watch("all/")
         while not self._over:
-            for key, _ in self._selector.select(self._patience_s()):
+            ready, self._quiet = self._selector.select(self._patience_s()), False
+            for key, _ in ready:
                 key.data()
             self._peers.cut_late()
             own = self._own_state()
-            if own is not None and not self._over:
+            if own is not None and not self._over and not (self._quiet and len(ready) == 1):
                 self._judge(own)
         self._leave()
 
@@ -137,10 +139,8 @@ class MemberProcess:
                 self._stated(dated(decode(order[FACT], NodeFact), self._setting.clock.now()))
             if ALARM in order:
                 said: RaiseAlarm = decode(order[ALARM], RaiseAlarm)
-                life, node = said.incarnation, self._terms.node
-                self._raised = Alarm(
-                    incarnation=life, node=node, why=said.why, stop=said.stop, stays=said.stays
-                )
+                life, node, stays = said.incarnation, self._terms.node, said.stays
+                self._raised = Alarm(incarnation=life, node=node, why=said.why, stop=said.stop, stays=stays)
             if RANKS in order:
                 spoken = partial(self._peers.tell_of_ranks, self._known().members, order[RANKS], order[WHY])
                 self._errands.send(f"ranks {order[WHY]}", spoken)
@@ -163,8 +163,8 @@ class MemberProcess:
         self._words.write({TELLS: encode(replace(word, at_s=self._setting.clock.now()))})
 
     def _brought(self) -> None:
-        for answer in self._errands.brought():
-            answer()
+        """Quiet: all that is new was written by us, and is judged when a watch shows it."""
+        self._quiet = all([answer() is _WRITTEN for answer in self._errands.brought()])
 
     def _troubled(self, error: Exception) -> None:
         """From any thread."""
@@ -198,8 +198,8 @@ class MemberProcess:
     def _own_state(self) -> OwnState | None:
         if self._fact is None:
             return None
-        lease = self._lease
-        return OwnState(fact=self._fact, lease=lease.present, raised=self._raised, frozen_s=lease.behind_s)
+        lease, raised = self._lease, self._raised
+        return OwnState(fact=self._fact, lease=lease.present, raised=raised, frozen_s=lease.behind_s)
 
     def _header(self) -> PlanHeader | None:
         common = self._keys.common(self._state_of("all/"))
@@ -275,7 +275,7 @@ class MemberProcess:
 
         def work() -> Callable[[], object]:
             outcome = self._keys.commit(transaction, lease)
-            return lambda: self._retries.written(name, outcome)
+            return lambda: _WRITTEN if self._retries.written(name, outcome) else None
 
         self._errand(name, work)
 

@@ -38,9 +38,9 @@ class Errands:
             run()
         return True
 
-    def _done(self, name: str, answer: Answer) -> None:
+    def _done(self, name: str, answer: Answer) -> object:
         self._busy.discard(name)
-        answer()
+        return answer()
 
     def bring(self, answer: Answer) -> None:
         """Have ``answer`` called by the loop; from any thread."""
