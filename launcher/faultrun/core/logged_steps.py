@@ -8,6 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
+
+from faultrun.core.needles import folded
 
 _STEP = re.compile(
     r"\b(?P<whole>global[_ ])?step\b\s?[:=]?\s*\[?\s*(?P<step>\d{1,15})\b(?!\.\d)"
@@ -24,6 +27,8 @@ _BESIDE = re.compile(
     r"|sanity(?: check(?:ing)?)?|warm-?up)[\s:_/|,\]-]*(?:global[ _])?step\b",
     re.IGNORECASE,
 )
+_BESIDES = ("val", "eval", "test", "predict", "infer", "sanity", "warm")
+"""One of these is in all that it finds; the logs of all ranks are read while all nodes wait."""
 _LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
 """mindspore/train/callback/_loss_monitor.py: both count from 1, the step anew in every epoch."""
 
@@ -37,8 +42,7 @@ class LoggedStep:
     in_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _Entry(NamedTuple):
     step: int
     epoch: int | None
     whole: bool
@@ -51,18 +55,15 @@ def last_step(lines: Sequence[str]) -> LoggedStep | None:
     entries: list[_Entry] = []
     epoch: int | None = None
     for line in lines:
-        named = _EPOCH.search(line)
+        small = folded(line)
+        named = _EPOCH.search(line) if "epoch" in small else None
         epoch = int(named["epoch"]) if named is not None else epoch
-        found = _STEP.search(line)
-        if found is None or _BESIDE.search(line):
+        found = _STEP.search(line) if "step" in small else None
+        if found is None or (any(word in small for word in _BESIDES) and _BESIDE.search(line)):
             continue
         of = int(found["of"]) if found["of"] is not None and named is not None else None
-        anew = of is not None or _LOSS_MONITOR.match(line) is not None
-        entries.append(
-            _Entry(
-                step=int(found["step"]), epoch=epoch, whole=bool(found["whole"]), anew=anew, epoch_steps=of
-            )
-        )
+        anew = of is not None or (named is not None and _LOSS_MONITOR.match(line) is not None)
+        entries.append(_Entry(int(found["step"]), epoch, bool(found["whole"]), anew, of))
     if not entries:
         return None if epoch is None else LoggedStep(epoch=epoch)
     last = entries[-1]

@@ -7,6 +7,7 @@ Source: signal(7), section "Signal numbering for standard signals".
 
 from collections.abc import Sequence
 
+from faultrun.core.needles import folded, may_be_in
 from faultrun.core.signature_rows import ROWS
 from faultrun.core.tracebacks import is_chatter
 from faultrun.errors import assert_never
@@ -52,6 +53,10 @@ def recognise(
                     return found
     if raised is not None or (isinstance(status, Signaled) and status.signum not in _LAST_WORDS):
         rows = [row for row in rows if row.fault_class in _STRONG]
+    said = folded("\n".join(lines))
+    rows = [row for row in rows if may_be_in(row.pattern, said)]
+    if not rows:
+        return None
     below = [row for row in rows if row.fault_class in _STRONG or row not in _BUILT_IN]
     follower: Finding | None = None
     for line in reversed(lines):
