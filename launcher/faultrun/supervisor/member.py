@@ -164,7 +164,7 @@ class MemberProcess:
 
     def _brought(self) -> None:
         """Quiet: all that is new was written by us, and is judged when a watch shows it."""
-        self._quiet = all([answer() is _WRITTEN for answer in self._errands.brought()])
+        self._quiet = all(one is _WRITTEN for one in self._errands.answered())
 
     def _troubled(self, error: Exception) -> None:
         """From any thread."""

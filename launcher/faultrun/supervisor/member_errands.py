@@ -55,6 +55,10 @@ class Errands:
         while self._brought:
             yield self._brought.popleft()
 
+    def answered(self) -> list[object]:
+        """Call all that has been brought, and return what each says."""
+        return [answer() for answer in self.brought()]
+
 
 def _nothing() -> None:
     """What an errand brings that failed."""
