@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     r"|(?P<open>\((?:\?(?:P<\w+>|[aimsu-]*:))?(?!\?))"
     r"|(?P<odd>\(\?)"
     r"|(?P<close>\))|(?P<or>\|)"
-    r"|(?P<plain>.)",
+    r"|(?P<plain>[^\\\[(){.^$|*+?]+|.)",
     re.DOTALL,
 )
 _ALIKE = {0x130: "i", 0x131: "i"}
@@ -70,11 +70,11 @@ class _Group:
         self._newest: tuple[str, ...] = ("",)
         self._reads = False
 
-    def reads(self, character: str) -> None:
-        """One more behind those before it."""
+    def reads(self, characters: str) -> None:
+        """More behind those before."""
         if not self._reads:
             self.breaks()
-        self._newest, self._reads = (self._newest[0] + character,), True
+        self._newest, self._reads = (self._newest[0] + characters,), True
 
     def may_lack_it(self) -> None:
         """What came last may be missing, or be there more than once."""
