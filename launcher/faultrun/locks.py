@@ -49,7 +49,8 @@ def hold(
     """Lock ``path`` until ``release`` or the end of this process.
 
     Busy when it is still held after ``wait_s``; where there is no flock, after the time in which a dead
-    holder's lease ends, unless ``wait_s`` is None. OSError where the file cannot be made.
+    holder's lease ends, unless ``wait_s`` is None: then one of another machine is never taken for dead.
+    OSError where the file cannot be made.
     """
     _keep_others_out(path)
     lock = native(path)
@@ -67,11 +68,7 @@ def hold(
 
 @contextmanager
 def held(
-    path: Path,
-    *,
-    wait_s: float | None,
-    native: Callable[[Path], BaseFileLock] = flock,
-    lease_s: float = LEASE_S,
+    path: Path, *, wait_s: float, native: Callable[[Path], BaseFileLock] = flock, lease_s: float = LEASE_S
 ) -> Iterator[None]:
     """Hold ``path`` for a moment and leave no file there. Raises as ``hold`` does."""
     lock = hold(path, wait_s=wait_s, native=native, lease_s=lease_s)

@@ -66,6 +66,12 @@ def test_no_known_failure_is_hidden(row: Row, data: st.DataObject) -> None:
     assert needles(row.pattern), "the logs of all ranks are asked for it while all nodes wait"
 
 
+def test_flags_behind_the_beginning_may_mean_something_else() -> None:
+    """Python 3.10 takes them, and repeats what stands before them."""
+    assert needles("(?i)disk full") == ("disk full",)
+    assert needles("disk full(?i)*") == ()
+
+
 def test_letters_that_are_alike_without_regard_to_case_are_the_same_letter() -> None:
     for text in ("F\u0130LE", "f\u0131le", "di\u017fk", "\u212aernel"):
         assert re.search("(?i)file|disk|kernel", text) is not None

@@ -63,6 +63,18 @@ def test_a_run_is_seen_while_one_of_its_nodes_is_there_whichever_came_first(tmp_
     assert seen.startswith(f"run another (pid {os.getpid()} ")
 
 
+def test_a_name_that_cannot_be_had_is_asked_for_once_each_time(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    (tmp_path / ".ckpt.faultrun").mkdir()
+    (tmp_path / ".ckpt.faultrun" / "mine").mkdir()
+    mine = Neighbours([str(root)], "mine")
+    assert [mine.others() for _ in range(3)] == [()] * 3
+    (tmp_path / ".ckpt.faultrun" / "mine").rmdir()
+    assert mine.others() == ()
+    (seen,) = Neighbours([str(root)], "later").others()
+    assert seen.startswith(f"run mine (pid {os.getpid()} ")
+
+
 def test_who_came_while_we_were_there_has_left_files_although_it_is_gone(tmp_path: Path) -> None:
     root = root_in(tmp_path)
     mine = Neighbours([str(root)], "mine")

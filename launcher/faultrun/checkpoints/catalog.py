@@ -78,6 +78,7 @@ class Catalog:
         self._known: dict[str, _Known] = {}
         self._series: dict[tuple[str, str, str], list[Entry]] = {}
         self._adopted: tuple[str, ...] = ()
+        self._unproved: set[Stamp] = set()
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -117,10 +118,7 @@ class Catalog:
         )
 
     def look_ahead(self) -> int:
-        """Have what the headers say remembered, and of small new saves whether they are whole; nothing else.
-
-        How many files there are.
-        """
+        """Have headers remembered, and which small new saves are proved whole; how many files there are."""
         scan = self.scan()
         there = (*scan.entries, *scan.left_alone)
         room_bytes = _AHEAD_BYTES
@@ -128,7 +126,10 @@ class Catalog:
             room_bytes -= entry.size_bytes
             if room_bytes < 0:
                 break
-            self._verified(entry, Look(), being_written=time.time_ns() - entry.mtime_ns <= _RECENT_NS)
+            stamp = stamp_in(entry)
+            if stamp not in self._unproved and not self._verified(entry, Look(), ahead=True).proved:
+                self._unproved.add(stamp)
+        self._unproved &= set(map(stamp_in, there))
         self._memory.forget_contents_but(there)
         self._known.clear()
         self._series.clear()
@@ -286,8 +287,8 @@ class Catalog:
         near = nsmallest(_SIBLINGS, own, key=lambda one: abs(one.mtime_ns - entry.mtime_ns))
         return [*near, *nsmallest(_SIBLINGS, others, key=lambda one: one.rank or 0)]
 
-    def _verified(self, entry: Entry, look: Look, *, being_written: bool = False) -> Verdict:
-        """``being_written``: only what checksums prove is worth remembering, a write may leave the stamp."""
+    def _verified(self, entry: Entry, look: Look, *, ahead: bool = False) -> Verdict:
+        """``ahead``: others write, so only what its own checksums prove is worth remembering."""
         if self._stamp(entry) != stamp_in(entry):
             return _changed("changed since it was listed: still being written")
         known = self._memory.verdict(entry, look.depth)
@@ -297,10 +298,9 @@ class Catalog:
         if listed is not None and listed.unreadable:
             return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
         verdict = self._judge(entry, replace(look, siblings=self._siblings(entry)))
-        proved = verdict.whole and verdict.depth is Depth.CHECKSUM
-        if being_written and not proved:
+        if ahead and not verdict.proved:
             return verdict
-        if verdict.whole and not proved:
+        if verdict.whole and not verdict.proved:
             self._settle(entry)
         if self._stamp(entry) != stamp_in(entry):
             return _changed("still growing: it changed while it was read")

@@ -12,7 +12,8 @@ _TOKEN = re.compile(
     r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
     r"|\\(?P<quoted>[^\w\s])"
     r"|(?P<coded>\\[xuUN0-9])"
-    r"|(?P<any>\\.|[.^$]|\(\?[aimsu]+\))"
+    r"|(?P<flags>\(\?[aimsu]+\))"
+    r"|(?P<any>\\.|[.^$])"
     r"|(?P<open>\((?:\?(?:P<\w+>|[aimsu-]*:))?(?!\?))"
     r"|(?P<odd>\(\?)"
     r"|(?P<close>\))|(?P<or>\|)"
@@ -42,6 +43,8 @@ def needles(pattern: str) -> tuple[str, ...]:
         kind = token.lastgroup or ""
         match kind:
             case "coded" | "odd":
+                return ()
+            case "flags" if token.start():  # Python 3.10 allows it, and repeats what stands before it
                 return ()
             case "plain" | "quoted":
                 group.reads(token[kind])

@@ -156,6 +156,11 @@ class Verdict:
     provisional: bool = False
     unverifiable: bool = False
 
+    @property
+    def proved(self) -> bool:
+        """Whether checksums show that it is whole."""
+        return self.whole and self.depth is Depth.CHECKSUM
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:

@@ -15,6 +15,8 @@ _SHARE = 0.05
 """Of the time since the start: every node of a run does this, on one file system."""
 _COST = 200
 """Looking takes at most one part of so many of the time."""
+_QUICK_S = 0.05
+"""What survivors save is read back by the same thread."""
 _MOST = 1000
 """Of many more the headers would not fit into a supervisor's memory beside all else."""
 
@@ -38,7 +40,8 @@ class LookAhead:
         """See ``ports.EventListener``."""
         state = step.state
         if state.phase is not Phase.RUNNING:
-            if self._life >= 0 and not self._too_many and state.life.alive and state.stop is None:
+            quick = self._took_s < _QUICK_S and not self._too_many
+            if self._life >= 0 and quick and state.life.alive and state.stop is None:
                 self._errands.offer(self._looked)  # while the others save: what they add is little
             self._life = -1
         elif isinstance(event, IncarnationStarted):

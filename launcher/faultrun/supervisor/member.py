@@ -110,7 +110,7 @@ class MemberProcess:
         self._watches: dict[str, PrefixWatch] = {}
         self._parts: dict[str, Any] = {}
         self._retries = Retries()
-        self._judge_at_s, self._judged_revision = 0.0, 0
+        self._judge_at_s, self._looked_at_s, self._judged_revision = 0.0, 0.0, 0
         elastic, nodes = setting.rules.elastic, len(setting.rules.topology.nodes)
         least = 0 if elastic is None or elastic.keeps_size(nodes) else elastic.min_nodes
         self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words, least)
@@ -125,8 +125,10 @@ class MemberProcess:
             for key, _ in ready:
                 key.data()
             self._peers.cut_late()
-            own = self._own_state()
-            if own is not None and not self._over and not (self._quiet and len(ready) == 1):
+            if self._quiet and len(ready) == 1:
+                continue
+            self._looked_at_s, own = boot_now(), self._own_state()
+            if own is not None and not self._over:
                 self._judge(own)
         self._leave()
 
@@ -164,7 +166,7 @@ class MemberProcess:
 
     def _brought(self) -> None:
         """Quiet: all that is new was written by us, and is judged when a watch shows it."""
-        self._quiet = all(one is _WRITTEN for one in self._errands.answered())
+        self._quiet = {*map(id, self._errands.answered())} == {id(_WRITTEN)}
 
     def _troubled(self, error: Exception) -> None:
         """From any thread."""
@@ -198,8 +200,8 @@ class MemberProcess:
     def _own_state(self) -> OwnState | None:
         if self._fact is None:
             return None
-        lease, raised = self._lease, self._raised
-        return OwnState(fact=self._fact, lease=lease.present, raised=raised, frozen_s=lease.behind_s)
+        present, behind_s = self._lease.present, self._lease.behind_s
+        return OwnState(fact=self._fact, lease=present, raised=self._raised, frozen_s=behind_s)
 
     def _header(self) -> PlanHeader | None:
         common = self._keys.common(self._state_of("all/"))
@@ -218,8 +220,7 @@ class MemberProcess:
         )
 
     def _seen_revision(self) -> int:
-        states = map(self._state_of, self._watches)
-        return max((state.revision for state in states if state is not None), default=0)
+        return max((one.revision for one in map(self._state_of, self._watches) if one is not None), default=0)
 
     def _state_of(self, folder: str) -> PrefixState | None:
         watch = self._watches.get(folder)
@@ -271,11 +272,10 @@ class MemberProcess:
         keys = [operation.key for operation in transaction.then]
         # The parts of a plan have a new name each time that it is made: it is one write all the same.
         name = f"write {PLAN_KEY if PLAN_KEY in keys else keys[0]}"
-        lease = self._lease.number
 
-        def work() -> Callable[[], object]:
+        def work(lease: int = self._lease.number) -> Callable[[], object]:
             outcome = self._keys.commit(transaction, lease)
-            return lambda: _WRITTEN if self._retries.written(name, outcome) else None
+            return lambda: _WRITTEN if self._retries.written(name, outcome, self._seen_revision()) else None
 
         self._errand(name, work)
 
@@ -332,7 +332,7 @@ class MemberProcess:
     def _patience_s(self) -> float | None:
         """Until the next thing that happens by itself."""
         now_s = boot_now()
-        waits = [at_s - now_s for at_s in self._moments() if now_s < at_s < math.inf]
+        waits = [max(0.0, at_s - now_s) for at_s in self._moments() if self._looked_at_s < at_s < math.inf]
         late_s = self._peers.cut_late()
         return min([*waits, *([] if late_s is None else [late_s])], default=None)
 

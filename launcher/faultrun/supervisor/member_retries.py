@@ -31,8 +31,11 @@ class Retries:
         """Again in a moment."""
         self._not_before_s[name] = boot_now() + _AGAIN_S
 
-    def written(self, name: str, outcome: WriteOutcome) -> bool:
-        """Again when the watches show what was written (True); soon if they will show why it was not."""
+    def written(self, name: str, outcome: WriteOutcome, seen_revision: int) -> bool:
+        """Again when the watches show what was written; soon if they will show why it was not.
+
+        True while it is not shown yet: then there is nothing new to judge.
+        """
         match outcome:
             case Committed(revision=revision):
                 self._not_before_s[name] = boot_now() + _SEEN_WITHIN_S
@@ -43,7 +46,7 @@ class Retries:
                 self.failed(name)
             case _:
                 assert_never(outcome)
-        return isinstance(outcome, Committed)
+        return isinstance(outcome, Committed) and seen_revision < outcome.revision
 
     def moments(self) -> Iterable[float]:
         """When something may be tried again."""
