@@ -1,6 +1,6 @@
 """Look into a pickle without executing anything in it.
 
-A pickle is a program. ``pickletools`` reads its instructions; here only those
+A pickle is a program. ``pickletools`` knows its instructions; here only those
 are obeyed that build plain data, and classes, functions and what they would
 return become ``Instance`` values that remember a name and arguments. Nothing is
 imported or called, nothing that the pickle made is compared or hashed
@@ -217,19 +217,12 @@ def _obey(code: "OpcodeInfo") -> _Obey:
     to_mark = markobject in code.stack_before
     count = code.stack_before.index(markobject) if to_mark else len(code.stack_before)
     take = _Machine.taken_to_mark if to_mark else _Machine.taken
-    if code.name not in _RESULTS:
-
-        def drop(machine: _Machine, _arg: object) -> None:
-            take(machine, count)
-
-        return drop
-    make = _RESULTS[code.name]
-    if not code.stack_before:
-        return lambda machine, arg: machine.stack.append(make([], arg))
+    make = _RESULTS.get(code.name)
 
     def obey(machine: _Machine, arg: Any) -> None:
         items = take(machine, count)
-        machine.stack.append(make(items, arg))
+        if make is not None:
+            machine.stack.append(make(items, arg))
 
     return obey
 
@@ -248,14 +241,6 @@ def _pop(machine: _Machine, _arg: object) -> None:
 
 def _put(machine: _Machine, arg: int) -> None:
     machine.memo[arg] = machine.stack[-1]
-
-
-def _memoize(machine: _Machine, _arg: object) -> None:
-    machine.memo[len(machine.memo)] = machine.stack[-1]
-
-
-def _get(machine: _Machine, arg: int) -> None:
-    machine.stack.append(machine.memo[arg])
 
 
 def _ask(machine: _Machine, arg: str | None) -> None:
@@ -352,9 +337,11 @@ _MOVES: dict[str, _Obey] = {
     "MARK": _mark,
     "POP": _pop,
     "DUP": lambda machine, _arg: machine.stack.append(machine.stack[-1]),
-    "MEMOIZE": _memoize,
+    "MEMOIZE": lambda machine, _arg: _put(machine, len(machine.memo)),
     **dict.fromkeys(["PUT", "BINPUT", "LONG_BINPUT"], _put),
-    **dict.fromkeys(["GET", "BINGET", "LONG_BINGET"], _get),
+    **dict.fromkeys(
+        ["GET", "BINGET", "LONG_BINGET"], lambda machine, arg: machine.stack.append(machine.memo[arg])
+    ),
     **dict.fromkeys(["PERSID", "BINPERSID"], _ask),
 }
 """What only moves values between the stack, the memo and the persistent ids."""
