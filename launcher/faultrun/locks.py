@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
 import psutil
@@ -26,12 +27,31 @@ _KERNELS_LIST = Path("/proc/locks")
 
 
 class Busy(Exception):
-    """Somebody holds the path: ``holder``, in words. ``pid`` is None for one of elsewhere, or hidden."""
+    """Somebody holds ``path``. Who that is, is looked up when it is asked for.
 
-    def __init__(self, path: Path, pid: int | None, holder: str) -> None:
-        super().__init__(f"{path} is held by {holder}")
-        self.pid = pid
-        self.holder = holder
+    Each time that ``/proc/locks`` is opened the kernel waits until no processor is at a lock: 7 ms and more.
+    """
+
+    def __init__(self, path: Path, holder: Callable[[], tuple[int | None, str]]) -> None:
+        super().__init__(path, holder)
+        self._path, self._look = path, holder
+
+    @property
+    def pid(self) -> int | None:
+        """The holder; None for one of elsewhere, or hidden."""
+        return self._found[0]
+
+    @property
+    def holder(self) -> str:
+        """The holder in words."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[int | None, str]:
+        return self._look()
+
+    def __str__(self) -> str:
+        return f"{self._path} is held by {self.holder}"
 
 
 def flock(path: Path) -> BaseFileLock:
@@ -57,8 +77,7 @@ def hold(
     try:
         lock.acquire(timeout=wait_s or 0.0, poll_interval=_LOOK_AGAIN_S)
     except Timeout:
-        pid = _flock_holder(path)
-        raise Busy(path, pid, _described(pid)) from None
+        raise Busy(path, lambda: _holder(path)) from None
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise
@@ -88,7 +107,7 @@ def _leased(path: Path, wait_s: float | None, lease_s: float) -> BaseFileLock:
     except Timeout:
         owner = lease.owner
         holder = f"pid {owner.pid} on {owner.hostname}" if owner is not None else "somebody"
-        raise Busy(path, None, holder) from None
+        raise Busy(path, lambda: (None, holder)) from None
     return lease
 
 
@@ -98,6 +117,11 @@ def _keep_others_out(path: Path) -> None:
         seen = path.lstat()
         if stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
             path.chmod(_MODE)
+
+
+def _holder(path: Path) -> tuple[int | None, str]:
+    pid = _flock_holder(path)
+    return pid, _described(pid)
 
 
 def _flock_holder(path: Path) -> int | None:

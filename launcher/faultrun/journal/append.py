@@ -17,6 +17,7 @@ from faultrun.model.run import Step
 from faultrun.model.topology import BootId, NodeId
 
 FILE_NAME = "journal.jsonl"
+SOON_S = 0.05
 BECAUSE = "because"
 _PLACED = (TAG, "at_s", "incarnation", "why")
 
@@ -35,8 +36,10 @@ class JournalWriter:
         self._seq = next_seq
         self._stamp = {"node": node, "boot": boot}
         self._unwritten = b""
-        self._syncing: threading.Thread | None = None
         self._all_synced = True
+        self._closing = threading.Event()
+        self._later: threading.Thread | None = None
+        self._syncs_later = False
         self.trouble = ""
 
     def append(self, event: Event, step: Step) -> None:
@@ -52,30 +55,34 @@ class JournalWriter:
     def sync(self) -> None:
         """Return once everything written is on the disk."""
         self._flush()
-        if self._syncing is not None:
-            self._syncing.join()
-            self._syncing = None
         if not self._all_synced:
             self._all_synced = True
             self._sync()
 
     def sync_soon(self) -> None:
-        """Have the disk take everything written, and do not wait for it; ``sync`` waits for that, too."""
+        """Have the disk take everything written within ``SOON_S``, and do not wait for it.
+
+        A recovery writes several such lines between those for which it waits, which take them along: alone,
+        each would have the disk write for nothing, and hold up whoever else waits for it.
+        """
         self._flush()
-        before, self._all_synced = self._syncing, True
-
-        def after_that() -> None:
-            if before is not None:
-                before.join()
-            self._sync()
-
-        syncing = threading.Thread(target=after_that, name="faultrun-journal", daemon=True)
-        try:
-            syncing.start()
-        except RuntimeError:  # there are as many processes as there may be: what is waited for is done, too
-            after_that()
+        if self._syncs_later:  # and has not begun: it takes these lines along
             return
-        self._syncing = syncing
+        self._syncs_later = True
+        later = threading.Thread(target=self._sync_later, name="faultrun-journal", daemon=True)
+        try:
+            later.start()
+        except RuntimeError:  # there are as many processes as there may be: what is waited for is done, too
+            self._syncs_later = False
+            self._sync()
+            return
+        self._later = later
+
+    def _sync_later(self) -> None:
+        self._closing.wait(SOON_S)
+        self._syncs_later = False
+        if not self._all_synced:
+            self._sync()
 
     def _sync(self) -> None:
         try:
@@ -85,6 +92,9 @@ class JournalWriter:
 
     def close(self) -> None:
         """Write what is left and let go of the file."""
+        self._closing.set()
+        if self._later is not None:
+            self._later.join()
         self.sync()
         os.close(self._fd)
 
