@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 import typing
 from typing import Any
 
@@ -139,6 +141,31 @@ def test_any_json_is_an_event_or_refused(data: object) -> None:
         except CodecError:
             continue
         raise AssertionError(f"{data!r} passed for a {event_type.__name__}")
+
+
+def test_types_that_were_got_ready_have_nothing_left_to_look_up() -> None:
+    script = """
+from typing import get_args
+from faultrun.journal import codec
+from faultrun.model.actions import Action
+from faultrun.model.events import Event
+codec.get_ready(Event, Action)
+looked_up = [found.cache_info().misses for found in (codec._decoder, codec._encoder, codec._hints)]
+from support.story import Story, checkpoint
+story = Story(2).starts().chose(checkpoint(5, "ckpt")).killed(1)
+for event, step in story.steps:
+    assert codec.decode(codec.encode(event), Event) == event
+    for action in step.actions:
+        assert codec.decode(codec.encode(action), Action) == action
+assert looked_up == [found.cache_info().misses for found in (codec._decoder, codec._encoder, codec._hints)]
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{script}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
 
 
 def test_only_values_are_written() -> None:

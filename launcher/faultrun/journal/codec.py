@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, EnumMeta
 from typing import Any
 
@@ -38,6 +38,28 @@ def encode(value: object) -> Any:
 def decode(data: object, as_type: Any) -> Any:
     """Return ``data`` as ``as_type``. CodecError when it does not fit."""
     return _decoder(as_type)(data)
+
+
+def get_ready(*used: Any) -> None:
+    """Look up now what values of these types ask for: the first fault is answered as fast as the next."""
+    waiting, known = list(used), set()
+    while waiting:
+        one: Any = waiting.pop()
+        if one in known or one is Ellipsis:
+            continue
+        known.add(one)
+        _decoder(one)
+        if dataclasses.is_dataclass(one):
+            waiting.extend(_held_by(one))
+        cls = typing.get_origin(one) or one
+        if isinstance(cls, type):
+            _encoder(cls)
+        waiting.extend(typing.get_args(one))
+
+
+def _held_by(cls: Any) -> Iterable[Any]:
+    _fields(cls)
+    return _hints(cls).values()
 
 
 @functools.cache
@@ -137,17 +159,22 @@ def _formless(as_type: Any, data: object) -> Any:
     raise CodecError(f"no JSON form for {as_type!r}, which {data!r} should be")
 
 
-def _decoder_of_dataclass(as_type: Any) -> Decoder:
-    @functools.cache
-    def fields() -> list[tuple[str, str, Decoder]]:
-        """Asked for late, since a type may hold others of its kind."""
-        hints = typing.get_type_hints(as_type)
-        return [(name, word, _decoder(hints[name])) for name, word in _words(as_type)]
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
+
+@functools.cache
+def _fields(cls: Any) -> list[tuple[str, str, Decoder]]:
+    """Asked for late, since a type may hold others of its kind."""
+    return [(name, word, _decoder(_hints(cls)[name])) for name, word in _words(cls)]
+
+
+def _decoder_of_dataclass(as_type: Any) -> Decoder:
     def decoded(data: object) -> Any:
         if not isinstance(data, dict):
             raise CodecError(f"{data!r} is not an object for {as_type.__name__}")
-        known = {name: field(data[word]) for name, word, field in fields() if word in data}
+        known = {name: field(data[word]) for name, word, field in _fields(as_type) if word in data}
         try:
             return as_type(**known)
         except TypeError as error:

@@ -22,7 +22,7 @@ from faultrun.agreement.store import PrefixState
 from faultrun.agreement.watching import PrefixWatch
 from faultrun.core.membership import judge
 from faultrun.errors import FaultrunError, assert_never
-from faultrun.journal.codec import decode, encode
+from faultrun.journal.codec import decode, encode, get_ready
 from faultrun.model.actions import RaiseAlarm
 from faultrun.model.agreement import MembershipLost
 from faultrun.model.facts import NodeFact
@@ -37,6 +37,7 @@ from faultrun.model.membership import (
     GrantLease,
     KnownKeys,
     MemberClock,
+    NodesEvent,
     OwnState,
     Remembered,
     Tell,
@@ -51,7 +52,7 @@ from faultrun.supervisor.member_errands import Errands
 from faultrun.supervisor.member_lease import OwnLease
 from faultrun.supervisor.member_peers import PeerTalk
 from faultrun.supervisor.member_retries import Retries
-from faultrun.supervisor.member_store import RunKeys
+from faultrun.supervisor.member_store import VALUES, RunKeys
 from faultrun.supervisor.member_words import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY, Words, dated
 from faultrun.supervisor.nodes_agreement import MemberSetting
 from faultrun.workers.forked import Orders
@@ -120,6 +121,7 @@ class MemberProcess:
         self._selector.register(self._orders.bell, selectors.EVENT_READ, self._ordered)
         self._selector.register(self._errands.fd, selectors.EVENT_READ, self._brought)
         self._watch("all/")
+        get_ready(NodeFact, RaiseAlarm, *VALUES, NodesEvent)
         while not self._over:
             ready, self._quiet = self._selector.select(self._patience_s()), False
             for key, _ in ready:
@@ -313,8 +315,7 @@ class MemberProcess:
     def _watch(self, folder: str) -> None:
         if folder in self._watches:
             return
-        watch = self._keys.watch(folder, changed=self._look, troubled=self._troubled)
-        self._watches[folder] = watch
+        watch = self._watches[folder] = self._keys.watch(folder, self._look, self._troubled)
         watch.start()
 
     def _unwatch(self, folder: str) -> None:
@@ -326,13 +327,10 @@ class MemberProcess:
         """From a watch's thread: the loop wakes up, and judges."""
         self._errands.bring(lambda: None)
 
-    def _moments(self) -> tuple[float, ...]:
-        return self._judge_at_s, self._aloud.at_s, *self._retries.moments()
-
     def _patience_s(self) -> float | None:
         """Until the next thing that happens by itself."""
-        now_s = boot_now()
-        waits = [max(0.0, at_s - now_s) for at_s in self._moments() if self._looked_at_s < at_s < math.inf]
+        now_s, moments = boot_now(), (self._judge_at_s, self._aloud.at_s, *self._retries.moments())
+        waits = [max(0.0, at_s - now_s) for at_s in moments if self._looked_at_s < at_s < math.inf]
         late_s = self._peers.cut_late()
         return min([*waits, *([] if late_s is None else [late_s])], default=None)
 

@@ -20,6 +20,8 @@ from faultrun.model.topology import NodeId, RunId
 from faultrun.model.transaction import StoredValue, Transaction
 
 ROOT = "/faultrun"
+VALUES = (Alarm, Leadership, Plan, PlanHeader, Roster, Statement)
+"""What the keys hold."""
 
 
 def known_runs(gateway: Gateway, most: int) -> list[str]:

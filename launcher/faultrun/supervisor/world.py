@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from faultrun.errors import assert_never
+from faultrun.journal.codec import get_ready
 from faultrun.model.actions import (
     Action,
     DismissStandbys,
@@ -31,8 +32,18 @@ from faultrun.model.actions import (
     VerifySave,
     Wake,
 )
-from faultrun.model.events import Event, RecoveryPointChosen, Timer
+from faultrun.model.events import (
+    Drained,
+    Event,
+    IncarnationStarted,
+    Prepared,
+    RecoveryPointChosen,
+    Timer,
+    WorkerExit,
+    WorkerStarted,
+)
 from faultrun.model.gasp import GaspVerified
+from faultrun.model.membership import NodesEvent
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.inspection import Inspector
 from faultrun.supervisor.ports import Agreement
@@ -46,6 +57,21 @@ _JOIN_BEFORE_FORK_S = 5.0
 _BUSY_S = 1.0
 _LOOK_AROUND_S = 1.0
 """After a start: the workers need the processors first, and seldom fail at once."""
+
+_OF_A_RECOVERY = (
+    WorkerExit,
+    Sweep,
+    Drained,
+    FindRecoveryPoint,
+    RecoveryPointChosen,
+    Publish,
+    NodesEvent,
+    Prepare,
+    Prepared,
+    Spawn,
+    WorkerStarted,
+    IncarnationStarted,
+)
 
 
 class LocalWorld:
@@ -147,8 +173,12 @@ class LocalWorld:
     def _look_around(self) -> Iterable[Event]:
         """The sweep, for which all nodes wait, then has to read of newcomers only."""
         if not self._group.leaving and all(tasks.idle() for tasks in self._tasks):
-            self._chores.offer(self._group.look_around)
+            self._chores.offer(self._get_ready)
         return ()
+
+    def _get_ready(self) -> Iterable[Event]:
+        get_ready(*_OF_A_RECOVERY)
+        return self._group.look_around()
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""
