@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 
 import psutil
@@ -27,28 +26,30 @@ _KERNELS_LIST = Path("/proc/locks")
 
 
 class Busy(Exception):
-    """Somebody holds ``path``. Who that is, is looked up when it is asked for.
+    """Somebody holds ``path``. Who that is, is looked up when it is asked for, which should be soon.
 
     Each time that ``/proc/locks`` is opened the kernel waits until no processor is at a lock: 7 ms and more.
     """
 
-    def __init__(self, path: Path, holder: Callable[[], tuple[int | None, str]]) -> None:
-        super().__init__(path, holder)
-        self._path, self._look = path, holder
+    def __init__(self, path: Path, look: Callable[[], tuple[int | None, str]]) -> None:
+        super().__init__(str(path))
+        self._path, self._look = path, look
+        self._found: tuple[int | None, str] | None = None
 
     @property
     def pid(self) -> int | None:
         """The holder; None for one of elsewhere, or hidden."""
-        return self._found[0]
+        return self._holder[0]
 
     @property
     def holder(self) -> str:
         """The holder in words."""
-        return self._found[1]
+        return self._holder[1]
 
-    @cached_property
-    def _found(self) -> tuple[int | None, str]:
-        return self._look()
+    @property
+    def _holder(self) -> tuple[int | None, str]:
+        self._found = self._found or self._look()
+        return self._found
 
     def __str__(self) -> str:
         return f"{self._path} is held by {self.holder}"

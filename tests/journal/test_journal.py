@@ -1,7 +1,9 @@
 """The journal on a disk: torn, full, foreign, and read again."""
 
+import errno
 import json
 import os
+import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -228,6 +230,34 @@ def test_where_no_thread_is_to_be_had_the_disk_is_waited_for(tmp_path: Path) -> 
     journal.close()
     assert journal.trouble == ""
     assert len(path.read_bytes().splitlines()) == len(a_story().steps)
+
+
+def syncing() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "faultrun-journal"]
+
+
+def test_lines_for_which_nobody_waits_cost_one_write_of_the_disk_and_none_outlives_the_journal(
+    tmp_path: Path,
+) -> None:
+    journal = writer(tmp_path / "journal.jsonl")
+    for event, step in a_story().steps:
+        journal.append(event, step)
+        journal.sync_soon()
+        assert len(syncing()) <= 1
+    journal.close()
+    assert syncing() == []
+
+
+def test_what_the_disk_did_not_take_is_said_though_nobody_waited_and_later_lines_are_taken() -> None:
+    journal = writer(Path(os.devnull))  # which takes what is written, and cannot be synced
+    (event, step), *_ = a_story().steps
+    journal.append(event, step)
+    journal.sync_soon()
+    for thread in syncing():
+        thread.join(20)
+    journal.append(event, step)
+    assert journal.trouble == f"journal not synced: {os.strerror(errno.EINVAL)}"
+    journal.close()
 
 
 def test_two_writers_one_after_the_other_never_overwrite(tmp_path: Path) -> None:

@@ -64,6 +64,32 @@ def test_a_lock_dies_with_its_holder_whatever_that_started(tmp_path: Path) -> No
             with_end(pid)
 
 
+def test_the_kernels_list_of_locks_is_read_for_whoever_asks_who_holds_one(tmp_path: Path) -> None:
+    lock = hold(tmp_path / ".lock")
+    script = f"""
+import sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+from pathlib import Path
+from faultrun.locks import Busy, hold
+try:
+    hold(Path({str(tmp_path / ".lock")!r}), wait_s=None)
+except Busy as busy:
+    assert "/proc/locks" not in opened
+    assert busy.pid == {os.getpid()}
+    assert "/proc/locks" in opened
+    print(repr(busy), busy)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{script}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lock.release()
+    assert f"is held by pid {os.getpid()} (" in found.stdout, found.stderr
+
+
 def with_end(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)

@@ -26,7 +26,8 @@ class JournalWriter:
     """Appends to ``journal.jsonl``; ``seq`` goes on from the lines that are there.
 
     A disk that is full must not stop training: a line that cannot be written
-    is kept and tried again before the next one, and ``trouble`` says so.
+    is kept and tried again before the next one, and ``trouble`` says so. That the disk did not take what was
+    written is said for good: the kernel tells it once, and may have dropped it.
     """
 
     def __init__(self, path: Path, *, next_seq: int, node: NodeId, boot: BootId) -> None:
@@ -40,7 +41,7 @@ class JournalWriter:
         self._closing = threading.Event()
         self._later: threading.Thread | None = None
         self._syncs_later = False
-        self.trouble = ""
+        self._unwritten_why = self._unsynced_why = ""
 
     def append(self, event: Event, step: Step) -> None:
         """Write the line of ``event`` and of the decision it led to; not yet on the disk."""
@@ -49,8 +50,12 @@ class JournalWriter:
         text = printable(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
         # A file name that is no UTF-8 holds lone surrogates; escaped with a backslash they are JSON.
         self._unwritten += text.encode(errors="backslashreplace") + b"\n"
-        self._all_synced = False
         self._flush()
+
+    @property
+    def trouble(self) -> str:
+        """Why lines are not written now, or may not have reached the disk once; empty if they have."""
+        return self._unwritten_why or self._unsynced_why
 
     def sync(self) -> None:
         """Return once everything written is on the disk."""
@@ -68,18 +73,22 @@ class JournalWriter:
         self._flush()
         if self._syncs_later:  # and has not begun: it takes these lines along
             return
-        self._syncs_later = True
-        later = threading.Thread(target=self._sync_later, name="faultrun-journal", daemon=True)
+        self._syncs_later, before = True, self._later
+        later = threading.Thread(
+            target=self._sync_later, args=(before,), name="faultrun-journal", daemon=True
+        )
         try:
             later.start()
         except RuntimeError:  # there are as many processes as there may be: what is waited for is done, too
             self._syncs_later = False
-            self._sync()
+            self.sync()
             return
         self._later = later
 
-    def _sync_later(self) -> None:
+    def _sync_later(self, before: threading.Thread | None) -> None:
         self._closing.wait(SOON_S)
+        if before is not None:
+            before.join()
         self._syncs_later = False
         if not self._all_synced:
             self._sync()
@@ -88,7 +97,7 @@ class JournalWriter:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            self.trouble = f"journal not synced: {error.strerror}"
+            self._unsynced_why = f"journal not synced: {error.strerror}"
 
     def close(self) -> None:
         """Write what is left and let go of the file."""
@@ -103,10 +112,11 @@ class JournalWriter:
             try:
                 written = os.write(self._fd, self._unwritten)
             except OSError as error:
-                self.trouble = f"journal not written: {error.strerror}"
+                self._unwritten_why = f"journal not written: {error.strerror}"
                 return
             self._unwritten = self._unwritten[written:]
-        self.trouble = ""
+            self._all_synced = False
+        self._unwritten_why = ""
 
 
 def line_of(event: Event, step: Step, stamp: Mapping[str, str]) -> dict[str, Any]:

@@ -280,9 +280,9 @@ def _lock(path: Path) -> BaseFileLock:
 
 
 def _in_use(path: Path, busy: Busy) -> LogDirError:
-    record = read_record(path)
+    pid, record = busy.pid, read_record(path)
     run = f"run {record.get('run_id', '?')} (pid {record.get('pid', '?')})"
-    if busy.pid is None or busy.pid == record.get("pid"):
+    if pid is None or pid == record.get("pid"):
         return LogDirError(
             f"the log_dir {path} is in use by another run",
             because=f"{run} holds its lock",
@@ -291,5 +291,5 @@ def _in_use(path: Path, busy: Busy) -> LogDirError:
     return LogDirError(
         f"the log_dir {path} is in use by another process",
         because=f"{busy.holder} holds its lock; the run that was here is {run}",
-        hint=f"--log_dir=OTHER, or look at that process: ps -fp {busy.pid}",
+        hint=f"--log_dir=OTHER, or look at that process: ps -fp {pid}",
     )

@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from filelock import BaseFileLock
-from psutil import pid_exists
 
 from faultrun.checkpoints.gasp_manifest import beside
 from faultrun.locks import Busy, held, hold
@@ -32,7 +31,6 @@ class Neighbours:
         self._waiting = list(roots)
         self._first: dict[Path, frozenset[str]] = {}
         self._came: set[str] = set()
-        self._holders: dict[Path, Busy] = {}
         self._locks: list[BaseFileLock] = []
 
     def others(self) -> tuple[str, ...]:
@@ -50,7 +48,7 @@ class Neighbours:
                 for path in registry.iterdir():
                     if path.name in (self._name, f"{self._name}.lease") or path.name.startswith("."):
                         continue
-                    holder = self._holder(path)
+                    holder = _holder(path)
                     if path.name not in first:
                         self._came.add(path.name)
                     if holder:
@@ -63,7 +61,7 @@ class Neighbours:
         registry.mkdir(exist_ok=True)
         self._hold(registry, wait_s=self._patience_s)
         others = [path for path in registry.iterdir() if path.name != self._name and path.name[0] != "."]
-        self._first[registry] = frozenset(path.name for path in others if self._holder(path))
+        self._first[registry] = frozenset(path.name for path in others if _holder(path))
 
     def _hold(self, registry: Path, wait_s: float | None) -> None:
         try:
@@ -73,13 +71,11 @@ class Neighbours:
         else:
             self._unheld.discard(registry)
 
-    def _holder(self, path: Path) -> str:
-        """Who holds the name ``path``; '' when nobody does any more, and then it goes."""
-        before = self._holders.pop(path, None)
-        try:
-            with held(path, wait_s=0.0):
-                return ""
-        except Busy as busy:
-            lives = before is not None and before.pid is not None and pid_exists(before.pid)
-            self._holders[path] = found = before if before is not None and lives else busy
-            return found.holder
+
+def _holder(path: Path) -> str:
+    """Who holds the name ``path``; '' when nobody does any more, and then it goes."""
+    try:
+        with held(path, wait_s=0.0):
+            return ""
+    except Busy as busy:
+        return busy.holder
