@@ -17,8 +17,8 @@ from faultrun.model.run import Step
 from faultrun.model.topology import BootId, NodeId
 
 FILE_NAME = "journal.jsonl"
-SOON_S = 0.05
 BECAUSE = "because"
+_SOON_S = 0.05
 _PLACED = (TAG, "at_s", "incarnation", "why")
 
 
@@ -65,7 +65,7 @@ class JournalWriter:
             self._sync()
 
     def sync_soon(self) -> None:
-        """Have the disk take everything written within ``SOON_S``, and do not wait for it.
+        """Have the disk take everything written within ``_SOON_S``, and do not wait for it.
 
         A recovery writes several such lines between those for which it waits, which take them along: alone,
         each would have the disk write for nothing, and hold up whoever else waits for it.
@@ -86,7 +86,7 @@ class JournalWriter:
         self._later = later
 
     def _sync_later(self, before: threading.Thread | None) -> None:
-        self._closing.wait(SOON_S)
+        self._closing.wait(_SOON_S)
         if before is not None:
             before.join()
         self._syncs_later = False
