@@ -3,9 +3,8 @@
 import json
 import os
 import signal
-from pathlib import Path
 
-from support.processes import lives, marked, wait_until
+from support.processes import lives, marked, open_files, wait_until
 from support.runs import Launcher, Run
 
 
@@ -59,7 +58,7 @@ def test_the_background_belongs_to_no_terminal_and_holds_no_stream_of_it(launche
     assert command.ends() == 0
     run = behind(launcher, command).trains(range(2))
     assert os.getsid(run.pid) != os.getsid(0)
-    held = {fd.name: str(fd.readlink()) for fd in Path(f"/proc/{run.pid}/fd").iterdir()}
+    held = open_files(run.pid)
     assert {held[fd] for fd in "012"} == {"/dev/null", str(run.log_dir / "faultrun.log")}
     assert str(command.console) not in held.values()
     assert lives(run.pid)

@@ -10,7 +10,7 @@ import pytest
 
 from faultrun.agreement.embedded import find_etcd
 from faultrun.cli.report import account_of
-from support.processes import lives, wait_until
+from support.processes import lives, open_files, wait_until
 from support.runs import HELD_SAVE, Run
 from support.several_nodes import LONG_LEASE, STORE, Job, job
 
@@ -277,8 +277,7 @@ def listening(one: Job, name: str) -> int:
         if line.split()[3] == "0A"
     }
     for pid in one.host(name).pids:
-        held = {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-        if held & {f"socket:[{inode}]" for inode in ports}:
+        if set(open_files(pid).values()) & {f"socket:[{inode}]" for inode in ports}:
             return pid
     raise AssertionError("no member process")
 

@@ -1,8 +1,10 @@
 """Standbys under the real supervisor: they take over, they are replaced, they leave nothing behind."""
 
 import os
+import re
 import signal
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from faultrun.cli.status.gather import gather
 from faultrun.observe.status_ranks import Pace
-from support.processes import marked, wait_until
+from support.processes import marked, open_files, wait_until
 from support.runs import PRELUDE, READY, Launcher, Run
 
 STEPS = """
@@ -19,6 +21,7 @@ sdk.start()
 sdk.step(life + 1)
 train()
 """
+_OF_THIS_INCARNATION = re.compile(r"(socket:|pipe:|incarnation_).*")
 SLOW_S = 240.0
 """Imports at low priority beside everything else that a test machine does."""
 
@@ -64,35 +67,29 @@ def is_standby(pid: int) -> bool:
     return b"FAULTRUN_STANDBY_CHANNEL=" in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def held(pid: int) -> int | None:
-    """How many descriptors it has; None while it reads a file of /proc, which takes one more for a moment."""
-    kept = list(map(link, Path(f"/proc/{pid}/fd").iterdir()))
-    passing = any(one.startswith("/proc/") or not one for one in kept)
-    return None if passing else len(kept)
+def held(pid: int) -> Counter[str] | None:
+    """What its descriptors are of; None while it reads in /proc, which takes some for a moment."""
+    kept = open_files(pid).values()
+    passing = any(one == "/proc" or one.startswith("/proc/") for one in kept)
+    return None if passing else Counter(_OF_THIS_INCARNATION.sub(r"\1", one) for one in kept)
 
 
-def holds(pid: int, descriptors: set[int]) -> bool:
-    return held(pid) in descriptors
-
-
-def link(descriptor: Path) -> str:
-    try:
-        return str(descriptor.readlink())
-    except FileNotFoundError:  # closed since it was listed
-        return ""
+def holds_no_more(pid: int, than: Counter[str]) -> bool:
+    now = held(pid)
+    return now is not None and now <= than
 
 
 def test_every_restart_is_warm_and_nothing_piles_up(launcher: Launcher) -> None:
     options = ("--worker_num=2", "--standby=2", "--backoff=10ms..20ms", "--max_restarts=9")
     run = launcher.command(*options, *program(launcher, STEPS))
-    fds: set[int] = set()
+    first: Counter[str] = Counter()
     processes = []
     for life in range(4):
         run.trains(range(2), incarnation=life)
         ready(run, life, 0, 1)
         assert [event["standby"] for event in run.events("WorkerStarted", incarnation=life)] == [life > 0] * 2
-        fds = fds or {wait_until(lambda: held(run.pid), while_runs=run.pid, what="no look into /proc")}
-        wait_until(partial(holds, run.pid, fds), while_runs=run.pid, what=f"{fds} descriptors again")
+        first = first or wait_until(lambda: held(run.pid), while_runs=run.pid, what="no look into /proc")
+        wait_until(partial(holds_no_more, run.pid, first), while_runs=run.pid, what=f"no more than {first}")
         processes.append(len(marked(launcher.mark)))
         run.kill(life % 2)
     run.trains(range(2), incarnation=4)

@@ -41,6 +41,15 @@ def marked(mark: str) -> list[int]:
     return found
 
 
+def open_files(pid: int) -> dict[str, str]:
+    """What each descriptor of the process is of; one that is closed meanwhile is left out."""
+    found = {}
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found[descriptor.name] = str(descriptor.readlink())
+    return found
+
+
 @contextmanager
 def watched(pid: int) -> Iterator["select.poll"]:
     """A poll object that is ready once the process has ended, be it our child or not."""

@@ -166,7 +166,7 @@ def test_processors_that_do_not_exist_are_an_oserror_too(nursery: Nursery) -> No
 
 
 def test_signals_to_the_leader_reach_nobody_else_and_a_kill_reaches_the_group(nursery: Nursery) -> None:
-    process = nursery.sh("sleep 60 & echo $!; trap 'echo asked' TERM; wait; wait")
+    process = nursery.sh("trap 'echo asked' TERM; sleep 60 & echo $!; wait; wait")
     wait_until(lambda: bool(nursery.out), what="the child's pid")
     child = int(nursery.out)
     assert lives(child)
