@@ -6,6 +6,7 @@ from faultrun.core.drain import READ_BACK_S
 from faultrun.model.actions import Kill, StartTimer, Sweep, VerifySave
 from faultrun.model.events import Timer
 from faultrun.model.run import Phase
+from support.notice_stories import told as notice
 from support.story import Story
 
 
@@ -88,6 +89,23 @@ def test_a_newer_save_is_read_back_beside_an_older_one_and_so_is_each_group() ->
         story().told_to_stop().saved(0, 6, group=(0, 1)).saved(1, 7, group=(0, 1)).saved(2, 6, group=(2, 3))
     )
     assert [action.rank for action in told.performed(VerifySave)] == [0, 1, 2]
+
+
+def test_a_save_of_a_faulty_device_ends_no_window_in_which_a_well_rank_of_its_group_can_still_save() -> None:
+    faulty = story().reported(r0=8).noticed(notice({0: "unrecovered"})).saved(0, 8).read_back(0)
+    assert not faulty.performed(Kill), "nobody resumes from it while another's is there"
+    faulty.saved(2, 7)
+    assert [action.rank for action in faulty.performed(VerifySave)] == [2]
+    assert faulty.read_back(2).performed(Kill) == [Kill(ranks=frozenset({0, 1, 2, 3}))]
+
+
+def test_a_save_of_a_faulty_device_serves_where_no_well_rank_of_its_group_can_save() -> None:
+    faulty = story().noticed(notice({0: "unrecovered"})).saved(0, 7).read_back(0)
+    for rank in (1, 2):
+        assert not faulty.could_not_save(rank).performed(Kill)
+    assert faulty.could_not_save(3).performed(Kill) == [Kill(ranks=frozenset({0, 1, 2, 3}))]
+    alone = story().noticed(notice({0: "unrecovered"})).saved(0, 7, group=(0,)).read_back(0)
+    assert alone.saved(1, 7, group=(1, 2, 3)).read_back(1).performed(Kill)
 
 
 def test_nobody_waits_for_a_save_to_be_read_back_before_what_is_left_of_the_workers_is_swept() -> None:

@@ -76,7 +76,9 @@ def verified(state: RunState, event: GaspVerified) -> tuple[RunState, tuple[Save
 
 def _reading(state: RunState, drain: Drain, save: Save) -> tuple[RunState, tuple[Save, ...]]:
     """One copy serves its replica group: none is read while a copy as new is whole, or being read."""
-    others = [one for one in drain.saves if _serves(one, save, state) and one.step >= save.step]
+    faulty = frozenset[int]() if save.rank in state.run.platform.lost else state.run.platform.lost
+    as_new = (one for one in drain.saves if one.step >= save.step and one.rank not in faulty)
+    others = [one for one in as_new if _serves(one, save, state)]
     if any(one.verified or _key(one) in drain.reading for one in others):
         return _with_drain(state, drain), ()
     return _with_drain(state, replace(drain, reading=drain.reading | {_key(save)})), (save,)
@@ -104,10 +106,16 @@ def may_end(state: RunState, drain: Drain) -> bool:
     groups = {_group(save, state) for save in drain.saves}
     if not good or not frozenset().union(*groups) >= frozenset(state.seats.ranks_of(state.node)):
         return False
-    return all(
-        any(save.step >= _newest_in(group, state.life, drain) and save.rank in group for save in good)
-        for group in groups
-    )
+    return all(_is_served(group, good, state, drain) for group in groups)
+
+
+def _is_served(group: frozenset[int], good: list[Save], state: RunState, drain: Drain) -> bool:
+    """Whether a copy of its newest step is whole; those of faulty devices count where no well one has any."""
+    well = group - state.run.platform.lost
+    if _able(well, state.life, drain) or any(save.rank in well for save in drain.saves):
+        group = well
+    newest = _newest_in(group, state.life, drain)
+    return any(save.step >= newest and save.rank in group for save in good)
 
 
 def _promised(drain: Drain, promise: Promise) -> Drain:
@@ -120,9 +128,13 @@ def _newest_in(group: frozenset[int], life: Life, drain: Drain) -> int:
 
     A rank may finish another step after it answered: what it reported counts too.
     """
-    unable = {one.rank for one in drain.promises if one.step is None}
-    able = (group & life.alive) - unable
+    able = _able(group, life, drain)
     promised = (one.step for one in drain.promises if one.rank in able and one.step is not None)
     reported = (one.step for one in life.steps if one.rank in able)
     saved = (one.step for one in drain.saves if one.rank in group)
     return max((*promised, *reported, *saved), default=-1)
+
+
+def _able(group: frozenset[int], life: Life, drain: Drain) -> frozenset[int]:
+    """The living members that did not say that they cannot save."""
+    return (group & life.alive) - {one.rank for one in drain.promises if one.step is None}
