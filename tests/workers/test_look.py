@@ -72,9 +72,19 @@ class Runner:
         return process
 
 
+def await_functions(dump: StackDump, *expected: str) -> None:
+    """Until the main thread is written to its end: a dump may pause on a busy machine."""
+
+    def written() -> bool:
+        (text,) = dump.collect(frozenset({0}), 60.0).values()
+        return [frame.function for frame in main_thread(text)] == list(expected)
+
+    wait_until(written, what=f"a dump of {expected}")
+
+
 def test_a_stopped_process_is_seen_as_stopped_at_once(run: Runner) -> None:
     process = run(f"{SAY}\nwhile True: pass")
-    assert state_of(process.pid) == "R"
+    wait_until(lambda: state_of(process.pid) == "R", what="state R")
     process.signal_leader(signal.SIGSTOP)
     wait_until(lambda: state_of(process.pid) == "T", what="state T")
 
@@ -113,8 +123,35 @@ def test_a_worker_with_the_sdk_dumps_its_stacks_even_while_it_spins(run: Runner)
     process = run(f"{SDK}def spin():\n    {SAY}    while True: pass\nspin()")
     dump = StackDump({0: process}, {0: run.folder / "stacks"})
     assert dump.asked == {0}
-    (text,) = dump.collect(frozenset({0}), 60.0).values()
-    assert [frame.function for frame in main_thread(text)] == ["spin", "<module>"]
+    await_functions(dump, "spin", "<module>")
+
+
+IN_TWO_PIECES = f"""
+import signal, time
+def dump(*_):
+    with open("stacks", "ab", 0) as stacks:
+        stacks.write(b'Stack (most recent call first):\\n  File "a.py", line 2 in inner')
+        time.sleep(0.05)
+        stacks.write(b'\\n  File "a.py", line 9 in <module>\\n')
+signal.signal({STACKS_SIGNAL}, dump)
+{SAY}while True: signal.pause()
+"""
+
+
+def test_a_dump_whose_writer_loses_its_processor_in_the_middle_is_waited_for(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faultrun.workers.stack_dump._STILL_LOOKS", 1_000_000)
+    (text,) = (
+        StackDump({0: run(IN_TWO_PIECES)}, {0: run.folder / "stacks"}).collect(frozenset({0}), 60.0).values()
+    )
+    assert [frame.function for frame in main_thread(text)] == ["inner", "<module>"]
+
+
+def test_a_dump_that_ends_elsewhere_is_whole_once_it_grows_no_more(run: Runner) -> None:
+    leaves = IN_TWO_PIECES.replace("<module>", "_shutdown")
+    (text,) = StackDump({0: run(leaves)}, {0: run.folder / "stacks"}).collect(frozenset({0}), 60.0).values()
+    assert text.startswith("Stack")
 
 
 @pytest.mark.parametrize("flag", [1, 1 << 30], ids=["Linux 6.9", "before"])
@@ -128,15 +165,14 @@ def test_it_is_the_main_thread_that_answers_also_when_it_is_woken_for_it(
         wait_until(lambda: state_of(worker.pid) == "T", what="state T")
         dump = StackDump({0: worker}, {0: run.folder / "stacks"})
         worker.signal_leader(signal.SIGCONT)
-        (text,) = dump.collect(frozenset({0}), 60.0).values()
-        assert [frame.function for frame in main_thread(text)] == ["wait", "<module>"]
+        await_functions(dump, "wait", "<module>")
 
 
 def test_a_worker_without_the_sdk_is_not_asked_for_it_would_die(run: Runner) -> None:
     process = run(f"{SAY}\nwhile True: pass")
     dump = StackDump({0: process}, {0: run.folder / "stacks"})
     assert dump.collect(frozenset({0}), 60.0) == {}
-    assert state_of(process.pid) == "R"
+    wait_until(lambda: state_of(process.pid) == "R", what="state R")
 
 
 def test_a_stopped_worker_without_the_sdk_is_read_from_outside(run: Runner) -> None:

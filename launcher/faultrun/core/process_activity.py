@@ -52,7 +52,8 @@ def has_left(dump: str) -> bool:
     A script's own lines are called from its ``<module>``; a dump that was cut off says nothing.
     """
     lines = dump.splitlines()
-    whole = any(_THREAD.match(line) for line in lines) and all(line.strip() != "..." for line in lines)
+    began, ended = any(_THREAD.match(line) for line in lines), dump.endswith("\n")
+    whole = began and ended and all(line.strip() != "..." for line in lines)
     return whole and all(frame.function != "<module>" for frame in main_thread(dump))
 
 

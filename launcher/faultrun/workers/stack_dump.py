@@ -20,6 +20,8 @@ from faultrun.workers.look import catches
 from faultrun.workers.process import Process
 
 _LOOK_S = 0.004
+_STILL_LOOKS = 8
+"""What does not end in a script's ``<module>`` is whole if it has not grown for so many looks."""
 _PY_SPY_AT_ONCE = 4
 MOST_DUMPED_BYTES = 1 << 20
 """Of what a worker wrote no more is read: it is kept in memory, and shown."""
@@ -38,18 +40,20 @@ class StackDump:
     def collect(self, ranks: frozenset[int], patience_s: float) -> dict[int, str]:
         """The dumps of ``ranks`` that are written by then: as soon as all are whole, or time is up.
 
-        A dump has no end mark; one that has not grown between two looks is taken for whole.
+        A dump has no end mark, and is written piece by piece: a worker may lose its processor in between.
         """
         until_s = time.monotonic() + patience_s
         sizes = dict.fromkeys(ranks & self.asked, -1)
+        still = dict.fromkeys(sizes, 0)
         whole: set[int] = set()
         while len(whole) < len(sizes) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)  # in a helper thread; a file tells nobody that it has grown
             for rank in sizes.keys() - whole:
                 size = _size(self._files[rank])
-                if size == sizes[rank] > self._began[rank]:
-                    whole.add(rank)
+                still[rank] = still[rank] + 1 if size == sizes[rank] > self._began[rank] else 0
                 sizes[rank] = size
+                if still[rank] >= _STILL_LOOKS or (still[rank] and _has_its_end(self._read(rank))):
+                    whole.add(rank)
         return {rank: text for rank in sizes if (text := self._read(rank))}
 
     def _read(self, rank: int) -> str:
@@ -98,6 +102,11 @@ def _output(process: "subprocess.Popen[str]", until_s: float) -> str:
         process.kill()
         text, _ = process.communicate()
     return text if "Thread " in text else ""
+
+
+def _has_its_end(dump: str) -> bool:
+    """Whether it ends as one thread's does: with the outermost call, or the mark that more were left out."""
+    return dump.endswith((" in <module>\n", "  ...\n"))
 
 
 def _size(path: Path) -> int:
