@@ -77,7 +77,7 @@ def test_torchrun_of_a_transformers_trainer(tmp_path: Path) -> None:
     need("transformers")
     folder = copied("09_transformers_trainer", tmp_path)
     command = (
-        "python -m torch.distributed.run --nproc_per_node=2 train.py --output_dir=out --steps=30 "
+        "python -m torch.distributed.run --nproc_per_node=2 train.py --output_dir=out --steps=60 "
         "--step_s=0.05"
     )
     run = killed_and_recovered(folder, command, at_step=12, step=last_step)
@@ -89,7 +89,7 @@ def test_accelerate_launch(tmp_path: Path) -> None:
     need("accelerate")
     folder = copied("10_accelerate", tmp_path)
     command = (
-        "accelerate launch --cpu --num_processes 2 --mixed_precision no train.py --output_dir out --steps 30 "
+        "accelerate launch --cpu --num_processes 2 --mixed_precision no train.py --output_dir out --steps 60 "
         "--save_every 8 --step_s=0.05"
     )
     run = killed_and_recovered(folder, command, at_step=12, step=last_step)

@@ -32,7 +32,7 @@ def open_gateway() -> Iterator[Callable[..., Gateway]]:
     """Makes gateways, and closes them."""
     opened: list[Gateway] = []
 
-    def open_one(*endpoints: str, access: EtcdAccess | None = None, attempt_s: float = 1.0) -> Gateway:
+    def open_one(*endpoints: str, access: EtcdAccess | None = None, attempt_s: float = 20.0) -> Gateway:
         access = replace(access or EtcdAccess(endpoints=()), endpoints=endpoints)
         opened.append(Gateway(access, attempt_s=attempt_s))
         return opened[-1]

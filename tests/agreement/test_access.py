@@ -3,12 +3,13 @@
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from faultrun.agreement.answers import EtcdRefused, EtcdSilent
+from faultrun.agreement.answers import EtcdError, EtcdRefused, EtcdSilent
 from faultrun.agreement.gateway import Gateway
 from faultrun.agreement.store import read, transact
 from faultrun.agreement.transactions import Committed, GuardedWrite, WriteKey
@@ -61,7 +62,7 @@ def guarded(
     member = Member(program=program, folder=folder, secure=True)
     member.options += options
     with running(member):
-        gateway = Gateway(replace(certified, endpoints=(member.endpoint,)))
+        gateway = Gateway(replace(certified, endpoints=(member.endpoint,)), attempt_s=20.0)
         for path, body in (
             ("user/add", ROOT),
             ("user/grant", {"user": "root", "role": "root"}),
@@ -213,7 +214,7 @@ def test_a_client_certificate_with_a_name_is_refused_with_what_to_do(
     assert error.value.hint == "issue client certificates without a CN: openssl req -subj /O=faultrun ..."
 
 
-def test_what_is_wrong_with_tls_is_said(
+def test_what_is_wrong_with_tls_is_said_and_for_plain_http_what_to_type(
     guarded: Member,
     member: Member,
     authority: Authority,
@@ -224,24 +225,20 @@ def test_what_is_wrong_with_tls_is_said(
     stranger = Authority(tmp_path)
     unknown_cert, unknown_key = stranger.issue("client", "/O=faultrun")
 
-    def why(access: EtcdAccess, at: Member = guarded) -> str:
+    def error(access: EtcdAccess | None, at: Member = guarded) -> EtcdError:
         gateway = open_gateway(at.endpoint, access=access)
-        with pytest.raises((EtcdSilent, EtcdRefused)) as error:
-            read(gateway, "/mine/", within_s=1.0)
-        return error.value.because
+        with pytest.raises((EtcdSilent, EtcdRefused)) as caught:
+            read(gateway, "/mine/", within_s=3.0)
+        return caught.value
 
-    assert "its certificate is not trusted" in why(
-        replace(certified, ca_file=str(stranger.certificate("ca")))
-    )
-    assert "TLS" in why(replace(certified, cert_file="", key_file=""))
-    assert "TLS" in why(replace(certified, cert_file=unknown_cert, key_file=unknown_key))
-    assert "TLS" in why(certified, member)
-
-
-def test_plain_http_where_etcd_has_tls_is_said_with_what_to_type(
-    guarded: Member, open_gateway: Opener
-) -> None:
-    gateway = open_gateway(guarded.endpoint)
-    with pytest.raises(EtcdSilent) as error:
-        read(gateway, "/mine/", within_s=1.0)
-    assert "https://" in error.value.hint
+    with ThreadPoolExecutor() as at_once:
+        strange = at_once.submit(error, replace(certified, ca_file=str(stranger.certificate("ca"))))
+        wrong = [
+            at_once.submit(error, replace(certified, cert_file="", key_file="")),
+            at_once.submit(error, replace(certified, cert_file=unknown_cert, key_file=unknown_key)),
+            at_once.submit(error, certified, member),
+        ]
+        plain = at_once.submit(error, None)
+    assert "its certificate is not trusted" in strange.result().because
+    assert all("TLS" in one.result().because for one in wrong), wrong
+    assert "https://" in plain.result().hint

@@ -44,7 +44,7 @@ def test_a_dead_member_in_the_list_is_passed_over_and_not_asked_again(
 
 def test_a_member_that_hangs_costs_one_attempt(member: Member, open_gateway: Opener) -> None:
     with listening(None) as silent:
-        gateway = open_gateway(silent.endpoint, member.endpoint, attempt_s=0.1)
+        gateway = open_gateway(silent.endpoint, member.endpoint, attempt_s=1.0)
         read(gateway, "/nothing/", within_s=LONG_S)
         read(gateway, "/nothing/", within_s=LONG_S)
         assert silent.heard == 1
@@ -54,10 +54,10 @@ def test_a_member_that_gets_the_rest_of_the_time_is_not_left_for_being_slower_th
     open_gateway: Opener,
 ) -> None:
     with listening(None) as silent, listening(None) as slow:
-        gateway = open_gateway(silent.endpoint, slow.endpoint, attempt_s=0.3)
+        gateway = open_gateway(silent.endpoint, slow.endpoint, attempt_s=1.0)
         with pytest.raises(EtcdSilent):
-            read(gateway, "/nothing/", within_s=0.4)
-        assert slow.heard == 1
+            read(gateway, "/nothing/", within_s=1.9)
+        wait_until(lambda: slow.heard == 1, what="its request")
         assert gateway.current == slow.endpoint
 
 
@@ -184,7 +184,7 @@ def test_no_gateway_at_all_is_said_with_what_to_look_for(open_gateway: Opener) -
                 server.endpoint,
             ),
             "/x/",
-            within_s=0.2,
+            within_s=1.0,
         )
     assert "enable-grpc-gateway" in error.value.hint
 
@@ -210,7 +210,7 @@ def test_who_suspects_an_endpoint_cuts_the_streams_at_it(member: Member, open_ga
 
 def test_a_stream_that_is_silent_ends(gateway: Gateway) -> None:
     create = {"create_request": key_range("/x/")}
-    with gateway.stream("watch", create, silence_s=0.1) as stream:
+    with gateway.stream("watch", create, silence_s=1.0) as stream:
         assert [message.get("created") for message in stream] == [True]
 
 
@@ -227,9 +227,9 @@ def test_a_stream_at_a_member_that_hangs_is_given_up_when_it_is_opened(open_gate
 
 def test_every_request_asks_for_a_leader(open_gateway: Opener) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        gateway = open_gateway(f"127.0.0.1:{server.getsockname()[1]}", attempt_s=0.05)
+        gateway = open_gateway(f"127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(EtcdSilent):
-            read(gateway, "/x/", within_s=0.05)
+            read(gateway, "/x/", within_s=0.5)
         sock, _ = server.accept()
         with sock:
             assert b"Grpc-Metadata-hasleader: true" in sock.recv(1 << 16)

@@ -88,12 +88,13 @@ def test_a_lease_that_has_ended_is_told_so(gateway: Gateway) -> None:
 def test_keys_live_as_long_as_the_lease_is_kept_and_end_with_it(
     gateway: Gateway, prefix: str, keep: Callable[[Gateway, Renewal], Kept]
 ) -> None:
-    granted = grant(gateway, 1)
+    granted = grant(gateway, 2)
     transact(gateway, GuardedWrite(then=(WriteKey(key=prefix, value="x", lease=granted.lease),)))
     kept = keep(gateway, granted)
     last = granted
     while last.sent_at_s < granted.ends_at_s:
-        news = kept.next()
+        if isinstance(news := kept.next(), EtcdSilent):  # a renewal that took long is followed by the next
+            continue
         assert isinstance(news, Renewal)
         assert news.sent_at_s > last.sent_at_s
         last = news

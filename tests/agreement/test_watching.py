@@ -13,7 +13,7 @@ from faultrun.agreement.store import PrefixState, transact
 from faultrun.agreement.transactions import Committed, GuardedWrite, RemoveKey, WriteKey
 from faultrun.agreement.watching import PrefixWatch
 from support.etcds import Member, running
-from support.processes import PATIENCE_S
+from support.processes import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -199,4 +199,4 @@ def test_closing_ends_the_thread(gateway: Gateway, prefix: str, watch: Watch) ->
     watched = watch(gateway, prefix)
     watched.until(lambda state: True)
     watched.watch.close()
-    assert not watched.watch._thread._thread.is_alive()
+    wait_until(lambda: not watched.watch._thread._thread.is_alive(), what="the end of its thread")

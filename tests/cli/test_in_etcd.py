@@ -78,7 +78,7 @@ def program() -> Path:
 def endpoint(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An etcd that knows job42 alone."""
     with running(Member(program=program, folder=tmp_path_factory.mktemp("etcd"))) as member:
-        gateway = Gateway(EtcdAccess(endpoints=(member.endpoint,)))
+        gateway = Gateway(EtcdAccess(endpoints=(member.endpoint,)), attempt_s=20.0)
         write(gateway, "job42", job42())
         gateway.close()
         yield member.endpoint
@@ -129,7 +129,7 @@ def test_the_card_of_an_incident_lies_with_the_nodes(endpoint: str) -> None:
 @contextmanager
 def another(endpoint: str, run_id: str, **changed: StoredValue) -> Iterator[Gateway]:
     """A run of that name beside job42, with some keys ``changed``; gone afterwards."""
-    gateway = Gateway(EtcdAccess(endpoints=(endpoint,)))
+    gateway = Gateway(EtcdAccess(endpoints=(endpoint,)), attempt_s=20.0)
     write(gateway, run_id, {**job42(), **changed})
     try:
         yield gateway
@@ -238,7 +238,7 @@ def test_etcd_that_is_not_there_is_named() -> None:
 def test_a_plan_of_which_a_part_cannot_be_read_is_not_shown_as_another(endpoint: str) -> None:
     values = job42()
     del values[f"{membership.BODIES}b"]
-    gateway = Gateway(EtcdAccess(endpoints=(endpoint,)))
+    gateway = Gateway(EtcdAccess(endpoints=(endpoint,)), attempt_s=20.0)
     write(gateway, "newer", values)
     error = refused("status", f"--rdzv-endpoint={endpoint}", "--rdzv-id=newer")
     prefix = f"{member_store.ROOT}/newer/"
@@ -273,7 +273,7 @@ def test_an_etcd_with_certificates_and_a_user_wants_both_and_the_run_among_sever
         "--bcrypt-cost=4",
     )
     with running(member):
-        gateway = Gateway(replace(access, endpoints=(member.endpoint,)))
+        gateway = Gateway(replace(access, endpoints=(member.endpoint,)), attempt_s=20.0)
         at = f"--rdzv-endpoint={member.endpoint}"
         files = (
             f"--rdzv-conf=cacert={ca},cert={client[0]},key={client[1]},username=root,password_file={tmp_path}"

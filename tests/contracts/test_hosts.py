@@ -23,6 +23,7 @@ pytestmark = [
 ]
 
 _SETTLED_S = 0.3
+_IN_VAIN_S = 0.5
 _SERVER = """
 import os, signal, socket
 server = socket.create_server(("", 7))
@@ -77,7 +78,9 @@ def connection(hosts: Network, to: Host, log: Path) -> socket.socket:
                 return None
 
     found = wait_until(connected, what="the server")
+    found.settimeout(PATIENCE_S)
     assert found.recv(5) == b"hello"
+    found.settimeout(_SETTLED_S)
     wait_until(lambda: len(to.pids) == 2, what="its child")
     return found
 
@@ -137,6 +140,7 @@ def test_killed_processes_close_their_connections_and_a_host_without_power_does_
         with closing(connection(hosts, host, tmp_path / host.name)) as open_one:
             if host.name == "a":
                 host.kill()
+                open_one.settimeout(PATIENCE_S)
                 assert open_one.recv(1) == b""
             else:
                 hosts.power_off(host)
@@ -188,9 +192,9 @@ def test_a_leader_that_is_cut_off_is_replaced_and_follows_when_healed(
     hosts.cut(old)
     new = etcd.await_leader(rest)
     assert new is not old
-    etcd.put("while cut", "1", through=new)
+    etcd.await_put("while cut", "1", through=new)
     with pytest.raises(OSError):
-        etcd.get("while cut", through=old)
+        etcd.get("while cut", through=old, within_s=_IN_VAIN_S)
     hosts.heal()
     etcd.await_leader()
     assert etcd.await_get("while cut", through=old) == "1"
@@ -205,7 +209,7 @@ def test_a_leader_without_peers_knows_that_it_is_none_though_clients_reach_it(
     hosts.part([old], rest)
     etcd.await_leader(rest)
     with pytest.raises((OSError, ValueError)):
-        etcd.put("alone", "1", through=old)
+        etcd.put("alone", "1", through=old, within_s=_IN_VAIN_S)
     hosts.heal()
     etcd.await_leader()
     assert etcd.await_get("alone") is None
@@ -219,7 +223,7 @@ def test_a_frozen_leader_is_replaced_and_follows_when_it_goes_on(
     old.freeze()
     new = etcd.await_leader([host for host in etcd.members.values() if host is not old])
     assert new is not old
-    etcd.put("while frozen", "1", through=new)
+    etcd.await_put("while frozen", "1", through=new)
     old.thaw()
     etcd.await_leader()
     assert etcd.await_get("while frozen", through=old) == "1"
@@ -230,12 +234,12 @@ def test_members_that_were_killed_come_back_with_what_they_knew(
 ) -> None:
     _, etcd = cluster
     etcd.await_leader()
-    etcd.put("kept", "1")
+    etcd.await_put("kept", "1")
     first, *rest = etcd.members.values()
     for host in rest:
         host.kill()
     with pytest.raises((OSError, ValueError)):
-        etcd.put("alone", "1", through=first)
+        etcd.put("alone", "1", through=first, within_s=_IN_VAIN_S)
     for host in rest:
         etcd.start_member(host)
     etcd.await_leader()

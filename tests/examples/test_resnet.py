@@ -17,7 +17,7 @@ LAST_STEP = 60
 
 def test_a_killed_worker_costs_no_more_than_an_epoch_and_three_values(tmp_path: Path) -> None:
     example = documented("04_mindspore_resnet", tmp_path)
-    with launched(*example.command, "--step_delay=0", cwd=example.folder) as run:
+    with launched(*example.command, "--step_delay=0.02", cwd=example.folder) as run:
         run.wait_until(lambda: run.step(0) >= 2 * STEPS_PER_EPOCH + 5, within_s=240)
         run.kill(1)
         assert run.wait_for_the_end(within_s=240) == 0

@@ -83,9 +83,10 @@ def test_a_program_below_a_shell_that_does_not_leave_is_killed_at_the_deadline(l
 
 def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(launcher: Launcher) -> None:
     run = launcher.run(
-        "if os.fork() == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "else: say('child')\n"
         "if rank == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.fork() == 0:\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    while True: signal.pause()\n"
         "train_in_the_first_life()",
         "--grace=60s",
         "--max_restarts=0",

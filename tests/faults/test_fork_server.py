@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ from support.runs import Launcher
 def fork_server_of(supervisor: int) -> int:
     tasks = Path(f"/proc/{supervisor}/task/{supervisor}/children")
 
-    def found() -> int:
+    def found() -> int | None:
         for pid in tasks.read_text().split():
-            if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return int(pid)
-        return 0
+            with suppress(OSError):  # it has ended since
+                if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+        return None
 
     return wait_until(found, what="the fork server")
 

@@ -67,9 +67,12 @@ def test_a_worker_that_cannot_print_is_said_to_have_died_of_the_full_disk(
 def test_the_next_start_after_a_full_disk_reads_the_journal_and_goes_on(
     launcher: Launcher, small_log_dir: Path
 ) -> None:
-    first = launcher.run(_FILL + "if rank == 0: fill()\nsay('full')\ntrain()", "--stop_grace=5s")
+    waits = "    while not os.path.exists('begin'): time.sleep(0.01)\n"
+    fills = f"import time\nif rank == 0:\n{waits}    fill()\n    open('full', 'w').close()\ntrain()"
+    first = launcher.run(_FILL + fills, "--stop_grace=5s")
     first.event("IncarnationStarted")
-    wait_until((small_log_dir / "ballast").exists, while_runs=first.pid)
+    (launcher.folder / "begin").touch()
+    wait_until((launcher.folder / "full").exists, while_runs=first.pid, what="a full disk")
     first.kill_supervisor()
     (small_log_dir / "ballast").unlink()
     second = launcher.run("say('second')")

@@ -58,7 +58,7 @@ def after_the_deadline(run: Run, rank: int, incarnation: int) -> float:
 def test_a_save_that_outlives_the_window_is_cut_off_and_the_older_checkpoint_serves(
     launcher: Launcher,
 ) -> None:
-    run = in_the_second_life(launcher, "slow", options=("--grace=2s",))
+    run = in_the_second_life(launcher, "slow", options=("--grace=6s",))
     before = checkpoints(launcher)
     run.kill(1)
     assert run.ends() == 0

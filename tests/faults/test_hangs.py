@@ -23,7 +23,7 @@ def test_a_stopped_a_spinning_a_sleeping_and_a_rank_stuck_in_a_save_are_each_fou
         launcher, 260, "0:1:60:restop", "1:0:60:spin", "2:2:60:sleep", "3:1:60:saving",
         options=("--hang_limits=step=200ms..30m,checkpoint=4s",),
     )  # fmt: skip
-    assert run.ends(within_s=180) == 0
+    assert run.ends(within_s=400) == 0
     found = [(line["incarnation"], line["rank"], line["stance"]) for line in run.events("HangDetected")]
     assert found == [(0, 1, "stopped"), (1, 0, "spinning"), (2, 2, "sleeping"), (3, 1, "sleeping")]
     (waking,) = [line for line in run.events("HangWarned") if line["stance"] == "stopped"]
@@ -36,7 +36,8 @@ def test_a_stopped_a_spinning_a_sleeping_and_a_rank_stuck_in_a_save_are_each_fou
         folder = _folder(run, number)
         assert sorted(path.name for path in folder.iterdir()) == [f"rank_{rank}.txt" for rank in range(3)]
         for rank in range(3):
-            assert _CALL.search((folder / f"rank_{rank}.txt").read_text())
+            text = (folder / f"rank_{rank}.txt").read_text()
+            assert _CALL.search(text) or (rank != found[number - 1][1] and text.startswith("no stack")), text
     kept = [path.read_text() for number in range(1, 5) for path in _folder(run, number).iterdir()]
     assert any('Thread "loader"' in text and " in fetch" in text for text in kept)
     assert "rank 1 of 3 hung at step" in run.card(1)
@@ -58,22 +59,21 @@ def _lost(run: Run) -> list[dict]:  # type: ignore[type-arg]
 def test_as_it_comes_a_silence_is_warned_of_with_all_stacks_and_nobody_is_killed(launcher: Launcher) -> None:
     run = counting(launcher, 100, "0:1:60:sleep:6")
     assert run.ends(within_s=180) == 0
-    (warned,) = run.events("HangWarned")
-    assert (warned["rank"], warned["step"], warned["stance"]) == (1, 59, "sleeping")
+    (warned,) = run.events("HangWarned", rank=1, step=59)  # a disk that stands still is a pause, too
+    assert warned["stance"] == "sleeping"
     assert (warned["acts_s"], warned["actions"]) == (300.0, [])
     stacks = run.log_dir / warned["folder"]
     assert "hang_count.py" in (stacks / "rank_1.txt").read_text()
     assert len(list(stacks.iterdir())) == 3
-    (over,) = run.events("PauseOver")
-    assert over["paused_s"] >= 6.0
+    assert max(over["paused_s"] for over in run.events("PauseOver", rank=1)) >= 6.0
     assert "rank 1 may hang after step 59: sleeps" in run.text
     assert "rank 1 goes on after" in run.text
     assert not run.events("HangDetected")
 
 
 def test_an_interpreter_that_takes_its_time_to_end_does_not_hang(launcher: Launcher) -> None:
-    options = ("--hang_timeout=1s",)
-    run = counting(launcher, 60, "0:*:60:linger:5", options=options)
+    options = ("--hang_timeout=3s",)
+    run = counting(launcher, 60, "0:*:60:linger:7", options=options)
     assert run.ends(within_s=180) == 0
     assert not run.events("HangDetected")
     assert not run.events("HangWarned")
@@ -128,7 +128,7 @@ while not os.path.exists("woken"):
     say("step")
     time.sleep(0.05)
 """
-    run = launcher.run(code, "--hang_signal=log", "--hang_timeout=20s", "--max_restarts=0")
+    run = launcher.run(code, "--hang_signal=log", "--hang_timeout=8s", "--max_restarts=0")
     assert run.ends(within_s=120) == 0
     (warned,) = run.events("HangWarned")
     assert (warned["rank"], warned["stance"]) == (1, "stopped")

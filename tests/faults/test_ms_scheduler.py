@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import marked, wait_until
+from support.processes import environment, marked, wait_until
 from support.runs import Launcher
 
 RING = Path(__file__).parents[1] / "support" / "mindspore_ring.py"
@@ -70,8 +70,7 @@ def test_an_unknown_message_brings_mindspores_scheduler_for_the_rest_of_the_run(
 
 
 def schedulers(launcher: Launcher) -> int:
-    environs = [Path(f"/proc/{pid}/environ").read_bytes() for pid in marked(launcher.mark)]
-    return sum(b"MS_ROLE=MS_SCHED\0" in environ for environ in environs)
+    return sum(b"MS_ROLE=MS_SCHED" in environment(pid) for pid in marked(launcher.mark))
 
 
 def stand_in(folder: Path) -> None:

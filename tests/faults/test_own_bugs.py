@@ -92,7 +92,7 @@ def test_a_program_below_a_shell_may_save_when_a_bug_ends_the_run_and_not_for_ev
     save_or_not = "if rank == 2: signal.signal(signal.SIGTERM, signal.SIG_IGN); train()\n"
     script.write_text(" ".join(launcher.program(save_or_not + SAVES_ONCE)) + "; true")
     launcher.holds_saves(0)
-    run = launcher.command("--worker_num=3", "--grace=5s", "bash", str(script)).trains(range(3))
+    run = launcher.command("--worker_num=3", "--grace=8s", "bash", str(script)).trains(range(3))
     run.kill(1)
     wait_until(lambda: "2 workers may still save" in run.text, while_runs=run.pid, what="a word")
     run.said(0, "saving")

@@ -10,9 +10,9 @@ import pytest
 
 from faultrun.agreement.embedded import find_etcd
 from faultrun.cli.report import account_of
-from support.processes import lives, open_files, wait_until
+from support.processes import let_go, lives, open_files, wait_until
 from support.runs import HELD_SAVE, Run
-from support.several_nodes import LONG_LEASE, STORE, Job, job
+from support.several_nodes import LEASE_S, LONG_LEASE, STORE, Job, job
 
 pytestmark = pytest.mark.slow
 
@@ -120,6 +120,7 @@ def test_the_place_of_a_host_that_dies_goes_to_a_spare(tmp_path: Path, coordinat
         one.start("a", "b", "c")
         members = seated(one, "a", "b", "c")
         (spare,) = {"a", "b", "c"} - set(members)
+        wait_until(lambda: "spare of run job42" in one.run(spare).text, what="a spare that knows the plan")
         ranks = {name: one.rank_on(name) for name in members}
         dead = next(name for name in members if (ranks[name] == 0) == coordinates)
         one.host(dead).kill()
@@ -132,7 +133,8 @@ def test_the_place_of_a_host_that_dies_goes_to_a_spare(tmp_path: Path, coordinat
         told = [one.run(other).text, one.run(spare).text]
         assert f"spare of run job42: nodes {names} train; takes the place of a lost one\n" in told[1]
         assert (
-            f"node {dead} was lost: it ended, or etcd heard nothing of it for 3 s; rank {rank}\n" in told[0]
+            f"node {dead} was lost: it ended, or etcd heard nothing of it for {LEASE_S} s; rank {rank}\n"
+            in told[0]
         )
         assert f"node {spare} takes the place of node {dead}: rank {rank}\n" in told[0]
         assert f"takes the place of node {dead}: rank {rank}\n" in told[1]
@@ -296,10 +298,10 @@ def test_a_person_stops_a_run_that_holds_and_who_saves_longest_still_saves(tmp_p
         one.run("a").signal(signal.SIGINT)
         for name, rank in ranks.items():
             one.run(name).said(rank, "saving")
-        (tmp_path / "a" / f"let_go_{ranks['a']}").write_bytes(b"go")
+        let_go(tmp_path / "a" / f"let_go_{ranks['a']}")
         waits = "waiting for the end of the ranks of node b; etcd does not answer"
         wait_until(lambda: waits in one.run("a").text, while_runs=one.run("a").pid, what="whom a waits for")
-        (tmp_path / "b" / f"let_go_{ranks['b']}").write_bytes(b"go")
+        let_go(tmp_path / "b" / f"let_go_{ranks['b']}")
         assert [one.run(name).ends() for name in "ab"] == [130, 130]
         for name, rank in ranks.items():
             assert not one.run(name).events("MembershipLost")

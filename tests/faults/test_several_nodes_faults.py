@@ -14,7 +14,7 @@ import pytest
 
 from support.clocks import an_hour_ahead
 from support.hosts import Host
-from support.processes import lives, wait_until
+from support.processes import let_go, lives, wait_until
 from support.runs import HELD_SAVE, PRELUDE
 from support.several_nodes import STORE, Job, job
 from support.small_disk import fill, small_disk
@@ -150,13 +150,13 @@ def test_a_lost_node_is_back_before_the_others_have_saved_and_a_spare_comes_late
         one.start("a", "b")
         one.trains("a", "b")
         rank = one.rank_on("a")
-        let_go = tmp_path / "a" / f"let_go_{rank}"
-        os.mkfifo(let_go)
+        pipe = tmp_path / "a" / f"let_go_{rank}"
+        os.mkfifo(pipe)
         one.host("b").kill()
         one.run("a").said(rank, "saving")
         one.start("b")
         wait_until(lambda: len(one.run("b").events("RunStarted")) == 2, what="b again")
-        let_go.write_bytes(b"go")
+        let_go(pipe)
         one.trains("a", "b", incarnation=1)
         (card,) = {(one.run(name).log_dir / "incident_1.txt").read_text() for name in "ab"}
         assert card.startswith(

@@ -12,7 +12,7 @@ import pytest
 
 from faultrun.cli.status.gather import gather
 from faultrun.observe.status_ranks import Pace
-from support.processes import marked, open_files, wait_until
+from support.processes import environment, marked, open_files, wait_until
 from support.runs import PRELUDE, READY, Launcher, Run
 
 STEPS = """
@@ -64,7 +64,7 @@ def children(pid: int) -> list[int]:
 
 
 def is_standby(pid: int) -> bool:
-    return b"FAULTRUN_STANDBY_CHANNEL=" in Path(f"/proc/{pid}/environ").read_bytes()
+    return any(one.startswith(b"FAULTRUN_STANDBY_CHANNEL=") for one in environment(pid))
 
 
 def held(pid: int) -> Counter[str] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import wait_until
+from support.processes import let_go, wait_until
 from support.runs import FAULTRUN, Launcher, Run
 from support.tmux import Tmux
 
@@ -84,7 +84,7 @@ def test_the_screen_is_right_before_during_and_after_a_kill(
         kept(screen, "during", name, tmp_path)
         assert screen.count("killed by SIGKILL") == (2 if name == "large" else 1)
 
-    (tmp_path / "let_go_0").write_bytes(b"")
+    let_go(tmp_path / "let_go_0")
     run.trains((0, 1), incarnation=1)
     zero, one = pids(run)
     for name in SIZES:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -164,10 +163,8 @@ def test_a_stop_ends_the_wait_at_once_and_nothing_was_started(
     message = path.with_name("termination")
     message.touch()
     with waiting(path, f"--termination_log={message}", *words) as process:
-        began = time.monotonic()
         process.send_signal(signum)
         assert process.wait(10) == code
-        assert time.monotonic() - began < 2
     assert "nothing was started" in message.read_text()
     assert not (path.parent / "faultrun_log").exists()
 

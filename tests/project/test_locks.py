@@ -131,13 +131,13 @@ def test_a_lock_for_a_moment_leaves_no_file_and_lets_nobody_in_twice(tmp_path: P
 
 @pytest.mark.long
 def test_where_there_is_no_flock_a_lease_keeps_others_out(tmp_path: Path) -> None:
-    path = tmp_path / ".lock"
-    lock = hold(path, native=flockless, lease_s=0.5)
+    path, lease_s = tmp_path / ".lock", 2.0
+    lock = hold(path, native=flockless, lease_s=lease_s)
     with pytest.raises(Busy) as busy:
-        hold(path, native=flockless, lease_s=0.5)
+        hold(path, native=flockless, lease_s=lease_s)
     assert busy.value.holder.startswith(f"pid {os.getpid()} on ")
     lock.release()
-    with held(path, wait_s=0, native=flockless, lease_s=0.5):
+    with held(path, wait_s=0, native=flockless, lease_s=lease_s):
         pass
     assert list(tmp_path.iterdir()) == []
 

@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.rehearsals import rehearse_command
 
 SCRIPT = Path(__file__).with_name("scripts") / "train.py"
 RESUME = "--resume_arg=--resume={checkpoint}"
@@ -17,10 +18,12 @@ RESUME = "--resume_arg=--resume={checkpoint}"
 def rehearse(tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any]]]:
     """Rehearse the small training: our options in a tuple, its own behind; the exit code and the JSON."""
 
-    def run(*options: str, script: tuple[str, ...] = (), minutes: float = 0.5) -> tuple[int, dict[str, Any]]:
+    def run(
+        *options: str, script: tuple[str, ...] = (), minutes: float = 5.0, least_s: float = 4.8
+    ) -> tuple[int, dict[str, Any]]:
         words = ("--worker_num=2", "--checkpoint_dir=ckpt", RESUME, *options, str(SCRIPT), *script)
         done = subprocess.run(
-            [sys.executable, "-m", "faultrun", "rehearse", "--json", f"--minutes={minutes}", *words],
+            [*rehearse_command(least_s), "--json", f"--minutes={minutes}", *words],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -3,14 +3,13 @@
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.rehearsals import fault
+from support.rehearsals import fault, rehearse_command
 
 SCRIPT = Path(__file__).with_name("scripts") / "train.py"
 
@@ -31,31 +30,31 @@ Rehearse = Callable[..., tuple[int, dict[str, Any]]]
 def test_what_is_wrong_is_named_by_the_grade(
     rehearse: Rehearse, wrong: str, faults: str, grade: str, named: str
 ) -> None:
-    code, found = rehearse(f"--faults={faults}", script=(wrong,), minutes=1.0)
+    code, found = rehearse(f"--faults={faults}", script=(wrong,))
     assert (code, found["grade"]) == (1, grade)
     assert named in found["found"]
     assert fault(found, faults)["outcome"] == "not survived"
 
 
 def test_a_training_that_goes_on_differently_is_told_by_its_losses(rehearse: Rehearse) -> None:
-    code, found = rehearse("--faults=rank", script=("--forgets_random",), minutes=1.0)
+    code, found = rehearse("--faults=rank", script=("--forgets_random",))
     assert (code, found["grade"], found["found"]) == (0, "C", ["trains differently after a resume"])
     assert fault(found, "rank")["losses"] == "differ"
 
 
 def test_a_handler_that_never_ends_is_named(rehearse: Rehearse) -> None:
-    _, found = rehearse("--faults=stop", "--stop_grace=2s", script=("--stuck_in_term",), minutes=1.0)
+    _, found = rehearse("--faults=stop", "--stop_grace=2s", script=("--stuck_in_term",))
     assert found["found"] == ["does not end after SIGTERM"]
 
 
 def test_the_proposed_diff_is_what_was_missing(tmp_path: Path) -> None:
     shutil.copy(SCRIPT, tmp_path)
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    rehearsal = ("rehearse", "--json", "--minutes=1", "--faults=rank", "--worker_num=2", "train.py")
+    rehearsal = ("--json", "--minutes=5", "--faults=rank", "--worker_num=2", "train.py")
     outcomes = []
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-m", "faultrun", *rehearsal],
+            [*rehearse_command(), *rehearsal],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -31,14 +31,14 @@ def test_a_sound_training_survives_all_and_leaves_everything_as_it_was(
     (tmp_path / "faultrun_log").mkdir()
     (tmp_path / "faultrun_log" / "mine.txt").write_text("kept")
     before = marks_of([str(tmp_path)])
-    code, found = rehearse("--hang_signal=log", minutes=3.0)
+    code, found = rehearse("--hang_signal=log", least_s=14.4)
     assert changed(before, marks_of([str(tmp_path)])) == ()
     assert (code, found["survived"], found["complete"], found["changed"]) == (0, True, True, [])
     assert [one["outcome"] for one in found["faults"]] == ["survived"] * 6
     for name in ("rank", "rank0", "stop", "supervisor", "torn"):
         one = fault(found, name)
         assert one["losses"] == "same" and one["losses_compared"] > 0
-        assert one["steps_lost"] <= 10
+        assert one["steps_lost"] <= 40
         assert one["training_again_s"] > 0
         assert one["resumed_from"].startswith("step ")
     assert fault(found, "freeze")["resumed_from"] == "woken by SIGCONT"
@@ -53,7 +53,7 @@ def test_checkpoints_in_memory_stay_as_they_were(rehearse: Rehearse) -> None:
         kept = Path(folder) / "model-step_10.safetensors"
         kept.write_bytes(b"of a training of days")
         options = (f"--checkpoint_dir={folder}", "--faults=rank", "--isolation=view")
-        code, found = rehearse(*options, script=(f"--folder={folder}",), minutes=1.0)
+        code, found = rehearse(*options, script=(f"--folder={folder}",))
         assert (code, found["changed"], fault(found, "rank")["outcome"]) == (0, [], "survived")
         assert found["undisturbed"]["saves_seen"] > 0
         assert (kept.read_bytes(), list(Path(folder).iterdir())) == (b"of a training of days", [kept])
@@ -68,7 +68,7 @@ def test_what_the_time_does_not_allow_is_named_as_not_tried(rehearse: Rehearse) 
 
 def test_a_training_that_saves_where_nobody_looks_is_told_where(rehearse: Rehearse, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
-    _, found = rehearse("--faults=rank", script=(f"--folder={elsewhere}",), minutes=1.0)
+    _, found = rehearse("--faults=rank", script=(f"--folder={elsewhere}",))
     assert not elsewhere.exists()
     assert fault(found, "rank")["outcome"] == "not survived"
     assert "saves where faultrun is not told to look" in found["found"]
@@ -80,14 +80,14 @@ def test_a_copy_survives_and_a_path_that_no_word_names_is_not_written(
 ) -> None:
     if not can_confine():
         pytest.skip("this kernel has no landlock")
-    code, found = rehearse("--isolation=copy", "--faults=rank", minutes=1.0)
+    code, found = rehearse("--isolation=copy", "--faults=rank")
     assert (code, found["survived"], found["changed"]) == (0, True, [])
     assert "in a copy of the working directory" in found["isolation"]
     assert not list(tmp_path.iterdir())
     secret = tmp_path.with_name("elsewhere")
     monkeypatch.setenv("WRITES_TO", str(secret))
     with pytest.raises(AssertionError, match="Permission denied"):
-        rehearse("--isolation=copy", "--faults=rank", minutes=1.0)
+        rehearse("--isolation=copy", "--faults=rank")
     assert not secret.exists()
 
 

@@ -32,13 +32,13 @@ def test_a_rehearsal_on_a_small_disk_blames_the_disk_and_not_the_training(tmp_pa
     ballast = tmp_path / "train.py"
     large = "open('large', 'wb').write(bytes(2 << 20))\n"
     ballast.write_text(SCRIPT.read_text().replace("\n\nrank = ", f"\n\n{large}\n\nrank = ", 1))
-    words = ("rehearse", "--minutes=0.5", f"--scratch={tmp_path}/small", "--faults=rank", str(ballast))
+    words = ("rehearse", "--minutes=5", f"--scratch={tmp_path}/small", "--faults=rank", str(ballast))
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", SMALL, f"{tmp_path}/small", sys.executable, "-m", "faultrun", *words],
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=400,
         check=False,
     )
     if done.returncode == 69 or "unshare" in done.stderr:

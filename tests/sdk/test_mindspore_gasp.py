@@ -23,7 +23,7 @@ from sdk.support.mindspore_job import (
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow, pytest.mark.timeout(600)]
 
-UNHURRIED_S = 0.03
+UNHURRIED_S = 0.05
 """A step of a training that is told something at a certain step: the test may see that one late."""
 
 KILLS = int(os.environ.get("FAULTRUN_TEST_MINDSPORE_KILLS", "1"))
@@ -42,9 +42,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 
 def kill_at_random(supervisor: FakeSupervisor, chance: random.Random) -> int:
     rank = chance.randrange(supervisor.world_size)
-    step = chance.randrange(2, LAST_STEP * 2 // 3)
+    step = chance.randrange(2, LAST_STEP // 2)
     supervisor.wait_for(lambda: supervisor.step_of(rank) >= step, f"step {step}", START_S)
-    threading.Event().wait(chance.random() * 0.003)
+    threading.Event().wait(chance.random() * UNHURRIED_S)
     supervisor.kill(rank)
     return rank
 

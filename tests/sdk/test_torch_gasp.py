@@ -82,9 +82,10 @@ def test_whichever_rank_is_killed_at_most_one_step_is_lost(
 ) -> None:
     job, reference = four
     chance = random.Random(seed)
+    unhurried = replace(job, pace_s=UNHURRIED_S)
     with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
-        job.start(supervisor, tmp_path / "ckpt")
-        victim = kill_at_random(supervisor, chance, job)
+        unhurried.start(supervisor, tmp_path / "ckpt")
+        victim = kill_at_random(supervisor, chance, unhurried)
         left = outcome(supervisor)
     assert left.codes == tuple(-9 if rank == victim else 143 for rank in range(job.world_size))
     assert_saved_as_if_undisturbed(left, reference)
@@ -97,6 +98,7 @@ def test_two_ranks_may_die_at_once(tmp_path: Path, four: tuple[Job, Sums]) -> No
     with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
         replace(job, pace_s=UNHURRIED_S).start(supervisor, tmp_path / "ckpt")
         supervisor.wait_for(lambda: supervisor.step_of(0) >= 7, "step 7")
+        supervisor.children[3].process.send_signal(signal.SIGSTOP)  # it does not leave for the other's sake
         supervisor.kill(0)
         supervisor.kill(3)
         left = outcome(supervisor)

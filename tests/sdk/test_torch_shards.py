@@ -118,9 +118,10 @@ def test_of_replicated_shards_at_most_one_step_is_lost(
     tmp_path: Path, hybrid: tuple[Job, Sums], seed: int
 ) -> None:
     job, reference = hybrid
+    unhurried = replace(job, pace_s=UNHURRIED_S)
     with supervised(tmp_path / "first", job.world_size, imports=IMPORTS) as supervisor:
-        job.start(supervisor, tmp_path / "ckpt")
-        victim = kill_at_random(supervisor, random.Random(seed), job)
+        unhurried.start(supervisor, tmp_path / "ckpt")
+        victim = kill_at_random(supervisor, random.Random(seed), unhurried)
         left = outcome(supervisor)
     assert left.codes == tuple(-9 if rank == victim else 143 for rank in range(4))
     for one in left.saved:

@@ -29,7 +29,7 @@ def test_each_goes_on_from_its_own_checkpoint_and_ends_as_if_undisturbed(tmp_pat
     assert [begins_at for begins_at, _ in whole.values()] == ["None", "None"]
     kill = "--kill=pretrain@7,finetune@3,finetune@17"
     with launched(*faultrun("--checkpoint_dir=out", SCRIPT, kill), cwd=killed) as run:
-        assert run.wait_for_the_end(within_s=180) == 0
+        assert run.wait_for_the_end(within_s=480) == 0
         second, third, last = (stages(run.output(life).text) for life in (1, 2, 3))
     out = killed / "out"
     assert second["pretrain"][0].endswith("checkpoint-7")

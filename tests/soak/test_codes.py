@@ -209,7 +209,7 @@ def test_the_page_shows_what_goes_wrong_loudly_and_reads_it_in_plain_words(tmp_p
 @pytest.mark.parametrize("fault", [Fault.TORN, Fault.STOP])
 def test_a_training_is_harmed_started_again_and_compared(fault: Fault, tmp_path: Path) -> None:
     code, rows = a_code(tmp_path), Rows()
-    short = Size(steps=12, save_every=4, step_s=0.02)
+    short = Size(steps=24, save_every=4, step_s=0.05)
     ours = replace(FAULTRUN, size=short)
     seen = {}
     for number, (what, contender) in enumerate(((Fault.NONE, ours), (fault, ours))):
@@ -219,8 +219,10 @@ def test_a_training_is_harmed_started_again_and_compared(fault: Fault, tmp_path:
     right, harmed = seen[Fault.NONE], seen[fault]
     assert (right.codes, right.twice, right.overdue) == ([0], 0, ""), right
     assert harmed.codes == [-9 if fault is Fault.TORN else 143, 0], harmed
-    rows.add(replace(a_row(code, TORCHRUN, Fault.NONE, seen=right), steps=12))
-    one = replace(a_row(code, ours, fault, seen=harmed), steps=12)
+    rows.add(replace(a_row(code, TORCHRUN, Fault.NONE, seen=right), steps=24))
+    one = replace(a_row(code, ours, fault, seen=harmed), steps=24)
     assert rows.verdict(one) is Verdict.SAME
-    assert harmed.twice >= (6 if fault is Fault.TORN else 2), "a torn step 8 is not resumed, but step 4 is"
+    assert harmed.twice >= (6 if fault is Fault.TORN else 2), (
+        "a torn save is not resumed, but the one before is"
+    )
     assert not harmed.anew

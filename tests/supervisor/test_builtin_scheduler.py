@@ -1,6 +1,7 @@
 """Our scheduler with real sockets at its other end: workers that meet, leave, die and talk nonsense."""
 
 import contextlib
+import select
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from faultrun.supervisor.builtin_scheduler import BuiltinScheduler
 from faultrun.supervisor.reactor import Reactor, RunClock
 
 _PATIENCE_S = 20.0
-_STEP_S = 0.02
+_STEP_S = 0.005
 
 
 @dataclass(slots=True)
@@ -55,12 +56,16 @@ class Site:
         raise AssertionError("no answer")
 
     def serve(self) -> None:
-        """Let the loop run for a moment; a timer of ours ends the wait."""
-        self.reactor.start_timer(Timer.REAP, self.reactor.clock.now() + _STEP_S, 99)
+        """Let the loop run for a moment, and until it has read all; a timer of ours ends each wait."""
         heard: list[Event] = []
-        while not any(isinstance(event, TimerFired) for event in heard):
-            heard += self.reactor.wait()
-        self.events += [event for event in heard if not isinstance(event, TimerFired)]
+        while True:
+            self.reactor.start_timer(Timer.REAP, self.reactor.clock.now() + _STEP_S, 99)
+            while not any(isinstance(event, TimerFired) for event in heard):
+                heard += self.reactor.wait()
+            self.events += [event for event in heard if not isinstance(event, TimerFired)]
+            heard.clear()
+            if not select.select([self.reactor._epoll.fileno()], [], [], 0)[0]:
+                return
 
     def hangs_up_on(self, connection: socket.socket) -> bool:
         """Whether it does in time, however busy the machine is."""

@@ -47,7 +47,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         pytest.skip("no etcd in PATH, and faultrun[etcd] is not installed")
     program = found[max(found)]
     with running(Member(program=program, folder=tmp_path_factory.mktemp("etcd"))) as alone:
-        gateway = Gateway(EtcdAccess(endpoints=(alone.endpoint,)))
+        gateway = Gateway(EtcdAccess(endpoints=(alone.endpoint,)), attempt_s=20.0)
         yield gateway
         gateway.close()
 

@@ -51,21 +51,27 @@ from faultrun.agreement.gateway import Gateway
 from faultrun.agreement.store import read, transact
 from faultrun.agreement.transactions import GuardedWrite, WriteKey
 from faultrun.model.agreement_spec import EtcdAccess
-gateway = Gateway(EtcdAccess(endpoints=(listen,)))
+gateway = Gateway(EtcdAccess(endpoints=(listen,)), attempt_s=60)
 """
-    put = "transact(gateway, GuardedWrite(then=(WriteKey(key='/test/key', value='kept'),)))\netcd.close()\n"
+    kept = "GuardedWrite(then=(WriteKey(key='/test/key', value='kept'),))"
+    put = f"transact(gateway, {kept}, within_s=60)\netcd.close()\n"
     assert served(listen, tmp_path, write + put).stderr == ""
     assert marked(f"TEST_ETCD={tmp_path}") == []
-    again = "print([kv.value for kv in read(gateway, '/test/').keys.values()])\netcd.close()\n"
+    found = "read(gateway, '/test/', within_s=60).keys.values()"
+    again = f"print([kv.value for kv in {found}])\netcd.close()\n"
     assert served(listen, tmp_path, write + again).stdout == "['kept']\n"
 
 
 def test_it_is_started_again_when_it_is_killed(listen: str, tmp_path: Path) -> None:
     code = """
+from contextlib import suppress
 from support.processes import marked, wait_until
 def pids():
-    found = marked(f"TEST_ETCD={folder}")
-    return [pid for pid in found if Path(f"/proc/{pid}/comm").read_text() == "etcd\\n"]
+    found = []
+    for pid in marked(f"TEST_ETCD={folder}"):
+        with suppress(OSError):  # it has ended since
+            found += [pid] * (Path(f"/proc/{pid}/comm").read_text() == "etcd\\n")
+    return found
 (first,) = pids()
 os.kill(first, signal.SIGKILL)
 (second,) = wait_until(lambda: [pid for pid in pids() if pid != first] or None, what="another etcd")

@@ -63,7 +63,8 @@ class Scene:
         self.there = {"old": stamp(1)}
         self.looked = 0
         self.reactor = reactor or Reactor(RunClock(0.0))
-        tasks = BackgroundTasks(self.reactor), BackgroundTasks(self.reactor)
+        self.checks = BackgroundTasks(self.reactor)
+        tasks = BackgroundTasks(self.reactor), self.checks
         verdict = Verdict(whole=whole, why="", depth=Depth.CHECKSUM)
         elastic = Elastic(min_workers=1, grow=grow, health_check=check)
         self.watch = SlotWatch(
@@ -152,7 +153,9 @@ def test_a_node_that_was_set_aside_is_well_if_all_its_slots_are() -> None:
     state = in_phase(Phase.AWAITING_PLAN, 2)
     aside = OwnNodeAside(at_s=0.0, incarnation=state.incarnation, why="its ranks failed")
     scene.watch.tell(aside, Step(state=state, why=""))
-    assert isinstance(scene.next_event(within_s=0.2), TimerFired)
+    scene.checks.settle(PATIENCE_S)
+    assert Path("asked").read_text() == "0\n1\n"
+    assert isinstance(scene.next_event(within_s=0), TimerFired)
     Path("well").touch()
     scene.watch.tell(aside, Step(state=state, why=""))
     told = scene.next_event()

@@ -92,12 +92,12 @@ class House:
         """What is to be started instead, once the process has ended."""
         instead: list[Launch | None] = []
 
-        def end() -> tuple[()]:
+        def end() -> tuple[Event]:
             self.reactor.forget(process.pidfd)
             process.reap()
             self.employed.remove(process)
             instead.append(self.standbys.unanswered(0, restart=True))
-            return ()
+            return (TimerFired(at_s=self.reactor.now(), incarnation=0, timer=Timer.REAP),)  # it wakes us
 
         self.reactor.watch(process.pidfd, end)
         self.until(lambda: self.told[-1].state in (StandbyPhase.LOST, StandbyPhase.TAKEN) and bool(instead))
@@ -109,13 +109,15 @@ def _reaped(process: Process) -> bool:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., House]]:
     houses: list[House] = []
 
     def build(part: str, *, probed: int = 73, free: int | None = 1 << 40) -> House:
         actor = tmp_path / "actor"
         actor.write_text(ACTOR.format(python=sys.executable, probed=probed, part=part))
         actor.chmod(0o755)
+        patience_s = 0.1 if part is HANGS else PATIENCE_S
+        monkeypatch.setattr("faultrun.supervisor.standbys.HANDOVER_S", patience_s)
         reactor = Reactor(RunClock())
         wish = StandbyWish(count=1, framework="plain", program_at=1, arguments_at=1, estimate_bytes=1 << 20)
         standbys = Standbys(wish, tmp_path, lambda: free, reactor)
@@ -154,7 +156,7 @@ def test_one_that_answers_is_the_worker_and_is_replaced_later(house: Callable[..
     ("part", "why"),
     [
         (DIES, "it ended in the hand-over"),
-        (HANGS, "no answer within 1 s"),
+        (HANGS, "no answer within 0.1 s"),
         (REFUSES, "another torch"),
     ],
 )

@@ -76,13 +76,26 @@ class EtcdCluster:
         """The same, once there is one."""
         return wait_until(lambda: self.leader(asked), what="an etcd leader that all follow")
 
-    def put(self, key: str, value: str, through: Host | None = None) -> None:
+    def put(
+        self, key: str, value: str, through: Host | None = None, *, within_s: float = _ANSWER_WITHIN_S
+    ) -> None:
         """Write a key; OSError if no answer comes in time, ValueError for a refusal."""
-        self._ask(through, "kv/put", {"key": _encoded(key), "value": _encoded(value)})
+        self._ask(through, "kv/put", {"key": _encoded(key), "value": _encoded(value)}, within_s)
 
-    def get(self, key: str, through: Host | None = None) -> str | None:
+    def await_put(self, key: str, value: str, through: Host | None = None) -> None:
+        """The same, again and again until it is done."""
+
+        def written() -> bool:
+            with suppress(OSError, ValueError):
+                self.put(key, value, through)
+                return True
+            return False
+
+        wait_until(written, what=f"a write of {key}")
+
+    def get(self, key: str, through: Host | None = None, *, within_s: float = _ANSWER_WITHIN_S) -> str | None:
         """Read a key as the majority knows it; None if it is not there."""
-        found = self._ask(through, "kv/range", {"key": _encoded(key)}).get("kvs", [])
+        found = self._ask(through, "kv/range", {"key": _encoded(key)}, within_s).get("kvs", [])
         return base64.b64decode(found[0]["value"]).decode() if found else None
 
     def await_get(self, key: str, through: Host | None = None) -> str | None:
@@ -100,10 +113,12 @@ class EtcdCluster:
             return self._ask(host, "maintenance/status", {})
         return None
 
-    def _ask(self, host: Host | None, what: str, question: dict[str, str]) -> dict[str, Any]:
+    def _ask(
+        self, host: Host | None, what: str, question: dict[str, str], within_s: float = _ANSWER_WITHIN_S
+    ) -> dict[str, Any]:
         to = host or next(iter(self.members.values()))
         with self._network.desk.inside():
-            connection = HTTPConnection(to.address, _CLIENTS, timeout=_ANSWER_WITHIN_S)
+            connection = HTTPConnection(to.address, _CLIENTS, timeout=within_s)
             connection.connect()
         try:
             connection.request("POST", f"/v3/{what}", json.dumps(question))

@@ -37,7 +37,11 @@ class Member:
     secure: bool = False
     host: str = "127.0.0.1"
     port: int = field(default_factory=free_port)
-    peer_port: int = field(default_factory=free_port)
+    peer_port: int = 0
+
+    def __post_init__(self) -> None:
+        while self.peer_port in (0, self.port):
+            self.peer_port = free_port()
 
     @property
     def endpoint(self) -> str:

@@ -1,5 +1,6 @@
 """Questions about real processes, and an end for every one that a test began."""
 
+import errno
 import os
 import resource
 import select
@@ -42,12 +43,21 @@ def marked(mark: str) -> list[int]:
 
 
 def open_files(pid: int) -> dict[str, str]:
-    """What each descriptor of the process is of; one that is closed meanwhile is left out."""
+    """What each descriptor is of; one that is closed meanwhile is left out, as all are once it ended."""
     found = {}
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            found[descriptor.name] = str(descriptor.readlink())
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found[descriptor.name] = str(descriptor.readlink())
     return found
+
+
+def environment(pid: int) -> list[bytes]:
+    """``NAME=value`` with which the process was started; empty if it ended."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 @contextmanager
@@ -86,6 +96,21 @@ def wait_until(
                 return found
             assert not over, f"{what} was never reached: the supervisor ended before"
             assert time.monotonic() < deadline, f"{what} was not reached within {within_s} s"
+
+
+def let_go(pipe: Path) -> None:
+    """Give what reads the named pipe its end, now or as soon as it opens it."""
+
+    def opened() -> tuple[int] | None:
+        try:
+            return (os.open(pipe, os.O_WRONLY | os.O_NONBLOCK),)
+        except OSError as why:
+            if why.errno != errno.ENXIO:
+                raise
+            return None
+
+    (end,) = wait_until(opened, what=f"a reader of {pipe.name}")
+    os.close(end)
 
 
 def end_all(mark: str, *, within_s: float) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from support.lightly import lightly
-from support.processes import PATIENCE_S, end_all, wait_until, watched
+from support.processes import PATIENCE_S, end_all, let_go, wait_until, watched
 
 FAULTRUN = (sys.executable, "-m", "faultrun")
 LIGHT_PYTHON = (sys.executable, "-S", "-E")
@@ -128,10 +128,11 @@ class Run:
         )
 
     def trains(self, ranks: Sequence[int], incarnation: int = 0) -> "Run":
-        """Wait until each of ``ranks`` is in its main loop and the journal knows its pid."""
+        """Wait until each of ``ranks`` is in its main loop and the journal knows of all that was started."""
         for rank in ranks:
             self.said(rank, READY, incarnation)
             self.event("WorkerStarted", rank=rank, incarnation=incarnation)
+        self.event("IncarnationStarted", incarnation=incarnation)
         return self
 
     def worker(self, rank: int) -> int:
@@ -249,7 +250,7 @@ class Launcher:
     def lets_go(self, *ranks: int) -> None:
         """End the wait of saves that have begun, or soon will."""
         for rank in ranks:
-            (self.folder / f"let_go_{rank}").write_bytes(b"go")
+            let_go(self.folder / f"let_go_{rank}")
 
     def close(self) -> list[int]:
         """End whatever is left; return what was still alive although its supervisor had ended."""

@@ -12,7 +12,7 @@ from support.hosts import Host, Network, network
 from support.lightly import lightly
 from support.runs import FAULTRUN, LIGHT_PYTHON, PRELUDE, Run
 
-LEASE_S = 3
+LEASE_S = 5
 LONG_LEASE = "--lease_ttl=20s"
 """Where no node is lost, a machine that is busy loses none."""
 STORE = "store"
@@ -89,7 +89,7 @@ class Job:
             f"--local-addr={host.address}",
             f"--node_name={host.name}",
             f"--lease_ttl={LEASE_S}",
-            "--grace=5s",
+            "--grace=5s" if self.framework == "plain" else "--grace=30s",
             f"--log_dir={self.folder / 'logs'}",
             *self.words,
             *own_words,

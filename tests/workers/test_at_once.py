@@ -11,7 +11,7 @@ _TRIED = f"""
 import os, sys, tempfile
 from dataclasses import replace
 from pathlib import Path
-from faultrun.workers.fork_server import ForkServer
+from faultrun.workers import fork_server
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import start, undisturbed
 
@@ -21,7 +21,8 @@ os.sched_setscheduler(0, int(sys.argv[1]), os.sched_param(int(sys.argv[2])))
 if sys.argv[3] == "nobody":
     os.setgid({_NOBODY})
     os.setuid({_NOBODY})
-server = ForkServer() if sys.argv[4] == "server" else None
+fork_server._FORK_PATIENCE_S = 30.0
+server = fork_server.ForkServer() if sys.argv[4] == "server" else None
 while server is not None and not server.ready:
     pass
 before = os.sched_getscheduler(0), os.sched_getparam(0)

@@ -17,12 +17,12 @@ from faultrun.workers.launch import Launch
 from faultrun.workers.process import Process, start
 from faultrun.workers.sweep import TAG_VARIABLE, sweep, tagged
 from support.fork_servers import fork_server
-from support.processes import lives, wait_until
+from support.processes import PATIENCE_S, lives, wait_until
 
 
 @pytest.fixture
-def server() -> Iterator[ForkServer]:
-    with closing(fork_server()) as server:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
+    with closing(fork_server(monkeypatch)) as server:
         yield server
 
 
@@ -141,9 +141,11 @@ def test_it_can_be_swept_by_its_tag_when_it_clears_its_environment(
     assert ended(process) == Signaled(signum=signal.SIGKILL)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
-def test_where_it_has_failed_the_program_is_started_here_and_once(tmp_path: Path, signum: int) -> None:
-    with closing(fork_server()) as server:
+@pytest.mark.parametrize(("signum", "patience_s"), [(signal.SIGKILL, PATIENCE_S), (signal.SIGSTOP, 0.1)])
+def test_where_it_has_failed_the_program_is_started_here_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signum: int, patience_s: float
+) -> None:
+    with closing(fork_server(monkeypatch, patience_s)) as server:
         (pid,) = server.pids
         os.kill(pid, signum)
         process = start(sh("echo once; read -r _ < /dev/zero & wait", tmp_path / "out"), server)
@@ -159,18 +161,19 @@ def test_where_it_has_failed_the_program_is_started_here_and_once(tmp_path: Path
 class _DeadlyDeadline(Deadline):
     """Kills whoever waits to be told until when it may live."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, server: ForkServer) -> None:
         self.killed = -1
         super().__init__()
-        self.out, self.killed = out, 0
+        self.out, self.server, self.killed = out, server, 0
 
     @property
     def at_s(self) -> float:
         if not self.killed:
             me = os.getpid()
+            children = {int(pid) for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split()}
             waiting = [
-                int(pid)
-                for pid in Path(f"/proc/{me}/task/{me}/children").read_text().split()
+                pid
+                for pid in children - self.server.pids  # which may not have let go of the file yet
                 if str(self.out) in {os.path.realpath(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
             ]
             (self.killed,) = waiting
@@ -188,7 +191,7 @@ def test_a_fork_that_is_killed_before_its_program_is_no_rank_and_the_program_is_
 ) -> None:
     out = tmp_path / "out"
     out.touch()
-    deadline = _DeadlyDeadline(out)
+    deadline = _DeadlyDeadline(out, server)
     process = start(replace(sh("echo once", out), deadline=deadline), server)
     assert deadline.killed != process.pid
     assert ended(process) == Exited(code=0)
@@ -206,16 +209,18 @@ def test_what_is_sent_to_all_processes_of_a_job_does_not_end_it(server: ForkServ
     assert server.ready
 
 
-def test_one_that_was_killed_is_reaped_and_hides_no_orphan_behind_it() -> None:
-    with closing(fork_server()) as server:
+def test_one_that_was_killed_is_reaped_and_hides_no_orphan_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(fork_server(monkeypatch)) as server:
         (pid,) = server.pids
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not server.pids, what="its end")
         assert not Path(f"/proc/{pid}").exists()
 
 
-def test_it_ends_with_whoever_made_it(tmp_path: Path) -> None:
-    with closing(fork_server()) as server:
+def test_it_ends_with_whoever_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(fork_server(monkeypatch)) as server:
         (pid,) = server.pids
         assert lives(pid)
     assert not lives(pid)

@@ -58,7 +58,7 @@ def test_whoever_carries_the_tag_is_found_and_nobody_else(crowd: Crowd) -> None:
         crowd.any("exec sleep 60", {f"NOT_{TAG_VARIABLE}": crowd.boot}),
         crowd.any("exec sleep 60", {}),
     ]
-    assert list(tagged(frozenset({crowd.boot}))) == [ours]
+    wait_until(lambda: list(tagged(frozenset({crowd.boot}))) == [ours], what="ours, and nobody else")
     assert sweep(frozenset({crowd.boot}), patience_s=5) == (1, ())
     assert [lives(pid) for pid in (ours, *others)] == [False, True, True, True, True]
 

@@ -91,11 +91,14 @@ def outcome(supervisor: FakeSupervisor) -> Outcome:
 
 
 def kill_at_random(supervisor: FakeSupervisor, chance: random.Random, job: Job) -> int:
-    """SIGKILL one rank at a moment of the first half of the run, which may be seen late; the rank."""
+    """SIGKILL one rank at a moment of the first half of the run, which may be seen late; the rank.
+
+    ``job`` is unhurried: it must not be over by then.
+    """
     rank = chance.randrange(job.world_size)
     step = chance.randrange(1, job.last_step // 2)
     supervisor.wait_for(lambda: supervisor.step_of(rank) >= step, f"step {step}")
-    threading.Event().wait(chance.random() * 0.006)  # anywhere within a step
+    threading.Event().wait(chance.random() * (job.pace_s + 0.004))  # anywhere within a step
     supervisor.kill(rank)
     return rank
 

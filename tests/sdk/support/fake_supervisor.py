@@ -133,8 +133,8 @@ class FakeSupervisor:
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
 
-    def ask(self, rank: int, window_s: float | None = None) -> None:
-        """The line on the socket, SIGTERM, then SIGCONT; SIGKILL when the window is over."""
+    def ask(self, rank: int, window_s: float | None = None, *, kill_after_s: float | None = None) -> None:
+        """The line on the socket, SIGTERM, then SIGCONT; SIGKILL after the window, or when it is said."""
         window = self.grace_s if window_s is None else window_s
         child = self.children[rank]
         child.asked_at_s = time.monotonic()
@@ -142,7 +142,7 @@ class FakeSupervisor:
         for signum in (signal.SIGTERM, signal.SIGCONT):
             with contextlib.suppress(ProcessLookupError):
                 child.process.send_signal(signum)
-        killer = threading.Timer(window, child.process.kill)
+        killer = threading.Timer(window if kill_after_s is None else kill_after_s, child.process.kill)
         killer.daemon = True
         killer.start()
 
@@ -226,7 +226,9 @@ class FakeSupervisor:
 
     def _serve(self) -> None:
         while not self._closing:
-            for key, _ in self._selector.select(1.0):
+            ready = [key for key, _ in self._selector.select(1.0)]
+            said = [key for key in ready if not isinstance(key.fileobj, int)]
+            for key in said or ready:  # who has ended is heard to the end first
                 key.data()
 
     def _drain(self) -> None:
