@@ -128,7 +128,9 @@ class RejoinStage:
         until_s = time.monotonic() + timeout_s
         while not what():
             assert time.monotonic() < until_s, f"waited {timeout_s:g} s for {why}\n{self.logs()}"
-            for key, _ in self._selector.select(0.05):
+            ready = [key for key, _ in self._selector.select(0.05)]
+            said = [key for key in ready if not isinstance(key.fileobj, int)]
+            for key in said or ready:  # who has ended is heard to the end first
                 key.data()
 
     def wait_ended(self) -> list[int | None]:
