@@ -1,6 +1,7 @@
 """Looking into pickles: the same data as pickle sees, nothing executed, and any bytes survived."""
 
 import collections
+import io
 import pickle
 import tracemalloc
 from pathlib import Path
@@ -10,19 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.format import Unreadable
-from faultrun.checkpoints.pickle_peek import (
-    MAX_PICKLE_BYTES,
-    OPAQUE,
-    Global,
-    Instance,
-    Table,
-    TooLong,
-    Value,
-    peek,
-    peek_file,
-)
+from faultrun.checkpoints.pickle_peek import MAX_PICKLE_BYTES, TooLong, peek, peek_file
+from faultrun.checkpoints.pickle_values import OPAQUE, Global, Instance, Table, Value
 from faultrun.checkpoints.reading import opened
 from support.torch_files import Bomb
+
+_FRAME_BEGINS = 11
+"""Behind the protocol and the first frame's own length."""
 
 scalars = (
     st.none()
@@ -105,6 +100,41 @@ REAL = pickle.dumps(
     ),
     protocol=4,
 )
+
+
+@given(plain, st.data())
+@settings(max_examples=150, deadline=None)
+def test_whatever_is_cut_out_of_a_frame_is_missed(data: object, chance: st.DataObject) -> None:
+    """An unpickler would miss it, too, or build something else of what is left."""
+    program = pickle.dumps(["begins", data, "ends"], protocol=4)
+    begin = chance.draw(st.integers(_FRAME_BEGINS, len(program) - 1))
+    end = chance.draw(st.integers(begin + 1, len(program)))
+    left = program[:begin] + program[end:]
+    with pytest.raises(Unreadable):
+        peek(left)
+    followed = left + b"." * (end - begin)
+    if followed != program:
+        with pytest.raises(Unreadable):
+            peek(followed)
+
+
+@pytest.mark.parametrize("pickler", [pickle.Pickler, pickle._Pickler])
+def test_frames_end_where_picklers_end_them(pickler: type[pickle.Pickler]) -> None:
+    """After 64 KiB, and around bytes that are longer than that."""
+    texts = [f"{number:01000}" for number in range(200)]
+    data = [*texts[:100], bytes(200_000), "x" * 200_000, *texts[100:], b"short"]
+    file = io.BytesIO()
+    pickler(file, protocol=4).dump(data)
+    program = file.getvalue()
+    peeked = peek(program + b"what follows in a file")
+    assert peeked.end == len(program)
+    assert isinstance(peeked.value, list)
+    assert [one for one in peeked.value if isinstance(one, str)] == [one for one in data if type(one) is str]
+    first_ends = _FRAME_BEGINS + int.from_bytes(program[3:_FRAME_BEGINS], "little")
+    assert program[first_ends:][:1] == b"\x95", "another frame begins"
+    for at in (100, 1500, 60_000):
+        with pytest.raises(Unreadable):
+            peek(program[:at] + program[at + 1 :] + b"what follows in a file")
 
 
 @given(st.integers(0, len(REAL) - 1))

@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.names import base_name, claim_directory, shown, with_progress
-from faultrun.checkpoints.pickle_peek import Table, TooLong, Value
+from faultrun.checkpoints.pickle_peek import TooLong
+from faultrun.checkpoints.pickle_values import Table, Value
 from faultrun.checkpoints.reading import names_in
 from faultrun.checkpoints.torch_file import TORCH_FILE, peek_torch
 from faultrun.model.checkpoint import Depth, Entry, Verdict

@@ -18,7 +18,8 @@ from itertools import product
 from faultrun.checkpoints.deepspeed import verified_inside
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.checkpoints.names import base_name, claim_directory, shown
-from faultrun.checkpoints.pickle_peek import Instance, Table, TooLong, Value
+from faultrun.checkpoints.pickle_peek import TooLong
+from faultrun.checkpoints.pickle_values import Instance, Table, Value
 from faultrun.checkpoints.reading import names_in, read_json
 from faultrun.checkpoints.torch_dcp import METADATA, TORCH_DCP
 from faultrun.checkpoints.torch_file import peek_torch

@@ -10,13 +10,14 @@ below as many such pieces as the limit of instructions allows.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from faultrun.checkpoints.format import Unreadable
+from faultrun.checkpoints.pickle_values import OPAQUE, Global, Instance, Table, Value
 from faultrun.checkpoints.reading import OpenFile
 
 if TYPE_CHECKING:
@@ -32,54 +33,6 @@ _LONGEST_NUMBER_BITS = 1 << 13
 
 class TooLong(Unreadable):
     """The pickle may be whole; reading it would take too much time and memory."""
-
-
-@dataclass(slots=True, eq=False)
-class Global:
-    """The name of a class or function, ``module.name``; it is not looked up."""
-
-    name: str
-
-
-class Opaque:
-    """Bytes, sets, buffers and whatever else is of no use here."""
-
-
-OPAQUE = Opaque()
-
-
-@dataclass(slots=True, eq=False)
-class Table:
-    """A dict, as keys and values in turn; keys may be of any kind, so nothing is hashed."""
-
-    flat: "list[Value] | None" = None
-
-    def items(self) -> "Iterator[tuple[Value, Value]]":
-        """Pairs in the order of insertion; a key may come twice, then the last counts."""
-        flat = self.flat or []
-        return zip(flat[::2], flat[1::2], strict=False)
-
-    def get(self, name: str) -> "Value":
-        """The last value of the key ``name``, OPAQUE if there is none."""
-        found: Value = OPAQUE
-        for key, value in self.items():
-            if type(key) is str and key == name:
-                found = value
-        return found
-
-
-@dataclass(slots=True, eq=False)
-class Instance:
-    """What calling ``maker`` with ``args`` would give, and the ``state`` it would be given then."""
-
-    maker: "Value"
-    args: "Value"
-    state: "Value" = None
-
-
-Value = (
-    None | bool | int | float | str | list["Value"] | tuple["Value", ...] | Table | Instance | Global | Opaque
-)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,7 +55,7 @@ def peek(data: bytes, limit: int = MAX_INSTRUCTIONS) -> Peeked:
         for _ in range(limit):
             at, code = following, data[following]
             if code == _STOP:
-                return Peeked(value=machine.stack[-1], end=at + 1, persistent=machine.persistent)
+                return machine.ended(at + 1)
             read, obey = instructions[code]
             arg, following = (None, at + 1) if read is None else read(data, at + 1)
             obey(machine, arg)
@@ -139,6 +92,13 @@ class _Machine:
         self.below: list[list[Value]] = []
         self.memo: dict[int, Value] = {}
         self.persistent: list[Value] = []
+        self.frame_end = 0
+
+    def ended(self, end: int) -> Peeked:
+        """What there is at the offset after the last instruction. ValueError if that is within a frame."""
+        if end < self.frame_end:
+            raise ValueError
+        return Peeked(value=self.stack[-1], end=end, persistent=self.persistent)
 
     def taken(self, count: int) -> list[Value]:
         """So many values off the top of the stack, the deepest first. IndexError if there are fewer."""
@@ -174,6 +134,8 @@ def _read(code: "OpcodeInfo") -> _Read | None:
     """What pickletools does, and faster for the arguments of which a checkpoint has thousands."""
     if code.arg is None:
         return None
+    if code.name == "FRAME":
+        return _frame
     if code.arg.name in _NUMBERS:
         return _number(struct.Struct(_NUMBERS[code.arg.name]))
     if code.arg.name in _TEXTS:
@@ -186,6 +148,15 @@ def _read(code: "OpcodeInfo") -> _Read | None:
         return reader(file), file.tell()
 
     return read
+
+
+def _frame(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    """Where the instruction is, and where its frame ends. An unpickler reads all of that before it obeys."""
+    begin = at + _FRAME_LENGTH.size
+    end = begin + _FRAME_LENGTH.unpack_from(data, at)[0]
+    if end > len(data):
+        raise ValueError
+    return (at - 1, end), begin
 
 
 def _number(form: struct.Struct) -> _Read:
@@ -237,6 +208,14 @@ def _pop(machine: _Machine, _arg: object) -> None:
         machine.stack.pop()
     else:
         machine.stack = machine.below.pop()
+
+
+def _enter(machine: _Machine, frame: tuple[int, int]) -> None:
+    """Picklers end the frame before with whole instructions; something was lost where it goes on."""
+    at, end = frame
+    if at < machine.frame_end:
+        raise ValueError
+    machine.frame_end = end
 
 
 def _put(machine: _Machine, arg: int) -> None:
@@ -308,6 +287,7 @@ def _opaque(_items: object, _arg: object) -> Value:
 
 
 _STOP = ord(".")
+_FRAME_LENGTH = struct.Struct("<Q")
 _NUMBERS = {"uint1": "<B", "uint2": "<H", "int4": "<i", "uint4": "<I", "uint8": "<Q", "float8": ">d"}
 _TEXTS = {"unicodestring1": "<B", "unicodestring4": "<I"}
 _DICTS = frozenset(
@@ -334,6 +314,7 @@ _RESULTS: dict[str, Callable[[list[Value], Any], Value]] = {
 """What instructions make of what they take from the stack and of their argument."""
 
 _MOVES: dict[str, _Obey] = {
+    "FRAME": _enter,
     "MARK": _mark,
     "POP": _pop,
     "DUP": lambda machine, _arg: machine.stack.append(machine.stack[-1]),
@@ -344,4 +325,4 @@ _MOVES: dict[str, _Obey] = {
     ),
     **dict.fromkeys(["PERSID", "BINPERSID"], _ask),
 }
-"""What only moves values between the stack, the memo and the persistent ids."""
+"""What makes no values: it moves them between stack, memo and persistent ids, or frames instructions."""

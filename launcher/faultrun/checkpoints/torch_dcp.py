@@ -30,7 +30,8 @@ from faultrun.checkpoints.names import (
     shown,
     with_progress,
 )
-from faultrun.checkpoints.pickle_peek import Instance, Table, TooLong, Value, peek_file
+from faultrun.checkpoints.pickle_peek import TooLong, peek_file
+from faultrun.checkpoints.pickle_values import Instance, Table, Value
 from faultrun.checkpoints.reading import OpenFile, names_in, opened, within
 from faultrun.checkpoints.torch_file import TORCH_FILE
 from faultrun.checkpoints.torch_zip import MAGIC, peek_zip, scalar_in, verify_zip

@@ -20,7 +20,8 @@ from typing import Literal
 
 from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
 from faultrun.checkpoints.names import claim_file, is_side, shown, with_progress
-from faultrun.checkpoints.pickle_peek import Peeked, Table, TooLong, Value, peek_file
+from faultrun.checkpoints.pickle_peek import Peeked, TooLong, peek_file
+from faultrun.checkpoints.pickle_values import Table, Value
 from faultrun.checkpoints.reading import OpenFile, alike_with, names_in, opened
 from faultrun.checkpoints.torch_zip import MAGIC as ZIP_MAGIC
 from faultrun.checkpoints.torch_zip import peek_zip, scalar_in, storages, verify_zip

@@ -16,15 +16,8 @@ from dataclasses import dataclass
 
 from faultrun.checkpoints.format import Unreadable
 from faultrun.checkpoints.names import shown
-from faultrun.checkpoints.pickle_peek import (
-    MAX_PICKLE_BYTES,
-    Global,
-    Peeked,
-    TooLong,
-    Value,
-    peek,
-    peek_file,
-)
+from faultrun.checkpoints.pickle_peek import MAX_PICKLE_BYTES, Peeked, TooLong, peek, peek_file
+from faultrun.checkpoints.pickle_values import Global, Value
 from faultrun.checkpoints.reading import OpenFile
 from faultrun.model.checkpoint import Depth, Verdict
 
