@@ -109,7 +109,7 @@ def _reaped(process: Process) -> bool:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., House]]:
+def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
     houses: list[House] = []
 
     def build(part: str, *, probed: int = 73, free: int | None = 1 << 40) -> House:
@@ -117,10 +117,9 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         actor.write_text(ACTOR.format(python=sys.executable, probed=probed, part=part))
         actor.chmod(0o755)
         patience_s = 0.1 if part is HANGS else PATIENCE_S
-        monkeypatch.setattr("faultrun.supervisor.standbys.HANDOVER_S", patience_s)
         reactor = Reactor(RunClock())
         wish = StandbyWish(count=1, framework="plain", program_at=1, arguments_at=1, estimate_bytes=1 << 20)
-        standbys = Standbys(wish, tmp_path, lambda: free, reactor)
+        standbys = Standbys(wish, tmp_path, lambda: free, reactor, handover_s=patience_s)
         launch = Launch(argv=(str(actor),), env={"PATH": "/usr/bin:/bin"}, stdout=tmp_path / "out")
         built = House(folder=tmp_path, standbys=standbys, reactor=reactor, launch=launch)
         houses.append(built)

@@ -1,14 +1,11 @@
 """A fork server that forks."""
 
-import pytest
-
 from faultrun.workers.fork_server import ForkServer
 from support.processes import PATIENCE_S, wait_until
 
 
-def fork_server(monkeypatch: pytest.MonkeyPatch, patience_s: float = PATIENCE_S) -> ForkServer:
+def fork_server(patience_s: float = PATIENCE_S) -> ForkServer:
     """Ready, and waited for that long. Close it."""
-    monkeypatch.setattr("faultrun.workers.fork_server._FORK_PATIENCE_S", patience_s)
-    server = ForkServer()
+    server = ForkServer(patience_s)
     wait_until(lambda: server.ready, what="the fork server")
     return server

@@ -21,8 +21,7 @@ os.sched_setscheduler(0, int(sys.argv[1]), os.sched_param(int(sys.argv[2])))
 if sys.argv[3] == "nobody":
     os.setgid({_NOBODY})
     os.setuid({_NOBODY})
-fork_server._FORK_PATIENCE_S = 30.0
-server = fork_server.ForkServer() if sys.argv[4] == "server" else None
+server = fork_server.ForkServer(patience_s=30.0) if sys.argv[4] == "server" else None
 while server is not None and not server.ready:
     pass
 before = os.sched_getscheduler(0), os.sched_getparam(0)

@@ -21,8 +21,8 @@ from support.processes import PATIENCE_S, lives, wait_until
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
-    with closing(fork_server(monkeypatch)) as server:
+def server() -> Iterator[ForkServer]:
+    with closing(fork_server()) as server:
         yield server
 
 
@@ -143,9 +143,9 @@ def test_it_can_be_swept_by_its_tag_when_it_clears_its_environment(
 
 @pytest.mark.parametrize(("signum", "patience_s"), [(signal.SIGKILL, PATIENCE_S), (signal.SIGSTOP, 0.1)])
 def test_where_it_has_failed_the_program_is_started_here_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signum: int, patience_s: float
+    tmp_path: Path, signum: int, patience_s: float
 ) -> None:
-    with closing(fork_server(monkeypatch, patience_s)) as server:
+    with closing(fork_server(patience_s)) as server:
         (pid,) = server.pids
         os.kill(pid, signum)
         process = start(sh("echo once; read -r _ < /dev/zero & wait", tmp_path / "out"), server)
@@ -209,18 +209,16 @@ def test_what_is_sent_to_all_processes_of_a_job_does_not_end_it(server: ForkServ
     assert server.ready
 
 
-def test_one_that_was_killed_is_reaped_and_hides_no_orphan_behind_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with closing(fork_server(monkeypatch)) as server:
+def test_one_that_was_killed_is_reaped_and_hides_no_orphan_behind_it() -> None:
+    with closing(fork_server()) as server:
         (pid,) = server.pids
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not server.pids, what="its end")
         assert not Path(f"/proc/{pid}").exists()
 
 
-def test_it_ends_with_whoever_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(fork_server(monkeypatch)) as server:
+def test_it_ends_with_whoever_made_it() -> None:
+    with closing(fork_server()) as server:
         (pid,) = server.pids
         assert lives(pid)
     assert not lives(pid)

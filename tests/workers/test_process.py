@@ -47,10 +47,8 @@ class Nursery:
 
 
 @pytest.fixture(params=["here", "by the fork server"])
-def nursery(
-    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Nursery]:
-    server = None if request.param == "here" else fork_server(monkeypatch)
+def nursery(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nursery]:
+    server = None if request.param == "here" else fork_server()
     nursery = Nursery(tmp_path, server)
     yield nursery
     if server is not None:

@@ -40,12 +40,21 @@ class _Handover:
 
 
 class Standbys:
-    """Those of all ranks of this node. ``free_bytes``: memory that may be used up, None where unknown."""
+    """Those of all ranks of this node. ``free_bytes``: memory that may be used up, None where unknown.
+
+    One that is to take over answers within ``handover_s`` or is ended.
+    """
 
     def __init__(
-        self, wish: StandbyWish, log_dir: Path, free_bytes: Callable[[], int | None], reactor: Reactor
+        self,
+        wish: StandbyWish,
+        log_dir: Path,
+        free_bytes: Callable[[], int | None],
+        reactor: Reactor,
+        handover_s: float = HANDOVER_S,
     ) -> None:
         self._wish = wish
+        self._handover_s = handover_s
         self._log_dir = log_dir
         self._free_bytes = free_bytes
         self._reactor = reactor
@@ -80,7 +89,7 @@ class Standbys:
                     self._standbys[rank].look_alive()
             case GiveUpHandover():
                 for handover in self._handovers.values():
-                    handover.refusal = handover.refusal or f"no answer within {HANDOVER_S:g} s"
+                    handover.refusal = handover.refusal or f"no answer within {self._handover_s:g} s"
                     handover.standby.process.kill_group()
             case other:
                 assert_never(other)
@@ -118,7 +127,7 @@ class Standbys:
     def take(self, rank: int, launch: Launch, listener: Listener | None) -> Process | None:
         """Give ``rank`` to its standby and return the process; None: start it cold.
 
-        The process answers within ``HANDOVER_S`` or is ended. ``listener``: where
+        The process answers within ``handover_s`` or is ended. ``listener``: where
         rank 0 will listen, None where nobody needs to wait for that.
         """
         if rank not in self._standbys:
@@ -138,7 +147,7 @@ class Standbys:
             return None
         now_s = self._reactor.now()
         self._handovers[rank] = _Handover(standby=standby, launch=launch)
-        self._reactor.start_timer(Timer.HANDOVER, now_s + HANDOVER_S, self._incarnation)
+        self._reactor.start_timer(Timer.HANDOVER, now_s + self._handover_s, self._incarnation)
         return standby.process
 
     def unanswered(self, rank: int, *, restart: bool) -> Launch | None:

@@ -48,10 +48,11 @@ class ForkServer:
     """Begun at once and ready soon. Main thread only (PDEATHSIG).
 
     One that was killed is replaced, one that fails twice; so is one that has other limits, processors or
-    groups than we have by now, since its children have them of it.
+    groups than we have by now, since its children have them of it. ``patience_s``: within that it forks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = _FORK_PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._failures = 0
         self._ready = False
         self._inherited: tuple[object, ...] = ()
@@ -99,7 +100,7 @@ class ForkServer:
                 with self._first(usual):
                     socket.send_fds(self._channel, [b"."], fds)
                     theirs.close()
-                    answer = _heard(ours, _FORK_PATIENCE_S)
+                    answer = _heard(ours, self._patience_s)
                 return _begun(launch, ours, answer)
             except NoForkServer:
                 self._failed(usual)

@@ -21,17 +21,21 @@ from faultrun.workers.process import Process
 
 _LOOK_S = 0.004
 _STILL_LOOKS = 8
-"""What does not end in a script's ``<module>`` is whole if it has not grown for so many looks."""
 _PY_SPY_AT_ONCE = 4
 MOST_DUMPED_BYTES = 1 << 20
 """Of what a worker wrote no more is read: it is kept in memory, and shown."""
 
 
 class StackDump:
-    """One dump of each worker that answers. ``files`` are where the SDK of each rank writes."""
+    """One dump of each worker that answers. ``files`` are where the SDK of each rank writes.
 
-    def __init__(self, workers: Mapping[int, Process], files: Mapping[int, Path]) -> None:
-        self._files = files
+    One that does not end in a script's ``<module>`` is whole if it has not grown for ``still_looks`` looks.
+    """
+
+    def __init__(
+        self, workers: Mapping[int, Process], files: Mapping[int, Path], still_looks: int = _STILL_LOOKS
+    ) -> None:
+        self._files, self._still_looks = files, still_looks
         self._began = {rank: _size(path) for rank, path in files.items()}
         self.asked = frozenset(rank for rank, worker in workers.items() if catches(worker.pid, STACKS_SIGNAL))
         for rank in self.asked:
@@ -52,7 +56,7 @@ class StackDump:
                 size = _size(self._files[rank])
                 still[rank] = still[rank] + 1 if size == sizes[rank] > self._began[rank] else 0
                 sizes[rank] = size
-                if still[rank] >= _STILL_LOOKS or (still[rank] and _has_its_end(self._read(rank))):
+                if still[rank] >= self._still_looks or (still[rank] and _has_its_end(self._read(rank))):
                     whole.add(rank)
         return {rank: text for rank in sizes if (text := self._read(rank))}
 

@@ -28,7 +28,7 @@ from faultrun.model.wire import (
     unpack_word,
 )
 from faultrun.supervisor.progress import phase_of
-from sdk.support.lines import accept
+from sdk.support.lines import accept, answer
 from support.free_port import free_port
 from support.preloaded import Forked, preloaded
 
@@ -226,10 +226,7 @@ class FakeSupervisor:
 
     def _serve(self) -> None:
         while not self._closing:
-            ready = [key for key, _ in self._selector.select(1.0)]
-            said = [key for key in ready if not isinstance(key.fileobj, int)]
-            for key in said or ready:  # who has ended is heard to the end first
-                key.data()
+            answer(self._selector, 1.0)
 
     def _drain(self) -> None:
         self._woken.recv(512)

@@ -12,6 +12,14 @@ Hear = Callable[[socket.socket, dict[str, Any]], None]
 """Given each message of a connection; ``at_s`` in it is when it came."""
 
 
+def answer(selector: selectors.BaseSelector, patience_s: float) -> None:
+    """Have what is ready heard; who has ended (its pidfd is a number) only once all that it said is."""
+    ready = [key for key, _ in selector.select(patience_s)]
+    said = [key for key in ready if not isinstance(key.fileobj, int)]
+    for key in said or ready:
+        key.data()
+
+
 def accept(listener: socket.socket, selector: selectors.BaseSelector, hear: Hear) -> None:
     """Take one connection, and have what comes over it heard until it hangs up."""
     peer, _ = listener.accept()

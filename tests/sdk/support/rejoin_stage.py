@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.wire import SLOT_BYTES, message
-from sdk.support.lines import accept
+from sdk.support.lines import accept, answer
 from support.free_port import free_port
 from support.preloaded import Forked, preloaded
 
@@ -128,10 +128,7 @@ class RejoinStage:
         until_s = time.monotonic() + timeout_s
         while not what():
             assert time.monotonic() < until_s, f"waited {timeout_s:g} s for {why}\n{self.logs()}"
-            ready = [key for key, _ in self._selector.select(0.05)]
-            said = [key for key in ready if not isinstance(key.fileobj, int)]
-            for key in said or ready:  # who has ended is heard to the end first
-                key.data()
+            answer(self._selector, 0.05)
 
     def wait_ended(self) -> list[int | None]:
         """Work until every rank has ended; the exit codes."""
