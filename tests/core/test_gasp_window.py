@@ -108,6 +108,27 @@ def test_a_save_of_a_faulty_device_serves_where_no_well_rank_of_its_group_can_sa
     assert alone.saved(1, 7, group=(1, 2, 3)).read_back(1).performed(Kill)
 
 
+def test_of_well_ranks_that_have_saved_another_is_read_back_where_one_is_torn_or_found_faulty() -> None:
+    torn = story().noticed(notice({0: "unrecovered"})).saved(1, 7).saved(0, 7).saved(2, 7).saved(3, 7)
+    torn.performed(VerifySave)
+    assert [action.rank for action in torn.read_back(1, whole=False).performed(VerifySave)] == [2]
+    assert not torn.read_back(0).performed(Kill), "rank 1 may save once more"
+    assert torn.read_back(2).performed(Kill) == [Kill(ranks=frozenset({0, 1, 2, 3}))]
+    late = story().killed(3).saved(1, 7).saved(2, 7).noticed(notice({1: "unrecovered"}))
+    late.performed(VerifySave)
+    assert [action.rank for action in late.read_back(1).performed(VerifySave)] == [2]
+    assert late.read_back(2).performed(Kill) == [Kill(ranks=frozenset({0, 1, 2}))]
+
+
+def test_a_well_save_that_nobody_has_read_back_yet_is_on_the_disk_and_keeps_no_window_open() -> None:
+    late = story().killed(3).saved(1, 7).saved(2, 7).read_back(1, whole=True)
+    assert late.performed(Kill)
+    faulty = story().noticed(notice({0: "unrecovered"})).saved(0, 7).read_back(0).saved(1, 7)
+    faulty.could_not_save(2)
+    assert not faulty.performed(Kill)
+    assert faulty.could_not_save(3).performed(Kill) == [Kill(ranks=frozenset({0, 1, 2, 3}))]
+
+
 def test_nobody_waits_for_a_save_to_be_read_back_before_what_is_left_of_the_workers_is_swept() -> None:
     told = leaving(story().told_to_stop().saved(0, 7))
     assert told.performed(Sweep)

@@ -232,6 +232,8 @@ def test_the_main_thread_is_found_in_either_dump(dump: str) -> None:
         ('Stack (most recent call first):\n  File "/x/threading.py", line 1590 in _shutdown\n', True),
         ('Stack (most recent call first):\n  File "/home/me/train.py", line 3 in deep\n  ...\n', False),
         ('Stack (most recent call first):\n  File "/home/me/train.py", line 57 in forw', False),
+        ("Stack (most recent call first):\n", False),
+        ("Stack (most recent call first):\n" + '  File "/x/a.py", line 3 in deep\n' * 100, False),
     ],
 )
 def test_an_interpreter_that_leaves_has_no_line_of_a_script_below_its_calls(dump: str, left: bool) -> None:

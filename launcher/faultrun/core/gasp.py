@@ -59,7 +59,7 @@ def saved(state: RunState, event: GaspSaved) -> tuple[RunState, tuple[Save, ...]
 
 
 def verified(state: RunState, event: GaspVerified) -> tuple[RunState, tuple[Save, ...]]:
-    """Mark the save as whole, or forget it and name the one that may serve its replica group instead."""
+    """Mark the save as whole, or forget it; and name the one that may serve its replica group instead."""
     drain = state.life.drain
     if drain is None:
         return state, ()
@@ -67,11 +67,12 @@ def verified(state: RunState, event: GaspVerified) -> tuple[RunState, tuple[Save
     others = tuple(save for save in drain.saves if save not in read)
     whole = tuple(replace(save, verified=True) for save in read) if event.whole else ()
     drain = replace(drain, saves=(*others, *whole), reading=drain.reading - {(event.rank, event.path)})
-    torn = () if event.whole else read
-    instead = [one for one in others if torn and _serves(one, torn[0], state) and not one.verified]
+    faulty = state.run.platform.lost
+    lacking = read if not event.whole or event.rank in faulty else ()
+    instead = [one for one in others if lacking and _serves(one, lacking[0], state) and not one.verified]
     if not instead:
         return _with_drain(state, drain), ()
-    return _reading(state, drain, max(instead, key=lambda save: save.step))
+    return _reading(state, drain, max(instead, key=lambda save: (save.rank not in faulty, save.step)))
 
 
 def _reading(state: RunState, drain: Drain, save: Save) -> tuple[RunState, tuple[Save, ...]]:
@@ -110,12 +111,14 @@ def may_end(state: RunState, drain: Drain) -> bool:
 
 
 def _is_served(group: frozenset[int], good: list[Save], state: RunState, drain: Drain) -> bool:
-    """Whether a copy of its newest step is whole; those of faulty devices count where no well one has any."""
+    """Whether a copy of its newest step is whole; a faulty device's counts when no well rank is to save."""
     well = group - state.run.platform.lost
-    if _able(well, state.life, drain) or any(save.rank in well for save in drain.saves):
-        group = well
-    newest = _newest_in(group, state.life, drain)
-    return any(save.step >= newest and save.rank in group for save in good)
+    to_save = _able(well, state.life, drain) - {save.rank for save in drain.saves}
+    return any(
+        save.rank in members and save.step >= _newest_in(members, state.life, drain)
+        for members in ((well,) if to_save else (well, group))
+        for save in good
+    )
 
 
 def _promised(drain: Drain, promise: Promise) -> Drain:
