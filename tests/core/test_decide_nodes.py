@@ -171,6 +171,30 @@ def test_what_was_found_before_an_incarnation_is_no_answer_after_it() -> None:
     assert story.performed(Publish)[-1].fact.look == 1
 
 
+def test_what_was_torn_when_a_node_looked_may_be_whole_at_the_next_look() -> None:
+    story = drained_beside_a_lost_node().chose(checkpoint(5))
+    look(story, 1).found_nothing_whole()
+    told = story.performed(Publish)[-1].fact
+    assert (told.lacks, told.point, told.failure, told.look) == ("3 found, none whole", None, None, 1)
+    look(story, 2)
+    look(story, 3).found_nothing_whole()
+    assert len(story.performed(FindRecoveryPoint)) == 2, "the third was asked for during the second"
+    story.chose(checkpoint(6))
+    told = story.performed(Publish)[-1].fact
+    assert (told.lacks, told.point, told.look) == ("", checkpoint(6), 3)
+
+
+def test_a_spare_that_found_nothing_whole_begins_beside_survivors_and_never_at_zero() -> None:
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.starts().found_nothing_whole().planned(plan(0))
+    assert (story.phase, story.performed(Prepare)) == (Phase.AWAITING_PLAN, [])
+    beside = replace(plan(1), kept=frozenset({2, 3}), since=0, meets_at="10.0.0.1:7000")
+    story.planned(beside)
+    (prepare,) = story.performed(Prepare)
+    assert prepare.plan == beside
+
+
 def test_where_the_next_ranks_could_meet_is_told_unless_the_platform_keeps_them_back() -> None:
     story = drained_beside_a_lost_node()
     story.now(RecoveryPointChosen, point=None, refused=(), open_port=7)

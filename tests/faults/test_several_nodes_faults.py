@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.ckpt_bytes import save
 from support.clocks import an_hour_ahead
 from support.hosts import Host
 from support.processes import let_go, lives, wait_until
@@ -222,6 +223,36 @@ def test_a_full_disk_refuses_the_save_of_a_shard_and_then_costs_its_node_its_pla
         for name in "ac":
             one.run(name).signal(signal.SIGTERM)
         assert [one.run(name).ends() for name in "ac"] == [143, 143]
+
+
+def test_a_node_that_found_only_a_torn_save_while_another_still_saved_does_not_end_the_run(
+    tmp_path: Path,
+) -> None:
+    saves = tmp_path / "ck"
+    program = (sys.executable, str(tmp_path / "train.py"), str(saves))
+    held = SAVES.replace(
+        "def write(path):",
+        "def write(path):\n    if life == 0:\n        say('saving')\n        open(f'let_go_{rank}').read()",
+    )
+    words = (f"--checkpoint_dir={saves}", "--grace=60s", NOBODY_IS_LOST)
+    with job(
+        tmp_path, "a", "b", script=held + "say('from', first)\ntrain()\n", program=program, words=words
+    ) as one:
+        one.start("a", "b")
+        one.trains("a", "b")
+        rank = one.rank_on("a")
+        os.mkfifo(tmp_path / "a" / f"let_go_{rank}")
+        torn = save(saves / "step_3.pt", b"PK\x03\x04" + bytes(100))
+        one.run("b").kill(1 - rank)
+        one.run("a").said(rank, "saving")
+        refused = one.run("b").event("NothingWhole")["refused"]
+        assert [refusal["path"] for refusal in refused] == [str(torn)]
+        let_go(tmp_path / "a" / f"let_go_{rank}")
+        one.trains("a", "b", incarnation=1)
+        for name in "ab":
+            one.run(name).said(one.rank_on(name, 1), "from 9", 1)
+            one.run(name).signal(signal.SIGTERM)
+        assert [one.run(name).ends() for name in "ab"] == [143, 143]
 
 
 @contextmanager

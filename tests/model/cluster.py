@@ -33,6 +33,7 @@ class Setting(NamedTuple):
     ends: bool = False  # ranks may come to their end
     stays: bool = False  # ranks of the others outlive a lost node, where a spare can have its place
     open: bool = False  # nobody has anything to prepare
+    torn: bool = False  # who looks while another saves may see half of it, and nothing whole
     rounds: bool = False  # peers answer one by one, and an answer may come late
     least: int = 0  # so many nodes are enough, once the others were waited for; 0: all are needed
 
@@ -52,6 +53,7 @@ class Word(NamedTuple):
     kept: int = -1  # the rank that lives on there, and is free
     open: bool = False  # nothing has to be prepared
     saved: bool = False  # it knows that the run has saved
+    lacks: bool = False  # all that it saw was torn
 
 
 class Key(NamedTuple):

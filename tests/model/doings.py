@@ -20,6 +20,7 @@ from model.cluster import (
 from model.etcd import written
 from model.mind import Move, Verdict, says_done
 from model.senses import deaf_peers, judged, past_lease
+from model.work import worked
 
 
 def hurried(setting: Setting, state: State, at: int) -> State:
@@ -29,7 +30,9 @@ def hurried(setting: Setting, state: State, at: int) -> State:
     """
     node = state.nodes[at]
     while not setting.fine and node.up == UP and node.phase in ("prepare", "killed", "look", "fenced"):
-        (step,) = worked(setting, state, at, node)
+        step, *other = worked(setting, state, at, node)
+        if other:
+            break  # what it sees depends on when it looks
         state = step.state
         node = state.nodes[at]
     if not setting.fine and node.phase != "ended" and talks(state, node) and node.lease and not node.dropped:
@@ -146,64 +149,6 @@ def _stays(node: Node, at: int, move: Move) -> Node:
     if node.incarnation != move.number or node.phase not in ("run", "join") or at not in seats:
         return node
     return node._replace(phase="stay", word=Word(move.number, "replacing", kept=seats.index(at)))
-
-
-def _are_one_group(state: State, node: Node) -> bool:
-    """Whether everybody whom the plan names is there."""
-    header, roster, _ = values.plan_of(node.plan)
-    members = [(state.nodes[values.index(one.node)], int(one.boot)) for one in roster.entries]
-    return header.incarnation == node.incarnation and all(
-        (one.boot, one.up, one.incarnation) == (boot, UP, node.incarnation) and one.phase in ("join", "run")
-        for one, boot in members
-    )
-
-
-def ended(node: Node) -> Node:
-    """The node after all its ranks have come to their end."""
-    return node._replace(phase="idle", word=Word(node.incarnation, "done", -1))
-
-
-def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
-    """What a supervisor does without being told."""
-    life, disk = node.incarnation, state.disk
-    match node.phase:
-        case "run":
-            if setting.ends:
-                yield Step(f"{at}: its ranks of {life} end well", set_node(state, at, ended(node)))
-            if node.waiting:
-                more = node._replace(phase="drain", raised=life)
-                newest = max(disk, life + 1) if setting.saves else disk
-                yield Step(f"{at}: saves, to be more", set_node(state, at, more)._replace(disk=newest))
-            if setting.forgets and not node.word.saved:
-                told = node._replace(word=node.word._replace(saved=True))
-                saved = set_node(state, at, told)._replace(disk=max(disk, life + 1))
-                yield Step(f"{at}: saves {life + 1} and trains on", saved)
-        case "stay" | "join" if not _are_one_group(state, node):
-            given_up = node._replace(phase="drain", raised=life)
-            yield Step(f"{at}: waits no longer for one group of {life}", set_node(state, at, given_up))
-        case "join":
-            yield Step(f"{at}: all are one group of {life}", set_node(state, at, node._replace(phase="run")))
-        case "prepare":
-            ready = node._replace(phase="ready", word=Word(life, "ready"))
-            yield Step(f"{at}: has prepared {life}", set_node(state, at, ready))
-        case "drain":
-            gone = node._replace(phase="look")
-            yield Step(f"{at}: its ranks of {life} are gone", set_node(state, at, gone))
-            if setting.saves and disk <= life:
-                saved = set_node(state, at, gone)._replace(disk=life + 1)
-                yield Step(f"{at}: saves {life + 1}; its ranks are gone", saved)
-        case "killed":
-            over = node._replace(phase="look", raised=life)
-            yield Step(f"{at}: finds its ranks of {life} killed", set_node(state, at, over))
-        case "look" | "fenced":
-            blind = state.disk if node.forgot else node.blind
-            point = state.disk if setting.saves and state.disk > blind else 0
-            done = node.phase == "look" and node.word[:2] == (life, "done")
-            status = "done" if done and "stays_done" not in setting.away else "joined"
-            knows = setting.forgets and point > 0
-            word = Word(life, status, node.look, point, node.struck, open=setting.open, saved=knows)
-            looked = node._replace(phase="idle", word=word, blind=blind)
-            yield Step(f"{at}: has looked, point {point}", set_node(state, at, looked))
 
 
 def answered(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:

@@ -27,10 +27,11 @@ from model.cluster import (
     set_node,
     talks,
 )
-from model.doings import after_the_wait, answered, decided, heard, hurried, plain, worked
+from model.doings import after_the_wait, answered, decided, heard, hurried, plain
 from model.etcd import ends_leases
 from model.faults import around, deadman_is_due, faults
 from model.senses import judged
+from model.work import worked
 
 
 def training(setting: Setting) -> State:

@@ -102,6 +102,8 @@ def _broken_by_what_is_known(setting: Setting, was: values.Written, now: values.
             return f"it begins at {step} although {after.disk} was saved"
     if was.header.saved and not now.header.saved:
         return "the run forgets that it has saved"
+    if now.header.exit_code == NoWholeCheckpoint.exit_code and setting.torn:
+        return "it ends for what a node saw while others saved"
     if now.header.exit_code == NoWholeCheckpoint.exit_code and not setting.forgets:
         return "it begins at no save, and so ends, although nobody has forgotten any"
     return ""
@@ -236,5 +238,6 @@ SOMETIMES: dict[str, Callable[[State], bool]] = {
         bool(state.etcd.plan)
         and values.plan_of(state.etcd.plan).header.exit_code == NoWholeCheckpoint.exit_code
     ),
+    "half a save": lambda state: any(key.word.lacks for key in state.etcd.keys),
     "looked again": lambda state: any(node.look > 0 and node.phase == "idle" for node in state.nodes),
 }

@@ -35,6 +35,9 @@ _STAYS = _setting(2, 1, 1, "host")._replace(stays=True)
 FORGETS = _setting(2, 0, 1, "hosts", saves=True)._replace(forgets=True)
 """All hosts die at once, and come back without their log_dirs: who is there then saw no save."""
 
+TORN = _setting(2, 0, 1, "rank", saves=True)._replace(torn=True)
+"""A rank falls; who has none left may look while the other node saves."""
+
 IN_CI = {
     "2+0, one fault of any kind": Setting(2, 0, 1),
     "2+1, a host": _setting(2, 1, 1, "host"),
@@ -43,6 +46,7 @@ IN_CI = {
     "2+0, answers one by one, etcd away": _setting(2, 0, 1, "away")._replace(rounds=True),
     "2+0, one is enough, a host": _setting(2, 0, 1, "host")._replace(least=1),
     "2+0, nothing to prepare, a rank or a host": _setting(2, 0, 1, "rank host")._replace(open=True),
+    "2+0, half a save is seen, a rank": TORN,
 }
 
 REACHES = {
@@ -53,6 +57,7 @@ REACHES = {
     "2+0, answers one by one, etcd away": {"held"},
     "2+0, one is enough, a host": {*LOST, "fewer", "all again"},
     "2+0, nothing to prepare, a rank or a host": {*LOST, "fenced"},
+    "2+0, half a save is seen, a rank": {"half a save", "looked again", "trains again"},
 }
 """What must have happened in it at all."""
 
@@ -61,6 +66,9 @@ ALL = {
     "2+0, one fault, all steps apart": Setting(2, 0, 1, BRIEF, fine=True),
     "2+0, one fault, with saves": Setting(2, 0, 1, BRIEF, saves=True),
     "2+1, one fault, none frozen": Setting(2, 1, 1, BRIEF),
+    "2+0, half a save is seen, one fault": Setting(2, 0, 1, BRIEF, saves=True, torn=True),
+    "3+1, half a save is seen, a rank": TORN._replace(members=3, spares=1),
+    "2+1, half a save is seen, a host": _setting(2, 1, 1, "host", saves=True)._replace(torn=True),
     "2+1, a frozen node": _setting(2, 1, 1, "freeze"),
     "2+1, a host, with saves": _setting(2, 1, 1, "host", saves=True),
     "3+1, a rank, etcd away": _setting(3, 1, 1, "rank away"),
@@ -126,6 +134,7 @@ MUTANTS_IN_CI = [
     Mutant("unanimity", _setting(2, 1, 1, "cut"), "incarnation 1 is planned"),
     Mutant("deadman", _setting(2, 1, 1, "freeze"), "incarnation 1 is planned"),
     Mutant("plan_revision", _setting(2, 0, 2, "rank slow"), "the plan goes back"),
+    Mutant("look", TORN, "it ends for what a node saw"),
 ]
 
 DELAYED_MUTANTS_IN_CI = [

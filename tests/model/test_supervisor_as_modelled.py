@@ -24,9 +24,10 @@ from faultrun.model.facts import NodeFact
 from faultrun.model.run import Phase, RunState
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from model.cluster import Node, Setting, State, Word
-from model.doings import ended, told, worked
+from model.doings import told
 from model.environment import training
 from model.mind import Move
+from model.work import ended, worked
 from support.story import WINDOWS, first_plan
 
 SETTING = Setting(1, 0, 0)

@@ -181,6 +181,7 @@ def fact(node: int, boot: int, word: Word) -> NodeFact:
         master_port=1,
         open_port=int(word.open),
         saved="saved" if word.saved else "",
+        lacks="half a save" if word.lacks else "",
     )
 
 

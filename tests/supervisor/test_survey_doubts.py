@@ -1,6 +1,8 @@
 """Candidates that a survey must not trust: quarantined, written after a death, of another life."""
 
+import json
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +10,11 @@ import pytest
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.model.actions import FindRecoveryPoint
+from faultrun.model.events import NothingWhole
 from faultrun.model.plan import Attempt
 from faultrun.model.spec import Replicas
 from support.ckpt_bytes import ckpt, save
-from support.surveys import AGAIN, finder, put, step_of
+from support.surveys import AGAIN, answers, finder, put, step_of
 
 
 def test_a_quarantined_checkpoint_gives_way_to_an_older_one(tmp_path: Path) -> None:
@@ -63,6 +66,26 @@ def test_a_breakpoint_file_that_was_there_when_the_life_began_counts(tmp_path: P
     assert step_of(finder(tmp_path).find(FAULT, 0.0)) == 12
     breakpoint_file(tmp_path, 14)
     assert step_of(finder(tmp_path).find(FAULT, 0.0)) == 12
+
+
+def test_a_gasp_that_was_seen_before_its_manifest_counts_once_that_is_there(tmp_path: Path) -> None:
+    looking, data = finder(tmp_path), ckpt(1, 12)
+    gasp = save(tmp_path / "ckpt/gasp-step_12.ckpt", data)
+    (refused,) = answers(NothingWhole, looking.find(FAULT, 0.0)).refused
+    assert refused.why.startswith("may be half updated")
+    facts = {"schema": 1, "path": gasp.name, "step": 12, "world_size": 2, "rank": 0, "replica_group": [0, 1]}
+    digest = f"crc32:{zlib.crc32(data):08x}"
+    told = {
+        **facts,
+        "size_bytes": len(data),
+        "digest": digest,
+        "run_id": "calm-heron-3f7a",
+        "incarnation": 2,
+        "node": "n",
+    }
+    save(Path(f"{gasp}.manifest.json"), json.dumps(told).encode())
+    assert step_of(looking.find(FAULT, 0.0)) == 12
+    assert step_of(finder(tmp_path).find(FAULT, 0.0)) == 12, "the next supervisor takes it, too"
 
 
 def test_the_breakpoint_file_of_a_lone_rank_counts_since_no_peer_had_died(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from faultrun.checkpoints.mindspore_records import (
     numbers_at,
     outline_of,
 )
-from faultrun.checkpoints.names import base_name, place_of, rank_of_directory
+from faultrun.checkpoints.names import base_name, kind_of, place_of, rank_of_directory
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
@@ -50,7 +50,6 @@ _SUFFIX = ".ckpt"
 _PERIODIC_NAME = re.compile(
     r"(?P<prefix>.+?)(?P<runs>(?:[_-]\d+)*)-(?P<epoch>\d+)_(?P<step>\d+)(?P<gasp>_breakpoint)?"
 )
-_BEST_NAME = re.compile(r"(?:^|[_-])best(?:[_-]|$)")
 _READ_ONLY = 0o400
 _MAX_LAYOUTS = 4096
 
@@ -109,8 +108,7 @@ def _claim(path: str, name: str, rank: int | None) -> Claim:
     stem = name[: -len(_SUFFIX)]
     found = _PERIODIC_NAME.fullmatch(stem)
     if found is None:
-        kind = Kind.BEST if _BEST_NAME.search(stem) else Kind.PERIODIC
-        return Claim(path=path, members=(name,), kind=kind, rank=rank, series=stem)
+        return Claim(path=path, members=(name,), kind=kind_of(stem), rank=rank, series=stem)
     runs = re.findall(r"\d+", found["runs"])
     return Claim(
         path=path,

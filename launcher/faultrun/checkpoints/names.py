@@ -76,7 +76,7 @@ def claim_directory(listing: Listing, members: tuple[str, ...]) -> Claim:
     return Claim(
         path=listing.path,
         members=members,
-        kind=_kind(name),
+        kind=kind_of(name),
         rank=rank_of_directory(listing.path),
         epoch=_number(_EPOCH, name),
         global_step=_step_of_directory(listing.path),
@@ -156,7 +156,8 @@ def is_progress(name: str) -> bool:
     return name.lower() in _KNOWN
 
 
-def _kind(name: str) -> Kind:
+def kind_of(name: str) -> Kind:
+    """Why a file of this name was written."""
     if _BEST.search(name):
         return Kind.BEST
     return Kind.GASP if _GASP.search(name) else Kind.PERIODIC
@@ -165,7 +166,7 @@ def _kind(name: str) -> Kind:
 @lru_cache(maxsize=_NAMES)
 def _told_by(name: str) -> tuple[Kind, int | None, int | None, int | None, str]:
     """Kind, rank, epoch, global step and series that the name of a file says."""
-    return _kind(name), _number(_RANK, name), _number(_EPOCH, name), _number(_STEP, name), _series(name)
+    return kind_of(name), _number(_RANK, name), _number(_EPOCH, name), _number(_STEP, name), _series(name)
 
 
 @lru_cache(maxsize=_NAMES)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.core.aftermath import aftermath, first_incident, only_followed, told_before, with_lost
 from faultrun.core.budget import furthest, ledger_told
+from faultrun.core.endings import ending, wanting
 from faultrun.core.keeping import (
     is_kept,
     keep,
@@ -25,7 +26,6 @@ from faultrun.core.retry import NextStep, adopted, after_incident, finished, giv
 from faultrun.core.scheduler_choice import left_init, with_scheduler
 from faultrun.core.seats import Known, Seating, can_do_without_one, left_out, seated
 from faultrun.core.slots import accuse, condemned, elsewhere, grown, without_the_bad
-from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.elastic import Elastic, SlotLedger
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -34,7 +34,6 @@ from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.run_settings import RunSettings
 from faultrun.model.spec import RestartPolicy
-from faultrun.model.stop import STOP_EXIT_CODES, StopSource, meant_most
 from faultrun.model.topology import NodeId, Topology
 
 AWAITS = "waiting for "
@@ -174,9 +173,10 @@ def _between(
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.status.busy for fact in spoken):
         return "the plan that some nodes follow is not known here"
-    ending = _ending(rules, spoken, now_s, seats)
-    if ending is not None:
-        return ending
+    several = len(rules.topology.nodes) > 1
+    end = ending(spoken, seats, now_s, several=several, exit_code_on_stop=rules.exit_code_on_stop)
+    if end is not None:
+        return end
     if isinstance(seating, str):
         known = rules.topology if plan is None else plan.topology
         return f"{AWAITS}{', '.join(missing(known, here))}{f' ({seating})' if seating else ''}"
@@ -233,37 +233,6 @@ def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> boo
     return plan is None or any(seat.node == fact.node for topology in known for seat in topology.nodes)
 
 
-def _ending(rules: Rules, spoken: list[NodeFact], now_s: float, seats: Topology | None) -> RunFinished | None:
-    """The end of the run, if somebody asked for it or cannot go on. One whose place is taken may be unfit."""
-    newest = max((fact.incarnation for fact in spoken), default=-1)
-    failing = [fact for fact in spoken if seats is None or not fact.unfit]
-    failed = next((fact.failure for fact in failing if fact.failure is not None), None)
-    stop = meant_most([fact.stop for fact in spoken if fact.stop is not None])
-    if stop is not None and _all_stop(spoken):
-        besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
-        why = f"stopped by {stop.value}{besides}"
-        return finished(newest, now_s, stop_exit_code(rules, stop), why, stop=stop)
-    if failed is None:
-        return None
-    node = next(fact.node for fact in failing if fact.failure is not None)
-    why = failed[1] if len(rules.topology.nodes) == 1 else on_its_node(node, failed[1])
-    return finished(newest, now_s, failed[0], why)
-
-
-def _all_stop(spoken: list[NodeFact]) -> bool:
-    """Whether the run is to end, and not only a node of it, whose place another may take."""
-    stops = [fact.stop for fact in spoken]
-    return None not in stops or any(stop is not None and stop.ends_the_run for stop in stops)
-
-
-def stop_exit_code(rules: Rules, stop: StopSource) -> int:
-    """What a run that was told to stop ends with."""
-    # The platform places the job anew only if it failed, whatever a person wants to see after a stop.
-    if rules.exit_code_on_stop is not None and stop is not StopSource.PLATFORM:
-        return rules.exit_code_on_stop
-    return STOP_EXIT_CODES[stop]
-
-
 def _replan(
     rules: Rules, plan: Plan | None, seating: Seating, spoken: list[NodeFact], now_s: float
 ) -> NextStep:
@@ -277,7 +246,7 @@ def _replan(
     against = "" if point is not None else nothing_in_common(members)
     if against:
         newest = max(fact.incarnation for fact in spoken)
-        return finished(newest, now_s, NoWholeCheckpoint.exit_code, against)
+        return wanting(newest, now_s, against)
     following = Plan(
         incarnation=max(fact.incarnation for fact in spoken) + 1,
         topology=seats,

@@ -1,30 +1,19 @@
-"""Transitions while no worker runs: from a recovery point over a plan to the start, or to the end.
+"""Transitions while no worker runs: the supervisor's start, and from a plan to workers or to the end.
 
 Called by ``decide`` only, which says when each of them applies.
 """
 
 from dataclasses import replace
 
-from faultrun.core import gasp, notices
-from faultrun.core.aftermath import only_followed
+from faultrun.core import notices
 from faultrun.core.budget import anew
-from faultrun.core.quarantine import attempts_of, quarantined
 from faultrun.core.scheduler_choice import given_up
-from faultrun.model.actions import FindRecoveryPoint, Prepare, Publish, Spawn, StartTimer
-from faultrun.model.agreement import LookAgain
+from faultrun.core.statement import await_plan, statement
+from faultrun.core.survey import find_recovery_point
+from faultrun.model.actions import Prepare, Spawn, StartTimer
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.events import (
-    GoGiven,
-    NothingWhole,
-    PlanAdopted,
-    Prepared,
-    RecoveryPointChosen,
-    RunFinished,
-    RunStarted,
-    Timer,
-)
-from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.incident import Incident
+from faultrun.model.events import GoGiven, PlanAdopted, Prepared, RunFinished, RunStarted, Timer
+from faultrun.model.facts import NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.stop import Stop, StopSource
@@ -36,9 +25,6 @@ _TAKES_A_PLAN = (
     Phase.PREPARING,
     Phase.AWAITING_GO,
 )
-_PATIENCE_S = 60.0
-_FIRST_LOOK_S = 1.0
-"""A mount that dropped is often back in a minute; the time between two looks doubles."""
 
 
 def take_up(state: RunState, event: RunStarted) -> Step:
@@ -89,142 +75,6 @@ def plan_to_go_on_from(state: RunState) -> Plan | None:
     return replace(plan, ledger=ledger, slots=None)
 
 
-def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecoveryPoint:
-    """Look for the recovery point, under what the incident and earlier attempts taught."""
-    plain = FindRecoveryPoint(
-        incarnation=state.incarnation,
-        continuing=state.plan is not None,
-        lost=tuple(sorted(state.run.platform.lost)),
-        expects=state.run.known_save,
-        folders=state.run.save_folders,
-        world_size=_saved_by(state),
-    )
-    if state.plan is None:
-        return plain
-    if not state.plan.of_one_node:
-        plain = replace(plain, resumed=state.plan.resumes_from(state.node))
-    before = state.plan.topology.world_size
-    plain = replace(plain, before=before if before != plain.world_size else 0)
-    if incident is None or incident.ordered:
-        return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
-    # Whoever only followed others does not know what they failed of.
-    follows = only_followed(incident) and not state.plan.of_one_node
-    attempts = state.plan.ledger.attempts if follows else attempts_of(incident, state.plan)
-    return replace(plain, fault_at_s=incident.at_s, quarantine=quarantined(attempts))
-
-
-def _saved_by(state: RunState) -> int:
-    """How many workers the recovery point is to serve: a world that shrank is resumed as it was."""
-    plan = state.plan
-    return state.seats.world_size if plan is None or plan.slots is None else plan.topology.world_size
-
-
-def offer(state: RunState, event: RecoveryPointChosen) -> Step:
-    """The checkpoints were looked through: tell the agreement what this node can resume from."""
-    run, where = state.run, "from nothing"
-    if event.point is not None:
-        step = event.point.global_step
-        high_step = max(run.high_step, -1 if step is None else step)
-        run = replace(run, high_step=high_step, known_save=event.point.path)
-        where = f"from {event.point.path}"
-    life = replace(state.life, point=event.point, more_points=event.more_points, open_port=event.open_port)
-    state = replace(state, run=run, life=life)
-    if state.life.look > run.look:
-        return _look_for(state, state.life.look)
-    status = NodeStatus.DONE if state.has_finished else NodeStatus.JOINED
-    return await_plan(state, event.at_s, status, f"resume {where}", look=run.look)
-
-
-def lack(state: RunState, event: NothingWhole) -> Step:
-    """Nothing can be resumed from: the end, except that a folder that is gone may come back for a while."""
-    if event.gone_s is None or event.gone_s >= _PATIENCE_S:
-        return give_up(state, event.at_s, (65, event.why))
-    wait_s = max(_FIRST_LOOK_S, event.gone_s)
-    timer = StartTimer(timer=Timer.LOOK, at_s=event.at_s + wait_s, incarnation=state.incarnation)
-    why = f"looking for the checkpoints again in {wait_s:.0f} s, and for {_PATIENCE_S:g} s in all"
-    return Step(state=state, actions=(timer,), why=why)
-
-
-def look_again(state: RunState) -> Step:
-    """The wait for a folder that was gone is over."""
-    return Step(
-        state=state,
-        actions=(find_recovery_point(state, state.life.incident),),
-        why="another look for the checkpoints",
-    )
-
-
-def asked_to_look(state: RunState, event: LookAgain) -> Step:
-    """What a lost node saved last may lie there by now; whoever has no workers looks again."""
-    if state.phase is Phase.SURVEYING:
-        noted = replace(state, life=replace(state.life, look=event.number))
-        return Step(state=noted, why="looking through the checkpoints; once more after that")
-    if state.phase is not Phase.AWAITING_PLAN or state.stop is not None or state.failure is not None:
-        return Step(state=state, why=f"asked to look through the checkpoints while {state.phase.value}")
-    return _look_for(state, event.number)
-
-
-def _look_for(state: RunState, number: int) -> Step:
-    state = replace(state, phase=Phase.SURVEYING, run=replace(state.run, look=number))
-    look = find_recovery_point(state, state.life.incident)
-    return Step(state=state, actions=(look,), why="a node is lost; what it saved last may lie there by now")
-
-
-def await_plan(state: RunState, now_s: float, status: NodeStatus, why: str, *, look: int = -1) -> Step:
-    """Tell the agreement where this node stands and let it say what comes next."""
-    state = replace(state, phase=Phase.AWAITING_PLAN)
-    return Step(state=state, actions=(statement(state, now_s, status, look),), why=why)
-
-
-def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1) -> Publish:
-    """What this node says of itself from now on."""
-    return Publish(
-        fact=NodeFact(
-            node=state.node,
-            boot=state.boot,
-            at_s=now_s,
-            incarnation=state.incarnation,
-            status=status,
-            incident=state.life.incident,
-            stop=state.stop.source if state.stop is not None else None,
-            point=state.life.point,
-            more_points=state.life.more_points,
-            high_step=state.run.high_step,
-            reached=state.life.reached,
-            master_port=state.life.master_port,
-            failure=state.failure,
-            unfit=state.unfit,
-            addr=state.addr,
-            look=look,
-            saves=state.life.saves,
-            unsaved=gasp.unsaved(state.life),
-            native_scheduler=state.native_scheduler or state.run.native_scheduler,
-            forming=state.life.forming,
-            kept=state.life.alive if status is NodeStatus.REPLACING else frozenset(),
-            usable=state.life.usable,
-            faulty=notices.faulty_slots(state),
-            hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
-            meeting_port=state.life.meeting_port if status is NodeStatus.REPLACING else 0,
-            open_port=0 if _keeps_back(state, now_s) else state.life.open_port,
-            ledger=state.ledger_before,
-            saved="" if state.plan is None or state.plan.point is not None else state.run.known_save,
-        )
-    )
-
-
-def first_save(state: RunState, before: RunState, now_s: float, why: str) -> Step:
-    """The run has a save: of several nodes, whoever comes when all that trained are gone must hear of it."""
-    new = state.run.known_save and not before.run.known_save
-    if not new or state.phase is not Phase.RUNNING or state.plan is None or state.plan.of_one_node:
-        return Step(state=state, why=why)
-    return Step(state=state, actions=(statement(state, now_s, NodeStatus.RUNNING),), why=why)
-
-
-def _keeps_back(state: RunState, now_s: float) -> bool:
-    """Whether the platform wants a start to wait."""
-    return state.run.platform.not_before_s > now_s or bool(notices.hold(state))
-
-
 def adopt(state: RunState, event: PlanAdopted) -> Step:
     """Take the agreed plan as the next incarnation, or say why it is not for this node now."""
     plan = event.plan
@@ -232,6 +82,8 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
     if state.stop is not None or state.failure is not None:
         return Step(state=state, why=f"no incarnation {plan.incarnation}: the run is about to end")
+    if state.life.lacks and not plan.kept:
+        return Step(state=state, why=f"no incarnation {plan.incarnation}: there is nothing to resume from")
     if not plan.is_for(state.node, state.boot):
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
     if plan.keeps_on(state.node):
@@ -329,12 +181,6 @@ def spawn(state: RunState, event: GoGiven) -> Step:
     until_s = event.at_s + state.windows.rejoin_s
     timer = StartTimer(timer=Timer.REJOIN, at_s=until_s, incarnation=state.incarnation)
     return Step(state=state, actions=(running, spawn, timer), why=f"{why} beside survivors of other nodes")
-
-
-def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:
-    """End the run with (exit code, why): no incarnation follows."""
-    state = replace(state, failure=failure)
-    return await_plan(state, now_s, NodeStatus.JOINED, f"giving up: {failure[1]}")
 
 
 def finish(state: RunState, event: RunFinished) -> Step:

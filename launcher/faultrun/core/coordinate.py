@@ -5,14 +5,15 @@ that is counted as lost has not come back since.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.core import at_once
 from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
 from faultrun.core.elect import plan_as_seen, still_coordinator
 from faultrun.core.office import LONGEST_PATH, Office, namesakes, numbered, statements
-from faultrun.core.place import begun_anew, does_without
+from faultrun.core.place import begun_anew, does_without, goes_back
+from faultrun.core.quarantine import quarantined
 from faultrun.core.span import node_names, span
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
@@ -64,8 +65,10 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
             return _go(office, following, run_s)
         case PlanAdopted(plan=plan):
             plan = replace(plan, settings=rules.settings)
-            look = "" if plan.kept else _look_first(office, facts, plan, run_s)
+            look = "" if plan.kept else _look_before(office, facts, plan, run_s)
             return look or _from_nothing(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
+        case RunFinished(wanting=True) if look := _look_for_more(office, facts, run_s, waited=waited):
+            return look
         case RunFinished():
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
         case _:
@@ -130,24 +133,50 @@ def name_of(value: Roster | Plan | tuple[RosterEntry, ...]) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _look_first(
+def _look_before(
     office: Office, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
 ) -> Transaction | str:
-    """What a lost member saved last is seen by those who look after its end; empty once all have."""
+    """What a lost member saved last is seen by those who look after its end; empty once all have.
+
+    Nor may the run go back, because somebody looked before another's last save, behind what one node has.
+    """
+    seated = [facts[seat.node] for seat in plan.topology.nodes]
+    avoids = quarantined(plan.ledger.attempts)
+    again = any(fact.look < 0 for fact in seated) or goes_back(plan.point, seated, avoids)
+    fewer = office.plan is not None and does_without(office.plan, plan)
+    return _look(office, seated, run_s, again=again or bool(office.lost), fewer=fewer)
+
+
+def _look_for_more(
+    office: Office, facts: Mapping[NodeId, NodeFact], run_s: float, *, waited: bool
+) -> Transaction | str:
+    """The same before the run ends for want of a checkpoint: who lacks one may have looked too early."""
+    members = set() if office.plan is None else {seat.node for seat in office.plan.topology.nodes}
+    able = [
+        fact
+        for fact in facts.values()
+        if (fact.node in members or fact.lacks) and fact.stop is None and fact.failure is None
+    ]
+    return _look(office, able, run_s, again=True, fewer=waited)
+
+
+def _look(
+    office: Office, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
+) -> Transaction | str:
+    """Nobody has workers any more: have all look ``again``, once; empty when these have."""
     header = office.header
     if header is None:
         return ""
     missing = _names_lost(office)
-    seated = [facts[seat.node] for seat in plan.topology.nodes]
     asked = header.phase is PlanPhase.LOOK and header.missing == missing
-    if (missing or any(fact.look < 0 for fact in seated)) and not asked:
+    if again and not asked:
         looking = replace(
             header,
             phase=PlanPhase.LOOK,
             look=header.look + 1,
             missing=missing,
             run_s=run_s,
-            fewer=office.plan is not None and does_without(office.plan, plan),
+            fewer=fewer,
             saved=office.saved,
         )
         what = f"look again, for the {looking.look}. time"

@@ -1,7 +1,7 @@
 """The supervisor's mind: one pure function from a fact to a decision.
 
 This is the table: which fact means what in which phase. The transitions
-themselves are in ``begin`` (no worker runs), ``drain`` (from running to
+themselves are in ``survey`` and ``begin`` (no worker runs), ``drain`` (from running to
 none) and ``replacing`` (survivors stay); a phase is changed there and nowhere
 else. None of them reads a clock, file, environment or process: time arrives
 on events, waiting leaves as ``StartTimer``.
@@ -9,7 +9,18 @@ on events, waiting leaves as ``StartTimer``.
 
 from dataclasses import replace
 
-from faultrun.core import begin, drain, gasp, growth, hang_decisions, notices, rendezvous, replacing
+from faultrun.core import (
+    begin,
+    drain,
+    gasp,
+    growth,
+    hang_decisions,
+    notices,
+    rendezvous,
+    replacing,
+    statement,
+    survey,
+)
 from faultrun.core.diagnose import describe, new_incident
 from faultrun.core.span import span
 from faultrun.core.staying import refusal
@@ -103,7 +114,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
         case SaveSeen(path=path):
             known = replace(state.run, known_save=state.run.known_save or path)
             why = "a checkpoint of this run lies there: it will never begin at zero"
-            return begin.first_save(replace(state, run=known), state, event.at_s, why)
+            return statement.first_save(replace(state, run=known), state, event.at_s, why)
         case WorkerExit() | RankCannotRejoin() if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:
@@ -116,11 +127,11 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
     """The table: what a fact of this incarnation means in each phase. The first row that fits counts."""
     match state.phase, event:
         case Phase.SURVEYING, RecoveryPointChosen():
-            return begin.offer(state, event)
+            return survey.offer(state, event)
         case Phase.SURVEYING, NothingWhole():
-            return begin.lack(state, event)
+            return survey.lack(state, event)
         case Phase.SURVEYING, TimerFired(timer=Timer.LOOK):
-            return begin.look_again(state)
+            return survey.look_again(state)
         case Phase.BACKING_OFF, TimerFired(timer=Timer.BACKOFF):
             return begin.prepare(state, event.at_s, "the wait before the restart is over")
         case Phase.HOLDING, TimerFired(timer=Timer.HOLD):
@@ -144,14 +155,14 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case ((Phase.RUNNING | Phase.REPLACING), (RankCanRejoin() | RankRejoined() | RankCannotRejoin())):
             return replacing.heard(state, event)
         case _, LookAgain():
-            return begin.asked_to_look(state, event)
+            return survey.asked_to_look(state, event)
         case _, IncarnationOver():
             return drain.over_elsewhere(state, event)
         case Phase.SURVEYING, PrepareFailed(surveying=False):
             return Step(state=state, why=f"the plan is over that could not be prepared: {event.why}")
         case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
             failed = replace(state, unfit=event.unfit)
-            return begin.give_up(failed, event.at_s, (event.exit_code, event.why))
+            return statement.give_up(failed, event.at_s, (event.exit_code, event.why))
         case Phase.AWAITING_GO, GoGiven():
             return begin.spawn(state, event)
         case Phase.RUNNING, WorkerExit(clean=True, rank=rank) if rank in state.life.rejoining:
@@ -211,7 +222,9 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.saved(state, event)
         case Phase.RUNNING, GaspSaved():
             noted = replace(state, run=gasp.noted(state.run, event))
-            return begin.first_save(noted, state, event.at_s, f"rank {event.rank} saved step {event.step}")
+            return statement.first_save(
+                noted, state, event.at_s, f"rank {event.rank} saved step {event.step}"
+            )
         case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.drain and state.life.drain.swept:
             return drain.stop_reading(state, event.at_s, "no restart follows")
         case _, GaspVerified():

@@ -5,7 +5,7 @@ Called by ``decide`` only, which says when each of them applies.
 
 from dataclasses import replace
 
-from faultrun.core import begin, gasp
+from faultrun.core import begin, gasp, statement, survey
 from faultrun.core.diagnose import KILLED, conclude, exit_code_of, new_incident, open_incident
 from faultrun.core.staying import unkept
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
@@ -107,7 +107,7 @@ def fence(state: RunState, event: MembershipLost) -> Step:
             return kill(state, event.at_s, event.why)
         case Phase.AWAITING_PLAN if event.boot:
             why = f"{event.why}; nobody has heard of this supervisor under its new name"
-            return begin.await_plan(state, event.at_s, NodeStatus.JOINED, why)
+            return statement.await_plan(state, event.at_s, NodeStatus.JOINED, why)
         case _:
             return begin.withdraw(state, event.at_s, event.why)
 
@@ -144,7 +144,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
     again = before.is_repeated_by(event)
     state = replace(state, stop=before.heard(event))
     if state.phase.without_workers:
-        return begin.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
+        return statement.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
     left_s = None if state.stop_by_s is None else state.stop_by_s - event.at_s
     window_s = state.windows.stop_window_s(left_s, event.late_s)
     match state.phase:
@@ -226,7 +226,7 @@ def read_back(state: RunState, event: GaspVerified) -> Step:
     why = f"the save of rank {event.rank}: {event.why}"
     drain = _drain_of(state)
     if drain.swept and state.phase is Phase.SWEEPING and not drain.reading:
-        return begin.await_plan(state, event.at_s, NodeStatus.DRAINED, why)
+        return statement.await_plan(state, event.at_s, NodeStatus.DRAINED, why)
     step = end_window_early(state, event.at_s, why)
     return replace(step, actions=(*_verify(state, unread), *step.actions))
 
@@ -251,7 +251,7 @@ def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
 
 def stop_reading(state: RunState, now_s: float, why: str) -> Step:
     """End a stopped run although saves are still being read back; nobody but them was waited for."""
-    return begin.await_plan(state, now_s, NodeStatus.DRAINED, f"{why}; not every save was read back")
+    return statement.await_plan(state, now_s, NodeStatus.DRAINED, f"{why}; not every save was read back")
 
 
 def end_window_early(state: RunState, now_s: float, why: str) -> Step:
@@ -324,14 +324,14 @@ def drained(state: RunState, event: Drained) -> Step:
         why = "no restart follows; what was saved is being read back"
         return Step(state=swept, actions=(timer,), why=why)
     if state.stop is not None or state.failure is not None:
-        return begin.await_plan(state, event.at_s, NodeStatus.DRAINED, "no restart follows")
+        return statement.await_plan(state, event.at_s, NodeStatus.DRAINED, "no restart follows")
     if drain is None:
-        return begin.await_plan(state, event.at_s, NodeStatus.DONE, "every rank finished")
+        return statement.await_plan(state, event.at_s, NodeStatus.DONE, "every rank finished")
     if event.stragglers:
         pids = " ".join(str(pid) for pid in event.stragglers)
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
         code = exit_code_of(None if incident is None else incident.status)
-        return begin.give_up(state, event.at_s, (code, why))
+        return statement.give_up(state, event.at_s, (code, why))
     state = replace(state, phase=Phase.SURVEYING)
-    look = begin.find_recovery_point(state, incident)
+    look = survey.find_recovery_point(state, incident)
     return Step(state=state, actions=(look,), why="all workers are gone")

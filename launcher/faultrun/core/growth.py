@@ -5,10 +5,10 @@ Called by ``decide`` only. Nothing has failed, so nothing is charged.
 
 from dataclasses import replace
 
-from faultrun.core import begin as starts
 from faultrun.core import drain
 from faultrun.core.diagnose import new_incident
 from faultrun.core.span import node_names, several
+from faultrun.core.statement import statement
 from faultrun.model.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause
@@ -63,5 +63,5 @@ def well(state: RunState, event: SlotsUsable) -> Step:
     if state.life.usable == event.slots:
         return Step(state=state, why="the other nodes know that this one is well")
     state = replace(state, life=replace(state.life, usable=event.slots))
-    stated = starts.statement(state, event.at_s, NodeStatus.JOINED, state.run.look)
+    stated = statement(state, event.at_s, NodeStatus.JOINED, state.run.look)
     return Step(state=state, actions=(stated,), why="this node is well again")

@@ -7,10 +7,10 @@ limit is over, or that a rank was woken in vain.
 from dataclasses import replace
 
 from faultrun.core import replacing
-from faultrun.core.begin import statement
 from faultrun.core.diagnose import hang_incident
 from faultrun.core.drain import open_drain
 from faultrun.core.span import span
+from faultrun.core.statement import statement
 from faultrun.core.staying import hang_refusal, unkept
 from faultrun.model.actions import Action, Inspect, StartTimer, TellNodes, Wake
 from faultrun.model.events import Timer

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from faultrun.core.agree import stop_exit_code
 from faultrun.core.elect import leads
+from faultrun.core.endings import stop_exit_code
 from faultrun.core.span import node_names, span
 from faultrun.core.standpoint import Standpoint
 from faultrun.model.events import RunFinished
@@ -65,7 +65,9 @@ def _goes_on_without(case: Standpoint) -> bool:
 def _stopped(case: Standpoint, stop: StopSource) -> RunFinished:
     others = "etcd does not answer" if case.deaf else "the other nodes go on"
     why = f"stopped by {stop.value}; {others}"
-    return _end(case.own.fact, case.clock, stop_exit_code(case.rules, stop), why, stopped=True)
+    return _end(
+        case.own.fact, case.clock, stop_exit_code(case.rules.exit_code_on_stop, stop), why, stopped=True
+    )
 
 
 def _is_needed(case: Standpoint, leaving_since_s: float) -> bool:

@@ -169,6 +169,12 @@ def _whole_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint
     return replace(chosen, source=OnNode(node=node), files=tuple(sorted(files, key=lambda file: file.rank)))
 
 
+def goes_back(point: RecoveryPoint | None, facts: Sequence[NodeFact], avoids: Sequence[Attempt]) -> bool:
+    """Whether one of these nodes told of something further, which is not among ``avoids``."""
+    start = (-1, -1, -1) if point is None else _position(point)
+    return any(_position(own) > start for fact in facts for own in _without(avoids, fact).points)
+
+
 def begun_anew(has_saved: str, seated: Sequence[NodeFact]) -> str:
     """Why nodes that know of no checkpoint may not begin anew: the run ``has_saved`` one.
 

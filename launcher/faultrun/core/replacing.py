@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.core import drain
-from faultrun.core.begin import statement
 from faultrun.core.diagnose import conclude, new_incident, open_incident
+from faultrun.core.statement import statement
 from faultrun.core.staying import elsewhere, refusal, repair_refusal, unkept
 from faultrun.model.actions import (
     Action,

@@ -270,6 +270,7 @@ class RunFinished(FactOfNodes):
     ``aftermath`` is of the incident of several nodes that no plan answers any more.
     ``unheard`` are nodes of which this one, whose own ranks all ended with 0, does not know how theirs did.
     ``restarts`` of the run, which a node without a seat has not followed; None: its own plan tells.
+    ``wanting``: for want of a checkpoint, by what the nodes saw when they looked.
     """
 
     exit_code: int
@@ -279,6 +280,7 @@ class RunFinished(FactOfNodes):
     stop: StopSource | None = None
     aftermath: Aftermath | None = None
     restarts: int | None = field(default=None, metadata=UNLESS_USED)
+    wanting: bool = field(default=False, metadata=UNLESS_USED)
 
 
 Event = (

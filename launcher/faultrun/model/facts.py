@@ -35,11 +35,12 @@ class NodeFact:
     last words showed. ``point`` is what it would resume from, ``more_points`` what else it could,
     best first. ``high_step`` is the largest global step it knows of, ``reached`` how far its ranks were where
     no incident tells it (their supervisor was killed with them, or told to stop). ``failure`` is the
-    exit code and reason when this node cannot go on (no whole checkpoint,
-    unkillable worker, rewriting failed). ``arrived`` and ``alarm`` are filled in by the agreement,
-    which counts arrivals and alarms of all nodes; 0 where it did not. So is ``seat``, the node rank that it
-    was started with, None where nobody said one. ``look`` is the newest request to look
-    through the checkpoints again that ``point`` answers, -1 where it is of before the incarnation's end.
+    exit code and reason when this node cannot go on (unkillable worker, rewriting failed),
+    ``lacks`` why nothing that it saw can be resumed from: another look may find more. ``arrived`` and
+    ``alarm`` are filled in by the agreement, which counts arrivals and alarms of all nodes; 0 where it did
+    not. So is ``seat``, the node rank that it was started with, None where nobody said one. ``look`` is the
+    newest request to look through the checkpoints again that ``point`` answers, -1 where it is of before
+    the incarnation's end.
     ``saves`` and ``unsaved`` are what its ranks saved, or could not, as the incarnation ended.
     ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``forming``: as the incarnation
     ended all ranks had met at our own scheduler, which is here, and were not through ``init()``.
@@ -80,6 +81,7 @@ class NodeFact:
     faulty: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
     hangs: str = field(default="", metadata=UNLESS_USED)
     unfit: bool = field(default=False, metadata=UNLESS_USED)
+    lacks: str = field(default="", metadata=UNLESS_USED)
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
     open_port: int = field(default=0, metadata=UNLESS_USED)
     seat: int | None = field(default=None, metadata=UNLESS_USED)

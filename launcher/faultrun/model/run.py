@@ -98,7 +98,8 @@ class Life:
     one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
     take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
     prepared for it. ``offered`` are this node's own points before a plan took the one of all nodes.
-    ``reached``: how far the ranks were that an earlier supervisor had.
+    ``reached``: how far the ranks were that an earlier supervisor had. ``lacks``: why nothing that
+    was seen last can be resumed from.
     """
 
     topology: Topology | None = None
@@ -124,6 +125,7 @@ class Life:
     open_port: int = 0
     offered: tuple[RecoveryPoint, ...] = ()
     reached: int = -1
+    lacks: str = ""
 
     @property
     def newest(self) -> RankStep | None:

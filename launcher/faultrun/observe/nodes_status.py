@@ -251,7 +251,7 @@ def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) 
         address=fact.addr or _host(said.peer_addr),
         says=fact.status.value,
         incarnation=fact.incarnation if fact.incarnation >= 0 else None,
-        failure="" if fact.failure is None else fact.failure[1],
+        failure=fact.lacks if fact.failure is None else fact.failure[1],
         hangs=fact.hangs,
         stopping=fact.stop is not None,
         node_rank=said.node_rank,
