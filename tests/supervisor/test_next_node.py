@@ -154,6 +154,23 @@ def test_each_has_the_copies_of_the_other_until_one_is_lost_and_what_is_here_of_
     assert not a.next_node.lost
 
 
+def test_a_node_that_is_replaced_before_it_connects_again_is_lost_and_its_copies_stay(pair: Pair) -> None:
+    a, b = pair.a, pair.b
+    pair.begins(PLAN)
+    theirs, _ = b.copies(6, 7), a.copies(7)
+    pair.meet()
+    pair.works_until(lambda: theirs.is_elsewhere(7), "copies of rank 1 at node a")
+    a.next_node.begin(replace(PLAN, incarnation=1, kept=frozenset({0, 1}), since=0))
+    assert not a.next_node.lost
+    seats = (PLAN.topology.nodes[0], NodeSlots(node=NodeId("c"), slots=1))
+    other = replace(PLAN, topology=Topology(nodes=seats), boots=(BootId("boot a"), BootId("boot c")))
+    a.next_node.begin(replace(other, incarnation=2, kept=frozenset({0}), since=0))
+    assert a.next_node.lost == {1}
+    assert a.of(1).steps == {6, 7}
+    a.next_node.begin(replace(other, incarnation=3, kept=frozenset()))
+    assert not a.next_node.lost
+
+
 def test_where_memory_is_short_there_the_ranks_here_are_told_and_nobody_who_leaves_is_lost(
     pair: Pair,
 ) -> None:

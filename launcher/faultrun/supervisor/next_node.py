@@ -16,7 +16,7 @@ from faultrun.core.heard import short, whole
 from faultrun.model.events import Event
 from faultrun.model.meeting import meeting_secret
 from faultrun.model.plan import Plan
-from faultrun.model.topology import NodeId, RunId
+from faultrun.model.topology import BootId, NodeId, RunId
 from faultrun.model.wire import message, parse
 from faultrun.supervisor.control_peer import ControlPeer
 from faultrun.supervisor.reactor import Reactor
@@ -61,13 +61,26 @@ class NextNode:
     def begin(self, plan: Plan) -> None:
         """An incarnation begins. What is kept of a node that is lost stays while any rank does."""
         self._end_program()
-        self._plan, self._at = plan, ""
-        if not plan.kept:
+        before, self._plan, self._at = self._plan, plan, ""
+        if plan.kept:
+            self.lost |= self._moved(before)
+        else:
             self._shards.clear()
             self.lost, self._goes_out = frozenset(), False
         if self._shards & frozenset(self._ranks):
             at_s = self._reactor.now() + _AFTER_START_S
             self._reactor.call_at(at_s, lambda: self._send_kept(plan))
+
+    def _moved(self, before: Plan | None) -> frozenset[int]:
+        """Ranks with copies here whose place another supervisor has now.
+
+        Theirs may have gone before its program of that incarnation had connected: nobody else tells of it.
+        """
+        if before is None or self._plan is None:
+            return frozenset()
+        old, new = _supervisors(before), _supervisors(self._plan)
+        copied = (rank for rank in self._memory.all() if self._is_foreign(rank))
+        return frozenset(rank for rank in copied if rank in old and old[rank] != new.get(rank))
 
     def _send_kept(self, plan: Plan) -> Iterable[Event]:
         if plan is self._plan:
@@ -174,6 +187,12 @@ class NextNode:
         if program is not None:
             program.say("end")
             self._leaving.append(program)
+
+
+def _supervisors(plan: Plan) -> dict[int, tuple[NodeId, BootId]]:
+    """Whose each rank is; nobody's in journals that do not tell."""
+    seats = zip(plan.topology.nodes, plan.boots, strict=False)
+    return {rank: (seat.node, boot) for seat, boot in seats for rank in plan.topology.ranks_of(seat.node)}
 
 
 class _Program:
