@@ -14,6 +14,7 @@ from examples.launched import FAULTRUN, Run
 from support.free_port import free_port
 from support.lightly import LIGHT, lightly
 from support.preloaded import Forked, Preloaded
+from support.processes import stand_still
 
 _STEP = re.compile(r"^step (\d+) loss (\S+)$", re.MULTILINE)
 _FINAL = re.compile(r"^final step \d+ loss \S+ digest [0-9a-f]{8}$", re.MULTILINE)
@@ -99,7 +100,7 @@ def killed_while(run: Run, rank: int, is_writing: Callable[[], bool], *, within_
         if not is_writing():
             time.sleep(_LOOK_AGAIN_S)
             continue
-        os.kill(pid, signal.SIGSTOP)
+        stand_still(pid)
         if is_writing():
             os.kill(pid, signal.SIGKILL)
             return

@@ -9,6 +9,7 @@ import pytest
 
 from examples.documented import documented
 from examples.launched import FAULTRUN, Run, launched, run_to_the_end
+from support.processes import stand_still
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 
@@ -52,6 +53,6 @@ def test_a_lost_slice_comes_back_from_its_replica(tmp_path: Path) -> None:
 def lose(run: Run, rank: int, *, disk: Path) -> None:
     """Take a rank away together with what it has saved; it cannot save again in between."""
     pid = next(entry["pid"] for entry in run.journal("WorkerStarted") if entry["rank"] == rank)
-    os.kill(pid, signal.SIGSTOP)
+    stand_still(pid)
     disk.rename(disk.parent.parent / "lost")
     os.kill(pid, signal.SIGKILL)

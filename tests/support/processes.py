@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
 
 PATIENCE_S = 120.0
@@ -96,6 +98,13 @@ def wait_until(
                 return found
             assert not over, f"{what} was never reached: the supervisor ended before"
             assert time.monotonic() < deadline, f"{what} was not reached within {within_s} s"
+
+
+def stand_still(pid: int) -> None:
+    """SIGSTOP; returns once the process does nothing any more."""
+    os.kill(pid, signal.SIGSTOP)
+    process = psutil.Process(pid)
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, what=f"pid {pid} to stand still")
 
 
 def let_go(pipe: Path) -> None:

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from support.lightly import lightly
-from support.processes import PATIENCE_S, end_all, let_go, wait_until, watched
+from support.processes import PATIENCE_S, end_all, let_go, stand_still, wait_until, watched
 
 FAULTRUN = (sys.executable, "-m", "faultrun")
 LIGHT_PYTHON = (sys.executable, "-S", "-E")
@@ -148,15 +146,11 @@ class Run:
 
     @contextmanager
     def _standing_still(self) -> Iterator[None]:
-        supervisor = psutil.Process(self.pid)
-        supervisor.suspend()
         try:
-            wait_until(
-                lambda: supervisor.status() == psutil.STATUS_STOPPED, what="a supervisor that stands still"
-            )
+            stand_still(self.pid)
             yield
         finally:
-            supervisor.resume()
+            os.kill(self.pid, signal.SIGCONT)
 
     def signal(self, signum: int) -> None:
         """Send ``signum`` to the supervisor."""
