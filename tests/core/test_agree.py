@@ -191,6 +191,16 @@ def test_a_node_that_cannot_go_on_ends_the_run() -> None:
     assert found == finish(exit_code=65, why="rank 1 has nothing on node b\n  because")
 
 
+def test_a_node_that_has_found_torn_saves_since_refuses_to_begin_at_zero_and_nothing_else() -> None:
+    ready = fact(A, NodeStatus.READY, incarnation=1)
+    lacks = fact(B, NodeStatus.JOINED, lacks="2 found, none whole\n  because")
+    over = answer(ready, lacks, after=plan(1))
+    assert isinstance(over, IncarnationOver)
+    assert over.why == "node b cannot begin at zero: 2 found, none whole\n  because"
+    resumes = replace(plan(1), point=checkpoint(5))
+    assert answer(ready, lacks, after=resumes) == "not prepared yet: b"
+
+
 def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> None:
     lack = replace(incident(), cause=Cause.SPAWN, node=B, explanation="No space left on device")
     unfit = fact(B, NodeStatus.DRAINED, failure=(71, "no space"), unfit=True, incident=lack)

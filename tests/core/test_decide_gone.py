@@ -1,12 +1,16 @@
-"""Checkpoints that a run is known to have had and that are gone: waited for, never begun without."""
+"""Checkpoints that are gone, or not whole yet: waited for, never begun without."""
+
+from dataclasses import replace
 
 import pytest
 
-from faultrun.model.actions import FindRecoveryPoint, StartTimer
+from faultrun.model.actions import FindRecoveryPoint, Prepare, Publish, StartTimer
 from faultrun.model.events import NothingWhole, Timer
 from faultrun.model.gasp import SaveSeen
+from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
-from support.story import Story, checkpoint
+from faultrun.model.topology import NodeId, NodeSlots, Topology
+from support.story import NODE, Story, checkpoint, first_plan
 
 WHY = "the checkpoints in mnt are gone\n  because: mnt does not exist\n  try:     bring them back"
 
@@ -91,3 +95,45 @@ def test_a_late_look_means_nothing(phase: Phase) -> None:
 def test_a_survey_that_cannot_go_on_ends_the_run_with_its_own_code() -> None:
     story = Story(1).starts().could_not_prepare(71, "no room for the list", surveying=True)
     assert story.state.exit_code == 71
+
+
+TWO = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=NodeId("other"), slots=2)))
+
+
+def waiting_spare() -> Story:
+    """A node of several, at its first look."""
+    story = Story(2)
+    story.agreement_is_silent = True
+    story.state = replace(story.state, topology=TWO)
+    return story.starts()
+
+
+def planned(incarnation: int) -> Plan:
+    return first_plan(4, incarnation=incarnation, topology=TWO)
+
+
+def test_a_node_that_waits_with_nothing_whole_looks_again_by_itself_ever_more_rarely() -> None:
+    story = waiting_spare()
+    began_s, waits = story.now_s, []
+    for _ in range(9):
+        story.performed(StartTimer)
+        story.found_nothing_whole()
+        (timer,) = story.performed(StartTimer)
+        assert timer.timer is Timer.LACK
+        waits.append(timer.at_s - story.now_s)
+        story.now_s = timer.at_s
+        story.rang(Timer.LACK)
+        assert story.phase is Phase.SURVEYING
+    assert waits == [10, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert story.now_s - began_s == sum(waits)
+    story.chose(checkpoint(5)).rang(Timer.LACK)
+    assert (story.phase, story.performed(Publish)[-1].fact.lacks) == (Phase.AWAITING_PLAN, "")
+
+
+def test_a_spare_that_found_nothing_whole_begins_beside_survivors_and_never_at_zero() -> None:
+    story = waiting_spare().found_nothing_whole().planned(planned(0))
+    assert (story.phase, story.performed(Prepare)) == (Phase.AWAITING_PLAN, [])
+    beside = replace(planned(1), kept=frozenset({2, 3}), since=0, meets_at="10.0.0.1:7000")
+    story.planned(beside)
+    (prepare,) = story.performed(Prepare)
+    assert prepare.plan == beside

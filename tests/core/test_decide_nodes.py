@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
+from faultrun.model.actions import (
+    FindRecoveryPoint,
+    Kill,
+    Prepare,
+    Publish,
+    RaiseAlarm,
+    RequestGasp,
+    Spawn,
+)
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.events import FaultNotice, GoGiven, RecoveryPointChosen, RunFinished, Timer
 from faultrun.model.exits import Signaled
@@ -182,17 +190,6 @@ def test_what_was_torn_when_a_node_looked_may_be_whole_at_the_next_look() -> Non
     story.chose(checkpoint(6))
     told = story.performed(Publish)[-1].fact
     assert (told.lacks, told.point, told.look) == ("", checkpoint(6), 3)
-
-
-def test_a_spare_that_found_nothing_whole_begins_beside_survivors_and_never_at_zero() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().found_nothing_whole().planned(plan(0))
-    assert (story.phase, story.performed(Prepare)) == (Phase.AWAITING_PLAN, [])
-    beside = replace(plan(1), kept=frozenset({2, 3}), since=0, meets_at="10.0.0.1:7000")
-    story.planned(beside)
-    (prepare,) = story.performed(Prepare)
-    assert prepare.plan == beside
 
 
 def test_where_the_next_ranks_could_meet_is_told_unless_the_platform_keeps_them_back() -> None:

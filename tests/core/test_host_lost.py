@@ -66,7 +66,8 @@ def test_once_its_lease_is_over_the_others_are_freed_and_nobody_is_planned_befor
 
 def test_the_plan_keeps_all_that_live_and_gives_the_lost_seat_to_the_spare_that_came_first() -> None:
     later = replace(SPARE, node=NodeId("0"), arrived=5)
-    told = answer(*FREE, SPARE, later)
+    lacks = replace(SPARE, node=NodeId("e"), arrived=1, lacks="its mount is gone")
+    told = answer(*FREE, lacks, SPARE, later)
     assert isinstance(told, PlanAdopted)
     plan = told.plan
     assert (plan.incarnation, plan.kept, plan.since, plan.point) == (1, frozenset({0, 1, 4, 5}), 0, None)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from faultrun.core.coordinate import MOST_COMPARES
 from faultrun.core.elect import may_lead
+from faultrun.core.guarded import MOST_COMPARES
 from faultrun.core.patience import ASKED, asked
 from faultrun.model.agreement import IncarnationOver, LookAgain
 from faultrun.model.checkpoint import RankFile

@@ -27,6 +27,11 @@ def test_a_stop_of_one_node_ends_its_part_and_a_stop_of_all_ends_the_run(both: b
     run["b"].says(
         NodeStatus.DRAINED if both else NodeStatus.JOINED, stop=StopSource.SIGTERM if both else None, look=0
     )
+    run.settles()
+    if not both:
+        assert run.phase == (0, PlanPhase.LOOK), "a may have saved when b had looked"
+        for name in "bc":
+            run[name].says(NodeStatus.JOINED, look=1)
     run.passes(3)
     (end,) = run["a"].was_told(RunFinished)
     assert isinstance(end, RunFinished)
@@ -43,6 +48,9 @@ def test_an_unfit_node_ends_with_its_own_code_once_the_others_go_on_without_it(n
     run.settles()
     assert not run[name].was_told(RunFinished), "its incident is not answered yet"
     run[other].says(NodeStatus.JOINED, look=0)
+    run.settles()
+    for one in (other, "c"):
+        run[one].says(NodeStatus.JOINED, look=1)
     run.passes(3)
     (end,) = run[name].was_told(RunFinished)
     assert isinstance(end, RunFinished)

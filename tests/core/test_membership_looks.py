@@ -4,15 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.core.agree import Rules, next_step
 from faultrun.model.agreement import LookAgain
 from faultrun.model.checkpoint import Identity, RecoveryPoint
+from faultrun.model.elastic import Elastic
 from faultrun.model.events import PlanAdopted, RunFinished
+from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeStatus
-from faultrun.model.plan import Plan
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.roster import PlanPhase
-from support.member_group import Group
-from support.story import checkpoint
+from faultrun.model.stop import StopSource
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.transaction import Transaction
+from support.member_group import RULES, TIMES, Group
+from support.story import POLICY, checkpoint
 
+THREE = Topology(nodes=(NodeSlots(node=NodeId(""), slots=1),) * 3)
 TORN = "no whole checkpoint in ck\n  because: 1 found, none whole"
 
 
@@ -128,3 +136,145 @@ def test_a_node_that_is_lost_before_its_second_look_is_not_waited_for() -> None:
     run["a"].says(NodeStatus.JOINED, look=2)
     run.settles()
     assert end(run, "a") == (65, f"node a: {TORN}")
+
+
+@pytest.mark.parametrize("older", [None, checkpoint(5)])
+def test_a_node_that_is_stopped_and_saves_longest_is_looked_after_although_a_spare_has_its_place(
+    older: RecoveryPoint | None,
+) -> None:
+    run = Group("a", "b", "c").starts()
+    run["b"].says(NodeStatus.JOINED, look=0, point=older)
+    run["a"].says(NodeStatus.DRAINED, stop=StopSource.SIGTERM, look=-1, saved="ck/gasp-9.pt")
+    run.settles()
+    assert run.phase == (0, PlanPhase.LOOK)
+    for name in "bc":
+        run[name].says(NodeStatus.JOINED, look=1, point=checkpoint(9))
+    run.settles()
+    assert run.phase == (1, PlanPhase.PREPARE)
+    assert planned(run, "c").point == checkpoint(9)
+
+
+def test_so_is_one_that_had_looked_and_whose_place_another_has() -> None:
+    run = Group("a", "b", "c").starts()
+    run["a"].says(NodeStatus.JOINED, look=0, point=checkpoint(5))
+    unfit = (71, "no space")
+    run["b"].says(NodeStatus.JOINED, look=0, failure=unfit, unfit=True, point=checkpoint(9))
+    run.settles()
+    assert run.phase == (0, PlanPhase.LOOK)
+
+
+def test_a_spare_that_gets_a_seat_is_waited_for_before_the_run_ends_and_one_without_is_not() -> None:
+    run = Group("a", "b", "c", "d", "e", rules=Rules(topology=THREE, policy=POLICY)).starts()
+    run["e"].says(NodeStatus.JOINED, look=0, lacks=TORN)
+    run.settles().is_gone("c")
+    run.settles()
+    for name, inode in (("a", 1), ("b", 2)):
+        own = replace(written(7, 300), identity=Identity(inode=inode, size_bytes=9, mtime_ns=inode))
+        run[name].says(NodeStatus.JOINED, look=0, point=own)
+    run.settles()
+    for name in "ab":
+        run[name].says(NodeStatus.JOINED, look=1)
+    run.settles()
+    assert run.phase == (0, PlanPhase.LOOK), "d looked long ago"
+    run["d"].says(NodeStatus.JOINED, look=1)
+    run.settles()
+    assert run.phase == (0, PlanPhase.FINISHED)
+    assert end(run, "a")[1].startswith("the nodes have no checkpoint of the same step")
+
+
+def test_a_plan_that_came_while_a_spare_looked_is_told_again_when_it_has() -> None:
+    run = Group("a", "b", "c").starts()
+    run.is_gone("b")
+    run.settles()
+    for look in (0, 1):
+        for name in "ac":
+            run[name].says(NodeStatus.JOINED, look=look, point=checkpoint(5))
+        run.settles()
+    assert len(run["c"].was_told(PlanAdopted)) == 1
+    run["c"].says(NodeStatus.JOINED, at_s=run["c"].fact.at_s + 1)
+    run.settles()
+    assert [event.incarnation for event in run["c"].was_told(PlanAdopted)] == [1, 1]  # type: ignore[attr-defined]
+
+
+def test_nodes_that_seem_to_have_nothing_in_common_look_again_before_they_wait_for_one_more() -> None:
+    rules = Rules(topology=THREE, policy=POLICY, elastic=Elastic(min_workers=1, min_nodes=2))
+    run = Group("a", "b", "c", rules=rules).starts()
+    run.is_gone("c")
+    run.settles()
+    run["a"].says(NodeStatus.JOINED, look=0, point=replace(written(5, 200), restore_ranks_map=""))
+    run["b"].says(NodeStatus.JOINED, look=0, point=replace(written(7, 300), restore_ranks_map=""))
+    run.settles().passes(TIMES.node_wait_s + 1)
+    assert run.phase == (0, PlanPhase.LOOK)
+    for name in "ab":
+        run[name].says(NodeStatus.JOINED, look=1, point=replace(written(7, 300), restore_ranks_map=""))
+    run.settles().passes(TIMES.node_wait_s + 1)
+    assert (run.phase, [seat.node for seat in planned(run, "a").topology.nodes]) == (
+        (1, PlanPhase.PREPARE),
+        ["a", "b"],
+    )
+
+
+def test_a_wait_that_is_over_stays_so_where_the_store_refuses_what_follows() -> None:
+    rules = Rules(topology=THREE, policy=POLICY, elastic=Elastic(min_workers=1, min_nodes=2))
+    run = Group("a", "b", "c", rules=rules).starts()
+    run.is_gone("b")
+    run.settles()
+    run["a"].says(NodeStatus.JOINED, look=0, point=checkpoint(7))
+    run["c"].says(NodeStatus.JOINED, look=0, lacks=TORN)
+    run.settles()
+    for name in "ac":
+        run[name].says(NodeStatus.JOINED, look=run[name].fact.look + 1, point=checkpoint(7), lacks="")
+    commit, refused = run.store.commit, list[str]()
+
+    def refuses_once(transaction: Transaction, lease: int) -> bool:
+        if transaction.what.startswith("plan") and not refused:
+            refused.append(transaction.what)
+            return False
+        return commit(transaction, lease)
+
+    run.store.commit = refuses_once  # type: ignore[method-assign]
+    run.settles().passes(TIMES.node_wait_s + 1)
+    for name in "ac":
+        run[name].says(NodeStatus.JOINED, look=2)
+    run.settles().passes(1)
+    assert refused
+    assert run.phase == (1, PlanPhase.PREPARE)
+
+
+def test_the_budget_is_not_used_up_by_what_a_node_saw_before_the_save_that_gives_it_back() -> None:
+    """Saves that tell epochs only, written over: as if on disks of their own, an old one is common."""
+    seats = Topology(nodes=tuple(NodeSlots(node=NodeId(name), slots=1) for name in "ab"))
+
+    def of(epoch: int, path: str = "ck/latest.pt") -> RecoveryPoint:
+        identity = Identity(inode=epoch, size_bytes=9, mtime_ns=epoch, epoch=epoch)
+        return replace(
+            checkpoint(0, path), global_step=None, step_in_epoch=None, epoch=epoch, identity=identity
+        )
+
+    spent = tuple(Restart(at_s=1.0, step=-1) for _ in range(POLICY.max_restarts))
+    ledger = Ledger(restarts=spent, saved_epoch=(4, -1), total_restarts=len(spent), incidents=3)
+    boots = (BootId("a1"), BootId("b1"))
+    plan = Plan(
+        incarnation=3,
+        topology=seats,
+        reason=Reason.FAULT,
+        point=of(4),
+        start_at_s=10.0,
+        ledger=ledger,
+        boots=boots,
+    )
+    fell = Incident(
+        number=4, incarnation=3, at_s=50.0, cause=Cause.EXIT, rank=1, status=Exited(code=1), node=NodeId("b")
+    )
+    run = Group("a", "b")
+    for name, saw in (("a", of(4)), ("b", of(5))):
+        incident = fell if name == "b" else None
+        run[name].says(
+            NodeStatus.JOINED, 3, point=saw, more_points=(of(1, "ck/first.pt"),), incident=incident
+        )
+    facts = {one.fact.node: one.fact for one in run.members}
+    early = next_step(RULES, plan, facts, 60.0)
+    assert isinstance(early, RunFinished)
+    assert early.wanting == ("a", "b"), "another look may show a save that gives the budget back"
+    facts[NodeId("a")] = replace(facts[NodeId("a")], point=of(5))
+    assert isinstance(next_step(RULES, plan, facts, 60.0), PlanAdopted)

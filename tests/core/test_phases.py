@@ -160,6 +160,7 @@ def kind(state: RunState) -> object:
         state.plan is None,
         state.exit_code,
         state.phase is Phase.RUNNING and bool(life.waiting),
+        state.phase is Phase.AWAITING_PLAN and life.lacks is not None,
     )
 
 

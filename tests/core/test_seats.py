@@ -5,16 +5,17 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.agree import AWAITS
-from faultrun.core.seats import newcomers
+from faultrun.core.agree import AWAITS, next_step
+from faultrun.core.newcomer_nodes import newcomers
 from faultrun.core.slots import workers_words
 from faultrun.model.checkpoint import OnNode, RankFile, RecoveryPoint
 from faultrun.model.elastic import Elastic, Grow
+from faultrun.model.events import RunFinished
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
-from support.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, follows, names, planned
+from support.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, follows, names, planned, rules
 from support.story import checkpoint
 
 
@@ -144,6 +145,19 @@ def test_a_copy_that_lies_on_several_nodes_is_not_broken() -> None:
     point = hybrid('{"0,1": 0, "2,3": 1, "4,5": 2}')
     waits = follows(THREE, (fact(A, point=point), fact(C, point=point)), too_late=True)
     assert waits == f"{AWAITS}b (2 nodes cannot go on: no other rank has a copy)"
+
+
+def test_a_newcomer_that_found_nothing_whole_gets_no_seat_that_the_others_can_do_without() -> None:
+    lacks, well = replace(fact(D), point=None, lacks="1 found, none whole"), fact(NodeId("e"), at=999)
+    assert follows(THREE, (fact(A), fact(C), lacks)) == f"{AWAITS}b"
+    assert names(planned(THREE, fact(A), fact(C), lacks)) == "ac"
+    assert names(planned(THREE, fact(A), fact(C), lacks, well)) == "aec"
+    small = without_b()
+    assert newcomers(ELASTIC, small, {D: lacks}) == ()
+    assert names(planned(small, fact(A, small), fact(C, small), lacks, too_late=False)) == "ac"
+    needed = next_step(rules(), THREE, {A: fact(A), D: lacks}, 1.0, too_late=True)
+    assert isinstance(needed, RunFinished)
+    assert (needed.exit_code, needed.why, needed.wanting) == (65, "node d: 1 found, none whole", (A, D))
 
 
 def test_only_nodes_that_can_take_a_vacant_seat_are_news() -> None:

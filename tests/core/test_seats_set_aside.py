@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.agree import AWAITS
+from faultrun.core.newcomer_nodes import newcomers
 from faultrun.core.place import does_without
-from faultrun.core.seats import can_do_without_one, newcomers
+from faultrun.core.seats import can_do_without_one
 from faultrun.core.slots import workers_words
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.elastic import Elastic, NodeAside, SlotLedger

@@ -19,7 +19,7 @@ from faultrun.core.keeping import (
     wants_to_stay,
 )
 from faultrun.core.over import beside_the_lost, is_ahead, is_behind, of_this_run, on_its_node, why_over
-from faultrun.core.place import common_point, missing, nothing_in_common, place, replaced
+from faultrun.core.place import common_point, goes_back, missing, nothing_in_common, place, replaced
 from faultrun.core.quarantine import attempts_seen, quarantine_after
 from faultrun.core.resize import seats_without
 from faultrun.core.retry import NextStep, adopted, after_incident, finished, given_up
@@ -246,7 +246,7 @@ def _replan(
     against = "" if point is not None else nothing_in_common(members)
     if against:
         newest = max(fact.incarnation for fact in spoken)
-        return wanting(newest, now_s, against)
+        return wanting(newest, now_s, against, by_node)
     following = Plan(
         incarnation=max(fact.incarnation for fact in spoken) + 1,
         topology=seats,
@@ -282,6 +282,8 @@ def _replan(
     else:
         counted = replace(plan, ledger=ledger)
         answer = _after(rules, counted, incident, following, high_step, members)
+    if isinstance(answer, RunFinished) and goes_back(point, members, avoids):
+        answer = replace(answer, wanting=tuple(by_node))  # the budget is counted from the point
     if not isinstance(answer, PlanAdopted):
         return _for_the_unfit(answer, spoken)
     told = aftermath(incident, plan, answer.plan, spoken)

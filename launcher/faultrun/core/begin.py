@@ -82,8 +82,8 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
     if state.stop is not None or state.failure is not None:
         return Step(state=state, why=f"no incarnation {plan.incarnation}: the run is about to end")
-    if state.life.lacks and not plan.kept:
-        return Step(state=state, why=f"no incarnation {plan.incarnation}: there is nothing to resume from")
+    if state.life.lacks is not None and plan.begins_anew:
+        return Step(state=state, why=f"no incarnation {plan.incarnation}: it begins beside what is torn here")
     if not plan.is_for(state.node, state.boot):
         return Step(state=state, why=f"incarnation {plan.incarnation} has no place for this node")
     if plan.keeps_on(state.node):

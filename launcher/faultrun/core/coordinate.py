@@ -4,16 +4,16 @@ Pure. Every write compares the coordinator's own token, the plan as it was read,
 that is counted as lost has not come back since.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from faultrun.core import at_once
 from faultrun.core.agree import AWAITS, Rules, last_incident, next_step
-from faultrun.core.elect import plan_as_seen, still_coordinator
+from faultrun.core.guarded import MOST_COMPARES, guarded, name_of
+from faultrun.core.looks import look_before, look_for_more, members, names_lost
 from faultrun.core.office import LONGEST_PATH, Office, namesakes, numbered, statements
-from faultrun.core.place import begun_anew, does_without, goes_back
-from faultrun.core.quarantine import quarantined
+from faultrun.core.place import begun_anew
+from faultrun.core.seats import CANNOT
 from faultrun.core.span import node_names, span
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.agreement import IncarnationOver
@@ -22,22 +22,18 @@ from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Aftermath
 from faultrun.model.membership import (
     BODIES,
-    NODES,
     PLAN_KEY,
     ROSTERS,
     SMALL_BODIES,
     Stated,
     alarm_key,
-    node_key,
 )
 from faultrun.model.plan import Plan
 from faultrun.model.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.model.topology import NodeId, Topology
-from faultrun.model.transaction import Absent, Compare, Delete, NothingNewer, Operation, Put, Transaction
+from faultrun.model.transaction import Absent, Delete, Operation, Put, Transaction
 
 _ENDED = "the run had ended: "
-MOST_COMPARES = 100
-"""etcd takes 128 operations in a transaction by default."""
 NOTES_A_SAVE = "note that the run has saved"
 SMALL_BODY = 4096
 """Characters of its ``repr``: more than its JSON has. A list of files or of many nodes is larger."""
@@ -52,6 +48,10 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
     waited = too_late or _was_waited_for(office)
     following = next_step(rules, office.plan, facts, run_s, frozenset(), too_late=waited)
     match following:
+        case str() if CANNOT in following and (
+            look := look_for_more(office, facts, members(office), run_s, waited=waited)
+        ):
+            return look
         case str():
             following += _namesakes(office) if following.startswith(AWAITS) else ""
             gave_up = too_late and following.startswith(AWAITS)
@@ -65,9 +65,11 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
             return _go(office, following, run_s)
         case PlanAdopted(plan=plan):
             plan = replace(plan, settings=rules.settings)
-            look = "" if plan.kept else _look_before(office, facts, plan, run_s)
+            look = "" if plan.kept else look_before(office, facts, plan, run_s)
             return look or _from_nothing(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
-        case RunFinished(wanting=True) if look := _look_for_more(office, facts, run_s, waited=waited):
+        case RunFinished(wanting=nodes) if nodes and (
+            look := look_for_more(office, facts, nodes, run_s, waited=waited)
+        ):
             return look
         case RunFinished():
             return _end(office, run_s, following, last_incident(rules, office.plan, facts))
@@ -89,7 +91,7 @@ def _save_noted(office: Office, run_s: float) -> Transaction | None:
     if header is None or header.saved or not office.saved:
         return None
     noted = replace(header, saved=office.saved, run_s=run_s)
-    return _guarded(office, NOTES_A_SAVE, Put(key=PLAN_KEY, value=noted))
+    return guarded(office, NOTES_A_SAVE, Put(key=PLAN_KEY, value=noted))
 
 
 def _was_waited_for(office: Office) -> bool:
@@ -97,11 +99,7 @@ def _was_waited_for(office: Office) -> bool:
     header = office.header
     if header is None or header.phase is not PlanPhase.LOOK:
         return False
-    return header.fewer and header.missing == _names_lost(office)
-
-
-def _names_lost(office: Office) -> str:
-    return name_of(office.lost) if office.lost else ""
+    return header.fewer and header.missing == names_lost(office)
 
 
 def _finished_by_word(office: Office, facts: Mapping[NodeId, NodeFact]) -> bool:
@@ -126,63 +124,6 @@ def _states_done(fact: NodeFact | None, entry: RosterEntry, incarnation: int) ->
 def _all_finished(office: Office, run_s: float) -> RunFinished:
     life = -1 if office.header is None else office.header.incarnation
     return RunFinished(at_s=run_s, incarnation=life, exit_code=0, why="every rank finished", stopped=False)
-
-
-def name_of(value: Roster | Plan | tuple[RosterEntry, ...]) -> str:
-    """A name for what is written once: another value gets another name."""
-    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
-
-
-def _look_before(
-    office: Office, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
-) -> Transaction | str:
-    """What a lost member saved last is seen by those who look after its end; empty once all have.
-
-    Nor may the run go back, because somebody looked before another's last save, behind what one node has.
-    """
-    seated = [facts[seat.node] for seat in plan.topology.nodes]
-    avoids = quarantined(plan.ledger.attempts)
-    again = any(fact.look < 0 for fact in seated) or goes_back(plan.point, seated, avoids)
-    fewer = office.plan is not None and does_without(office.plan, plan)
-    return _look(office, seated, run_s, again=again or bool(office.lost), fewer=fewer)
-
-
-def _look_for_more(
-    office: Office, facts: Mapping[NodeId, NodeFact], run_s: float, *, waited: bool
-) -> Transaction | str:
-    """The same before the run ends for want of a checkpoint: who lacks one may have looked too early."""
-    members = set() if office.plan is None else {seat.node for seat in office.plan.topology.nodes}
-    able = [
-        fact
-        for fact in facts.values()
-        if (fact.node in members or fact.lacks) and fact.stop is None and fact.failure is None
-    ]
-    return _look(office, able, run_s, again=True, fewer=waited)
-
-
-def _look(
-    office: Office, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
-) -> Transaction | str:
-    """Nobody has workers any more: have all look ``again``, once; empty when these have."""
-    header = office.header
-    if header is None:
-        return ""
-    missing = _names_lost(office)
-    asked = header.phase is PlanPhase.LOOK and header.missing == missing
-    if again and not asked:
-        looking = replace(
-            header,
-            phase=PlanPhase.LOOK,
-            look=header.look + 1,
-            missing=missing,
-            run_s=run_s,
-            fewer=fewer,
-            saved=office.saved,
-        )
-        what = f"look again, for the {looking.look}. time"
-        return _guarded(office, what, Put(key=PLAN_KEY, value=looking))
-    behind = [fact.node for fact in seated if asked and fact.look < header.look]
-    return f"{', '.join(behind)} looks through the checkpoints again" if behind else ""
 
 
 def _from_nothing(
@@ -233,7 +174,7 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
     if before is None or before.roster != header.roster:
         writes.insert(0, Put(key=f"{ROSTERS}{header.roster}", value=roster))
     writes += [Delete(key=key) for key in _outdated(office, header)]
-    return _guarded(office, f"plan incarnation {plan.incarnation}", *writes)
+    return guarded(office, f"plan incarnation {plan.incarnation}", *writes)
 
 
 def _is_small(body: Plan) -> bool:
@@ -271,7 +212,7 @@ def _go(office: Office, go: GoGiven, run_s: float) -> Transaction | str:
         master_addr=go.master_addr,
         master_port=go.master_port,
     )
-    return _guarded(office, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
+    return guarded(office, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
 
 
 def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
@@ -282,7 +223,7 @@ def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
         return f"incarnation {incarnation} ends: {why}"
     alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop, stays=over.stays)
     key = alarm_key(incarnation)
-    written = _guarded(office, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
+    written = guarded(office, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
     return written if before else replace(written, compares=(Absent(key=key), *written.compares))
 
 
@@ -307,7 +248,7 @@ def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None 
     writes: list[Operation] = [Put(key=PLAN_KEY, value=header)]
     if known is not None:
         writes.insert(0, Put(key=f"{BODIES}{header.last}", value=known))
-    return _guarded(office, f"end the run with {end.exit_code}", *writes)
+    return guarded(office, f"end the run with {end.exit_code}", *writes)
 
 
 def _telling(body: Plan, told: Aftermath) -> Plan:
@@ -325,16 +266,3 @@ def _not_come_back(office: Office, waits: str, run_s: float) -> RunFinished:
         code, why = before.exit_code, f"{told}; {why}"
     incarnation = -1 if before is None else before.incarnation
     return RunFinished(at_s=run_s, incarnation=incarnation, exit_code=code, why=why, stopped=False)
-
-
-def _guarded(office: Office, what: str, *writes: Operation) -> Transaction:
-    """Only as coordinator, over the plan as it was read, and while the lost are lost."""
-    compares = (still_coordinator(office.common), plan_as_seen(office.common), *_still_lost(office))
-    return Transaction(what=what, compares=compares, then=writes)
-
-
-def _still_lost(office: Office) -> tuple[Compare, ...]:
-    """A member that was held comes back under its own boot, and this node's view of that may be older."""
-    if len(office.lost) > MOST_COMPARES:
-        return (NothingNewer(folder=NODES, revision=office.nodes.revision),)
-    return tuple(Absent(key=node_key(entry.node, entry.boot)) for entry in office.lost)

@@ -132,6 +132,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return survey.lack(state, event)
         case Phase.SURVEYING, TimerFired(timer=Timer.LOOK):
             return survey.look_again(state)
+        case Phase.AWAITING_PLAN, TimerFired(timer=Timer.LACK):
+            return survey.look_by_itself(state)
         case Phase.BACKING_OFF, TimerFired(timer=Timer.BACKOFF):
             return begin.prepare(state, event.at_s, "the wait before the restart is over")
         case Phase.HOLDING, TimerFired(timer=Timer.HOLD):

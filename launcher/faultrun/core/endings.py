@@ -3,7 +3,7 @@
 Pure, over what the nodes stated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from faultrun.core.over import on_its_node
@@ -12,7 +12,7 @@ from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.events import RunFinished
 from faultrun.model.facts import NodeFact
 from faultrun.model.stop import STOP_EXIT_CODES, StopSource, meant_most
-from faultrun.model.topology import Topology
+from faultrun.model.topology import NodeId, Topology
 
 
 def ending(
@@ -29,26 +29,28 @@ def ending(
     be unfit, or lack a checkpoint. ``several``: of the nodes of the run it is told which.
     """
     newest = max((fact.incarnation for fact in spoken), default=-1)
+    who = [fact.node for fact in spoken] if seats is None else [seat.node for seat in seats.nodes]
     failing = [fact for fact in spoken if fact.failure is not None and not (seats and fact.unfit)]
     failed = failing[0].failure if failing else None
+    lacking = next((one for one in spoken if one.lacks and (seats is None or one.node in who)), None)
     stop = meant_most([fact.stop for fact in spoken if fact.stop is not None])
     if stop is not None and _all_stop(spoken):
-        besides = f"; {failed[1].splitlines()[0]}" if failed is not None and failed[1] else ""
+        known = failed[1] if failed is not None else lacking.lacks if lacking is not None else ""
+        besides = f"; {known.splitlines()[0]}" if known else ""
         code, why = stop_exit_code(exit_code_on_stop, stop), f"stopped by {stop.value}{besides}"
         return finished(newest, now_s, code, why, stop=stop)
     if failed is not None:
         why = on_its_node(failing[0].node, failed[1]) if several else failed[1]
         return finished(newest, now_s, failed[0], why)
-    seated = None if seats is None else {seat.node for seat in seats.nodes}
-    lacking = next((one for one in spoken if one.lacks and (seated is None or one.node in seated)), None)
     if lacking is None:
         return None
-    return wanting(newest, now_s, on_its_node(lacking.node, lacking.lacks) if several else lacking.lacks)
+    why = on_its_node(lacking.node, lacking.lacks) if several else lacking.lacks
+    return wanting(newest, now_s, why, who)
 
 
-def wanting(incarnation: int, now_s: float, why: str) -> RunFinished:
-    """The end for want of a checkpoint, as the nodes saw it when they looked."""
-    return replace(finished(incarnation, now_s, NoWholeCheckpoint.exit_code, why), wanting=True)
+def wanting(incarnation: int, now_s: float, why: str, nodes: Iterable[NodeId]) -> RunFinished:
+    """The end for want of a checkpoint, by what these ``nodes`` saw when they looked."""
+    return replace(finished(incarnation, now_s, NoWholeCheckpoint.exit_code, why), wanting=tuple(nodes))
 
 
 def _all_stop(spoken: Sequence[NodeFact]) -> bool:

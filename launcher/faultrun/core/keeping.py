@@ -98,7 +98,7 @@ def seats_beside(
     if any(fact.incarnation != plan.incarnation or fact.status not in _TRAINS for fact in members):
         return None
     able = [fact for node, fact in here.items() if node not in nodes and _is_free(plan, fact)]
-    spares = iter(sorted(able, key=lambda one: (one.arrived, one.node)))
+    spares = iter(sorted(able, key=lambda one: (bool(one.lacks), one.arrived, one.node)))
     if len(able) < len(nodes) - len(members):
         return None
     return Topology(

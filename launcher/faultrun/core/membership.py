@@ -38,9 +38,9 @@ from faultrun.core.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, que
 from faultrun.core.span import span
 from faultrun.core.spare import spare_words
 from faultrun.core.standpoint import THE_END_OF, Standpoint, standpoint
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
-from faultrun.model.elastic import NodesWaiting
-from faultrun.model.events import GoGiven, RunFinished
+from faultrun.core.told import as_read, words_of
+from faultrun.model.agreement import AgreementSilent
+from faultrun.model.events import RunFinished
 from faultrun.model.membership import (
     COORDINATOR_KEY,
     Act,
@@ -55,10 +55,8 @@ from faultrun.model.membership import (
     Remembered,
     Tell,
     Terms,
-    WarnPeers,
 )
-from faultrun.model.roster import PlanPhase
-from faultrun.model.topology import BootId
+from faultrun.model.roster import PlanHeader, PlanPhase
 from faultrun.model.transaction import Put, Transaction, Unchanged
 
 _LONGEST_MEMORY = 16
@@ -190,12 +188,17 @@ def _decided(case: Standpoint) -> tuple[tuple[Act, ...], str]:
     following = coordinated(case.rules, office, run_s, too_late=too_late)
     if isinstance(following, Transaction):
         # The wait is over only once that is written: else it would begin anew where the store is slow.
-        lasts = too_late and (case.header is None or case.header.phase is PlanPhase.GO)
+        lasts = too_late and (case.header is None or _still_waits(case.header))
         lasts = lasts or following.what == NOTES_A_SAVE
         said = "" if case.common.coordinator is None else case.common.coordinator.waits
         return (Commit(transaction=following),), said if lasts else ""
     waits = following.removeprefix(AWAITS)[:LONGEST_WORDS] if following.startswith(AWAITS) else ""
     return _said(case.common, waits), waits
+
+
+def _still_waits(header: PlanHeader) -> bool:
+    """Whether a write that follows such a header is the first after the wait: it may be refused."""
+    return header.phase is PlanPhase.GO or (header.phase is PlanPhase.LOOK and not header.fewer)
 
 
 def _office_known(case: Standpoint) -> Office | None:
@@ -286,10 +289,10 @@ def _judgement(case: Standpoint, acts: tuple[Act, ...], waits: str) -> Judgement
     """The answer, without what was told before."""
     told, fresh, next_at_s = list(case.remembered.told), [], _next_at_s(case)
     for act in acts:
-        words = _words(act, case.own.fact.boot, case.own.fact.at_s)
+        words = words_of(act, case.own.fact)
         if words and words in told:
             continue
-        fresh.append(_as_read(act, case.common.revision))
+        fresh.append(as_read(act, case.common.revision))
         if words:
             told.append(words)
     return Judgement(
@@ -302,30 +305,6 @@ def _judgement(case: Standpoint, acts: tuple[Act, ...], waits: str) -> Judgement
         waits_since_s=case.remembered.waiting_since_s,
         spare=spare_words(case),
     )
-
-
-def _as_read(act: Act, revision: int) -> Act:
-    """What is told says how much of the store was read by then."""
-    return Tell(event=replace(act.event, revision=revision)) if isinstance(act, Tell) else act
-
-
-def _words(act: Act, boot: BootId, ready_s: float) -> str:
-    """What is said once, named (GO: each time that it is ready); empty for what is done until it shows."""
-    match act:
-        case Tell(event=AgreementSilent() | NodesWaiting()):
-            return ""
-        case Tell(event=LookAgain(number=number)):
-            return f"look {number} {act.event.incarnation} {boot}"
-        case Tell(event=IncarnationOver(stays=True)):
-            return f"stay {act.event.incarnation} {boot}"
-        case Tell(event=GoGiven(incarnation=incarnation)):
-            return f"go {incarnation} {ready_s} {boot}"
-        case Tell(event=event):
-            return f"{type(event).__name__} {event.incarnation} {boot}"
-        case WarnPeers(alarm=alarm):
-            return f"warn {alarm.incarnation} {alarm.stays} {boot}"
-        case _:
-            return ""
 
 
 def _next_at_s(case: Standpoint) -> float:

@@ -1,16 +1,18 @@
 """Nodes that wait for a vacant seat, and those that get none: what supervisors are told of them. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from faultrun.core.elect import leads
 from faultrun.core.office import Office, numbered, statements
-from faultrun.core.seats import newcomers
+from faultrun.core.place import can_sit
+from faultrun.core.seats import set_aside
 from faultrun.core.standpoint import Standpoint
 from faultrun.model.agreement import OwnNodeAside
-from faultrun.model.elastic import NodeAside, NodesWaiting
-from faultrun.model.facts import NodeStatus
+from faultrun.model.elastic import Elastic, Grow, NodeAside, NodesWaiting
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.membership import Remembered, Tell
+from faultrun.model.plan import Plan
 from faultrun.model.roster import PlanPhase
 from faultrun.model.topology import NodeId
 
@@ -23,6 +25,24 @@ def nodes_waiting(case: Standpoint, office: Office | None) -> list[Tell]:
     if now == before:
         return []
     return [Tell(event=NodesWaiting(at_s=case.clock.run_s, incarnation=life, nodes=now))]
+
+
+def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) -> tuple[NodeId, ...]:
+    """Nodes without a seat that could take one which is vacant, in the order in which they came."""
+    ledger = plan.slots
+    if elastic.grow is Grow.NEVER or ledger is None or ledger.stays_small:
+        return ()
+    vacant = {one.seat for one in ledger.vacant}
+    out = {*(seat.node for seat in plan.topology.nodes), *set_aside(ledger, facts)}
+    fit = [
+        fact
+        for fact in facts.values()
+        if fact.node not in out and can_sit(fact) and fact.failure is None and not fact.lacks
+    ]
+    if elastic.fixed_seats:
+        fit = [fact for fact in fit if fact.seat in vacant]
+    fit.sort(key=lambda fact: (fact.arrived, fact.node))
+    return tuple(fact.node for fact in fit[: len(ledger.vacant)])
 
 
 def noted(remembered: Remembered, told: list[Tell]) -> Remembered:

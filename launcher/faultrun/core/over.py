@@ -37,6 +37,8 @@ def _why_given_up(plan: Plan, fact: NodeFact, *, is_its: bool) -> Over:
         return f"node {fact.node} was told to stop", fact.stop
     if fact.failure is not None:
         return f"node {fact.node} cannot go on: {fact.failure[1]}", None
+    if _refuses(plan, fact):
+        return f"node {fact.node} cannot begin at zero: {fact.lacks}", None
     if not is_its:
         return f"node {fact.node} has another supervisor", None
     if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
@@ -50,7 +52,14 @@ def is_behind(plan: Plan, fact: NodeFact) -> bool:
     """Whether it has not spoken since the plan was made, and will: whoever ends takes no plan any more."""
     if fact.incarnation >= plan.incarnation or fact.stop is not None or fact.failure is not None:
         return False
+    if _refuses(plan, fact):
+        return False
     return plan.is_for(fact.node, fact.boot) and not too_late(plan, fact)
+
+
+def _refuses(plan: Plan, fact: NodeFact) -> bool:
+    """Whether it found torn checkpoints since it was given a seat in a plan that begins without any."""
+    return bool(fact.lacks) and fact.incarnation < plan.incarnation and plan.begins_anew
 
 
 def beside_the_lost(plan: Plan, here: Mapping[NodeId, NodeFact]) -> Topology | None:

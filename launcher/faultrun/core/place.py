@@ -33,16 +33,15 @@ def place(
     """
     seats = wanted if before is None or slots_of_nodes(before) != slots_of_nodes(wanted) else before
     here = {node: fact for node, fact in facts.items() if node not in lost and can_sit(fact)}
-    spares = sorted(
-        here.keys() - {seat.node for seat in seats.nodes}, key=lambda one: (here[one].arrived, one)
-    )
+    free = here.keys() - {seat.node for seat in seats.nodes}
+    spares = sorted(free, key=lambda one: (bool(here[one].lacks), here[one].arrived, one))
     kept = sum(seat.node in here for seat in seats.nodes)
     if kept + len(spares) < (len(seats.nodes) if fewest is None else fewest):
         return None
-    free = iter(spares)
+    following = iter(spares)
     return Topology(
         nodes=tuple(
-            seat if seat.node in here else replace(seat, node=next(free, NOBODY)) for seat in seats.nodes
+            seat if seat.node in here else replace(seat, node=next(following, NOBODY)) for seat in seats.nodes
         )
     )
 

@@ -145,30 +145,12 @@ def seated(known: Known) -> Seating | str:
     return given
 
 
-def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) -> tuple[NodeId, ...]:
-    """Nodes without a seat that could take one which is vacant, in the order in which they came."""
-    ledger = plan.slots
-    if elastic.grow is Grow.NEVER or ledger is None or ledger.stays_small:
-        return ()
-    vacant = {one.seat for one in ledger.vacant}
-    out = {*(seat.node for seat in plan.topology.nodes), *_set_aside(ledger, facts)}
-    fit = [
-        fact
-        for fact in facts.values()
-        if fact.node not in out and not fact.status.busy and fact.stop is None and fact.failure is None
-    ]
-    if elastic.fixed_seats:
-        fit = [fact for fact in fit if fact.seat in vacant]
-    fit.sort(key=lambda fact: (fact.arrived, fact.node))
-    return tuple(fact.node for fact in fit[: len(ledger.vacant)])
-
-
 def can_do_without_one(elastic: Elastic, plan: Plan, here: Mapping[NodeId, NodeFact]) -> bool:
     """Whether one more node, or slot of the only one, could be set aside now."""
     seats = {seat.node for seat in plan.topology.nodes}
     if not elastic.min_nodes or len(seats) > elastic.min_nodes:
         return True
-    out = seats if plan.slots is None else {*seats, *_set_aside(plan.slots, here)}
+    out = seats if plan.slots is None else {*seats, *set_aside(plan.slots, here)}
     return any(node not in out and can_sit(fact) for node, fact in here.items())
 
 
@@ -195,7 +177,7 @@ def _bad_node(known: Known) -> NodeAside | None:
 
 def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Seating | str:
     """The seats without ``bad``; a text says what speaks against it. ``forgives``: with those set aside."""
-    before = set[NodeId]() if forgives else {*_set_aside(known.ledger, known.here)}
+    before = set[NodeId]() if forgives else {*set_aside(known.ledger, known.here)}
     aside = before if bad is None else {*before, bad.node}
     able = {node: fact for node, fact in known.here.items() if node not in aside}
     least, grows = known.elastic.min_nodes, known.elastic.grow is Grow.AT_SAVE
@@ -230,7 +212,7 @@ def _too_few(known: Known, able: Mapping[NodeId, NodeFact], bad: NodeAside | Non
     given = None if seats is None else _fitted(known, seats, None)
     if seats is not None and isinstance(given, str):
         return _cannot(seats, given)
-    aside = {*_set_aside(known.ledger, known.here)}
+    aside = {*set_aside(known.ledger, known.here)}
     told = [f"node {one.node} is set aside: {one.why}" for one in known.ledger.nodes if one.node in aside]
     return "; ".join(told)
 
@@ -240,7 +222,19 @@ def _cannot(seats: Topology, why: str) -> str:
 
 
 def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:
-    """All seats of the run, ``NOBODY`` in those left over; a vacant one is taken only where it ``grows``."""
+    """All seats of the run, ``NOBODY`` in those left over; a vacant one is taken only where it ``grows``.
+
+    Newcomers that found nothing whole get one only where too few are left without them.
+    """
+    members = () if known.plan is None else known.plan.topology.nodes
+    sits = {seat.node for seat in members}
+    well = {node: fact for node, fact in able.items() if node in sits or not fact.lacks}
+    if len(well) < len(able) and _seats_for(known, well, known.elastic.min_nodes, grows=grows) is None:
+        well = {**able}
+    return _seats_for(known, well, fewest, grows=grows)
+
+
+def _seats_for(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:
     if known.elastic.fixed_seats:
         closed = set[int]() if grows else {one.seat for one in known.ledger.vacant}
         here = [fact for node, fact in able.items() if node not in known.lost and can_sit(fact)]
@@ -339,7 +333,7 @@ def _for_any_number(fact: NodeFact) -> NodeFact:
     return replace(fact, point=points[0] if points else None, more_points=tuple(points[1:]))
 
 
-def _set_aside(ledger: SlotLedger, facts: Mapping[NodeId, NodeFact]) -> Iterator[NodeId]:
+def set_aside(ledger: SlotLedger, facts: Mapping[NodeId, NodeFact]) -> Iterator[NodeId]:
     """Nodes that are not known to be well again."""
     for one in ledger.nodes:
         fact = facts.get(one.node)

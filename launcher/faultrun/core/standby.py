@@ -48,7 +48,7 @@ ASKED_SETTLE_S = 5.0
 
 READY_S = 300.0
 HANDOVER_S = 3.0
-"""It answers in milliseconds, or after its pages have come back from a busy disk; a cold start takes longer."""
+"""It answers in milliseconds, or once its pages are back from a busy disk; a cold start takes longer."""
 _RETRY_S = 10.0
 _MOST_FAILURES = 3
 _AT_ONCE_S = 1.0

@@ -14,11 +14,13 @@ from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import NothingWhole, RecoveryPointChosen, Timer
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Incident
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.run import Lack, Phase, RunState, Step
 
 _PATIENCE_S = 60.0
 _FIRST_LOOK_S = 1.0
 """A mount that dropped is often back in a minute; the time between two looks doubles."""
+_AGAIN_S = 10.0
+_RAREST_S = 600.0
 
 
 def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecoveryPoint:
@@ -66,7 +68,10 @@ def offer(state: RunState, event: RecoveryPointChosen) -> Step:
 def lack(state: RunState, event: NothingWhole) -> Step:
     """Nothing can be resumed from. A folder that is gone may come back for a while."""
     if event.gone_s is None or event.gone_s >= _PATIENCE_S:
-        return _looked(state, event.at_s, (None, ()), f"nothing to resume from: {event.why}", lacks=event.why)
+        since_s = event.at_s if state.life.lacks is None else state.life.lacks.since_s
+        lacks = Lack(why=event.why, since_s=since_s)
+        told = _looked(state, event.at_s, (None, ()), f"nothing to resume from: {event.why}", lacks=lacks)
+        return told if len(state.topology.nodes) == 1 else _once_more(told, event.at_s, since_s)
     wait_s = max(_FIRST_LOOK_S, event.gone_s)
     timer = StartTimer(timer=Timer.LOOK, at_s=event.at_s + wait_s, incarnation=state.incarnation)
     why = f"looking for the checkpoints again in {wait_s:.0f} s, and for {_PATIENCE_S:g} s in all"
@@ -80,7 +85,7 @@ def _looked(
     why: str,
     *,
     open_port: int = 0,
-    lacks: str = "",
+    lacks: Lack | None = None,
 ) -> Step:
     """Tell what was seen, unless the others want another look by now."""
     point, more = points
@@ -90,6 +95,20 @@ def _looked(
         return _look_for(state, state.life.look)
     status = NodeStatus.DONE if state.has_finished else NodeStatus.JOINED
     return await_plan(state, now_s, status, why, look=state.run.look)
+
+
+def _once_more(told: Step, now_s: float, since_s: float) -> Step:
+    """A spare may have come while the first checkpoint was being written: it looks ever more rarely."""
+    wait_s = min(max(_AGAIN_S, now_s - since_s), _RAREST_S)
+    timer = StartTimer(timer=Timer.LACK, at_s=now_s + wait_s, incarnation=told.state.incarnation)
+    return replace(told, actions=(*told.actions, timer))
+
+
+def look_by_itself(state: RunState) -> Step:
+    """Nothing whole was found a while ago, and no plan has come since."""
+    if state.life.lacks is None or state.stop is not None or state.failure is not None:
+        return Step(state=state, why="there is nothing to look for")
+    return _look_for(state, state.run.look)
 
 
 def look_again(state: RunState) -> Step:

@@ -37,7 +37,7 @@ class MembershipLost(FactOfNodes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAgain(FactOfNodes):
-    """What a lost node saved last may lie there since this one looked. ``number`` counts such requests."""
+    """Others may have saved since this one looked. ``number`` counts such requests."""
 
     number: int
 

@@ -239,6 +239,7 @@ class Timer(Enum):
     ANSWERS = "answers"  # other nodes, which were asked whether a rank of theirs holds up ours
     LOOK = "look"  # a folder of checkpoints that is gone for the moment
     REJOIN = "rejoin"  # survivors and the newcomer, until they are one group
+    LACK = "lack"  # nothing whole was found; another look of a node that waits for a plan
     HANDOVER = "handover"  # standbys that got a rank and have not answered yet
 
 
@@ -270,7 +271,7 @@ class RunFinished(FactOfNodes):
     ``aftermath`` is of the incident of several nodes that no plan answers any more.
     ``unheard`` are nodes of which this one, whose own ranks all ended with 0, does not know how theirs did.
     ``restarts`` of the run, which a node without a seat has not followed; None: its own plan tells.
-    ``wanting``: for want of a checkpoint, by what the nodes saw when they looked.
+    ``wanting``: nodes for want of whose checkpoints it ends, by what they saw when they looked.
     """
 
     exit_code: int
@@ -280,7 +281,7 @@ class RunFinished(FactOfNodes):
     stop: StopSource | None = None
     aftermath: Aftermath | None = None
     restarts: int | None = field(default=None, metadata=UNLESS_USED)
-    wanting: bool = field(default=False, metadata=UNLESS_USED)
+    wanting: tuple[NodeId, ...] = field(default=(), metadata=UNLESS_USED)
 
 
 Event = (

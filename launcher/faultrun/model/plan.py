@@ -115,6 +115,11 @@ class Plan:
         every = range(len(self.topology.nodes) + len(gone))
         return tuple(number for number in every if number not in gone)
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether its ranks have no state to go on with."""
+        return self.point is None and not self.kept
+
     def keeps_on(self, node: NodeId) -> frozenset[int]:
         """The ranks of ``node`` whose workers live on; none where it has no seat."""
         seated = self.kept and any(seat.node == node for seat in self.topology.nodes)

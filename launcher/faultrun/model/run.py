@@ -83,6 +83,14 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Why a node that looked through the checkpoints can resume from none, and since when."""
+
+    why: str
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """What belongs to one incarnation on this node; the next begins with none of it.
 
@@ -98,8 +106,8 @@ class Life:
     one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
     take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
     prepared for it. ``offered`` are this node's own points before a plan took the one of all nodes.
-    ``reached``: how far the ranks were that an earlier supervisor had. ``lacks``: why nothing that
-    was seen last can be resumed from.
+    ``reached``: how far the ranks were that an earlier supervisor had. ``lacks``: nothing that was
+    seen last can be resumed from.
     """
 
     topology: Topology | None = None
@@ -125,7 +133,7 @@ class Life:
     open_port: int = 0
     offered: tuple[RecoveryPoint, ...] = ()
     reached: int = -1
-    lacks: str = ""
+    lacks: Lack | None = None
 
     @property
     def newest(self) -> RankStep | None:

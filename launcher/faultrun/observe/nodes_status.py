@@ -36,9 +36,10 @@ class NodeState:
     """One supervisor of a node. ``state``: alive, lost, left (the run is over), spare, waits (no plan yet),
     aside (it gets no rank until it is well).
 
-    ``says`` is its own newest statement, about ``incarnation``; ``failure`` why it cannot go on. ``ranks``
-    are the first and the last that the plan gives it. ``arrived`` counts those that are here, 0: it is not.
-    ``hangs``: which of its ranks may hang, and where it is.
+    ``says`` is its own newest statement, about ``incarnation``; ``failure`` why it cannot go on, ``lacks``
+    why it can resume from nothing that it sees. ``ranks`` are the first and the last that the plan gives it.
+    ``arrived`` counts those that are here, 0: it is not. ``hangs``: which of its ranks may hang, and
+    where it is.
     """
 
     node: str
@@ -48,6 +49,7 @@ class NodeState:
     says: str = ""
     incarnation: int | None = None
     failure: str = ""
+    lacks: str = ""
     hangs: str = ""
     stopping: bool = False
     node_rank: int | None = None
@@ -251,7 +253,8 @@ def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) 
         address=fact.addr or _host(said.peer_addr),
         says=fact.status.value,
         incarnation=fact.incarnation if fact.incarnation >= 0 else None,
-        failure=fact.lacks if fact.failure is None else fact.failure[1],
+        failure="" if fact.failure is None else fact.failure[1],
+        lacks=fact.lacks,
         hangs=fact.hangs,
         stopping=fact.stop is not None,
         node_rank=said.node_rank,

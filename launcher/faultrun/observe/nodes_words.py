@@ -122,8 +122,8 @@ def cells_of(one: NodeState) -> tuple[str, ...]:
     """One row, by ``COLUMNS_OF_NODES``."""
     ranks = "" if one.ranks is None else f"{one.ranks[0]}-{one.ranks[1]}"
     says = one.says if not one.stopping else f"{one.says}, told to stop"
-    if one.failure:
-        says += f": {one.failure.partition(chr(10))[0]}"
+    if one.failure or one.lacks:
+        says += f": {(one.failure or one.lacks).partition(chr(10))[0]}"
     if one.hangs:
         says += f": {one.hangs}"
     return tuple(map(printable, (one.node, one.state, says, ranks, one.address, one.boot[:8])))

@@ -1,0 +1,39 @@
+"""What a judgement tells once, and under which words it is remembered. Pure."""
+
+from dataclasses import replace
+
+from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
+from faultrun.model.elastic import NodesWaiting
+from faultrun.model.events import GoGiven, PlanAdopted
+from faultrun.model.facts import NodeFact
+from faultrun.model.membership import Act, Tell, WarnPeers
+
+
+def words_of(act: Act, fact: NodeFact) -> str:
+    """What is said once, named; empty for what is done until it shows.
+
+    GO each time that it is ready, a plan whenever it waits for one: it does not hear it while it looks.
+    """
+    boot, stated_s = fact.boot, fact.at_s
+    match act:
+        case Tell(event=AgreementSilent() | NodesWaiting()):
+            return ""
+        case Tell(event=LookAgain(number=number)):
+            return f"look {number} {act.event.incarnation} {boot}"
+        case Tell(event=IncarnationOver(stays=True)):
+            return f"stay {act.event.incarnation} {boot}"
+        case Tell(event=GoGiven(incarnation=incarnation)):
+            return f"go {incarnation} {stated_s} {boot}"
+        case Tell(event=PlanAdopted(incarnation=incarnation)) if not fact.status.busy:
+            return f"plan {incarnation} {stated_s} {boot}"
+        case Tell(event=event):
+            return f"{type(event).__name__} {event.incarnation} {boot}"
+        case WarnPeers(alarm=alarm):
+            return f"warn {alarm.incarnation} {alarm.stays} {boot}"
+        case _:
+            return ""
+
+
+def as_read(act: Act, revision: int) -> Act:
+    """What is told says how much of the store was read by then."""
+    return Tell(event=replace(act.event, revision=revision)) if isinstance(act, Tell) else act
